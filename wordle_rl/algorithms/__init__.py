@@ -1,0 +1,5 @@
+"""Training algorithms: how rewards become advantages, weights and a loss. One file each."""
+
+from wordle_rl.algorithms.base import Algorithm, Terms
+
+__all__ = ["Algorithm", "Terms"]

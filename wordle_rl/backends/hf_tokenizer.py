@@ -1,0 +1,40 @@
+"""A transformers tokenizer as wordle_rl.chat.Tokenizer; serves every backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HFTokenizer:
+    """Adapts one tokenizer; `inner` is the transformers object."""
+
+    def __init__(self, inner: Any, *, extra_stop_ids: tuple[int, ...] = ()) -> None:
+        self.inner = inner
+        stops = {inner.eos_token_id, *extra_stop_ids} - {None}
+        if not stops:
+            raise ValueError("the tokenizer names no end-of-sequence token (eos_token)")
+        if inner.chat_template is None:
+            raise ValueError(
+                "the tokenizer has no chat template: choose an instruction-tuned model"
+            )
+        self._stop_ids = frozenset(int(i) for i in stops)
+        self._pad_id = int(inner.pad_token_id if inner.pad_token_id is not None else min(stops))
+
+    @property
+    def pad_id(self) -> int:
+        return self._pad_id
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        return self._stop_ids
+
+    def encode(self, text: str) -> list[int]:
+        return self.inner.encode(text, add_special_tokens=False)
+
+    def decode(self, ids: list[int]) -> str:
+        return self.inner.decode(ids, skip_special_tokens=True)
+
+    def render(self, messages: list[dict[str, str]]) -> str:
+        return self.inner.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True
+        )

@@ -1,0 +1,280 @@
+"""The policy on torch: rollouts, scores and updates of one causal language model.
+
+Full fine-tuning or LoRA. Weights that are trained are kept in float32. With precision bf16 a
+fully trained model plays, scores and learns through one bfloat16 copy, refreshed per update.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from wordle_rl.algorithms.base import Algorithm, Terms
+from wordle_rl.backends.causal_lm import CausalLM
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.torch_engine import TorchEngine
+from wordle_rl.batching import micro_batches
+from wordle_rl.optim import Optim
+from wordle_rl.records import Batch, FloatArray
+from wordle_rl.timing import Timers
+
+Precision = Literal["fp32", "bf16"]
+
+
+class TorchPolicy:
+    """Implements wordle_rl.policy.Policy on one device.
+
+    model: transformers model or peft model on its device; only parameters with requires_grad are
+    trained. micro_batch_tokens: padded tokens per forward and backward pass.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: HFTokenizer,
+        *,
+        temperature: float,
+        optim: Optim,
+        precision: Precision = "fp32",
+        micro_batch_tokens: int = 16_384,
+        max_context: int = 1024,
+    ) -> None:
+        if precision not in ("fp32", "bf16"):
+            raise ValueError(f"backend.precision must be fp32 or bf16, not {precision!r}")
+        if micro_batch_tokens < 1:
+            raise ValueError(f"backend.micro_batch_tokens must be 1 or more: {micro_batch_tokens}")
+        self.model = model
+        self.tokenizer = tokenizer
+        self.timers = Timers()
+        self.optim = optim
+        self.trainable = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer: Any = torch.optim.AdamW(
+            self.trainable, lr=optim.lr, betas=(optim.beta1, optim.beta2),
+            weight_decay=optim.weight_decay,
+        )  # fmt: skip
+        # Lightning puts its own in the place of these two.
+        self.backward: Callable[[torch.Tensor], None] = torch.Tensor.backward
+        self.apply_gradients: Callable[[], Any] = self.optimizer.step
+        self._temperature = temperature
+        self._micro_batch_tokens = micro_batch_tokens
+        self._max_context = max_context
+        # LoRA's frozen base is loaded in bf16 already; a fully trained model computes on a copy.
+        self._is_lora = hasattr(model, "peft_config")
+        self._copies = precision == "bf16" and not self._is_lora
+        self._lm = CausalLM(copy.deepcopy(model).to(torch.bfloat16) if self._copies else model)
+        self._reference: CausalLM | None = None
+        model.eval()  # dropout stays off: scores must not depend on chance
+
+    @property
+    def device(self) -> torch.device:
+        return self._lm.device
+
+    @property
+    def num_parameters(self) -> tuple[int, int]:
+        """Trainable and all parameters."""
+        return sum(p.numel() for p in self.trainable), sum(
+            p.numel() for p in self.model.parameters()
+        )
+
+    def engine(self) -> TorchEngine:
+        """A fresh engine on the present weights."""
+        return TorchEngine(
+            self._lm,
+            stop_ids=self.tokenizer.stop_ids,
+            max_context=self._max_context,
+            timers=self.timers,
+        )
+
+    def keep_reference(self) -> None:
+        """Make the present weights the reference."""
+        if self._is_lora:
+            model: Any = self.model
+            if "reference" not in model.peft_config:
+                model.add_adapter("reference", model.peft_config["default"])
+            state = model.state_dict()
+            with torch.no_grad():
+                for name, tensor in state.items():
+                    if ".reference." in name:
+                        tensor.copy_(state[name.replace(".reference.", ".default.")])
+            model.set_adapter("default")
+            for name, parameter in model.named_parameters():
+                if ".reference." in name:
+                    parameter.requires_grad_(False)
+            self._reference = self._lm
+        else:
+            frozen = copy.deepcopy(self._lm.model).requires_grad_(False)
+            self._reference = CausalLM(frozen)
+
+    def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
+        """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
+        out = np.zeros(batch.ids.shape, np.float32)
+        with self.timers("reference" if reference else "score"), torch.inference_mode():
+            for rows in micro_batches(batch, self._micro_batch_tokens):
+                with self._reference_model() if reference else _as_is(self._lm) as lm:
+                    scored = self._logprobs(lm, batch, rows)
+                out[rows, : scored.shape[1]] = scored.float().cpu().numpy()
+        return out
+
+    @contextlib.contextmanager
+    def _reference_model(self) -> Iterator[CausalLM]:
+        if self._reference is None:
+            raise RuntimeError("keep_reference() was not called before a reference score")
+        if not self._is_lora:
+            yield self._reference
+            return
+        model: Any = self.model
+        model.set_adapter("reference", inference_mode=True)
+        try:
+            yield self._reference
+        finally:
+            model.set_adapter("default")
+
+    def _logprobs(self, lm: CausalLM, batch: Batch, rows: np.ndarray) -> torch.Tensor:
+        """[rows, T] natural log-probability of each trained token, 0 elsewhere."""
+        width = int(batch.lengths[rows].max())
+        ids = torch.from_numpy(batch.ids[rows, :width]).to(lm.device)
+        trained = torch.from_numpy(batch.trained[rows, :width]).to(lm.device)
+        hidden = lm.hidden(ids)
+        # The token at place t is predicted at place t - 1; the head runs only where one is trained.
+        logits = lm.logits(hidden[:, :-1][trained[:, 1:]]) / self._temperature
+        chosen = logits.gather(1, ids[:, 1:][trained[:, 1:]][:, None])[:, 0]
+        values = chosen - torch.logsumexp(logits, dim=-1)
+        return torch.zeros(ids.shape, device=ids.device).masked_scatter(trained, values)
+
+    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
+        """One optimiser step on the weighted loss of a batch, micro-batched inside.
+
+        Returns metrics; `update/skipped` is 1 when a loss or gradient was not finite and the
+        weights were left as they were.
+        """
+        total = 0.0
+        sums: dict[str, float] = {}
+        gap = 0.0
+        for rows in micro_batches(batch, self._micro_batch_tokens):
+            with self.timers("forward"):
+                loss, parts = self._loss(batch, rows, algorithm)
+            with self.timers("backward"):
+                self.backward(loss)
+                self._gather_gradients()
+            total += loss.item()
+            gap = max(gap, parts.pop("ratio_gap"))
+            for name, value in parts.items():
+                sums[name] = sums.get(name, 0.0) + value
+        with self.timers("optimizer"):
+            norm, skipped = self._step(total)
+        tokens = max(int(batch.trained.sum()), 1)
+        metrics = {f"policy/{name}": value / tokens for name, value in sums.items()}
+        metrics |= {"loss": total, "grad_norm": norm, "update/skipped": float(skipped)}
+        metrics["policy/ratio_gap"] = gap
+        return metrics
+
+    def _loss(
+        self, batch: Batch, rows: np.ndarray, algorithm: Algorithm
+    ) -> tuple[torch.Tensor, dict[str, float]]:
+        logprobs = self._logprobs(self._lm, batch, rows)
+        width = logprobs.shape[1]
+
+        def tensor(values: FloatArray) -> torch.Tensor:
+            return torch.from_numpy(values[rows, :width]).to(logprobs.device, torch.float32)
+
+        old = logprobs.detach() if batch.old_logprobs is None else tensor(batch.old_logprobs)
+        trained = torch.from_numpy(batch.trained[rows, :width]).to(logprobs.device)
+        reference = None if batch.ref_logprobs is None else tensor(batch.ref_logprobs)
+        terms = Terms(
+            logprobs=logprobs,
+            old_logprobs=old,
+            ref_logprobs=reference,
+            advantages=tensor(batch.advantages),
+            trained=trained,
+        )
+        per_token, extra = algorithm.loss(torch, terms)
+        loss = (per_token * tensor(batch.weights)).sum()
+        drift = (logprobs.detach() - tensor(batch.sampler_logprobs)).abs()
+        extra |= {"sampler_gap": drift, "surprise": -logprobs}
+        parts = {k: (v.detach().float() * trained).sum().item() for k, v in extra.items()}
+        parts["ratio_gap"] = ((logprobs.detach() - old).exp() - 1).abs().max().item()
+        return loss, parts
+
+    def _step(self, loss: float) -> tuple[float, bool]:
+        limit = self.optim.clip_grad_norm
+        norm = float(torch.nn.utils.clip_grad_norm_(self.trainable, limit or float("inf")))
+        skipped = not (np.isfinite(norm) and np.isfinite(loss))
+        if not skipped:
+            self.apply_gradients()
+            self._refresh_copy()
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm, skipped
+
+    def _gather_gradients(self) -> None:
+        """Add the copy's gradients to those of the float32 weights."""
+        if not self._copies:
+            return
+        for copied, master in zip(
+            self._lm.model.parameters(), self.model.parameters(), strict=True
+        ):
+            if copied.grad is not None:
+                gradient = copied.grad.float()
+                master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+                copied.grad = None
+
+    def _refresh_copy(self) -> None:
+        if not self._copies:
+            return
+        with torch.no_grad():
+            for copied, master in zip(
+                self._lm.model.parameters(), self.model.parameters(), strict=True
+            ):
+                copied.copy_(master)
+
+    def set_learning_rate(self, lr: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+    def export(self, folder: Path) -> None:
+        """Write the model (or LoRA adapter) and tokenizer as transformers and peft load them."""
+        model: Any = self.model
+        if self._is_lora:
+            model.save_pretrained(folder, selected_adapters=["default"])
+        else:
+            model.save_pretrained(folder)
+        self.tokenizer.inner.save_pretrained(folder)
+
+    def save(self, folder: Path) -> None:
+        """Write everything a resumed run needs: export() and the optimiser's state."""
+        self.export(folder / "model")
+        state = self.optimizer.state_dict()
+        torch.save(state, folder / "optimizer.pt")
+
+    def load(self, folder: Path) -> None:
+        """Restore what save() wrote. The reference is left as it is."""
+        from safetensors.torch import load_file
+
+        file = "adapter_model.safetensors" if self._is_lora else "model.safetensors"
+        weights = load_file(folder / "model" / file)
+        model: Any = self.model
+        if self._is_lora:
+            from peft import set_peft_model_state_dict
+
+            set_peft_model_state_dict(model, weights)
+        else:
+            missing, unexpected = model.load_state_dict(weights, strict=False)
+            tied = set(getattr(model, "_tied_weights_keys", None) or ())
+            if unexpected or set(missing) - tied:
+                raise ValueError(
+                    f"{folder / 'model' / file} belongs to another model: "
+                    f"missing {sorted(set(missing) - tied)[:3]}, unexpected {unexpected[:3]}"
+                )
+        self.optimizer.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))
+        self._refresh_copy()
+
+
+@contextlib.contextmanager
+def _as_is(lm: CausalLM) -> Iterator[CausalLM]:
+    yield lm

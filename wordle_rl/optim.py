@@ -1,0 +1,48 @@
+"""Settings of the optimiser and the learning rate as a function of the step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optim:
+    """AdamW with gradient clipping; the schedule is a pure function of the step."""
+
+    lr: float = 1e-5
+    schedule: Literal["constant", "cosine"] = "cosine"
+    warmup_steps: int = 0  # steps in which the learning rate rises from 0
+    final_lr_ratio: float = 0.1  # cosine: share of lr left at the last step
+    weight_decay: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    clip_grad_norm: float = 1.0  # largest gradient norm, 0 for no clipping
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.lr <= 10.0:
+            raise ValueError(f"optim.lr must be 0..10, not {self.lr}")
+        if self.schedule not in ("constant", "cosine"):
+            raise ValueError(f"optim.schedule must be constant or cosine, not {self.schedule!r}")
+        if self.warmup_steps < 0:
+            raise ValueError(f"optim.warmup_steps must be 0 or more, not {self.warmup_steps}")
+        if not 0.0 <= self.final_lr_ratio <= 1.0:
+            raise ValueError(f"optim.final_lr_ratio must be 0..1, not {self.final_lr_ratio}")
+        if self.weight_decay < 0.0:
+            raise ValueError(f"optim.weight_decay must be 0 or more, not {self.weight_decay}")
+        for name in ("beta1", "beta2"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"optim.{name} must be 0 to below 1, not {getattr(self, name)}")
+        if self.clip_grad_norm < 0.0:
+            raise ValueError(f"optim.clip_grad_norm must be 0 or more, not {self.clip_grad_norm}")
+
+    def lr_at(self, step: int, steps: int) -> float:
+        """Learning rate of a step 0..steps-1."""
+        if step < self.warmup_steps:
+            return self.lr * (step + 1) / self.warmup_steps
+        if self.schedule == "constant":
+            return self.lr
+        progress = (step - self.warmup_steps) / max(steps - 1 - self.warmup_steps, 1)
+        cosine = 0.5 * (1.0 + math.cos(math.pi * min(progress, 1.0)))
+        return self.lr * (self.final_lr_ratio + (1.0 - self.final_lr_ratio) * cosine)

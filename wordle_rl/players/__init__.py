@@ -1,0 +1,40 @@
+"""Scripted players: floors, ceilings and teachers that need no model.
+
+A player answers states with text, like a policy does, and draws all its randomness from the given
+uniforms: the same state and uniform always get the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from wordle_rl.game import State
+
+
+class Player(Protocol):
+    """Something that plays many games side by side."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        ...
+
+    def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
+        """One answer text per state, such as <guess>crane</guess>.
+
+        uniforms: float64 [states] in [0, 1), the only randomness.
+        """
+        ...
+
+
+def guess_text(guess: str) -> str:
+    """The answer that makes a guess."""
+    return f"<guess>{guess}</guess>"
+
+
+def pick(uniform: float, count: int) -> int:
+    """A whole number 0..count-1 from a uniform in [0, 1), each equally likely."""
+    return min(int(uniform * count), count - 1)

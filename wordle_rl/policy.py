@@ -1,0 +1,51 @@
+"""What the training step needs of a model; each backend implements it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.chat import Tokenizer
+from wordle_rl.engine import Engine
+from wordle_rl.records import Batch, FloatArray
+from wordle_rl.timing import Timers
+
+
+class Policy(Protocol):
+    """A language model that plays, scores and learns."""
+
+    timers: Timers
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    def engine(self) -> Engine:
+        """A fresh rollout engine on the present weights."""
+        ...
+
+    def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
+        """float32 [N, T] log-probabilities of the trained tokens, 0 elsewhere."""
+        ...
+
+    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
+        """One optimiser step on the weighted sum of the algorithm's loss over the batch."""
+        ...
+
+    def keep_reference(self) -> None:
+        """Make the present weights the reference."""
+        ...
+
+    def set_learning_rate(self, lr: float) -> None: ...
+
+    def save(self, folder: Path) -> None:
+        """Write model and optimiser into an empty folder."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Restore what save() wrote."""
+        ...
+
+    def export(self, folder: Path) -> None:
+        """Write only the model or adapter, with its tokenizer, in its library's own format."""
+        ...

@@ -1,0 +1,106 @@
+"""What a rollout leaves behind, and what the trainer takes in. Axes: N sequences, T tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.game import Game
+
+FloatArray = NDArray[np.float32]
+
+
+class StopReason(StrEnum):
+    """Why an answer ended."""
+
+    STOP_TOKEN = "stop_token"
+    TOKEN_LIMIT = "token_limit"
+    CONTEXT_FULL = "context_full"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """The tokens of one answer."""
+
+    ids: list[int]  # sampled token ids, stop token included
+    logprobs: list[float]  # natural log at the sampling temperature, one per id
+    stop: StopReason
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenTurn:
+    """The tokens of one turn of one rollout."""
+
+    prompt_ids: list[int]  # tokens fed since the previous answer, environment text included
+    completion: Completion  # what the policy drew; trained as it is
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rollout:
+    """One game as it was played, with its tokens."""
+
+    game: Game
+    group: int  # index of the group within the step; a group has one secret
+    turns: list[TokenTurn] = field(default_factory=list)  # empty for scripted players
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sequence:
+    """One training sequence: a conversation with the tokens that are trained on."""
+
+    ids: list[int]  # [T] prompt, answers and feedback in the order they were seen
+    trained: list[bool]  # [T] True for sampled tokens
+    sampler_logprobs: list[float]  # [T] natural log at the sampling temperature, 0 elsewhere
+    rollout: int  # index of its rollout within the step
+
+
+def conversation(rollout: Rollout, index: int) -> Sequence:
+    """A rollout as one growing conversation."""
+    ids: list[int] = []
+    trained: list[bool] = []
+    logprobs: list[float] = []
+    for turn in rollout.turns:
+        prompt, drawn = turn.prompt_ids, turn.completion
+        ids += prompt + drawn.ids
+        trained += [False] * len(prompt) + [True] * len(drawn.ids)
+        logprobs += [0.0] * len(prompt) + drawn.logprobs
+    return Sequence(ids=ids, trained=trained, sampler_logprobs=logprobs, rollout=index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Sequences padded on the right, with what the loss needs per token. All arrays are [N, T]."""
+
+    ids: NDArray[np.int64]  # pad id behind the end
+    lengths: NDArray[np.int64]  # [N] tokens of each sequence
+    trained: NDArray[np.bool_]  # sampled tokens
+    advantages: FloatArray  # 0 where not trained
+    weights: FloatArray  # share of each token in the step's loss, 0 where not trained
+    sampler_logprobs: FloatArray  # when sampled
+    old_logprobs: FloatArray | None = None  # the trainer's, before the first update of this batch
+    ref_logprobs: FloatArray | None = None  # the reference model's
+    units: NDArray[np.int64] | None = None  # [N] sequences of one unit are never split
+
+    def replace(self, **arrays: FloatArray) -> Batch:
+        """The same batch with other or further arrays."""
+        return replace(self, **arrays)
+
+
+def pad(sequences: list[Sequence], values: dict[str, list[list[float]]], pad_id: int) -> Batch:
+    """A Batch of sequences with per-token values `advantages` and `weights` (lists of [T])."""
+    lengths = np.array([len(s.ids) for s in sequences], np.int64)
+    shape = (len(sequences), int(lengths.max()))
+    ids = np.full(shape, pad_id, np.int64)
+    trained = np.zeros(shape, bool)
+    floats = {k: np.zeros(shape, np.float32) for k in ("sampler_logprobs", *values)}
+    for row, sequence in enumerate(sequences):
+        end = lengths[row]
+        ids[row, :end] = sequence.ids
+        trained[row, :end] = sequence.trained
+        floats["sampler_logprobs"][row, :end] = sequence.sampler_logprobs
+        for key, rows in values.items():
+            floats[key][row, :end] = rows[row]
+    return Batch(ids=ids, lengths=lengths, trained=trained, **floats)

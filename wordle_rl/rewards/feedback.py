@@ -1,0 +1,70 @@
+"""Reward for a guess that makes use of all earlier clues of the game, letter by letter.
+
+Repeated letters: the clues bound how many copies of a letter the secret has. A mark "in place" or
+"elsewhere" counts a copy that is known; a mark "absent" says that the copies marked otherwise in
+that same guess are all there are. So a letter can be known and have a surplus: after SLEEP against
+CREPT the secret has exactly one E; a second E in a later guess is an absent letter, the first not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wordle_rl.game import WORD_LENGTH, PlayedTurn
+from wordle_rl.knowledge import LetterFacts, letter_facts
+
+# In twentieths, so that sums are exact.
+KEPT, KNOWN, NEW, WRONG_PLACE, ABSENT = 4, 2, 1, -4, -10
+_UNIT = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feedback:
+    """Per letter: +0.2 keeps a confirmed place, +0.1 known letter in a place not tried yet,
+    +0.05 new letter, -0.2 known letter where it cannot be, -0.5 known-absent letter.
+
+    A letter counts once for each copy in the guess: copies at confirmed places first, then at
+    places it may have, then at places where it cannot be, each from the left. A copy beyond the
+    most that the secret has is absent. A copy beyond those known was never asked for before, and is
+    new: so is every letter of a first guess. A known letter cannot be where it was marked
+    "elsewhere" or "absent", where another letter is confirmed, or anywhere new once all its copies
+    are confirmed.
+    0 when no guess could be read.
+    """
+
+    range: ClassVar[tuple[float, float]] = (
+        WORD_LENGTH * ABSENT / _UNIT,
+        WORD_LENGTH * KEPT / _UNIT,
+    )
+
+    def __call__(self, turn: PlayedTurn) -> float:
+        if turn.guess is None:
+            return 0.0
+        facts = letter_facts(turn.state.clues)
+        return sum(_letter(facts, turn.guess, letter) for letter in set(turn.guess)) / _UNIT
+
+
+def _letter(facts: LetterFacts, guess: str, letter: str) -> int:
+    """Twentieths for all copies of a letter in the guess."""
+    places = [i for i in range(WORD_LENGTH) if guess[i] == letter]
+    kept = [i for i in places if facts.placed.get(i) == letter]
+    wrong = [
+        i
+        for i in places
+        if i not in kept and (i in facts.placed or letter in facts.excluded.get(i, ()))
+    ]
+    least, most = facts.at_least.get(letter, 0), facts.at_most.get(letter, WORD_LENGTH)
+    placed = sum(other == letter for other in facts.placed.values())
+    score = KEPT * len(kept)
+    others = [i for i in places if i not in kept and i not in wrong] + wrong
+    for nth, place in enumerate(others, start=1):
+        if len(kept) + nth > most:
+            score += ABSENT
+        elif least == 0:
+            score += NEW
+        elif place in wrong or placed + nth > most:
+            score += WRONG_PLACE
+        else:
+            score += KNOWN if placed + nth <= least else NEW
+    return score

@@ -1,0 +1,18 @@
+"""Penalty for making the same guess twice in a game."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wordle_rl.game import PlayedTurn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeat:
+    """-1 when the guess was already made, with feedback, in this game; else 0."""
+
+    range: ClassVar[tuple[float, float]] = (-1.0, 0.0)
+
+    def __call__(self, turn: PlayedTurn) -> float:
+        return -1.0 if turn.repeat else 0.0

@@ -1,0 +1,26 @@
+"""Reward for the information in a guess, against the best that could be had."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wordle_rl.game import PlayedTurn, TurnKind
+from wordle_rl.knowledge import Knowledge
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """Entropy of the guess over the most that any allowed guess has in that state.
+
+    When no guess can gain information: 1 for a candidate, else 0. 0 for a guess without feedback.
+    Looks one guess ahead, so it prefers a telling guess to a likely secret; Win makes up for that.
+    """
+
+    knowledge: Knowledge
+    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def __call__(self, turn: PlayedTurn) -> float:
+        if turn.guess is None or turn.kind is not TurnKind.ACCEPTED:
+            return 0.0
+        return self.knowledge.value(turn.guess, turn.state)

@@ -1,0 +1,39 @@
+"""Reward for winning, and for winning early."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wordle_rl.game import PlayedTurn
+
+VIOLATION = -0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Win:
+    """1 + speed * unused turns / (max_turns - 1) on the winning turn, 0 on every other.
+
+    Its declared least is -0.1, which it never gives by itself: a lawful set gives it to violations,
+    so that they stay below an honest guess even where nothing else is rewarded.
+    """
+
+    speed: float = 0.5  # what winning at the first turn adds to winning at the last
+
+    def __post_init__(self) -> None:
+        # Above 0, or an early win is worth no more than a late one; see scoring for the upper end.
+        if not 0 < self.speed <= 1:
+            raise ValueError(f"win.speed must be above 0 and at most 1, not {self.speed}")
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return (VIOLATION, 1 + self.speed)
+
+    def step(self, max_turns: int) -> float:
+        """What winning one turn earlier is worth, unweighted."""
+        return self.speed / max(1, max_turns - 1)
+
+    def __call__(self, turn: PlayedTurn) -> float:
+        if not turn.won:
+            return 0.0
+        unused = turn.state.max_turns - turn.state.turn - 1
+        return 1 + unused * self.step(turn.state.max_turns)

@@ -1,0 +1,206 @@
+"""A run folder that a reader understands alone: where a run keeps everything it made.
+
+Creates and opens folders, writes the manifest and locks a folder against a second training process
+(between processes of one machine, and over NFS where the server supports flock).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import secrets
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.json_files import RunFolderError, StepLog, write_json
+
+__all__ = ["RunFolder", "RunFolderError", "StepLog", "write_json"]
+
+STATUSES = ("running", "finished", "stopped", "failed")
+PACKAGES = (  # whose versions a manifest holds, where they are installed
+    *("numpy", "torch", "lightning", "transformers", "tokenizers", "peft", "safetensors"),
+    *("mlx", "mlx-lm", "hydra-core", "omegaconf", "optuna", "tensorboard"),
+)
+_NAME_LENGTH = 60  # characters of a run's name that its folder keeps
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of one run, and what is written there but once."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, root: str | Path, name: str, *, now: datetime | None = None) -> RunFolder:
+        """Make <root>/<date>_<time>_<name>_<process id>-<random>; never an existing folder."""
+        stamp = (now or datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
+        label = re.sub(r"[^A-Za-z0-9._=-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
+        path = Path(root) / f"{stamp}_{label}_{os.getpid()}-{secrets.token_hex(3)}"
+        try:
+            Path(root).mkdir(parents=True, exist_ok=True)
+            path.mkdir(exist_ok=False)
+        except OSError as error:
+            raise RunFolderError(f"{path}: cannot be created ({error.strerror})") from None
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """The folder of an earlier run. Raises RunFolderError unless its manifest can be read."""
+        path = Path(path)
+        if not path.is_dir():
+            wrong = "is a file, not a run folder" if path.exists() else "no such run folder"
+            raise RunFolderError(f"{path}: {wrong}")
+        folder = cls(path)
+        folder.manifest()
+        return folder
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def metrics_log(self) -> StepLog:
+        """The metrics of each step, one line a step: metrics.jsonl."""
+        return StepLog(self.path / "metrics.jsonl")
+
+    def games_log(self) -> StepLog:
+        """Games of every n-th step, one line a game: games.jsonl."""
+        return StepLog(self.path / "games.jsonl")
+
+    def manifest(self) -> dict[str, Any]:
+        """What write_manifest wrote. Raises RunFolderError when it is missing or broken."""
+        path = self.path / "manifest.json"
+        try:
+            manifest = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            raise RunFolderError(f"{self.path}: not a run folder (no manifest.json)") from None
+        except OSError as error:
+            raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
+        except ValueError:
+            raise RunFolderError(f"{path}: not JSON") from None
+        if not isinstance(manifest, dict):
+            raise RunFolderError(f"{path}: not a JSON object")
+        return manifest
+
+    def write_manifest(
+        self,
+        *,
+        seeds: Mapping[str, int],
+        digests: Mapping[str, str],
+        command: Sequence[str],
+        **more: Any,
+    ) -> dict[str, Any]:
+        """Write manifest.json: what is needed to run this again; status is "running".
+
+        digests: word lists and splits by name. more: further entries, as JSON. Returns it all.
+        """
+        manifest = {
+            "status": "running",
+            "started": _now(),
+            "command": list(command),
+            "seeds": dict(seeds),
+            "digests": dict(digests),
+            **describe_environment(),
+            **more,
+        }
+        write_json(self.path / "manifest.json", manifest)
+        return manifest
+
+    def set_status(self, status: str) -> None:
+        """Record that the run is running, finished, stopped or failed, and since when."""
+        if status not in STATUSES:
+            raise ValueError(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
+        changed = {"status": status, "status_since": _now()}
+        write_json(self.path / "manifest.json", {**self.manifest(), **changed})
+
+    def note_resume(self, *, step: int, command: Sequence[str], changes: Mapping[str, Any]) -> None:
+        """Record that the run goes on from a step, and which settings differ from before."""
+        manifest = self.manifest()
+        resume = {
+            "step": step,
+            "time": _now(),
+            "command": list(command),
+            "changes": dict(changes),
+            **describe_environment(),
+        }
+        resumes = [*manifest.get("resumes", []), resume]
+        write_json(
+            self.path / "manifest.json", {**manifest, "status": "running", "resumes": resumes}
+        )
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder alone; the kernel lets go when the process dies.
+
+        Raises RunFolderError at once when another process, or another lock here, holds it. A
+        forked child holds it too; processes started with subprocess do not.
+        """
+        with open(self.path / ".lock", "a+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                holder = file.read(20).decode("ascii", "replace").strip() or "unknown"
+                raise RunFolderError(
+                    f"{self.path}: process {holder} is training in this folder"
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()).encode())
+            file.flush()
+            yield
+
+
+def _now() -> str:
+    """Local time with its offset, to the second."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def describe_environment() -> dict[str, Any]:
+    """Python, platform, processors, package versions and git revision of this process."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # a backend that is not installed
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "versions": versions,
+        "git": git_revision(Path(__file__).resolve().parent.parent),
+    }
+
+
+def git_revision(folder: Path) -> dict[str, Any] | None:
+    """{"revision", "dirty"} of the repository whose root is folder.
+
+    None without git, without a commit, or when folder only lies inside another repository (an
+    installed package in somebody's project). dirty counts untracked files that are not ignored.
+    """
+    found = _git(folder, "rev-parse", "HEAD", "--show-toplevel")
+    if found is None or len(found.splitlines()) != 2:
+        return None
+    revision, root = found.splitlines()
+    if Path(root).resolve() != Path(folder).resolve():
+        return None
+    changes = _git(folder, "status", "--porcelain")
+    return {"revision": revision, "dirty": None if changes is None else bool(changes)}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    # without optional locks, asking for the status never disturbs a git command beside it
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

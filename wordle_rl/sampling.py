@@ -1,0 +1,86 @@
+"""How tokens are drawn: settings, and the uniform number behind each draw.
+
+Every draw is a pure function of (seed, step, rollout, turn, token), through the counter-based
+generator Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), so
+what is sampled depends neither on batch layout nor on how often a run was stopped and resumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
+_WEYL = (0x9E3779B9, 0xBB67AE85)
+_LOW = np.uint64(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """Settings of a draw; temperature 0 is greedy."""
+
+    temperature: float = 1.0
+    max_tokens: int = 16  # per answer, stop token included
+    top_p: float = 1.0  # 1 keeps the whole distribution; less only outside training
+    top_k: int = 0  # 0 keeps the whole distribution; more only outside training
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.temperature <= 10.0:
+            raise ValueError(f"sampling.temperature must be 0..10, not {self.temperature}")
+        if not 1 <= self.max_tokens <= 100_000:
+            raise ValueError(f"sampling.max_tokens must be 1..100000, not {self.max_tokens}")
+        if not 0.0 < self.top_p <= 1.0:
+            raise ValueError(f"sampling.top_p must be above 0 and at most 1, not {self.top_p}")
+        if self.top_k < 0:
+            raise ValueError(f"sampling.top_k must be 0 (off) or more, not {self.top_k}")
+
+    def check_trainable(self) -> None:
+        """Raise ValueError when the policy gradient of these draws would be wrong."""
+        if self.temperature == 0.0:
+            raise ValueError(
+                "sampling.temperature must be above 0 in training: greedy groups have no spread"
+            )
+        if self.top_p < 1.0 or self.top_k > 0:
+            raise ValueError(
+                "sampling.top_p must be 1 and sampling.top_k 0 in training: the trainer scores "
+                "the whole distribution, so cut-off draws would bias the gradient"
+            )
+
+
+def philox4x32(counter: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.uint32]:
+    """Ten rounds of Philox on counters [..., 4] with one 64-bit key. Returns uint32 [..., 4]."""
+    c = [counter[..., i].astype(np.uint64) for i in range(4)]
+    k = [key[0] & 0xFFFFFFFF, key[1] & 0xFFFFFFFF]
+    for _ in range(10):
+        first, second = c[0] * _MULTIPLIERS[0], c[2] * _MULTIPLIERS[1]
+        c = [
+            (second >> _SHIFT) ^ c[1] ^ np.uint64(k[0]),
+            second & _LOW,
+            (first >> _SHIFT) ^ c[3] ^ np.uint64(k[1]),
+            first & _LOW,
+        ]
+        k = [(k[0] + _WEYL[0]) & 0xFFFFFFFF, (k[1] + _WEYL[1]) & 0xFFFFFFFF]
+    return np.stack(c, axis=-1).astype(np.uint32)
+
+
+def uniforms(
+    *, seed: int, step: int, rollouts: NDArray[np.int64], turn: int, tokens: int
+) -> NDArray[np.float64]:
+    """The uniforms in [0, 1) behind a turn: one per rollout and token.
+
+    rollouts: [N] index of each rollout within the step. Returns float64 [N, tokens]; an entry
+    does not depend on which other rollouts or how many tokens were asked for.
+    """
+    counter = np.empty((len(rollouts), tokens, 4), np.uint32)
+    counter[..., 0] = np.arange(tokens)
+    counter[..., 1] = turn
+    counter[..., 2] = np.asarray(rollouts)[:, None]
+    counter[..., 3] = step
+    drawn = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
+    # 53 bits, the resolution of a double, from two words.
+    high, low = drawn[..., 0].astype(np.uint64), drawn[..., 1].astype(np.uint64)
+    bits = (high << np.uint64(21)) | (low >> np.uint64(11))
+    return bits.astype(np.float64) * 2.0**-53

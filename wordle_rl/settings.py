@@ -1,0 +1,158 @@
+"""Settings of the parts that are built late: plain values, checked before anything heavy is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from wordle_rl.splits import Splits, split_secrets
+from wordle_rl.words import WordLists, load_words
+
+EMBEDDED = Path(__file__).resolve().parent / "models"
+UNTRAINED = "untrained"
+
+
+def _check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r}")
+
+
+def _check_least(key: str, value: float, least: float) -> None:
+    if value < least:
+        raise ValueError(f"{key} must be {least} or more, not {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoraSettings:
+    """Low-rank adapters (arXiv 2106.09685) instead of full fine-tuning."""
+
+    rank: int = 16
+    alpha: float = 32.0
+    dropout: float = 0.0  # for other trainers; here every pass is a scoring pass, without dropout
+    targets: str | list[str] = "all-linear"
+
+    def __post_init__(self) -> None:
+        _check_least("model.lora.rank", self.rank, 1)
+        if self.alpha <= 0:
+            raise ValueError(f"model.lora.alpha must be above 0, not {self.alpha}")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"model.lora.dropout must be 0 to below 1, not {self.dropout}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """Which model, how it is trained, how long its answers may be.
+
+    path: a hub name, a local folder, embedded/tiny, or untrained (see wordle_rl.backends.tiny_model
+    for its shape).
+    """
+
+    name: str
+    path: str
+    learning_rate: float
+    max_tokens: int
+    max_context: int
+    lora: LoraSettings | None = None
+    shape: dict[str, int] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_least("model.max_context", self.max_context, 16)
+        if self.shape and self.path != UNTRAINED:
+            raise ValueError(f"model.shape is for model.path={UNTRAINED}, not {self.path!r}")
+        known = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
+        for key, value in self.shape.items():
+            _check_choice("model.shape's keys", key, known)
+            _check_least(f"model.shape.{key}", value, 1)
+
+    @property
+    def location(self) -> str:
+        """A hub name or an absolute folder."""
+        if self.path.startswith("embedded/"):
+            folder = EMBEDDED / self.path.removeprefix("embedded/")
+            if not folder.is_dir():
+                have = ", ".join(f"embedded/{p.name}" for p in sorted(EMBEDDED.iterdir()))
+                raise ValueError(f"model.path={self.path} does not exist; there is {have}")
+            return str(folder)
+        return self.path
+
+
+@dataclass(frozen=True, kw_only=True)
+class LightningSettings:
+    """How the Lightning backend computes."""
+
+    accelerator: str = "auto"
+    precision: Literal["fp32", "bf16"] = "bf16"
+    micro_batch_tokens: int = 4096
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        _check_choice("backend.accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
+        _check_choice("backend.precision", self.precision, ("bf16", "fp32"))
+        _check_least("backend.micro_batch_tokens", self.micro_batch_tokens, 1)
+        _check_least("backend.threads", self.threads, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSettings:
+    """How many games a step plays."""
+
+    groups: int
+    num_generations: int
+
+    def __post_init__(self) -> None:
+        _check_least("rollout.groups", self.groups, 1)
+        _check_least("rollout.num_generations", self.num_generations, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerSettings:
+    """How long to train, and what happens in between; all counts are in steps."""
+
+    steps: int
+    validate_every: int = 10
+    checkpoint_every: int = 50
+    games_every: int = 10
+    show_games: int = 3
+    report: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "validate_every", "checkpoint_every", "games_every"):
+            _check_least(f"trainer.{name}", getattr(self, name), 1)
+        _check_least("trainer.show_games", self.show_games, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggerSettings:
+    """Which Lightning loggers write beside metrics.jsonl."""
+
+    tensorboard: bool = True
+    csv: bool = False
+    wandb: bool = False
+    wandb_project: str = "wordle-rl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordSettings:
+    """Which lists, how the secrets are split, and which of them may be trained on."""
+
+    preset: str | None = "original"
+    answers: str | None = None
+    allowed: str | None = None
+    column: str | None = None
+    protocol: str = "split"
+    test: int | float = 315
+    val: int | float = 200
+    split: str = "test"
+
+    def __post_init__(self) -> None:
+        _check_choice("words.protocol", self.protocol, ("split", "all"))
+        _check_choice("words.split", self.split, ("train", "val", "test", "all"))
+
+    def load(self) -> tuple[WordLists, Splits]:
+        """The lists and their split. Raises WordListError or ValueError."""
+        words = load_words(
+            preset=self.preset, answers=self.answers, allowed=self.allowed, column=self.column
+        )
+        return words, split_secrets(words, test=self.test, val=self.val)

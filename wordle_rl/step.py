@@ -1,0 +1,181 @@
+"""One training step: play, judge, weigh, update. The same for every algorithm and backend.
+
+Which secrets a step plays is a pure function of (seed, step), so that a resumed run plays on as
+if it had never stopped. Axes: G groups, N rollouts of a group.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.chat import Chat
+from wordle_rl.game import Game, Rules
+from wordle_rl.players import Player
+from wordle_rl.policy import Policy
+from wordle_rl.prompts import PromptStyle
+from wordle_rl.records import Batch, Rollout, conversation, pad
+from wordle_rl.rewards.scoring import GameReward, RewardSet
+from wordle_rl.rollout import PolicyActor, ScriptedActor, play, rollouts, scripted_turns
+from wordle_rl.sampling import Sampling
+from wordle_rl.words import WordLists
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lab:
+    """Everything a step needs besides the policy; none of it changes while training."""
+
+    words: WordLists
+    rules: Rules
+    style: PromptStyle
+    sampling: Sampling
+    rewards: RewardSet
+    algorithm: Algorithm
+    teacher: Player | None  # plays in the policy's place when the algorithm imitates
+    secrets: tuple[str, ...]  # that training games may have
+    groups: int  # per step
+    num_generations: int  # games per group
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What a step played and how it went."""
+
+    rollouts: list[Rollout]
+    rewards: list[GameReward]
+    advantages: np.ndarray  # [G * N]
+    metrics: dict[str, float]
+
+
+def step_secrets(secrets: Sequence[str], *, seed: int, step: int, groups: int) -> list[str]:
+    """The secrets of a step's groups: walks through one shuffle of all secrets after the other."""
+    out = []
+    for place in range(step * groups, (step + 1) * groups):
+        epoch, index = divmod(place, len(secrets))
+        order = np.random.default_rng([seed, epoch]).permutation(len(secrets))
+        out.append(secrets[order[index]])
+    return out
+
+
+def train_step(policy: Policy, chat: Chat, lab: Lab, step: int) -> StepResult:
+    """Play the games of a step and improve the policy on them."""
+    played = collect(policy, chat, lab, step)
+    with policy.timers("reward"):
+        rewards = [lab.rewards.score(r.game) for r in played]
+        totals = np.array([r.total for r in rewards]).reshape(lab.groups, lab.num_generations)
+        advantages = lab.algorithm.advantages(totals)
+        equal = np.ptp(totals, axis=1) == 0.0
+        batch = build_batch(played, advantages.ravel(), equal, chat, lab)
+    metrics = {
+        **game_metrics([r.game for r in played]),
+        **reward_metrics(rewards),
+        "groups/zero_spread": float(equal.mean()),
+        "groups/skipped": float(equal.mean()) if lab.algorithm.skips_equal_groups else 0.0,
+        "tokens/sampled": float(sum(len(t.completion.ids) for r in played for t in r.turns)),
+    }
+    if batch is not None:
+        metrics |= update(policy, lab.algorithm, batch)
+    else:
+        metrics["update/empty"] = 1.0
+    return StepResult(
+        rollouts=played, rewards=rewards, advantages=advantages.ravel(), metrics=metrics
+    )
+
+
+def collect(policy: Policy, chat: Chat, lab: Lab, step: int) -> list[Rollout]:
+    """The games of a step, group by group."""
+    chosen = step_secrets(lab.secrets, seed=lab.seed, step=step, groups=lab.groups)
+    secrets = [secret for secret in chosen for _ in range(lab.num_generations)]
+    if lab.teacher is not None:
+        with policy.timers("teacher"):
+            scripted = ScriptedActor(player=lab.teacher, seed=lab.seed, step=step)
+            games = play(scripted, secrets, words=lab.words, rules=lab.rules)
+            turns = [scripted_turns(game, chat, lab.style) for game in games]
+        return rollouts(games, turns, lab.num_generations)
+    actor = PolicyActor(
+        engine=policy.engine(), chat=chat, style=lab.style, sampling=lab.sampling,
+        seed=lab.seed, step=step,
+    )  # fmt: skip
+    with policy.timers("game"):
+        games = play(actor, secrets, words=lab.words, rules=lab.rules)
+    return rollouts(games, actor.turns, lab.num_generations)
+
+
+def build_batch(
+    played: list[Rollout], advantages: np.ndarray, equal: np.ndarray, chat: Chat, lab: Lab
+) -> Batch | None:
+    """Training sequences with their weights, or None when nothing is left to learn from.
+
+    Weights are given on the whole step before groups without spread are left out, so leaving
+    them out changes no gradient.
+    """
+    sequences = [conversation(r, i) for i, r in enumerate(played)]
+    lengths = np.array([sum(s.trained) for s in sequences])
+    weights = lab.algorithm.weights(lengths)
+    skip = lab.algorithm.skips_equal_groups
+    kept = [
+        (s, w)
+        for s, w in zip(sequences, weights, strict=True)
+        if any(s.trained) and not (skip and equal[played[s.rollout].group])
+    ]
+    if not kept:
+        return None
+
+    def spread(value: float, trained: list[bool]) -> list[float]:
+        return [value if t else 0.0 for t in trained]
+
+    values = {
+        "advantages": [spread(float(advantages[s.rollout]), s.trained) for s, _ in kept],
+        "weights": [spread(float(w), s.trained) for s, w in kept],
+    }
+    return pad([s for s, _ in kept], values, chat.tokenizer.pad_id)
+
+
+def update(policy: Policy, algorithm: Algorithm, batch: Batch) -> dict[str, float]:
+    """All optimiser steps on one batch; metrics are those of the last one, except `skipped`."""
+    extra = {}
+    if algorithm.updates > 1:
+        extra["old_logprobs"] = policy.score(batch)
+    if algorithm.needs_reference:
+        extra["ref_logprobs"] = policy.score(batch, reference=True)
+    if extra:
+        batch = batch.replace(**extra)
+    metrics: dict[str, float] = {}
+    skipped = 0.0
+    for _ in range(algorithm.updates):
+        metrics = policy.update(batch, algorithm)
+        skipped += metrics["update/skipped"]
+    metrics["update/skipped"] = skipped
+    return metrics
+
+
+def game_metrics(games: Sequence[Game]) -> dict[str, float]:
+    """How a step's games went."""
+    turns = [turn for game in games for turn in game.turns]
+    wins = [game for game in games if game.won]
+    return {
+        "train/games": float(len(games)),
+        "train/wins": float(len(wins)),
+        "train/win_rate": len(wins) / len(games),
+        "train/guesses_won": float(np.mean([g.state.turn for g in wins])) if wins else np.nan,
+        "train/format": sum(t.guess is not None for t in turns) / len(turns),
+        "train/non_words": sum(t.kind == "not_a_word" for t in turns) / len(turns),
+        "train/repeats": sum(t.repeat for t in turns) / len(turns),
+    }
+
+
+def reward_metrics(rewards: Sequence[GameReward]) -> dict[str, float]:
+    """Mean reward of a game, whole and by component, and its spread."""
+    totals = np.array([r.total for r in rewards])
+    parts: defaultdict[str, float] = defaultdict(float)
+    for reward in rewards:
+        for turn in reward.turns:
+            for name, value in turn.items():
+                parts[name] += value
+    means = {f"reward/{name}": value / len(rewards) for name, value in parts.items()}
+    return {"reward/mean": float(totals.mean()), "reward/std": float(totals.std()), **means}

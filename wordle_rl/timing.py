@@ -1,0 +1,34 @@
+"""Where the seconds of a step go."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Timers:
+    """Adds up wall-clock seconds by name; names nest by being subtracted from their parent."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._inner: list[float] = []
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        self._inner.append(0.0)
+        try:
+            yield
+        finally:
+            spent = time.perf_counter() - start
+            self._seconds[name] += spent - self._inner.pop()
+            if self._inner:
+                self._inner[-1] += spent
+
+    def take(self) -> dict[str, float]:
+        """Seconds by name since the last call."""
+        taken = dict(self._seconds)
+        self._seconds.clear()
+        return taken

@@ -1,3 +1,3 @@
-"""A laboratory for reinforcement learning of language models on Wordle, a game whose optimum is known."""
+"""A laboratory for reinforcement learning of language models on Wordle."""
 
 __version__ = "0.1.0"

@@ -143,7 +143,7 @@ def _class(key: str, target: Any) -> type:
     except ImportError:
         found = None
     own = isinstance(found, type) and found.__module__.startswith(ALLOWED_TARGETS)
-    if found is None or not own or not dataclasses.is_dataclass(found):
+    if not isinstance(found, type) or not own or not dataclasses.is_dataclass(found):
         raise ConfigError(f"{key}._target_: {target} is not a component of this package")
     return found
 
@@ -194,7 +194,9 @@ def teacher(name: str | None, knowledge: Knowledge) -> Player | None:
 def experiment(config: dict[str, Any]) -> Experiment:
     """Build and check everything that needs no model. Raises ValueError in one line."""
     if unknown := sorted(set(config) - KEYS):
-        raise ConfigError(f"there is no setting {', '.join(unknown)}; there are {', '.join(sorted(KEYS))}")
+        raise ConfigError(
+            f"there is no setting {', '.join(unknown)}; there are {', '.join(sorted(KEYS))}"
+        )
     settings: WordSettings = component("words", config["words"])
     words, splits = settings.load()
     knowledge = Knowledge(words, feedback_table(words))

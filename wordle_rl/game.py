@@ -1,6 +1,6 @@
 """The rules of Wordle: feedback, what counts as a legal guess, and when a game ends.
 
-Plain Python on single games; wordle_rl.feedback holds the same feedback as a table for whole word lists.
+Plain Python on single games; wordle_rl.feedback has the same feedback as a table of whole lists.
 """
 
 from __future__ import annotations
@@ -198,10 +198,16 @@ class Game:
         if self.status is not GameStatus.PLAYING:
             raise ValueError(f"the game is over ({self.status})")
         kind = self._kind(guess)
-        accepted = guess is not None and kind is TurnKind.ACCEPTED
-        code = feedback_code(guess, self.secret) if accepted else None
+        code = None
+        if guess is not None and kind is TurnKind.ACCEPTED:
+            code = feedback_code(guess, self.secret)
         turn = PlayedTurn(
-            state=self.state, text=text, guess=guess, reason=reason, kind=kind, feedback=code,
+            state=self.state,
+            text=text,
+            guess=guess,
+            reason=reason,
+            kind=kind,
+            feedback=code,
             tokens=tokens,
         )
         self.turns.append(turn)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from wordle_rl.game import PlayedTurn, State, TurnKind
+from wordle_rl.game import Clue, PlayedTurn, State, TurnKind
+from wordle_rl.knowledge import letter_facts
 
 TASK = "You are playing Wordle: find the secret five-letter English word in six guesses.\n"
 ANSWER = "Answer with <guess>word</guess>."
@@ -71,38 +72,31 @@ class Symbols:
         return TASK + MARKS_LEGEND + (ANSWER_THINKING if self.think else ANSWER)
 
     def opening(self, state: State) -> str:
-        lines = [f"{clue.guess} -> {clue.marks}" for clue in state.clues]
+        lines = [self._with_guess(clue) for clue in state.clues]
         return "\n".join([*lines, NEXT if lines else FIRST])
 
     def feedback(self, turn: PlayedTurn, state: State) -> str:
-        return REFUSALS.get(turn.kind) or state.clues[-1].marks
+        return REFUSALS.get(turn.kind) or self._after_guess(state.clues[-1])
+
+    def _with_guess(self, clue: Clue) -> str:
+        return f"{clue.guess} -> {clue.marks}"
+
+    def _after_guess(self, clue: Clue) -> str:
+        return clue.marks
 
 
 @dataclass(frozen=True, kw_only=True)
-class Letters:
+class Letters(Symbols):
     """`CRANE -> C(x) R(-) A(✓) N(x) E(x)` after each guess."""
 
-    think: bool = False  # ask for reasoning before the guess
     name = "letters"
 
-    @property
-    def system(self) -> str:
-        return TASK + MARKS_LEGEND + (ANSWER_THINKING if self.think else ANSWER)
+    def _with_guess(self, clue: Clue) -> str:
+        word = clue.guess.upper()
+        marked = (f"{letter}({mark})" for letter, mark in zip(word, clue.marks, strict=True))
+        return f"{word} -> {' '.join(marked)}"
 
-    def opening(self, state: State) -> str:
-        lines = [self._line(clue.guess, clue.marks) for clue in state.clues]
-        return "\n".join([*lines, NEXT if lines else FIRST])
-
-    def feedback(self, turn: PlayedTurn, state: State) -> str:
-        if turn.kind in REFUSALS:
-            return REFUSALS[turn.kind]
-        clue = state.clues[-1]
-        return self._line(clue.guess, clue.marks)
-
-    @staticmethod
-    def _line(guess: str, marks: str) -> str:
-        word = guess.upper()
-        return f"{word} -> " + " ".join(f"{c}({m})" for c, m in zip(word, marks, strict=True))
+    _after_guess = _with_guess
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,33 +113,15 @@ class WholeState:
     def opening(self, state: State) -> str:
         if not state.clues:
             return NOTHING_KNOWN + FIRST
-        placed: dict[int, str] = {}
-        misplaced: dict[str, set[int]] = {}
-        seen_absent: set[str] = set()
-        for clue in state.clues:
-            for place, (letter, mark) in enumerate(zip(clue.guess, clue.marks, strict=True), 1):
-                if mark == "✓":
-                    placed[place] = letter
-                elif mark == "-":
-                    misplaced.setdefault(letter, set()).add(place)
-                else:
-                    seen_absent.add(letter)
-                    # A surplus copy of a letter that the word has: only this place is excluded.
-                    if any(
-                        g == letter and m != "x"
-                        for g, m in zip(clue.guess, clue.marks, strict=True)
-                    ):
-                        misplaced.setdefault(letter, set()).add(place)
-        absent = sorted(seen_absent - set(misplaced) - set(placed.values()))
+        facts = letter_facts(state.clues)
+        misplaced: dict[str, list[str]] = {}
+        for place, letters in facts.excluded.items():
+            for letter in sorted(letters):
+                misplaced.setdefault(letter, []).append(str(place + 1))
+        absent = sorted(letter for letter, most in facts.at_most.items() if most == 0)
         rows = [
-            (PLACED, [f"{place} {letter}" for place, letter in sorted(placed.items())]),
-            (
-                MISPLACED,
-                [
-                    f"{letter} {' '.join(map(str, sorted(places)))}"
-                    for letter, places in sorted(misplaced.items())
-                ],
-            ),
+            (PLACED, [f"{place + 1} {letter}" for place, letter in sorted(facts.placed.items())]),
+            (MISPLACED, [f"{a} {' '.join(misplaced[a])}" for a in sorted(misplaced)]),
             (ABSENT, absent),
             (GUESSED, list(state.guesses)),
         ]

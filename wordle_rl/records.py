@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +87,8 @@ class Batch:
 
     def replace(self, **arrays: FloatArray) -> Batch:
         """The same batch with other or further arrays."""
-        return replace(self, **arrays)
+        given: dict[str, Any] = dict(arrays)
+        return replace(self, **given)
 
 
 def pad(sequences: list[Sequence], values: dict[str, list[list[float]]], pad_id: int) -> Batch:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Protocol
 
 import numpy as np
@@ -71,7 +70,8 @@ def play(
     begin = time.monotonic()
     started = actor.start([game.state for game in games])
     live = _keep(actor, games, list(range(len(games))), started)
-    for turn in count():
+    turn = 0
+    while live:
         replies = actor.answer(live, [games[i].state for i in live], turn)
         for i, reply in zip(live, replies, strict=True):
             parsed = parse(reply.text)
@@ -86,12 +86,10 @@ def play(
         live = _keep(
             actor, games, live, [in_time or games[i].status is not GameStatus.PLAYING for i in live]
         )
-        if not live:
-            return games
         turns, states = [games[i].turns[-1] for i in live], [games[i].state for i in live]
         live = _keep(actor, games, live, actor.hear(live, turns, states))
-        if not live:
-            return games
+        turn += 1
+    return games
 
 
 def _keep(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) -> list[int]:
@@ -173,9 +171,7 @@ class PolicyActor:
         )
         drawn = self.engine.decode([self._rows[g] for g in games], self.sampling, numbers)
         for game, completion in zip(games, drawn, strict=True):
-            self.turns[game].append(
-                TokenTurn(prompt_ids=self._fed[game], completion=completion)
-            )
+            self.turns[game].append(TokenTurn(prompt_ids=self._fed[game], completion=completion))
         return [
             Reply(
                 text=self.chat.tokenizer.decode(c.ids),
@@ -192,9 +188,7 @@ class PolicyActor:
             message = self.style.feedback(turn, state)
             last_id = self.turns[game][-1].completion.ids[-1]
             self._fed[game] = self.chat.reply(message, last_id=last_id)
-        return self.engine.extend(
-            [self._rows[g] for g in games], [self._fed[g] for g in games]
-        )
+        return self.engine.extend([self._rows[g] for g in games], [self._fed[g] for g in games])
 
     def leave(self, games: Sequence[int]) -> None:
         self.engine.release([self._rows.pop(g) for g in games if g in self._rows])

@@ -41,7 +41,8 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         with user_errors():
             stack.enter_context(folder.lock())
         if resume:
-            step = len(folder.metrics_log().read())
+            logged = folder.metrics_log().read()
+            step = logged[-1]["step"] if logged else 0
             folder.note_resume(step=step, command=sys.argv, changes=changes)
         else:
             _describe(folder, setup)
@@ -88,7 +89,7 @@ def resumed_config(
         if key == "resume":
             continue
         old = OmegaConf.select(saved, key)
-        if old is None and "." not in key or isinstance(old, DictConfig):
+        if (old is None and "." not in key) or isinstance(old, DictConfig):
             raise ConfigError(
                 f"{override}: a resumed run keeps its parts; only single values can be changed, "
                 "such as trainer.steps=200"

@@ -1,4 +1,4 @@
-"""Settings of the parts that are built late: plain values, checked before anything heavy is imported."""
+"""Settings of the parts that are built late: plain values, checked before heavy imports."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         _check_least("model.max_context", self.max_context, 16)
+        self._check_path()
         if self.shape and self.path != UNTRAINED:
             raise ValueError(f"model.shape is for model.path={UNTRAINED}, not {self.path!r}")
         known = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
@@ -66,15 +67,18 @@ class ModelSettings:
             _check_choice("model.shape's keys", key, known)
             _check_least(f"model.shape.{key}", value, 1)
 
+    def _check_path(self) -> None:
+        if self.path.startswith("embedded/") and not Path(self.location).is_dir():
+            have = ", ".join(f"embedded/{p.name}" for p in sorted(EMBEDDED.glob("*")))
+            raise ValueError(f"model.path={self.path} does not exist; there is {have}")
+        if self.path.startswith(("/", "./", "../", "~")) and not Path(self.path).is_dir():
+            raise ValueError(f"model.path={self.path}: no such folder")
+
     @property
     def location(self) -> str:
-        """A hub name or an absolute folder."""
+        """A hub name, or the folder that holds the model."""
         if self.path.startswith("embedded/"):
-            folder = EMBEDDED / self.path.removeprefix("embedded/")
-            if not folder.is_dir():
-                have = ", ".join(f"embedded/{p.name}" for p in sorted(EMBEDDED.iterdir()))
-                raise ValueError(f"model.path={self.path} does not exist; there is {have}")
-            return str(folder)
+            return str(EMBEDDED / self.path.removeprefix("embedded/"))
         return self.path
 
 

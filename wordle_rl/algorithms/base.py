@@ -43,7 +43,7 @@ class Algorithm(Protocol):
 
     @property
     def skips_equal_groups(self) -> bool:
-        """Whether a group without spread gives exactly zero gradient, so that it may be left out."""
+        """Whether a group without spread gives exactly zero gradient and may be left out."""
         ...
 
     def check(self, num_generations: int) -> None:

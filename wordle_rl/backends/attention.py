@@ -32,8 +32,8 @@ def short_attention(
     """
     n, heads, queries, dim = query.shape
     groups, keys = key.shape[1], key.shape[2]
-    plain = attention_mask is not None and dropout == 0.0 and kwargs.get("softcap") is None
-    if keys > _LONGEST or not plain:
+    plain = dropout == 0.0 and kwargs.get("softcap") is None
+    if attention_mask is None or keys > _LONGEST or not plain:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
         )

@@ -26,10 +26,8 @@ class CausalLM:
         self._head: Any = inner.get_output_embeddings()
         self.config: Any = self._trunk.config
         self._scale = getattr(self.config, "final_logit_softcapping", None)
-        self._windows = getattr(self.config, "sliding_window", None)
-        self._layer_types = set(
-            getattr(self.config, "layer_types", None) or ["full_attention"]
-        )
+        self._window: int = getattr(self.config, "sliding_window", None) or 0
+        self._layer_types = set(getattr(self.config, "layer_types", None) or ["full_attention"])
         if self.device.type == "cpu":
             use_short_attention(inner)
 
@@ -78,5 +76,5 @@ class CausalLM:
         behind = positions[:, None, :, None] - torch.arange(keys, device=positions.device)
         masks = {"full_attention": behind >= 0}
         if "sliding_attention" in self._layer_types:
-            masks["sliding_attention"] = (behind >= 0) & (behind < self._windows)
+            masks["sliding_attention"] = (behind >= 0) & (behind < self._window)
         return masks

@@ -35,6 +35,4 @@ class HFTokenizer:
         return self.inner.decode(ids, skip_special_tokens=True)
 
     def render(self, messages: list[dict[str, str]]) -> str:
-        return self.inner.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True
-        )
+        return self.inner.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

@@ -6,9 +6,11 @@ every other backend, and checkpoints are the project's own, written whole or not
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,9 +26,9 @@ from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.build import Experiment
 from wordle_rl.cli import user_errors
 from wordle_rl.json_files import plain
+from wordle_rl.optim import Optim
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import LightningSettings, LoggerSettings, ModelSettings
-from wordle_rl.optim import Optim
 from wordle_rl.training import Training
 
 _SHOWN = {  # on the progress bar: name there -> metric
@@ -84,11 +86,24 @@ class PlainProgress(Callback):
     """A line per step where there is no terminal to draw a bar on."""
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, *_: Any, **__: Any
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: int, batch_idx: int
     ) -> None:
-        done = trainer.fit_loop.epoch_loop.batch_progress.current.completed
+        left = trainer.num_training_batches - batch_idx - 1
         shown = " ".join(f"{k}={v:.4g}" for k, v in trainer.progress_bar_metrics.items())
-        print(f"[{done}/{trainer.num_training_batches}] {shown}", flush=True)
+        minutes = left * (time.monotonic() - self._begin) / (batch_idx + 1) / 60
+        print(f"step {batch + 1} {shown} left={minutes:.1f}min", flush=True)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._begin = time.monotonic()
+
+
+class ProgressBar(TQDMProgressBar):
+    """Lightning's bar without the logger's version number."""
+
+    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
+        shown = super().get_metrics(trainer, pl_module)
+        shown.pop("v_num", None)
+        return {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in shown.items()}
 
 
 class LightningReporter:
@@ -116,6 +131,8 @@ def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
     if settings.csv:
         loggers.append(CSVLogger(folder, name="", version="csv"))
     if settings.wandb:
+        if importlib.util.find_spec("wandb") is None:
+            raise ValueError("logger=wandb needs the package wandb: pip install wandb")
         loggers.append(WandbLogger(project=settings.wandb_project, save_dir=folder))
     return loggers
 
@@ -169,7 +186,8 @@ def train(setup: Experiment, folder: RunFolder, *, resume: bool) -> dict[str, An
         devices=1,
         max_epochs=1,
         logger=loggers,
-        callbacks=[TQDMProgressBar() if sys.stdout.isatty() else PlainProgress()],
+        callbacks=[ProgressBar() if sys.stdout.isatty() else PlainProgress()],
+        enable_progress_bar=sys.stdout.isatty(),
         enable_checkpointing=False,  # the Training writes checkpoints
         enable_model_summary=False,
         log_every_n_steps=1,
@@ -200,4 +218,6 @@ def _silence_lightning() -> None:
     """Its advice about workers and cores does not fit a loader of step numbers."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    warnings.filterwarnings("ignore", message=".*was not created by.*", module="lightning")
+    # All passes are scoring passes, so the model is in eval mode on purpose.
+    warnings.filterwarnings("ignore", message=".*in eval mode at the start of training.*")
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*")

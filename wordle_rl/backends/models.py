@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ def load_model(
     Fully trained models come in float32; the frozen base under LoRA in the asked precision, the
     adapters in float32. Raises ConfigError in one line when the model cannot be had.
     """
+    transformers.utils.logging.disable_progress_bar()
     if settings.path == UNTRAINED:
         inner: Any = build_tokenizer()
         model: Any = build_model(vocab_size=len(inner), seed=settings.seed, **settings.shape)
@@ -49,17 +47,14 @@ def _is_adapter(location: str) -> bool:
 
 def _pretrained(location: str, dtype: torch.dtype) -> tuple[Any, Any]:
     try:
-        with _quiet():
-            tokenizer = AutoTokenizer.from_pretrained(location)
-            if _is_adapter(location):
-                return _adapted(location, dtype), tokenizer
-            return AutoModelForCausalLM.from_pretrained(location, dtype=dtype), tokenizer
+        tokenizer = AutoTokenizer.from_pretrained(location)
+        if _is_adapter(location):
+            return _adapted(location, dtype), tokenizer
+        return AutoModelForCausalLM.from_pretrained(location, dtype=dtype), tokenizer
     except (OSError, ValueError) as error:
         if Path(location).is_dir():
             reason = " ".join(str(error).split())[:200]
             raise ConfigError(f"model.path={location} cannot be loaded: {reason}") from None
-        if Path(location).is_absolute() or location.startswith("."):
-            raise ConfigError(f"model.path={location}: no such folder") from None
         raise ConfigError(
             f"model.path={location} is neither a folder nor in the local cache, and the hub cannot "
             f"be reached: connect and run `hf download {location}`, or give a folder that holds it"
@@ -86,13 +81,3 @@ def _with_lora(model: Any, settings: LoraSettings) -> Any:
         task_type="CAUSAL_LM",
     )
     return get_peft_model(model, config)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without transformers' progress bars, and without minutes of retries when offline."""
-    logging = transformers.utils.logging
-    logging.disable_progress_bar()
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    yield
-    logging.enable_progress_bar()

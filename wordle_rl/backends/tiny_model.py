@@ -1,4 +1,4 @@
-"""The embedded model: a Qwen2 of about three million weights and a tokenizer made for Wordle prompts.
+"""The embedded model: a Qwen2 of 3.2 million weights and a tokenizer made for these prompts.
 
 Each letter is one token, each phrase of the prompts is one token, any other printable ASCII text
 is spelt out. Built and saved through transformers, so that it loads as Qwen2.5 does.

@@ -78,6 +78,8 @@ class SlotCache(Cache):
 
     def move(self, sources: list[int], targets: list[int], length: int) -> None:
         """Copy the first `length` tokens of source slots into target slots, all at once."""
+        if not sources:
+            return
         for store in (self._keys, self._values):
             for buffer in store:
                 if buffer is not None:

@@ -20,6 +20,7 @@ from wordle_rl.algorithms.base import Algorithm, Terms
 from wordle_rl.backends.causal_lm import CausalLM
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch_engine import TorchEngine
+from wordle_rl.backends.weights import load_weights
 from wordle_rl.batching import micro_batches
 from wordle_rl.optim import Optim
 from wordle_rl.records import Batch, FloatArray
@@ -68,9 +69,9 @@ class TorchPolicy:
         # LoRA's frozen base is loaded in bf16 already; a fully trained model computes on a copy.
         self._is_lora = hasattr(model, "peft_config")
         self._copies = precision == "bf16" and not self._is_lora
-        self._lm = CausalLM(copy.deepcopy(model).to(torch.bfloat16) if self._copies else model)
-        self._reference: CausalLM | None = None
         model.eval()  # dropout stays off: scores must not depend on chance
+        self._lm = CausalLM(_bfloat16_copy(model) if self._copies else model)
+        self._reference: CausalLM | None = None
 
     @property
     def device(self) -> torch.device:
@@ -98,6 +99,7 @@ class TorchPolicy:
             model: Any = self.model
             if "reference" not in model.peft_config:
                 model.add_adapter("reference", model.peft_config["default"])
+                model.eval()  # the new adapter brings dropout of its own, switched on
             state = model.state_dict()
             with torch.no_grad():
                 for name, tensor in state.items():
@@ -253,26 +255,21 @@ class TorchPolicy:
         torch.save(state, folder / "optimizer.pt")
 
     def load(self, folder: Path) -> None:
-        """Restore what save() wrote. The reference is left as it is."""
-        from safetensors.torch import load_file
+        """Restore what save() wrote. The reference is left as it is.
 
-        file = "adapter_model.safetensors" if self._is_lora else "model.safetensors"
-        weights = load_file(folder / "model" / file)
-        model: Any = self.model
-        if self._is_lora:
-            from peft import set_peft_model_state_dict
-
-            set_peft_model_state_dict(model, weights)
-        else:
-            missing, unexpected = model.load_state_dict(weights, strict=False)
-            tied = set(getattr(model, "_tied_weights_keys", None) or ())
-            if unexpected or set(missing) - tied:
-                raise ValueError(
-                    f"{folder / 'model' / file} belongs to another model: "
-                    f"missing {sorted(set(missing) - tied)[:3]}, unexpected {unexpected[:3]}"
-                )
+        Raises ValueError when another model wrote it.
+        """
+        load_weights(self.model, folder / "model", is_lora=self._is_lora)
         self.optimizer.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))
         self._refresh_copy()
+
+
+def _bfloat16_copy(model: nn.Module) -> nn.Module:
+    """A copy with bfloat16 weights; buffers, such as rotary frequencies, stay exact."""
+    copied = copy.deepcopy(model)
+    for parameter in copied.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16)
+    return copied
 
 
 @contextlib.contextmanager

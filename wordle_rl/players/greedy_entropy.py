@@ -34,7 +34,7 @@ class GreedyEntropy:
             raise ValueError(f"pool must be answers or allowed, not {pool!r}")
         if opener is not None and opener not in words.allowed_set:
             raise ValueError(f"opener must be one of the allowed words, not {opener!r}")
-        self.name = f"greedy-entropy-{pool}"
+        self.name = f"entropy ({pool})"
         self._knowledge = knowledge
         self._opener = opener
         guesses = words.allowed if pool == "allowed" else words.answers

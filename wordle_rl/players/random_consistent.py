@@ -24,7 +24,7 @@ class RandomConsistent:
     ) -> None:
         if pool not in ("answers", "allowed"):
             raise ValueError(f"pool must be answers or allowed, not {pool!r}")
-        self.name = f"random-consistent-{pool}"
+        self.name = f"consistent ({pool})"
         words = knowledge.words
         self._words = words.answers if pool == "answers" else words.allowed
         self._mask = knowledge.candidates if pool == "answers" else knowledge.consistent_allowed

@@ -14,7 +14,7 @@ from wordle_rl.words import WordLists
 class RandomWord:
     """Picks uniformly among the allowed words."""
 
-    name = "random-word"
+    name = "random word"
 
     def __init__(self, words: WordLists) -> None:
         self._words = words.allowed

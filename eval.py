@@ -1,0 +1,21 @@
+"""Plays full games and reports them: python eval.py run=outputs/<run> | model=... | player=...
+
+Prints a table beside the solvers on the same words and, as the last line, summary.json's content.
+"""
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from wordle_rl import cli
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="eval")
+def main(cfg: DictConfig) -> None:
+    from wordle_rl.evaluate import evaluate
+
+    evaluate(cfg, HydraConfig.get().overrides.task)
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,102 @@
+"""Prompts say what a player may know, and the embedded tokenizer holds them in few tokens."""
+
+import numpy as np
+import pytest
+
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.chat import Chat
+from wordle_rl.game import Game, State
+from wordle_rl.prompts import PHRASES, REFUSALS, Letters, Symbols, WholeState
+
+WORDS = {"crane", "sleep", "speed", "crept", "eerie"}
+
+
+def played(secret: str, *guesses: str) -> Game:
+    game = Game(secret, WORDS)
+    for guess in guesses:
+        game.play(guess)
+    return game
+
+
+def test_symbols_give_five_marks() -> None:
+    game = played("crept", "sleep")
+    assert Symbols().feedback(game.turns[-1], game.state) == "xx✓x-"
+
+
+def test_letters_give_each_letter_its_mark() -> None:
+    game = played("crept", "sleep")
+    told = Letters().feedback(game.turns[-1], game.state)
+    assert told == "SLEEP -> S(x) L(x) E(✓) E(x) P(-)"
+
+
+def test_the_state_names_places_misplaced_letters_and_absent_letters() -> None:
+    game = played("crept", "sleep")
+    assert WholeState().feedback(game.turns[-1], game.state).splitlines() == [
+        "Known places: 3 e",
+        "In the word, not at the places given: e 4, p 5",
+        "Not in the word: l, s",
+        "Guesses so far: sleep",
+        "Make your next guess.",
+    ]
+
+
+@pytest.mark.parametrize("style", [Symbols(), Letters(), WholeState()], ids=lambda s: s.name)
+def test_every_refusal_is_told(style) -> None:
+    game = played("crept")
+    turn = game.play("zzzzz")
+    assert REFUSALS[turn.kind] in style.feedback(turn, game.state)
+    turn = game.play(None, reason="empty")
+    assert REFUSALS[turn.kind] in style.feedback(turn, game.state)
+
+
+@pytest.mark.parametrize("style", [Symbols(), Letters(), WholeState()], ids=lambda s: s.name)
+def test_an_opening_shows_the_clues_that_a_game_starts_with(style) -> None:
+    clues = played("crept", "sleep", "crane").state.clues
+    opening = style.opening(State(clues, 2))
+    assert "sleep" in opening.lower() and "crane" in opening.lower()
+    assert opening.endswith("Make your next guess.")
+    assert style.opening(State()).endswith("Make your first guess.")
+
+
+def test_thinking_is_asked_for_only_when_set() -> None:
+    assert "<think>" in WholeState(think=True).system and "<think>" not in Symbols().system
+
+
+@pytest.fixture(scope="module")
+def chat() -> Chat:
+    return Chat(HFTokenizer(build_tokenizer()))
+
+
+def test_the_embedded_tokenizer_is_small_and_lossless_on_prompts(chat: Chat) -> None:
+    tokenizer = chat.tokenizer
+    assert len(tokenizer.inner) <= 256
+    game = played("crept", "sleep", "eerie")
+    for style in (Symbols(), Letters(), WholeState(), WholeState(think=True)):
+        text = style.system + style.feedback(game.turns[-1], game.state)
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_each_phrase_and_each_letter_of_a_guess_is_one_token(chat: Chat) -> None:
+    assert all(len(chat.tokenizer.encode(phrase)) == 1 for phrase in PHRASES)
+    assert len(chat.answer("<guess>crane</guess>")) == 5 + 2 + 1  # tags, end of turn
+
+
+def test_a_symbols_turn_costs_fifteen_tokens(chat: Chat) -> None:
+    ids = chat.reply("x-✓xx", last_id=chat.turn_end_id)
+    assert len(ids) + len(chat.answer("<guess>crane</guess>")) == 15
+
+
+def test_an_incremental_conversation_equals_the_whole_one_in_text(chat: Chat) -> None:
+    style = Symbols()
+    ids = chat.opening(style.system, style.opening(State()))
+    ids += chat.answer("<guess>crane</guess>")
+    ids += chat.reply("x-✓xx", last_id=chat.turn_end_id)
+    messages = [
+        {"role": "system", "content": style.system},
+        {"role": "user", "content": style.opening(State())},
+        {"role": "assistant", "content": "<guess>crane</guess>"},
+        {"role": "user", "content": "x-✓xx"},
+    ]
+    tokenizer = chat.tokenizer.inner
+    assert tokenizer.decode(np.array(ids)) == chat.tokenizer.render(messages)

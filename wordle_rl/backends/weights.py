@@ -1,0 +1,50 @@
+"""Puts saved weights back into a model, or says that they belong to another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+
+def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
+    """Load what save_pretrained() wrote to a folder, the adapter `default` alone under LoRA.
+
+    Raises ValueError, before anything is changed, unless names and shapes are the model's own.
+    """
+    file = folder / ("adapter_model.safetensors" if is_lora else "model.safetensors")
+    if not file.is_file():
+        raise ValueError(f"{file} is missing: the checkpoint belongs to another kind of model")
+    weights = load_file(file)
+    if is_lora:
+        from peft import get_peft_model_state_dict, set_peft_model_state_dict
+
+        _check(file, weights, get_peft_model_state_dict(model), tied=set())
+        set_peft_model_state_dict(model, weights)
+    else:
+        tied = set(getattr(model, "_tied_weights_keys", None) or ())
+        _check(file, weights, model.state_dict(), tied=tied)
+        model.load_state_dict(weights, strict=False)
+
+
+def _check(
+    file: Path,
+    weights: dict[str, torch.Tensor],
+    expected: dict[str, torch.Tensor],
+    *,
+    tied: set[str],
+) -> None:
+    missing = sorted(expected.keys() - weights.keys() - tied)
+    unexpected = sorted(weights.keys() - expected.keys())
+    reshaped = [
+        f"{name} is {list(weights[name].shape)} instead of {list(tensor.shape)}"
+        for name, tensor in expected.items()
+        if name in weights and weights[name].shape != tensor.shape
+    ]
+    if missing or unexpected or reshaped:
+        raise ValueError(
+            f"{file} belongs to another model: missing {missing[:3]}, "
+            f"unexpected {unexpected[:3]}, of another shape {reshaped[:3]}"
+        )

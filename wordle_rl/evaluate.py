@@ -1,0 +1,261 @@
+"""The eval command: full games of a run, a model or a scripted player, beside the solvers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from wordle_rl.boards import boards_side_by_side
+from wordle_rl.build import ConfigError, component, model_settings, resolve, style_of
+from wordle_rl.chat import Chat
+from wordle_rl.checkpoints import CheckpointStore
+from wordle_rl.cli import user_errors
+from wordle_rl.evaluation import summarise, write_games, write_summary
+from wordle_rl.feedback import feedback_table
+from wordle_rl.game import Game, Rules
+from wordle_rl.knowledge import Knowledge
+from wordle_rl.players import Player
+from wordle_rl.players.gibberish import Gibberish
+from wordle_rl.players.greedy_entropy import GreedyEntropy
+from wordle_rl.players.random_consistent import RandomConsistent
+from wordle_rl.players.random_word import RandomWord
+from wordle_rl.players.tree import TreePlayer
+from wordle_rl.prompts import PromptStyle
+from wordle_rl.rollout import Actor, PolicyActor, ScriptedActor, play
+from wordle_rl.run import ROOT, saved_config
+from wordle_rl.run_folder import RunFolder
+from wordle_rl.sampling import Sampling
+from wordle_rl.tables import table
+
+KEYS = {
+    *("model", "backend", "prompt", "words", "rules", "sampling", "run", "checkpoint", "player"),
+    *("opener", "tree", "compare", "samples", "limit", "time_limit", "show", "seed", "output_dir"),
+}
+_FROM_RUN = ("model", "prompt", "words", "rules")  # taken from a run unless overridden
+_GAMES_AT_ONCE = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSettings:
+    """What to play; see conf/eval.yaml."""
+
+    run: str | None = None
+    checkpoint: str = "best"
+    player: str | None = None
+    opener: str = "salet"
+    tree: str | None = None
+    compare: bool = True
+    samples: int = 1
+    limit: int | None = None
+    time_limit: float = 60.0
+    show: int = 4
+    seed: int = 0
+    output_dir: str = "outputs"
+
+    def __post_init__(self) -> None:
+        if self.player is not None and self.run is not None:
+            raise ValueError("player and run exclude each other: give one of them")
+        if self.player == "tree" and self.tree is None:
+            raise ValueError("player=tree needs tree=<file of a decision tree>")
+        for name, least in (("samples", 1), ("limit", 1), ("show", 0), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be {least} or more, not {value}")
+        if self.time_limit <= 0:
+            raise ValueError(f"time_limit must be above 0 seconds, not {self.time_limit}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Where the games are played."""
+
+    knowledge: Knowledge
+    rules: Rules
+    secrets: tuple[str, ...]
+    split: str
+    settings: EvalSettings
+
+    def games(self, new_actor: Callable[[int], Actor]) -> tuple[list[Game], float, int]:
+        """All games, the seconds they took, and how many ran out of time.
+
+        new_actor: the actor of a batch, given the number of its first game.
+        """
+        secrets = [s for s in self.secrets for _ in range(self.settings.samples)]
+        games: list[Game] = []
+        late = 0
+        begin = time.monotonic()
+        for first in range(0, len(secrets), _GAMES_AT_ONCE):
+            start = time.monotonic()
+            part = play(
+                new_actor(first),
+                secrets[first : first + _GAMES_AT_ONCE],
+                words=self.knowledge.words,
+                rules=self.rules,
+                time_limit=self.settings.time_limit,
+            )
+            if time.monotonic() - start >= self.settings.time_limit:
+                late += sum(not g.won and g.state.turn < self.rules.max_turns for g in part)
+            games += part
+        return games, time.monotonic() - begin, late
+
+    def summary(self, name: str, new_actor: Callable[[int], Actor]) -> tuple[dict, list[Game]]:
+        games, seconds, late = self.games(new_actor)
+        summary = summarise(
+            games, self.knowledge, player=name, split=self.split, rules=self.rules,
+            seconds=seconds, timed_out=late,
+        )  # fmt: skip
+        return summary, games
+
+    def scripted(self, player: Player) -> tuple[dict, list[Game]]:
+        seed = self.settings.seed
+        return self.summary(
+            player.name, lambda first: ScriptedActor(player=player, seed=seed, step=first)
+        )
+
+
+def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
+    """Play, print the table, write summary.json and games.jsonl; returns the summary."""
+    with user_errors():
+        config = _with_run(cfg, overrides)
+        settings: EvalSettings = component(
+            "eval",
+            {"_target_": f"{__name__}.EvalSettings"}
+            | {k: v for k, v in config.items() if k in EvalSettings.__dataclass_fields__},
+        )
+        if unknown := sorted(set(config) - KEYS):
+            raise ConfigError(f"there is no setting {', '.join(unknown)}; there are {sorted(KEYS)}")
+        words, splits = component("words", config["words"]).load()
+        knowledge = Knowledge(words, feedback_table(words))
+        split = config["words"]["split"]
+        board = Table(
+            knowledge=knowledge,
+            rules=component("rules", config["rules"]),
+            secrets=splits.secrets(split)[: settings.limit],
+            split=split,
+            settings=settings,
+        )
+        player = _player(settings, knowledge)
+        style, sampling = style_of(config), component("sampling", config["sampling"])
+        model = None if player is not None else _model(config, settings)
+        folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
+    if player is not None:
+        summary, games = board.scripted(player)
+    else:
+        summary, games = _play_model(board, model, config, style, sampling)
+    summaries = [summary]
+    if settings.compare:
+        summaries += [
+            board.scripted(other)[0]
+            for other in _solvers(knowledge)
+            if player is None or other.name != player.name
+        ]
+    write_games(folder, games)
+    shown = [g for g in games if not g.won][: settings.show // 2]
+    shown += games[: settings.show - len(shown)]
+    print(boards_side_by_side(shown, colour=sys.stdout.isatty()), "\n")
+    print(table(summaries), f"\n\n{folder}")
+    summary["compared_with"] = {
+        s["player"]: {k: s[k] for k in ("win_rate", "mean_guesses", "mean_guesses_losses_as_7")}
+        for s in summaries[1:]
+    }
+    written = write_summary(folder, summary)
+    print(json.dumps(json.loads(written.read_text()), ensure_ascii=False))
+    return summary
+
+
+def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
+    """The config, with what a run was trained with where the command line says nothing."""
+    if cfg.run is None:
+        return resolve(cfg)
+    folder = RunFolder.open(ROOT / cfg.run)
+    saved = saved_config(folder)
+    given = {override.partition("=")[0].lstrip("+~") for override in overrides}
+    for node in _FROM_RUN:
+        if node not in given:
+            mine = OmegaConf.to_container(cfg[node])
+            OmegaConf.update(cfg, node, saved[node], merge=False, force_add=True)
+            for override in given:
+                key = override.removeprefix(node + ".")
+                if key != override:
+                    assert isinstance(mine, dict)
+                    OmegaConf.update(cfg, override, mine[key], force_add=True)
+    config = resolve(cfg)
+    if "words" not in given and "words.split" not in given:
+        config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
+    config["run"] = str(folder.path)
+    return config
+
+
+def _player(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
+    players: dict[str, Callable[[], Player]] = {
+        "entropy": lambda: GreedyEntropy(knowledge, opener=settings.opener),
+        "random_consistent": lambda: RandomConsistent(knowledge, "answers"),
+        "random_consistent_allowed": lambda: RandomConsistent(knowledge, "allowed"),
+        "random": lambda: RandomWord(knowledge.words),
+        "gibberish": Gibberish,
+        "tree": lambda: TreePlayer.from_file(Path(settings.tree or "")),
+    }
+    if settings.player is None:
+        return None
+    if settings.player not in players:
+        raise ConfigError(f"player must be one of {', '.join(players)}, not {settings.player!r}")
+    return players[settings.player]()
+
+
+def _solvers(knowledge: Knowledge) -> list[Player]:
+    """The floors and ceilings that every table shows."""
+    opener = "salet" if "salet" in knowledge.words.allowed_set else None
+    return [
+        GreedyEntropy(knowledge, opener=opener),
+        RandomConsistent(knowledge, "answers"),
+        RandomConsistent(knowledge, "allowed"),
+        RandomWord(knowledge.words),
+    ]
+
+
+def _model(config: dict[str, Any], settings: EvalSettings) -> Any:
+    """The model's settings, pointing into the run's checkpoint if there is a run."""
+    model = model_settings(config["model"])
+    if config["run"] is None or settings.checkpoint == "start":
+        return model
+    store = CheckpointStore(RunFolder(Path(config["run"])).checkpoints, read_only=True)
+    if settings.checkpoint == "best":
+        path = store.best()
+    elif settings.checkpoint == "last":
+        found = store.load_latest()
+        path = found.path if found else None
+    else:
+        path = ROOT / settings.checkpoint
+    if path is None:
+        raise ConfigError(f"{store.folder}: there is no {settings.checkpoint} checkpoint yet")
+    path = store.load(path).path / "model"
+    return dataclasses.replace(model, path=str(path), shape={}, lora=None)
+
+
+def _play_model(
+    board: Table, model: Any, config: dict[str, Any], style: PromptStyle, sampling: Sampling
+) -> tuple[dict[str, Any], list[Game]]:
+    from wordle_rl.backends import lightning_backend
+    from wordle_rl.optim import Optim
+
+    with user_errors():
+        policy = lightning_backend.build_policy(
+            model, component("backend", config["backend"]), temperature=1.0, optim=Optim()
+        )
+        chat = Chat(policy.tokenizer)
+    name = model.name if config["run"] is None else Path(config["run"]).name
+    return board.summary(
+        name,
+        lambda first: PolicyActor(
+            engine=policy.engine(), chat=chat, style=style, sampling=sampling,
+            seed=board.settings.seed, first_rollout=first,
+        ),
+    )  # fmt: skip

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from collections.abc import Sequence as Rows
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -11,7 +13,6 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
-    AttentionInterface,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     PreTrainedTokenizerFast,
@@ -21,10 +22,14 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.models import load_model
 from wordle_rl.backends.tiny_model import build_model
 from wordle_rl.backends.torch_policy import TorchPolicy
+from wordle_rl.game import PlayedTurn, Rules
 from wordle_rl.optim import Optim
-from wordle_rl.prompts import PHRASES
+from wordle_rl.prompts import PHRASES, Symbols
 from wordle_rl.records import Batch, Sequence, pad
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.sampling import Sampling
 from wordle_rl.settings import LoraSettings, ModelSettings
+from wordle_rl.step import Lab
 from wordle_rl.words import WordLists
 
 torch.set_num_threads(1)
@@ -144,19 +149,26 @@ def full_logprobs(model: Any, ids: Rows[int], *, temperature: float = 1.0) -> np
         return full_forward(model, ids, temperature=temperature).numpy()
 
 
-def attention_names() -> set[str]:
-    return set(AttentionInterface().valid_keys())
+class AlwaysGuesses(HFTokenizer):
+    """Reads some word of the list into any answer, so that untrained models play real games."""
+
+    def decode(self, ids: list[int]) -> str:
+        return f"<guess>{WORDS.allowed[sum(ids) % len(WORDS.allowed)]}</guess>"
+
+
+def many_stops(vocab_size: int, every: int = 6) -> tuple[int, ...]:
+    """Stop ids so frequent that untrained models end their answers at all lengths."""
+    return tuple(range(5, vocab_size, every))
 
 
 def policy_of(
-    model: Any, inner: Any = None, *, stops: tuple[int, ...] = (), temperature: float = 1.0,
-    **settings: Any,
-) -> TorchPolicy:  # fmt: skip
+    model: Any, tokenizer: HFTokenizer | None = None, *, temperature: float = 1.0, **settings: Any
+) -> TorchPolicy:
     """A policy on a model; optim fields (lr, ...) and TorchPolicy's settings by keyword."""
     fields = {k: settings.pop(k) for k in list(settings) if k in Optim.__dataclass_fields__}
     return TorchPolicy(
         model,
-        HFTokenizer(inner or qwen_like_tokenizer(), extra_stop_ids=stops),
+        tokenizer or HFTokenizer(qwen_like_tokenizer()),
         temperature=temperature,
         optim=Optim(**{"lr": 1e-2, "clip_grad_norm": 0.0, **fields}),
         **settings,
@@ -171,6 +183,36 @@ def lora_of(path: str, *, dropout: float = 0.0, rank: int = 4, seed: int = 0) ->
     )  # fmt: skip
     torch.manual_seed(seed)  # peft draws the A matrices from torch's generator
     return load_model(settings, precision="fp32", device="cpu")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """A reward that is any function of a turn."""
+
+    of: Callable[[PlayedTurn], float]
+    range = (-10.0, 10.0)
+
+    def __call__(self, turn: PlayedTurn) -> float:
+        return self.of(turn)
+
+
+def lab_of(algorithm: Any, reward: Callable[[PlayedTurn], float], **fields: Any) -> Lab:
+    """A step of the three-word game: 2 groups of 3 games of up to 3 turns unless told otherwise."""
+    defaults: dict[str, Any] = {
+        "words": WORDS,
+        "rules": Rules(max_turns=3),
+        "style": Symbols(),
+        "sampling": Sampling(max_tokens=8),
+        "teacher": None,
+        "secrets": WORDS.answers,
+        "groups": 2,
+        "num_generations": 3,
+        "seed": 1,
+    }
+    rewards = RewardSet(
+        components={"any": Scores(of=reward)}, weights={"any": 1.0}, lawful=False
+    )
+    return Lab(algorithm=algorithm, rewards=rewards, **(defaults | fields))
 
 
 def batch_of(

@@ -127,7 +127,7 @@ class Training:
         if self.setup.trainer.report:
             end = self._report("end")
             start = json.loads((self.folder.path / "start.json").read_text())
-            print("\n" + table([start, end]), flush=True)
+            print("\n" + table([end, start]), flush=True)
             summary |= {**end, "start": start, "player": "end"}
         write_summary(self.folder.path, summary)
         self.folder.set_status("finished")

@@ -34,7 +34,7 @@ def load_model(
         dtype = torch.bfloat16 if frozen and precision == "bf16" else torch.float32
         model, inner = _pretrained(settings.location, dtype)
     if settings.lora is not None and not hasattr(model, "peft_config"):
-        model = _with_lora(model, settings.lora)
+        model = _with_lora(model, settings.lora, settings.seed)
     stops = model.generation_config.eos_token_id
     stops = tuple(stops) if isinstance(stops, list | tuple) else (stops,)
     tokenizer = HFTokenizer(inner, extra_stop_ids=tuple(i for i in stops if i is not None))
@@ -70,7 +70,7 @@ def _adapted(location: str, dtype: torch.dtype) -> Any:
     return PeftModel.from_pretrained(inner, location, is_trainable=True)
 
 
-def _with_lora(model: Any, settings: LoraSettings) -> Any:
+def _with_lora(model: Any, settings: LoraSettings, seed: int) -> Any:
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(
@@ -80,4 +80,6 @@ def _with_lora(model: Any, settings: LoraSettings) -> Any:
         target_modules=settings.targets,
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, config)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return get_peft_model(model, config)

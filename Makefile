@@ -1,0 +1,75 @@
+# The environment of a checkout, the demo and the checks; `make help` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV := .venv
+# Tools are run as modules of this Python, so that an environment that was moved works too.
+PY := $(VENV)/bin/python
+# Newer than pyproject.toml and constraints.txt when the environment is up to date.
+STAMP := $(VENV)/installed
+# The Python to build the environment with; found on the PATH unless it is named.
+PYTHON ?=
+# Passed on to the command: make demo ARGS="model=qwen3b"
+ARGS ?=
+
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
+
+.PHONY: help venv demo test lint types unit slow bench-smoke format clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
+
+venv: $(STAMP)  ## create or update the environment in .venv
+
+$(STAMP): pyproject.toml constraints.txt
+	@if ! $(PY) -c '$(SUPPORTED)' 2>/dev/null; then \
+	    for python in $(or $(PYTHON),python3.11 python3 python3.12 python3.13); do \
+	        if "$$python" -c '$(SUPPORTED)' 2>/dev/null; then found="$$python"; break; fi; \
+	    done; \
+	    if [ -z "$${found:-}" ]; then \
+	        echo "error: wordle-rl needs Python 3.11, 3.12 or 3.13, and" \
+	            "$(or $(PYTHON),what is on the PATH) is none of them;" \
+	            "name one: make venv PYTHON=/path/to/python3.11" >&2; \
+	        exit 1; \
+	    fi; \
+	    "$$found" -m venv --clear $(VENV); \
+	fi
+	@echo "installing into $(VENV) (the first time takes some minutes)"
+	@# torch first and by its exact version: a range may choose a build for other hardware.
+	$(PY) -m pip install -c constraints.txt "$$(grep '^torch==' constraints.txt)"
+	$(PY) -m pip install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## train the small model on the CPU, in minutes
+	$(PY) train.py $(ARGS)
+
+test: lint types unit  ## all checks: style, types, quick tests
+
+lint: $(STAMP)  ## check style and formatting
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: $(STAMP)  ## check types
+	$(PY) -m pyright
+
+unit: $(STAMP)  ## run the quick tests
+	$(PY) -m pytest -m "not slow" $(ARGS)
+
+slow: $(STAMP)  ## run the slow tests
+	$(PY) -m pytest -m slow $(ARGS)
+
+bench-smoke: $(STAMP)  ## run every benchmark at its smallest size: does it still work?
+	@for file in $(BENCHMARKS); do echo "$$file --smoke"; $(PY) "$$file" --smoke || exit 1; done
+
+format: $(STAMP)  ## format the code and mend what can be mended
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean:  ## remove caches and build files; .venv and outputs/ stay
+	rm -rf build dist *.egg-info .pytest_cache .ruff_cache
+	find . -path ./$(VENV) -prune -o -path ./outputs -prune -o \
+	    -name __pycache__ -type d -exec rm -rf {} +

@@ -1,0 +1,125 @@
+"""Makes a finished run the embedded model: python -m wordle_rl.backends.embed outputs/<run>
+
+Writes the run's best weights in bfloat16, the tokenizer and a model card with the figures of the
+written weights, into wordle_rl/models/tiny (or --into).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from wordle_rl.build import Experiment, experiment, resolve
+from wordle_rl.chat import Chat
+from wordle_rl.cli import user_errors
+from wordle_rl.evaluation import summarise
+from wordle_rl.run import saved_config
+from wordle_rl.run_folder import RunFolder
+from wordle_rl.settings import EMBEDDED
+from wordle_rl.training import policy_games
+
+_CARD = """---
+license: mit
+---
+
+# The embedded Wordle model
+
+A Qwen2 of {parameters:,} weights that plays Wordle, badly enough to learn: the start of every run with `model=tiny`.
+It was taught by imitation only; no reinforcement learning has touched it.
+
+- Made by `make embedded-model`, which is `python train.py experiment=warm_start` and then
+  `python -m wordle_rl.backends.embed <run folder>`; best step {step} of {steps} by validation wins, seed {seed}.
+- Data: games of a player who guesses a random word among the answers that fit all clues ({teacher}), over all 2,315
+  answers, as a stand-in for pretraining: the model knows the dictionary as a person knows English, test secrets included.
+  `python train.py experiment=warm_start_strict` makes one that never saw a game about a test or validation secret.
+- Digest of the word lists: `{words}`
+- Digest of the splits: `{splits}`
+- sha256 of model.safetensors (bfloat16): `{weights}`
+- Prompt: `prompt=symbols`. Tokenizer: {vocabulary} tokens, one for each letter and each phrase of the prompts.
+
+Greedy play from an empty board, six turns, a non-word uses one up:
+
+| secrets | games | wins (95 %) | mean guesses of wins | mean, losses as 7 | non-words |
+| --- | --- | --- | --- | --- | --- |
+{rows}
+
+Made on Python {python}, torch {torch}, {platform}. On another machine the digits may differ: bfloat16 kernels round
+differently.
+"""
+
+
+def embed(run: RunFolder, folder: Path) -> str:
+    """Write model, tokenizer and card; returns the card."""
+    from wordle_rl.backends.lightning_backend import build_policy
+
+    setup = experiment(resolve(saved_config(run)))
+    model: Any = AutoModelForCausalLM.from_pretrained(run.path / "model", dtype=torch.bfloat16)
+    tokenizer = AutoTokenizer.from_pretrained(run.path / "model")
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    written = setup.model.__class__(
+        name="tiny", path=str(folder), learning_rate=1.0, max_context=setup.model.max_context,
+        max_tokens=setup.model.max_tokens,
+    )  # fmt: skip
+    policy = build_policy(written, setup.backend, temperature=1.0, optim=setup.optim)
+    chat = Chat(policy.tokenizer)
+    rows = []
+    for split in ("train", "test"):
+        games = policy_games(policy, chat, setup.splits.secrets(split), setup)
+        rows.append(
+            summarise(games, setup.knowledge, player="tiny", split=split, rules=setup.lab.rules)
+        )
+    card = _card(run, setup, folder, rows, parameters=policy.num_parameters[1], size=len(tokenizer))
+    (folder / "README.md").write_text(card)
+    return card
+
+
+def _card(
+    run: RunFolder, setup: Experiment, folder: Path, rows: list[dict[str, Any]], *,
+    parameters: int, size: int,
+) -> str:  # fmt: skip
+    manifest = run.manifest()
+    summary = json.loads((run.path / "summary.json").read_text())
+    return _CARD.format(
+        parameters=parameters,
+        step=summary["best_step"],
+        steps=setup.trainer.steps,
+        seed=setup.lab.seed,
+        teacher=setup.lab.algorithm.player,
+        words=manifest["digests"]["words"],
+        splits=manifest["digests"]["splits"],
+        weights=hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
+        vocabulary=size,
+        rows="\n".join(
+            f"| {r['split']} | {r['games']} | {r['win_rate']:.1%} ({r['win_rate_low']:.1%} to "
+            f"{r['win_rate_high']:.1%}) | {r['mean_guesses']:.2f} | "
+            f"{r['mean_guesses_losses_as_7']:.2f} | {r['non_words']:.1%} |"
+            for r in rows
+        ),
+        python=manifest["python"],
+        torch=manifest["versions"]["torch"],
+        platform=manifest["platform"],
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make a finished run the embedded model.")
+    parser.add_argument("run", help="run folder of experiment=warm_start")
+    parser.add_argument("--into", type=Path, default=EMBEDDED / "tiny")
+    given = parser.parse_args()
+    with user_errors():
+        run = RunFolder.open(given.run)
+        if run.manifest()["status"] != "finished":
+            raise ValueError(f"{run.path}: the run is not finished")
+    print(embed(run, given.into))
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,11 @@ python train.py --help lists the choices, --cfg job shows the composed config. H
 only once the config is known to be right.
 """
 
+import os
+
+# Threads that wait must not spin: beside any other process that would slow each step tenfold.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig

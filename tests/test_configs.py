@@ -11,6 +11,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from wordle_rl.build import ConfigError, component, experiment, model_settings, resolve
+from wordle_rl.cli import quoted
 
 ROOT = Path(__file__).resolve().parent.parent
 GROUPS = sorted(p.name for p in (ROOT / "conf").iterdir() if p.is_dir())
@@ -21,7 +22,7 @@ OPTIONS = {
 
 def composed(*overrides: str, name: str = "config"):
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        return compose(name, overrides=list(overrides))
+        return compose(name, overrides=[quoted(override) for override in overrides])
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +38,8 @@ def answers(tmp_path_factory) -> Path:
 )
 def test_every_option_builds_an_experiment(choice: str, answers: Path) -> None:
     extra = [f"words.answers={answers}"] if choice == "words=custom" else []
-    if choice == "num_generations=1":
-        extra = ["algorithm=sft"]
+    if choice in ("num_generations=1", "sampling=greedy"):
+        extra = ["algorithm=sft"]  # nothing to compare: refused for GRPO, see below
     setup = experiment(resolve(composed(choice, *extra)))
     assert setup.lab.groups * setup.lab.num_generations > 0
 
@@ -92,6 +93,9 @@ WRONG = {
     "rollout.num_generations=1": "rollout.num_generations",
     "rollout.groups=0": "rollout.groups",
     "sampling.temperature=0": "sampling.temperature",
+    "sampling=greedy": "sampling.temperature",
+    "num_generations=1": "rollout.num_generations",
+    "num_generations=3": "rollout.num_generations",  # the way to any other number
     "sampling.top_p=0.9": "sampling.top_p",
     "algorithm.clip_low=0": "algorithm.clip_low",
     "algorithm.scale=mean": "algorithm.scale",

@@ -246,6 +246,11 @@ def test_an_answer_never_outgrows_the_context(models, prompt):
     assert engine.extend(rows, [[1], [1]]) == [False, False]
 
 
+def test_a_prompt_fits_when_it_leaves_room_for_a_token(models):
+    engine = models.engine(max_context=12)
+    assert engine.extend(engine.open(3), [[1] * 11, [1] * 12, [1] * 13]) == [True, False, False]
+
+
 def test_text_that_does_not_fit_leaves_its_row_as_it_was(models):
     engine = models.engine(max_context=20)
     rows = engine.open(3)

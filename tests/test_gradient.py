@@ -28,7 +28,7 @@ from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch_policy import TorchPolicy
-from wordle_rl.records import Batch, Completion, Rollout, StopReason, TokenTurn, conversation, pad
+from wordle_rl.records import Batch, Completion, Rollout, TokenTurn, conversation, pad
 from wordle_rl.sampling import Sampling, uniforms
 
 # Three conversations of unequal length; 1 marks sampled tokens, two answers in the first two.
@@ -326,11 +326,8 @@ def sampled_games(
         if turn:
             fed = [[feedback_of(int(first))] for first in guesses[:, 0]]
             engine.extend(rows, fed)
-        numbers = uniforms(
-            seed=0, step=step, rollouts=np.arange(len(rows)), turn=turn, tokens=1
-        )
+        numbers = uniforms(seed=0, step=step, rollouts=np.arange(len(rows)), turn=turn, tokens=1)
         drawn: list[Completion] = engine.decode(rows, sampling, numbers)
-        assert all(c.stop is StopReason.TOKEN_LIMIT for c in drawn)
         guesses[:, turn] = [c.ids[0] for c in drawn]
         for mine, prompt, completion in zip(turns, fed, drawn, strict=True):
             mine.append(TokenTurn(prompt_ids=prompt, completion=completion))

@@ -1,4 +1,4 @@
-"""Qwen2.5's path on a small random Qwen2 with a byte-level BPE and Qwen's chat-template behaviour."""
+"""Qwen2.5's path on a small random Qwen2 with byte-level BPE and Qwen's chat template."""
 
 import json
 import warnings

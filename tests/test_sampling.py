@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tiny  # noqa: F401  # one torch thread
 import numpy as np
 import pytest
 import torch
@@ -40,7 +39,15 @@ def test_seed_step_rollout_turn_and_token_each_change_the_uniforms():
         return uniforms(seed=seed, step=step, rollouts=rows, turn=turn, tokens=4)[0, token]
 
     # A seed has 64 bits: the upper half counts too.
-    drawn = [at(), at(seed=2), at(seed=1 + 2**32), at(step=2), at(rollout=2), at(turn=2), at(token=2)]
+    drawn = [
+        at(),
+        at(seed=2),
+        at(seed=1 + 2**32),
+        at(step=2),
+        at(rollout=2),
+        at(turn=2),
+        at(token=2),
+    ]
     assert len(set(drawn)) == 7
 
 

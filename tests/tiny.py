@@ -32,8 +32,6 @@ from wordle_rl.settings import LoraSettings, ModelSettings
 from wordle_rl.step import Lab
 from wordle_rl.words import WordLists
 
-torch.set_num_threads(1)
-
 SHAPE = {"hidden_size": 32, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate_size": 64}
 WORDS = WordLists(
     answers=("crane", "slate", "sleep"), allowed=("crane", "crept", "slate", "sleep"), name="tiny"
@@ -209,9 +207,7 @@ def lab_of(algorithm: Any, reward: Callable[[PlayedTurn], float], **fields: Any)
         "num_generations": 3,
         "seed": 1,
     }
-    rewards = RewardSet(
-        components={"any": Scores(of=reward)}, weights={"any": 1.0}, lawful=False
-    )
+    rewards = RewardSet(components={"any": Scores(of=reward)}, weights={"any": 1.0}, lawful=False)
     return Lab(algorithm=algorithm, rewards=rewards, **(defaults | fields))
 
 

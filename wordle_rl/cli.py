@@ -29,10 +29,19 @@ def run(main: Callable[[], None]) -> None:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    sys.argv = [quoted(argument) for argument in sys.argv]
     try:
         main()
     except (HydraException, OmegaConfBaseException) as error:
         fail(_readable(error))
+
+
+def quoted(argument: str) -> str:
+    """num_generations=8 as Hydra reads it: an option of a group is text, never a number."""
+    key, equals, value = argument.partition("=")
+    if key != "num_generations" or not equals:
+        return argument
+    return f"{key}=" + ",".join(f"'{v}'" if v.isdigit() else v for v in value.split(","))
 
 
 def _readable(error: BaseException) -> str:
@@ -41,6 +50,8 @@ def _readable(error: BaseException) -> str:
     if error.__cause__ is not None and str(error.__cause__) not in text:
         text += f" {error.__cause__}"
     text = text.split("Config search path:")[0]
+    if "'num_generations/" in text:
+        text += "; any other number: rollout.num_generations=..."
     return re.sub(r"full_key: \S+|object_type=\S+", "", text)
 
 

@@ -30,18 +30,21 @@ license: mit
 
 # The embedded Wordle model
 
-A Qwen2 of {parameters:,} weights that plays Wordle, badly enough to learn: the start of every run with `model=tiny`.
-It was taught by imitation only; no reinforcement learning has touched it.
+A Qwen2 of {parameters:,} weights that plays Wordle, badly enough to learn: the start of every run
+with `model=tiny`. It was taught by imitation only; no reinforcement learning has touched it.
 
 - Made by `make embedded-model`, which is `python train.py experiment=warm_start` and then
-  `python -m wordle_rl.backends.embed <run folder>`; best step {step} of {steps} by validation wins, seed {seed}.
-- Data: games of a player who guesses a random word among the answers that fit all clues ({teacher}), over all 2,315
-  answers, as a stand-in for pretraining: the model knows the dictionary as a person knows English, test secrets included.
-  `python train.py experiment=warm_start_strict` makes one that never saw a game about a test or validation secret.
+  `python -m wordle_rl.backends.embed <run folder>`; best step {step} of {steps} by validation wins,
+  seed {seed}.
+- Data: games of a scripted player ({teacher}), who guesses a random word among the answers that fit
+  all clues, over all 2,315 answers. It stands in for pretraining: the model knows the dictionary as
+  a person knows English, test secrets included. `python train.py experiment=warm_start_strict`
+  makes a model that never saw a game about a test or validation secret.
 - Digest of the word lists: `{words}`
 - Digest of the splits: `{splits}`
 - sha256 of model.safetensors (bfloat16): `{weights}`
-- Prompt: `prompt=symbols`. Tokenizer: {vocabulary} tokens, one for each letter and each phrase of the prompts.
+- Prompt: `prompt=symbols`. Tokenizer: {vocabulary} tokens, one for each letter and each phrase of
+  the prompts.
 
 Greedy play from an empty board, six turns, a non-word uses one up:
 
@@ -49,8 +52,8 @@ Greedy play from an empty board, six turns, a non-word uses one up:
 | --- | --- | --- | --- | --- | --- |
 {rows}
 
-Made on Python {python}, torch {torch}, {platform}. On another machine the digits may differ: bfloat16 kernels round
-differently.
+Made on Python {python}, torch {torch}, {platform}.
+On another machine the digits may differ: bfloat16 kernels round differently.
 """
 
 

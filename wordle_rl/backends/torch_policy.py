@@ -140,7 +140,7 @@ class TorchPolicy:
 
     def _logprobs(self, lm: CausalLM, batch: Batch, rows: np.ndarray) -> torch.Tensor:
         """[rows, T] natural log-probability of each trained token, 0 elsewhere."""
-        width = int(batch.lengths[rows].max())
+        width = max(int(batch.lengths[rows].max()), 1)  # a piece may be nothing but padding
         ids = torch.from_numpy(batch.ids[rows, :width]).to(lm.device)
         trained = torch.from_numpy(batch.trained[rows, :width]).to(lm.device)
         hidden = lm.hidden(ids)

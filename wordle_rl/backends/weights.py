@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
     if is_lora:
         from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
-        _check(file, weights, get_peft_model_state_dict(model), tied=set())
+        _check(file, weights, get_peft_model_state_dict(model), tied=())
         set_peft_model_state_dict(model, weights)
     else:
         tied = set(getattr(model, "_tied_weights_keys", None) or ())
@@ -34,9 +35,9 @@ def _check(
     weights: dict[str, torch.Tensor],
     expected: dict[str, torch.Tensor],
     *,
-    tied: set[str],
+    tied: Collection[str],
 ) -> None:
-    missing = sorted(expected.keys() - weights.keys() - tied)
+    missing = sorted(expected.keys() - weights.keys() - set(tied))
     unexpected = sorted(weights.keys() - expected.keys())
     reshaped = [
         f"{name} is {list(weights[name].shape)} instead of {list(tensor.shape)}"

@@ -10,6 +10,7 @@ import tiny
 import torch
 from test_configs import composed
 
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.run import train
 
 
@@ -19,7 +20,8 @@ def small_qwen(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("qwen")
     inner = tiny.qwen_like_tokenizer()
     model = tiny.qwen(len(inner), factor=1.0)
-    model.generation_config.eos_token_id = [inner.eos_token_id, inner.pad_token_id]
+    # Every second token ends an answer: a random model would seldom draw the one that does.
+    model.generation_config.eos_token_id = list(range(0, len(inner), 2))
     model.save_pretrained(folder)
     inner.save_pretrained(folder)
     return folder
@@ -35,8 +37,13 @@ def run_folder(small_qwen: Path, tmp_path_factory) -> Path:
         "words.test=6", "words.val=6", "sampling.max_tokens=24", "backend.precision=fp32",
         "model.max_context=2048", "logger=none", "optim.lr=1e-3",
     ]  # fmt: skip
-    with warnings.catch_warnings():
+    def read(_: HFTokenizer, ids: list[int]) -> str:
+        # A random model writes no guesses, and without any no game is better than another.
+        return f"<guess>{('crane', 'slate', 'moist')[ids[0] % 3]}</guess>"
+
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.filterwarnings("ignore", category=UserWarning)
+        patch.setattr(HFTokenizer, "decode", read)
         train(composed(*given), given)
     [folder] = root.iterdir()
     return folder
@@ -76,7 +83,6 @@ def test_plain_peft_loads_the_adapter_with_the_same_logprobs(
 
 
 def test_the_template_adds_no_second_system_prompt(small_qwen: Path) -> None:
-    from wordle_rl.backends.hf_tokenizer import HFTokenizer
     from wordle_rl.chat import Chat
 
     chat = Chat(HFTokenizer(tiny.qwen_like_tokenizer()))

@@ -227,6 +227,7 @@ def batch_of(
             ids=list(ids),
             trained=[bool(m) for m in marks],
             sampler_logprobs=list(sampler[i]) if sampler else [0.0] * len(ids),
+            turns=[0] * len(ids),
             rollout=i,
         )
         for i, (ids, marks) in enumerate(rows)

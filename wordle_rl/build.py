@@ -219,6 +219,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         secrets=words.answers if everything else splits.train,
         groups=rollout.groups,
         num_generations=rollout.num_generations,
+        credit=rollout.credit,
         seed=_whole("seed", config["seed"]),
     )
     return Experiment(

@@ -55,6 +55,7 @@ class Sequence:
     ids: list[int]  # [T] prompt, answers and feedback in the order they were seen
     trained: list[bool]  # [T] True for sampled tokens
     sampler_logprobs: list[float]  # [T] natural log at the sampling temperature, 0 elsewhere
+    turns: list[int]  # [T] turn whose answer a token belongs to, or precedes
     rollout: int  # index of its rollout within the step
 
 
@@ -63,12 +64,16 @@ def conversation(rollout: Rollout, index: int) -> Sequence:
     ids: list[int] = []
     trained: list[bool] = []
     logprobs: list[float] = []
-    for turn in rollout.turns:
+    turns: list[int] = []
+    for number, turn in enumerate(rollout.turns):
         prompt, drawn = turn.prompt_ids, turn.completion
+        turns += [number] * (len(prompt) + len(drawn.ids))
         ids += prompt + drawn.ids
         trained += [False] * len(prompt) + [True] * len(drawn.ids)
         logprobs += [0.0] * len(prompt) + drawn.logprobs
-    return Sequence(ids=ids, trained=trained, sampler_logprobs=logprobs, rollout=index)
+    return Sequence(
+        ids=ids, trained=trained, sampler_logprobs=logprobs, turns=turns, rollout=index
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,8 +104,10 @@ class RolloutSettings:
 
     groups: int
     num_generations: int
+    credit: str = "game"
 
     def __post_init__(self) -> None:
+        _check_choice("rollout.credit", self.credit, ("game", "turn"))
         _check_least("rollout.groups", self.groups, 1)
         _check_least("rollout.num_generations", self.num_generations, 1)
 

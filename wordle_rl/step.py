@@ -7,18 +7,21 @@ if it had never stopped. Axes: G groups, N rollouts of a group.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable
+from collections.abc import Sequence as Many
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
 from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.algorithms.credit import turn_advantages
 from wordle_rl.chat import Chat
 from wordle_rl.game import Game, Rules
 from wordle_rl.players import Player
 from wordle_rl.policy import Policy
 from wordle_rl.prompts import PromptStyle
-from wordle_rl.records import Batch, Rollout, conversation, pad
+from wordle_rl.records import Batch, Rollout, Sequence, conversation, pad
 from wordle_rl.rewards.scoring import GameReward, RewardSet
 from wordle_rl.rollout import PolicyActor, ScriptedActor, play, rollouts, scripted_turns
 from wordle_rl.sampling import Sampling
@@ -39,6 +42,7 @@ class Lab:
     secrets: tuple[str, ...]  # that training games may have
     groups: int  # per step
     num_generations: int  # games per group
+    credit: str = "game"  # game: one advantage per game; turn: one per turn
     seed: int
 
 
@@ -48,11 +52,11 @@ class StepResult:
 
     rollouts: list[Rollout]
     rewards: list[GameReward]
-    advantages: np.ndarray  # [G * N]
+    advantages: list[np.ndarray]  # [G * N] of the turns [K] of each rollout
     metrics: dict[str, float]
 
 
-def step_secrets(secrets: Sequence[str], *, seed: int, step: int, groups: int) -> list[str]:
+def step_secrets(secrets: Many[str], *, seed: int, step: int, groups: int) -> list[str]:
     """The secrets of a step's groups: walks through one shuffle of all secrets after the other."""
     out = []
     for place in range(step * groups, (step + 1) * groups):
@@ -67,10 +71,10 @@ def train_step(policy: Policy, chat: Chat, lab: Lab, step: int) -> StepResult:
     played = collect(policy, chat, lab, step)
     with policy.timers("reward"):
         rewards = [lab.rewards.score(r.game) for r in played]
-        totals = np.array([r.total for r in rewards]).reshape(lab.groups, lab.num_generations)
-        advantages = lab.algorithm.advantages(totals)
-        equal = np.ptp(totals, axis=1) == 0.0
-        batch = build_batch(played, advantages.ravel(), equal, chat, lab)
+        advantages = judge(played, rewards, lab)
+        by_group = np.array([np.abs(a).max(initial=0.0) for a in advantages]).reshape(lab.groups, -1)
+        equal = by_group.max(axis=1) == 0.0
+        batch = build_batch(played, advantages, equal, chat, lab)
     metrics = {
         **game_metrics([r.game for r in played]),
         **reward_metrics(rewards),
@@ -82,9 +86,19 @@ def train_step(policy: Policy, chat: Chat, lab: Lab, step: int) -> StepResult:
         metrics |= update(policy, lab.algorithm, batch)
     else:
         metrics["update/empty"] = 1.0
-    return StepResult(
-        rollouts=played, rewards=rewards, advantages=advantages.ravel(), metrics=metrics
-    )
+    return StepResult(rollouts=played, rewards=rewards, advantages=advantages, metrics=metrics)
+
+
+def judge(played: list[Rollout], rewards: list[GameReward], lab: Lab) -> list[np.ndarray]:
+    """The advantage of each turn [K] of each rollout."""
+    if lab.credit == "turn" and lab.teacher is None:
+        to_go = [lab.rewards.to_go(p.game, r) for p, r in zip(played, rewards, strict=True)]
+        return turn_advantages(
+            to_go, num_generations=lab.num_generations, scale=lab.algorithm.scale
+        )
+    totals = np.array([r.total for r in rewards]).reshape(lab.groups, lab.num_generations)
+    of_game = lab.algorithm.advantages(totals).ravel()
+    return [np.full(len(p.game.turns), a) for p, a in zip(played, of_game, strict=True)]
 
 
 def collect(policy: Policy, chat: Chat, lab: Lab, step: int) -> list[Rollout]:
@@ -107,7 +121,7 @@ def collect(policy: Policy, chat: Chat, lab: Lab, step: int) -> list[Rollout]:
 
 
 def build_batch(
-    played: list[Rollout], advantages: np.ndarray, equal: np.ndarray, chat: Chat, lab: Lab
+    played: list[Rollout], advantages: list[np.ndarray], equal: np.ndarray, chat: Chat, lab: Lab
 ) -> Batch | None:
     """Training sequences with their weights, or None when nothing is left to learn from.
 
@@ -126,12 +140,12 @@ def build_batch(
     if not kept:
         return None
 
-    def spread(value: float, trained: list[bool]) -> list[float]:
-        return [value if t else 0.0 for t in trained]
+    def marked(values: Iterable[float], sequence: Sequence) -> list[float]:
+        return [float(v) if t else 0.0 for v, t in zip(values, sequence.trained, strict=True)]
 
     values = {
-        "advantages": [spread(float(advantages[s.rollout]), s.trained) for s, _ in kept],
-        "weights": [spread(float(w), s.trained) for s, w in kept],
+        "advantages": [marked(advantages[s.rollout][s.turns], s) for s, _ in kept],
+        "weights": [marked(repeat(w, len(s.ids)), s) for s, w in kept],
     }
     return pad([s for s, _ in kept], values, chat.tokenizer.pad_id)
 
@@ -154,7 +168,7 @@ def update(policy: Policy, algorithm: Algorithm, batch: Batch) -> dict[str, floa
     return metrics
 
 
-def game_metrics(games: Sequence[Game]) -> dict[str, float]:
+def game_metrics(games: Many[Game]) -> dict[str, float]:
     """How a step's games went."""
     turns = [turn for game in games for turn in game.turns]
     wins = [game for game in games if game.won]
@@ -169,7 +183,7 @@ def game_metrics(games: Sequence[Game]) -> dict[str, float]:
     }
 
 
-def reward_metrics(rewards: Sequence[GameReward]) -> dict[str, float]:
+def reward_metrics(rewards: Many[GameReward]) -> dict[str, float]:
     """Mean reward of a game, whole and by component, and its spread."""
     totals = np.array([r.total for r in rewards])
     parts: defaultdict[str, float] = defaultdict(float)

@@ -229,7 +229,7 @@ class Training:
         """One game of each group to games.jsonl; a few to the terminal and the loggers."""
         size = self.setup.lab.num_generations
         for i in range(0, len(result.rollouts), size):
-            reward, advantage = result.rewards[i], float(result.advantages[i])
+            reward, advantage = result.rewards[i], float(result.advantages[i].mean())
             record = game_record(result.rollouts[i].game, reward, advantage)
             self._games_log.append(step, record)
         shown = range(0, len(result.rollouts), size)[: self.setup.trainer.show_games]

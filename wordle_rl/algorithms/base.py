@@ -32,6 +32,11 @@ class Algorithm(Protocol):
         ...
 
     @property
+    def scale(self) -> str:
+        """std divides advantages by their deviation, none leaves them."""
+        ...
+
+    @property
     def needs_reference(self) -> bool:
         """Whether `loss` reads ref_logprobs."""
         ...

@@ -20,6 +20,7 @@ class Sft:
 
     player: str = "random_consistent"  # the scripted player to imitate, see wordle_rl.players
     updates: int = 1
+    scale = "none"
     needs_reference = False
     skips_equal_groups = False
 

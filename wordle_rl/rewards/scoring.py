@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from wordle_rl.game import Game, GameStatus, PlayedTurn
 from wordle_rl.rewards.base import Reward, is_violation
@@ -134,6 +134,17 @@ class RewardSet:
         if self.lawful and turns:
             self._settle(turns, parts, unplayed)
         return GameReward(turns=tuple(parts))
+
+    def to_go(self, game: Game, reward: GameReward) -> list[float]:
+        """[K] what each turn and those after it earned, given what came before.
+
+        A win credits the most shaping for each turn it left unused. What the credit of the whole
+        game makes up for earlier turns is left out: those were already played.
+        """
+        own = [math.fsum(v for n, v in turn.items() if n != CREDIT) for turn in reward.turns]
+        if self.lawful and game.won:
+            own[-1] += (game.state.max_turns - game.state.turn) * self.turn_maximum
+        return [round(total, _DIGITS) for total in accumulate(reversed(own))][::-1]
 
     def _turn(self, turn: PlayedTurn) -> dict[str, float]:
         violation = self.lawful and is_violation(turn)

@@ -77,3 +77,15 @@ def test_from_the_same_state_winning_now_beats_winning_later_and_losing() -> Non
 
 def test_a_bad_turn_does_not_change_what_later_turns_are_credited_with() -> None:
     assert to_go("?", "crane")[1] == pytest.approx(to_go("slate", "crane")[1])
+
+
+def test_a_discount_of_zero_looks_at_each_turn_alone() -> None:
+    played = game("slate", "crane")
+    reward = SET.score(played)
+    assert SET.to_go(played, reward, 0.0) == pytest.approx([1.0, 1 + 2.8])
+
+
+def test_a_discount_counts_later_turns_and_unused_ones_less() -> None:
+    played = game("slate", "crane")
+    later = 1 + 2.8 + 0.5 + 0.25 + 0.125 + 0.0625
+    assert SET.to_go(played, SET.score(played), 0.5) == pytest.approx([1 + later / 2, later])

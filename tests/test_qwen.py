@@ -37,6 +37,7 @@ def run_folder(small_qwen: Path, tmp_path_factory) -> Path:
         "words.test=6", "words.val=6", "sampling.max_tokens=24", "backend.precision=fp32",
         "model.max_context=2048", "logger=none", "optim.lr=1e-3",
     ]  # fmt: skip
+
     def read(_: HFTokenizer, ids: list[int]) -> str:
         # A random model writes no guesses, and without any no game is better than another.
         return f"<guess>{('crane', 'slate', 'moist')[ids[0] % 3]}</guess>"

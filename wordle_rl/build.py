@@ -220,6 +220,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         groups=rollout.groups,
         num_generations=rollout.num_generations,
         credit=rollout.credit,
+        discount=rollout.discount,
         seed=_whole("seed", config["seed"]),
     )
     return Experiment(

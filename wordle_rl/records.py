@@ -71,9 +71,7 @@ def conversation(rollout: Rollout, index: int) -> Sequence:
         ids += prompt + drawn.ids
         trained += [False] * len(prompt) + [True] * len(drawn.ids)
         logprobs += [0.0] * len(prompt) + drawn.logprobs
-    return Sequence(
-        ids=ids, trained=trained, sampler_logprobs=logprobs, turns=turns, rollout=index
-    )
+    return Sequence(ids=ids, trained=trained, sampler_logprobs=logprobs, turns=turns, rollout=index)
 
 
 @dataclass(frozen=True, kw_only=True)

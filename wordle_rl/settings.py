@@ -105,9 +105,14 @@ class RolloutSettings:
     groups: int
     num_generations: int
     credit: str = "game"
+    discount: float = 1.0
 
     def __post_init__(self) -> None:
         _check_choice("rollout.credit", self.credit, ("game", "turn"))
+        if not 0.0 <= self.discount <= 1.0:
+            raise ValueError(f"rollout.discount must be 0..1, not {self.discount}")
+        if self.credit == "game" and self.discount != 1.0:
+            raise ValueError("rollout.discount needs rollout.credit=turn")
         _check_least("rollout.groups", self.groups, 1)
         _check_least("rollout.num_generations", self.num_generations, 1)
 

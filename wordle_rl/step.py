@@ -43,6 +43,7 @@ class Lab:
     groups: int  # per step
     num_generations: int  # games per group
     credit: str = "game"  # game: one advantage per game; turn: one per turn
+    discount: float = 1.0  # of later turns, with credit by turn
     seed: int
 
 
@@ -72,7 +73,9 @@ def train_step(policy: Policy, chat: Chat, lab: Lab, step: int) -> StepResult:
     with policy.timers("reward"):
         rewards = [lab.rewards.score(r.game) for r in played]
         advantages = judge(played, rewards, lab)
-        by_group = np.array([np.abs(a).max(initial=0.0) for a in advantages]).reshape(lab.groups, -1)
+        by_group = np.array([np.abs(a).max(initial=0.0) for a in advantages]).reshape(
+            lab.groups, -1
+        )
         equal = by_group.max(axis=1) == 0.0
         batch = build_batch(played, advantages, equal, chat, lab)
     metrics = {
@@ -92,7 +95,9 @@ def train_step(policy: Policy, chat: Chat, lab: Lab, step: int) -> StepResult:
 def judge(played: list[Rollout], rewards: list[GameReward], lab: Lab) -> list[np.ndarray]:
     """The advantage of each turn [K] of each rollout."""
     if lab.credit == "turn" and lab.teacher is None:
-        to_go = [lab.rewards.to_go(p.game, r) for p, r in zip(played, rewards, strict=True)]
+        to_go = [
+            lab.rewards.to_go(p.game, r, lab.discount) for p, r in zip(played, rewards, strict=True)
+        ]
         return turn_advantages(
             to_go, num_generations=lab.num_generations, scale=lab.algorithm.scale
         )

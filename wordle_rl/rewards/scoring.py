@@ -135,16 +135,19 @@ class RewardSet:
             self._settle(turns, parts, unplayed)
         return GameReward(turns=tuple(parts))
 
-    def to_go(self, game: Game, reward: GameReward) -> list[float]:
+    def to_go(self, game: Game, reward: GameReward, discount: float = 1.0) -> list[float]:
         """[K] what each turn and those after it earned, given what came before.
 
-        A win credits the most shaping for each turn it left unused. What the credit of the whole
-        game makes up for earlier turns is left out: those were already played.
+        A reward d turns later counts discount ** d. A win credits the most shaping for each turn it
+        left unused, discounted alike, so at discount 1 playing longer never pays. What the credit
+        of the whole game makes up for earlier turns is left out: those were already played.
         """
         own = [math.fsum(v for n, v in turn.items() if n != CREDIT) for turn in reward.turns]
         if self.lawful and game.won:
-            own[-1] += (game.state.max_turns - game.state.turn) * self.turn_maximum
-        return [round(total, _DIGITS) for total in accumulate(reversed(own))][::-1]
+            unused = range(1, game.state.max_turns - game.state.turn + 1)
+            own[-1] += self.turn_maximum * math.fsum(discount**d for d in unused)
+        totals = accumulate(reversed(own), lambda later, now: now + discount * later)
+        return [round(total, _DIGITS) for total in totals][::-1]
 
     def _turn(self, turn: PlayedTurn) -> dict[str, float]:
         violation = self.lawful and is_violation(turn)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,11 +87,6 @@ class Batch:
     ref_logprobs: FloatArray | None = None  # the reference model's
     units: NDArray[np.int64] | None = None  # [N] sequences of one unit are never split
 
-    def replace(self, **arrays: FloatArray) -> Batch:
-        """The same batch with other or further arrays."""
-        given: dict[str, Any] = dict(arrays)
-        return replace(self, **given)
-
 
 def pad(sequences: list[Sequence], values: dict[str, list[list[float]]], pad_id: int) -> Batch:
     """A Batch of sequences with per-token values `advantages` and `weights` (lists of [T])."""
@@ -108,4 +102,7 @@ def pad(sequences: list[Sequence], values: dict[str, list[list[float]]], pad_id:
         floats["sampler_logprobs"][row, :end] = sequence.sampler_logprobs
         for key, rows in values.items():
             floats[key][row, :end] = rows[row]
-    return Batch(ids=ids, lengths=lengths, trained=trained, **floats)
+    return Batch(ids=ids, lengths=lengths, trained=trained,
+        advantages=floats["advantages"], weights=floats["weights"],
+        sampler_logprobs=floats["sampler_logprobs"],
+    )  # fmt: skip

@@ -123,13 +123,25 @@ class TrainerSettings:
 
     steps: int
     validate_every: int = 10
+    validation_temperature: float = 0.0
+    validation_samples: int = 1
     checkpoint_every: int = 50
     games_every: int = 10
     show_games: int = 3
     report: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("steps", "validate_every", "checkpoint_every", "games_every"):
+        if not 0.0 <= self.validation_temperature <= 10.0:
+            raise ValueError(
+                f"trainer.validation_temperature must be 0..10, not {self.validation_temperature}"
+            )
+        for name in (
+            "steps",
+            "validate_every",
+            "validation_samples",
+            "checkpoint_every",
+            "games_every",
+        ):
             _check_least(f"trainer.{name}", getattr(self, name), 1)
         _check_least("trainer.show_games", self.show_games, 0)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 import numpy as np
@@ -157,13 +157,10 @@ def build_batch(
 
 def update(policy: Policy, algorithm: Algorithm, batch: Batch) -> dict[str, float]:
     """All optimiser steps on one batch; metrics are those of the last one, except `skipped`."""
-    extra = {}
     if algorithm.updates > 1:
-        extra["old_logprobs"] = policy.score(batch)
+        batch = replace(batch, old_logprobs=policy.score(batch))
     if algorithm.needs_reference:
-        extra["ref_logprobs"] = policy.score(batch, reference=True)
-    if extra:
-        batch = batch.replace(**extra)
+        batch = replace(batch, ref_logprobs=policy.score(batch, reference=True))
     metrics: dict[str, float] = {}
     skipped = 0.0
     for _ in range(algorithm.updates):

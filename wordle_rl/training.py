@@ -11,6 +11,7 @@ import math
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -203,10 +204,15 @@ class Training:
 
     def _validation(self) -> tuple[dict[str, float], bool]:
         """Metrics of the policy on the validation secrets, and whether it is the best so far."""
-        games = policy_games(self.policy, self.chat, self.setup.validation, self.setup)
+        trainer, lab = self.setup.trainer, self.setup.lab
+        secrets = [s for s in self.setup.validation for _ in range(trainer.validation_samples)]
+        sampling = replace(lab.sampling, temperature=trainer.validation_temperature)
+        games = policy_games(self.policy, self.chat, secrets, self.setup, sampling=sampling)
         self.policy.timers.take()
-        rewards = np.array([self.setup.lab.rewards.score(game).total for game in games])
-        over = self.setup.lab.rules.max_turns + 1
+        totals = np.array([lab.rewards.score(game).total for game in games])
+        # Games on one secret are not independent: the error is that of the secrets' means.
+        rewards = totals.reshape(-1, trainer.validation_samples).mean(axis=1)
+        over = lab.rules.max_turns + 1
         guesses = float(np.mean([game.state.turn if game.won else over for game in games]))
         wins = sum(game.won for game in games)
         metrics = {

@@ -47,7 +47,10 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         else:
             _describe(folder, setup)
         print(f"run folder: {folder.path}", flush=True)
-        return lightning_backend.train(setup, folder, resume=resume)
+        summary = lightning_backend.train(setup, folder, resume=resume)
+    print(f"\nrun folder: {folder.path}\nfull games: python eval.py run={folder.path}")
+    print(f"curves: tensorboard --logdir {folder.path.parent}", flush=True)
+    return summary
 
 
 def _anchored(path: str | Path) -> Path:

@@ -33,7 +33,8 @@ def run_folder(small_qwen: Path, tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("runs")
     given = [
         "model=qwen3b", "reward=phase2", f"model.path={small_qwen}", f"output_dir={root}",
-        "trainer.steps=3", "algorithm.beta=0.04", "trainer.games_every=1", "num_generations=2", "rollout.groups=4",
+        "trainer.steps=3", "algorithm.beta=0.04", "trainer.games_every=1",
+        "num_generations=2", "rollout.groups=4",
         "words.test=6", "words.val=6", "sampling.max_tokens=24", "backend.precision=fp32",
         "model.max_context=2048", "logger=none", "optim.lr=1e-3",
     ]  # fmt: skip

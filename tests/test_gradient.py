@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_the_kl_gradient_is_that_of_its_definition():
         loss = loss + 0.2 * WEIGHTS[row] * ((gap.exp() - gap - 1) * torch.tensor(marks)).sum()
     loss.backward()
     expected = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
-    found = gradients(policy_of(model), batch.replace(ref_logprobs=ref), Grpo(beta=0.2))
+    found = gradients(policy_of(model), replace(batch, ref_logprobs=ref), Grpo(beta=0.2))
     assert_close(found, expected)
 
 
@@ -164,7 +165,7 @@ def test_rows_without_a_trained_token_give_no_nan_and_no_gradient(algorithm, mic
         policy = policy_of(qwen(), micro_batch_tokens=micro_batch_tokens)
         ref = policy.score(batch) - 0.5 * batch.trained
         assert np.isfinite(ref).all()
-        found.append(gradients(policy, batch.replace(ref_logprobs=ref), algorithm))
+        found.append(gradients(policy, replace(batch, ref_logprobs=ref), algorithm))
     assert_close(*found)
 
 
@@ -201,7 +202,7 @@ def test_the_gradient_does_not_depend_on_how_the_batch_is_split(algorithm):  # r
         rows.append((random.integers(0, 64, length).tolist(), [0] + [1] * (length - 1)))
     advantages = random.normal(size=8).tolist()
     batch = batch_of(rows, advantages, weights=random.uniform(0.1, 1, 8).tolist())
-    batch = batch.replace(ref_logprobs=policy_of(qwen(seed=4)).score(batch))
+    batch = replace(batch, ref_logprobs=policy_of(qwen(seed=4)).score(batch))
     whole, *split = [
         gradients(policy_of(qwen(), micro_batch_tokens=tokens), batch, algorithm)
         for tokens in (10_000, 48, 24, 1)  # all at once, four, two and one row at a time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,7 @@ def test_metrics_are_means_over_the_sampled_tokens():
     scores = policy_of(qwen()).score(games())
     sampler = [(scores[i, : len(ids)] + 0.25).tolist() for i, (ids, _) in enumerate(ROWS)]
     batch = batch_of(ROWS, [0.7, -1.3, 0.4], sampler=sampler)
-    batch = batch.replace(sampler_logprobs=np.where(batch.trained, batch.sampler_logprobs, 0))
+    batch = replace(batch, sampler_logprobs=np.where(batch.trained, batch.sampler_logprobs, 0))
     metrics = policy_of(qwen(), micro_batch_tokens=1).update(batch, PLAIN)
     assert metrics["policy/sampler_gap"] == pytest.approx(0.25, abs=1e-5)
     assert metrics["policy/surprise"] == pytest.approx(-scores[batch.trained].mean(), rel=1e-5)
@@ -262,7 +263,7 @@ def test_the_reference_is_the_policy_at_the_start_and_stays_it(kind, folder, ada
     start = policy.score(games())
     assert np.array_equal(policy.score(games(), reference=True), start)
     ref = policy.score(games(), reference=True)
-    metrics = policy.update(games().replace(ref_logprobs=ref), Grpo(beta=0.1))
+    metrics = policy.update(replace(games(), ref_logprobs=ref), Grpo(beta=0.1))
     assert metrics["policy/kl"] == 0.0
     trained(policy)
     assert np.array_equal(policy.score(games(), reference=True), start)

@@ -67,7 +67,7 @@ def test_a_model_may_choose_its_prompt_and_the_command_line_overrules_it() -> No
 
 
 def test_an_experiment_wins_over_the_main_config() -> None:
-    assert composed("experiment=warm_start").optim.lr == 2.0e-3
+    assert composed("experiment=warm_start").optim.warmup_steps == 50
 
 
 def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:

@@ -434,12 +434,14 @@ def test_a_setting_out_of_range_is_named(setting):
 # -- checkpoints ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["full", "bf16", "lora"])
+@pytest.mark.parametrize("kind", ["full", "bf16", "lora", "muon"])
 def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, folder, tmp_path):
     def fresh(seed: int) -> TorchPolicy:
         if kind == "lora":
             return policy_of(lora_of(folder, seed=seed))
-        return policy_of(qwen(340, seed=seed), precision="bf16" if kind == "bf16" else "fp32")
+        precision = "bf16" if kind == "bf16" else "fp32"
+        name = "muon" if kind == "muon" else "adamw"
+        return policy_of(qwen(340, seed=seed), precision=precision, name=name)
 
     written, read = fresh(0), fresh(1)
     trained(written)
@@ -451,10 +453,11 @@ def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, folder, tmp
     for name, parameter in written.model.named_parameters():
         if ".reference." not in name:
             assert torch.equal(parameter, dict(read.model.named_parameters())[name]), name
-    moments, restored = (p.optimizer.state_dict()["state"] for p in (written, read))
-    assert moments.keys() == restored.keys() and moments
-    for key, state in moments.items():
-        assert all(torch.equal(value, restored[key][name]) for name, value in state.items())
+    for before, after in zip(written.optimizers, read.optimizers, strict=True):
+        moments, restored = before.state_dict()["state"], after.state_dict()["state"]
+        assert moments.keys() == restored.keys() and moments
+        for key, state in moments.items():
+            assert all(torch.equal(value, restored[key][name]) for name, value in state.items())
     assert np.array_equal(written.score(games()), read.score(games()))
     trained(written, 2)
     trained(read, 2)

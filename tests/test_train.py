@@ -101,7 +101,7 @@ def test_stop_and_resume_equals_never_stopping(kind, tmp_path) -> None:  # row 2
     ours, theirs = weights(stopped), weights(unbroken)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     moments = [
-        torch.load(f / "checkpoints/step_000006/optimizer.pt", weights_only=True)["state"]
+        torch.load(f / "checkpoints/step_000006/optimizer.pt", weights_only=True)[0]["state"]
         for f in (stopped, unbroken)
     ]
     for number, state in moments[1].items():

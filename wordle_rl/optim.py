@@ -9,8 +9,14 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Optim:
-    """AdamW with gradient clipping; the schedule is a pure function of the step."""
+    """AdamW or Muon with gradient clipping; the schedule is a pure function of the step.
 
+    Muon (kellerjordan.github.io/posts/muon) moves the matrices of the layers in orthogonal steps, of
+    the size that AdamW's would have (arXiv 2502.16982), so lr means the same to both; embeddings and
+    vectors stay with AdamW.
+    """
+
+    name: Literal["adamw", "muon"] = "adamw"
     lr: float = 1e-5
     schedule: Literal["constant", "cosine"] = "cosine"
     warmup_steps: int = 0  # steps in which the learning rate rises from 0
@@ -18,9 +24,12 @@ class Optim:
     weight_decay: float = 0.0
     beta1: float = 0.9
     beta2: float = 0.999
+    momentum: float = 0.95  # of Muon
     clip_grad_norm: float = 1.0  # largest gradient norm, 0 for no clipping
 
     def __post_init__(self) -> None:
+        if self.name not in ("adamw", "muon"):
+            raise ValueError(f"optim.name must be adamw or muon, not {self.name!r}")
         if not 0.0 <= self.lr <= 10.0:
             raise ValueError(f"optim.lr must be 0..10, not {self.lr}")
         if self.schedule not in ("constant", "cosine"):
@@ -31,7 +40,7 @@ class Optim:
             raise ValueError(f"optim.final_lr_ratio must be 0..1, not {self.final_lr_ratio}")
         if self.weight_decay < 0.0:
             raise ValueError(f"optim.weight_decay must be 0 or more, not {self.weight_decay}")
-        for name in ("beta1", "beta2"):
+        for name in ("beta1", "beta2", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"optim.{name} must be 0 to below 1, not {getattr(self, name)}")
         if self.clip_grad_norm < 0.0:

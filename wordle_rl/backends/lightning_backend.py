@@ -66,12 +66,13 @@ class GrpoModule(LightningModule):
         self._shown: dict[str, float] = {}
 
     def configure_optimizers(self) -> Any:
-        return self._policy.optimizer
+        return self._policy.optimizers
 
     def on_fit_start(self) -> None:
         self._policy.backward = self.manual_backward
-        optimizer: Any = self.optimizers()
-        self._policy.apply_gradients = optimizer.step
+        wrapped: Any = self.optimizers()
+        wrapped = wrapped if isinstance(wrapped, list) else [wrapped]
+        self._policy.apply_gradients = [optimizer.step for optimizer in wrapped]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
         metrics = self._training.run_step(int(batch))

@@ -19,6 +19,7 @@ from torch import nn
 from wordle_rl.algorithms.base import Algorithm, Terms
 from wordle_rl.backends.causal_lm import CausalLM
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.optimizers import build_optimizers
 from wordle_rl.backends.torch_engine import TorchEngine
 from wordle_rl.backends.weights import load_weights
 from wordle_rl.batching import micro_batches
@@ -56,13 +57,10 @@ class TorchPolicy:
         self.timers = Timers()
         self.optim = optim
         self.trainable = [p for p in model.parameters() if p.requires_grad]
-        self.optimizer: Any = torch.optim.AdamW(
-            self.trainable, lr=optim.lr, betas=(optim.beta1, optim.beta2),
-            weight_decay=optim.weight_decay,
-        )  # fmt: skip
+        self.optimizers = build_optimizers(model, optim)
         # Lightning puts its own in the place of these two.
         self.backward: Callable[[torch.Tensor], None] = torch.Tensor.backward
-        self.apply_gradients: Callable[[], Any] = self.optimizer.step
+        self.apply_gradients: list[Callable[[], Any]] = [o.step for o in self.optimizers]
         self._temperature = temperature
         self._micro_batch_tokens = micro_batch_tokens
         self._max_context = max_context
@@ -209,9 +207,11 @@ class TorchPolicy:
         norm = float(torch.nn.utils.clip_grad_norm_(self.trainable, limit or float("inf")))
         skipped = not (np.isfinite(norm) and np.isfinite(loss))
         if not skipped:
-            self.apply_gradients()
+            for apply in self.apply_gradients:
+                apply()
             self._refresh_copy()
-        self.optimizer.zero_grad(set_to_none=True)
+        for parameter in self.trainable:
+            parameter.grad = None
         return norm, skipped
 
     def _gather_gradients(self) -> None:
@@ -236,8 +236,9 @@ class TorchPolicy:
                 copied.copy_(master)
 
     def set_learning_rate(self, lr: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = lr
 
     def export(self, folder: Path) -> None:
         """Write the model (or LoRA adapter) and tokenizer as transformers and peft load them."""
@@ -249,10 +250,10 @@ class TorchPolicy:
         self.tokenizer.inner.save_pretrained(folder)
 
     def save(self, folder: Path) -> None:
-        """Write everything a resumed run needs: export() and the optimiser's state."""
+        """Write everything a resumed run needs: export() and the optimisers' states."""
         self.export(folder / "model")
-        state = self.optimizer.state_dict()
-        torch.save(state, folder / "optimizer.pt")
+        states = [optimizer.state_dict() for optimizer in self.optimizers]
+        torch.save(states, folder / "optimizer.pt")
 
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. The reference is left as it is.
@@ -260,7 +261,13 @@ class TorchPolicy:
         Raises ValueError when another model wrote it.
         """
         load_weights(self.model, folder / "model", is_lora=self._is_lora)
-        self.optimizer.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))
+        states = torch.load(folder / "optimizer.pt", weights_only=True)
+        if len(states) != len(self.optimizers):
+            raise ValueError(
+                f"{folder} was written with another optimiser: set optim.name as it was then"
+            )
+        for optimizer, state in zip(self.optimizers, states, strict=True):
+            optimizer.load_state_dict(state)
         self._refresh_copy()
 
 

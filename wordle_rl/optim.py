@@ -11,9 +11,9 @@ from typing import Literal
 class Optim:
     """AdamW or Muon with gradient clipping; the schedule is a pure function of the step.
 
-    Muon (kellerjordan.github.io/posts/muon) moves the matrices of the layers in orthogonal steps, of
-    the size that AdamW's would have (arXiv 2502.16982), so lr means the same to both; embeddings and
-    vectors stay with AdamW.
+    Muon (kellerjordan.github.io/posts/muon) moves the matrices of the layers in orthogonal steps
+    of the size that AdamW's would have (arXiv 2502.16982), so lr means the same to both; embeddings
+    and vectors stay with AdamW.
     """
 
     name: Literal["adamw", "muon"] = "adamw"

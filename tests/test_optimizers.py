@@ -54,6 +54,15 @@ def test_a_step_of_muon_has_the_published_size_in_every_direction():
     assert (values > 0.6 * size).all() and (values < 1.3 * size).all()
 
 
+def test_what_muon_leaves_to_adamw_moves_at_its_share_of_the_learning_rate():
+    rates = []
+    for name in ("muon", "adamw"):
+        policy = policy_of(qwen(), name=name, rest_lr_ratio=0.1)
+        policy.set_learning_rate(2e-3)
+        rates.append([g["lr"] for o in policy.optimizers for g in o.param_groups])
+    assert rates == [[pytest.approx(2e-4), 2e-3], [2e-3]]
+
+
 def muon_weights(policy) -> set:
     return {p for g in policy.optimizers[1].param_groups for p in g["params"]}
 

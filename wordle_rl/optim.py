@@ -25,6 +25,7 @@ class Optim:
     beta1: float = 0.9
     beta2: float = 0.999
     momentum: float = 0.95  # of Muon
+    rest_lr_ratio: float = 1.0  # Muon: share of lr for what stays with AdamW
     clip_grad_norm: float = 1.0  # largest gradient norm, 0 for no clipping
 
     def __post_init__(self) -> None:
@@ -36,8 +37,9 @@ class Optim:
             raise ValueError(f"optim.schedule must be constant or cosine, not {self.schedule!r}")
         if self.warmup_steps < 0:
             raise ValueError(f"optim.warmup_steps must be 0 or more, not {self.warmup_steps}")
-        if not 0.0 <= self.final_lr_ratio <= 1.0:
-            raise ValueError(f"optim.final_lr_ratio must be 0..1, not {self.final_lr_ratio}")
+        for name in ("final_lr_ratio", "rest_lr_ratio"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"optim.{name} must be 0..1, not {getattr(self, name)}")
         if self.weight_decay < 0.0:
             raise ValueError(f"optim.weight_decay must be 0 or more, not {self.weight_decay}")
         for name in ("beta1", "beta2", "momentum"):

@@ -35,6 +35,14 @@ def build_optimizers(model: nn.Module, optim: Optim) -> list[Any]:
     return optimizers
 
 
+def set_learning_rate(optimizers: list[Any], optim: Optim, lr: float) -> None:
+    """Let the next steps be of size lr, and of its share for what Muon leaves to AdamW."""
+    for optimizer in optimizers:
+        rest = optim.name == "muon" and isinstance(optimizer, torch.optim.AdamW)
+        for group in optimizer.param_groups:
+            group["lr"] = lr * optim.rest_lr_ratio if rest else lr
+
+
 def _layer_matrices(model: nn.Module) -> set[nn.Parameter]:
     """Trainable matrices other than the embedding and the head, which are tables of rows."""
     inner: Any = model

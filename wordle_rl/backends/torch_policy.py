@@ -19,7 +19,7 @@ from torch import nn
 from wordle_rl.algorithms.base import Algorithm, Terms
 from wordle_rl.backends.causal_lm import CausalLM
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.optimizers import build_optimizers
+from wordle_rl.backends.optimizers import build_optimizers, set_learning_rate
 from wordle_rl.backends.torch_engine import TorchEngine
 from wordle_rl.backends.weights import load_weights
 from wordle_rl.batching import micro_batches
@@ -236,9 +236,7 @@ class TorchPolicy:
                 copied.copy_(master)
 
     def set_learning_rate(self, lr: float) -> None:
-        for optimizer in self.optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = lr
+        set_learning_rate(self.optimizers, self.optim, lr)
 
     def export(self, folder: Path) -> None:
         """Write the model (or LoRA adapter) and tokenizer as transformers and peft load them."""

@@ -47,7 +47,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## train the small model on the CPU, in minutes
 	$(PY) train.py $(ARGS)
 
-embedded-model: $(STAMP)  ## make the embedded model again (12 minutes on two cores)
+embedded-model: $(STAMP)  ## make the embedded model again (7 minutes on two cores)
 	$(PY) train.py experiment=warm_start name=embedded_model
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_embedded_model_* | head -n 1)"
 

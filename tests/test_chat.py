@@ -280,8 +280,11 @@ def test_an_answer_that_hit_its_limit_is_no_guess_whatever_it_says():  # row 18
     policy = policy_of(qwen(340), AlwaysGuesses(qwen_like_tokenizer()))
     lab = lab_of(Grpo(), lambda turn: 0.0)
     played = collect(policy, Chat(policy.tokenizer), lab, 0)
+    cut_off_wins = 0
     for rollout in played:
         for turn, tokens in zip(rollout.game.turns, rollout.turns, strict=True):
             if tokens.completion.stop is not StopReason.STOP_TOKEN:
                 assert turn.guess is None and turn.reason == "truncated" and not turn.won
+                cut_off_wins += rollout.game.secret in turn.text
     assert any(t.completion.stop is StopReason.TOKEN_LIMIT for r in played for t in r.turns)
+    assert cut_off_wins > 0, "an answer that was cut off must name the secret"

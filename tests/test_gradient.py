@@ -194,17 +194,18 @@ def test_every_token_of_a_completion_of_500_trains():  # row 27
 # -- plumbing that must not matter ----------------------------------------------------------------
 
 
+@pytest.mark.parametrize("build", [qwen, gemma])
 @pytest.mark.parametrize("algorithm", [Grpo(beta=0.1), Sft()])
-def test_the_gradient_does_not_depend_on_how_the_batch_is_split(algorithm):  # row 13
+def test_the_gradient_does_not_depend_on_how_the_batch_is_split(algorithm, build):  # rows 9, 13
     random = np.random.default_rng(3)
     rows = []
     for length in (2, 12, 5, 9, 3, 12, 7, 4):
         rows.append((random.integers(0, 64, length).tolist(), [0] + [1] * (length - 1)))
     advantages = random.normal(size=8).tolist()
     batch = batch_of(rows, advantages, weights=random.uniform(0.1, 1, 8).tolist())
-    batch = replace(batch, ref_logprobs=policy_of(qwen(seed=4)).score(batch))
+    batch = replace(batch, ref_logprobs=policy_of(build(seed=4)).score(batch))
     whole, *split = [
-        gradients(policy_of(qwen(), micro_batch_tokens=tokens), batch, algorithm)
+        gradients(policy_of(build(), micro_batch_tokens=tokens), batch, algorithm)
         for tokens in (10_000, 48, 24, 1)  # all at once, four, two and one row at a time
     ]
     for pieces in split:

@@ -25,7 +25,7 @@ WORDS = {
     PACKAGE,
     *(f"{PACKAGE}.{m}" for m in ("game", "words", "feedback", "splits", "knowledge", "bits")),
     *(f"{PACKAGE}.{m}" for m in ("entropy", "prompts", "parser", "boards", "evaluation")),
-    *(f"{PACKAGE}.{m}" for m in ("json_files", "players", "rewards")),
+    *(f"{PACKAGE}.{m}" for m in ("components", "disk", "json_files", "players", "rewards")),
 }
 
 

@@ -50,9 +50,9 @@ def test_list_that_leaves_nothing_to_train_on_is_refused():
 
 @pytest.mark.parametrize("size", [0, -1, 0.0, 1.0, 1.5, True, float("nan"), "2", None])
 def test_sizes_out_of_range_are_refused_with_their_name(size):
-    with pytest.raises(ValueError, match=r"splits\.test must be"):
+    with pytest.raises(ValueError, match=r"words\.test must be"):
         split_secrets(lists(TEN), test=size, val=1)
-    with pytest.raises(ValueError, match=r"splits\.val must be"):
+    with pytest.raises(ValueError, match=r"words\.val must be"):
         split_secrets(lists(TEN), test=1, val=size)
 
 

@@ -248,7 +248,7 @@ def gradients(policy: TorchPolicy, batch: Batch, algorithm: Any) -> dict[str, to
             if parameter.grad is not None:
                 caught[name] = parameter.grad.clone()
 
-    before, policy.apply_gradients = policy.apply_gradients, catch
+    before, policy.apply_gradients = policy.apply_gradients, [catch]
     try:
         policy.update(batch, algorithm)
     finally:

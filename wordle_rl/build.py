@@ -1,22 +1,21 @@
 """From a composed config to objects: the one place that knows both.
 
-A node with `_target_` becomes that class, called with the node's other keys. Only classes of this
-package may be named, so that a config file cannot run anything else. Nothing here imports torch.
+Checks what must hold between parts; what one part may hold, it checks itself. Nothing here imports
+torch.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.components import ConfigError, check_type, component
 from wordle_rl.feedback import feedback_table
 from wordle_rl.game import Rules
 from wordle_rl.knowledge import Knowledge
@@ -25,7 +24,9 @@ from wordle_rl.players import Player
 from wordle_rl.players.greedy_entropy import GreedyEntropy
 from wordle_rl.players.random_consistent import RandomConsistent
 from wordle_rl.prompts import PromptStyle
+from wordle_rl.rewards.base import Reward
 from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.run_folder import maker
 from wordle_rl.sampling import Sampling
 from wordle_rl.settings import (
     LightningSettings,
@@ -35,20 +36,16 @@ from wordle_rl.settings import (
     RolloutSettings,
     TrainerSettings,
     WordSettings,
+    check_seed,
 )
 from wordle_rl.splits import Splits
 from wordle_rl.step import Lab
 from wordle_rl.words import WordLists
 
-ALLOWED_TARGETS = "wordle_rl."
 KEYS = {  # of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
     *("trainer", "logger", "optim", "name", "seed", "output_dir", "resume"),
 }
-
-
-class ConfigError(ValueError):
-    """A setting is wrong; the message is one line that names it and what is allowed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,101 +75,53 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
     """The config as plain values. Raises ConfigError for a value that is missing."""
     try:
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        raise ConfigError(f"{error.full_key} must be given: {error.full_key}=...") from None
     except OmegaConfBaseException as error:
-        raise ConfigError(" ".join(str(error).split())) from None
+        raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from None
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
 
-def component(key: str, node: Mapping[str, Any], **injected: Any) -> Any:
-    """The object of a config node; injected values fill the fields of those names, if any.
-
-    Raises ConfigError naming the key for a class that is not allowed and for unknown settings.
-    """
-    settings = dict(node)
-    cls = _class(key, settings.pop("_target_", None))
-    names = [f.name for f in dataclasses.fields(cls)]
-    if unknown := sorted(set(settings) - set(names)):
-        raise ConfigError(f"{key} has no setting {', '.join(unknown)}; it has {', '.join(names)}")
-    hints = get_type_hints(cls)
-    for name, value in settings.items():
-        if not _fits(value, hints[name]):
-            wanted = _type_name(hints[name])
-            raise ConfigError(f"{key}.{name} must be {wanted}, not {value!r}")
-    filled = {name: value for name, value in injected.items() if name in names}
-    try:
-        return cls(**settings, **filled)
-    except TypeError as error:
-        raise ConfigError(f"{key}: {error}") from None
+def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
+    """Raise ConfigError unless a config has these parts and no others."""
+    if unknown := sorted(set(config) - keys):
+        raise ConfigError(
+            f"there is no setting {', '.join(unknown)}; there are {', '.join(sorted(keys))}"
+        )
+    if missing := sorted(keys - set(config)):
+        raise ConfigError(f"{', '.join(missing)} must be given: the config needs every part")
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a config value is of an annotated type; what YAML cannot express always is."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return value in arguments
-    if origin in (Union, UnionType):
-        return any(_fits(value, argument) for argument in arguments)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if origin in (list, dict):
-        return isinstance(value, origin)
-    if hint in (bool, str, NoneType):
-        return isinstance(value, hint)
-    return True
-
-
-def _type_name(hint: Any) -> str:
-    arguments = get_args(hint)
-    if get_origin(hint) is Literal:
-        return "one of " + ", ".join(map(str, arguments))
-    if get_origin(hint) in (Union, UnionType):
-        return " or ".join(_type_name(argument) for argument in arguments)
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    return names.get(hint, "null" if hint is NoneType else str(hint))
-
-
-def _class(key: str, target: Any) -> type:
-    module, _, name = str(target).rpartition(".")
-    if not module.startswith(ALLOWED_TARGETS):
-        raise ConfigError(f"{key}._target_ must be a class of {ALLOWED_TARGETS}*, not {target!r}")
-    try:
-        found = getattr(importlib.import_module(module), name, None)
-    except ImportError:
-        found = None
-    own = isinstance(found, type) and found.__module__.startswith(ALLOWED_TARGETS)
-    if not isinstance(found, type) or not own or not dataclasses.is_dataclass(found):
-        raise ConfigError(f"{key}._target_: {target} is not a component of this package")
-    return found
-
-
-def reward_set(node: Mapping[str, Any], words: WordLists, knowledge: Knowledge) -> RewardSet:
+def reward_set(node: Any, words: WordLists, knowledge: Knowledge) -> RewardSet:
     """A RewardSet: `components` maps names to reward nodes, each with its weight."""
+    components = node.get("components") if isinstance(node, Mapping) else node
+    if not isinstance(components, Mapping):
+        raise ConfigError(f"reward.components must be a group of rewards, not {components!r}")
     parts, weights = {}, {}
-    for name, given in (node.get("components") or {}).items():
+    for name, given in components.items():
         if given is None:
             continue  # switched off by an override
-        settings = dict(given)
-        weights[name] = settings.pop("weight", 1.0)
         key = f"reward.components.{name}"
-        parts[name] = component(key, settings, words=words, knowledge=knowledge)
+        settings = dict(given) if isinstance(given, Mapping) else given
+        if isinstance(settings, dict):
+            weights[name] = settings.pop("weight", 1.0)
+            check_type(f"{key}.weight", weights[name], float)
+        parts[name] = component(key, settings, Reward, words=words, knowledge=knowledge)
     head = {k: v for k, v in node.items() if k != "components"}
-    return component("reward", {**head, "components": parts, "weights": weights})
+    return component("reward", {**head, "components": parts, "weights": weights}, RewardSet)
 
 
-def model_settings(node: Mapping[str, Any]) -> ModelSettings:
-    settings = dict(node)
-    lora = settings.pop("lora", None)
-    if lora is not None:
-        target = {"_target_": f"{LoraSettings.__module__}.{LoraSettings.__name__}"}
-        lora = component("model.lora", {**target, **lora})
-    return component("model", {**settings, "lora": lora})
+def model_settings(node: Any) -> ModelSettings:
+    if not isinstance(node, Mapping) or not isinstance(node.get("lora"), Mapping):
+        return component("model", node, ModelSettings)
+    target = {"_target_": f"{LoraSettings.__module__}.{LoraSettings.__name__}"}
+    lora = component("model.lora", {**target, **node["lora"]}, LoraSettings)
+    return component("model", {**node, "lora": lora}, ModelSettings)
 
 
 def style_of(config: Mapping[str, Any]) -> PromptStyle:
-    return component("prompt", config["prompt"])
+    return component("prompt", config["prompt"], PromptStyle)
 
 
 PLAYERS = {
@@ -193,20 +142,22 @@ def teacher(name: str | None, knowledge: Knowledge) -> Player | None:
 
 def experiment(config: dict[str, Any]) -> Experiment:
     """Build and check everything that needs no model. Raises ValueError in one line."""
-    if unknown := sorted(set(config) - KEYS):
-        raise ConfigError(
-            f"there is no setting {', '.join(unknown)}; there are {', '.join(sorted(KEYS))}"
-        )
-    settings: WordSettings = component("words", config["words"])
+    check_keys(config, KEYS)
+    for name in ("name", "output_dir"):
+        check_type(name, config[name], str)
+    check_type("seed", config["seed"], int)
+    check_seed("seed", config["seed"])
+    settings: WordSettings = component("words", config["words"], WordSettings)
     words, splits = settings.load()
     knowledge = Knowledge(words, feedback_table(words))
-    algorithm: Algorithm = component("algorithm", config["algorithm"])
-    rollout: RolloutSettings = component("rollout", config["rollout"])
-    algorithm.check(rollout.num_generations)
-    sampling: Sampling = component("sampling", config["sampling"])
-    if algorithm.player is None:
-        sampling.check_trainable()
-    rules: Rules = component("rules", config["rules"])
+    algorithm: Algorithm = component("algorithm", config["algorithm"], Algorithm)
+    rollout: RolloutSettings = component("rollout", config["rollout"], RolloutSettings)
+    backend: LightningSettings = component("backend", config["backend"], LightningSettings)
+    sampling: Sampling = component("sampling", config["sampling"], Sampling)
+    model = model_settings(config["model"])
+    _check_together(algorithm, rollout, backend, sampling, model)
+    _check_secrets(settings.protocol, splits, model)
+    rules: Rules = component("rules", config["rules"], Rules)
     everything = settings.protocol == "all"
     lab = Lab(
         words=words,
@@ -221,25 +172,57 @@ def experiment(config: dict[str, Any]) -> Experiment:
         num_generations=rollout.num_generations,
         credit=rollout.credit,
         discount=rollout.discount,
-        seed=_whole("seed", config["seed"]),
+        seed=config["seed"],
     )
     return Experiment(
         config=config,
         words=words,
         splits=splits,
         knowledge=knowledge,
-        model=model_settings(config["model"]),
-        backend=component("backend", config["backend"]),
-        optim=component("optim", config["optim"]),
-        trainer=component("trainer", config["trainer"]),
-        logger=component("logger", config["logger"]),
+        model=model,
+        backend=backend,
+        optim=component("optim", config["optim"], Optim),
+        trainer=component("trainer", config["trainer"], TrainerSettings),
+        logger=component("logger", config["logger"], LoggerSettings),
         lab=lab,
         validation=splits.val,
         test=words.answers if everything else splits.test,
     )
 
 
-def _whole(key: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConfigError(f"{key} must be a whole number, 0 or more, not {value!r}")
-    return value
+def _check_together(
+    algorithm: Algorithm,
+    rollout: RolloutSettings,
+    backend: LightningSettings,
+    sampling: Sampling,
+    model: ModelSettings,
+) -> None:
+    algorithm.check(rollout.num_generations)
+    if algorithm.player is None:
+        sampling.check_trainable()
+    if rollout.groups % backend.devices:
+        raise ConfigError(
+            f"rollout.groups must be a multiple of backend.devices, so that each of the "
+            f"{backend.devices} processes has as many groups, not {rollout.groups}"
+        )
+    if sampling.max_tokens >= model.max_context:
+        raise ConfigError(
+            f"sampling.max_tokens must be below model.max_context={model.max_context}, which holds "
+            f"a whole game, not {sampling.max_tokens}"
+        )
+
+
+def _check_secrets(protocol: str, splits: Splits, model: ModelSettings) -> None:
+    if len(splits.val) < 2:
+        raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint by")
+    run = maker(model.location)
+    if protocol == "all" or run is None:
+        return
+    earlier = run.manifest()
+    digest = earlier.get("digests", {}).get("splits")
+    if earlier.get("protocol") != "split" or digest != splits.digest:
+        raise ConfigError(
+            f"model.path={model.path} comes from {run.path}, which may have trained on secrets "
+            "that are now for the test: use words.protocol=all, or a run with words.protocol=split "
+            "and the same words"
+        )

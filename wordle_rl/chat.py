@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from wordle_rl.game import State
+from wordle_rl.prompts import PromptStyle
+from wordle_rl.sampling import Sampling
+
 _ANSWER, _MESSAGE = "ANSWERPLACE", "MESSAGEPLACE"  # stand-ins that survive templates' trimming
 
 
@@ -66,6 +70,16 @@ class Chat:
         """Ids up to where the first answer begins, exactly as the template writes them."""
         messages = [{"role": "system", "content": system}, {"role": "user", "content": message}]
         return self.tokenizer.encode(self.tokenizer.render(messages))
+
+    def check_room(self, style: PromptStyle, sampling: Sampling, max_context: int) -> None:
+        """Raise ValueError unless a first answer fits into the context."""
+        prompt = len(self.opening(style.system, style.opening(State())))
+        if prompt + sampling.max_tokens > max_context:
+            raise ValueError(
+                f"model.max_context must be {prompt + sampling.max_tokens} or more for the first "
+                f"prompt of {prompt} tokens and sampling.max_tokens={sampling.max_tokens}, "
+                f"not {max_context}"
+            )
 
     def reply(self, message: str, *, last_id: int) -> list[int]:
         """Ids from the end of an answer to where the next one begins.

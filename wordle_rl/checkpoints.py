@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.disk import full_disk_named
 from wordle_rl.json_files import sync_folder, write_bytes, write_json
 
 MANIFEST = "checkpoint.json"
@@ -58,7 +59,8 @@ class CheckpointStore:
         """Write a checkpoint: write(folder) fills an empty folder; returns where it ended up.
 
         An earlier checkpoint of this step is replaced. When write or the disk fails, the error
-        passes through, the older checkpoints are as before and nothing half-written is left.
+        passes through (a full disk as DiskFullError), the older checkpoints are as before and
+        nothing half-written is left.
         """
         self._check_writable()
         if step < 0:
@@ -67,8 +69,9 @@ class CheckpointStore:
         temporary = self._beside(_TEMPORARY, target)
         temporary.mkdir()
         try:
-            write(temporary)
-            _seal(temporary, step)
+            with full_disk_named(target):
+                write(temporary)
+                _seal(temporary, step)
             replaced = self._beside(_REPLACED, target) if target.exists() else None
             if replaced:
                 target.rename(replaced)

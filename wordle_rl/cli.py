@@ -1,16 +1,25 @@
 """What the commands share: wrong input ends in one line and exit code 2.
 
-Only errors about input are caught; anything else is a fault of the program and keeps its traceback.
+Only errors about input and full disks are caught; anything else is a fault of the program and
+keeps its traceback.
 """
 
 from __future__ import annotations
 
+import argparse
+import difflib
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NoReturn
+
+from wordle_rl.disk import full_disk
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+_PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # options as names, several of them for a sweep
 
 
 @contextmanager
@@ -19,6 +28,17 @@ def user_errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as error:
+        fail(str(error))
+
+
+@contextmanager
+def full_disk_told() -> Iterator[None]:
+    """A full disk in this block, or in a function that this decorates, ends in the same way."""
+    try:
+        yield
+    except Exception as error:
+        if full_disk(error) is None:
+            raise
         fail(str(error))
 
 
@@ -31,28 +51,71 @@ def run(main: Callable[[], None]) -> None:
 
     sys.argv = [quoted(argument) for argument in sys.argv]
     try:
-        main()
+        with _unknown_flags_told():
+            main()
     except (HydraException, OmegaConfBaseException) as error:
         fail(_readable(error))
 
 
 def quoted(argument: str) -> str:
-    """num_generations=8 as Hydra reads it: an option of a group is text, never a number."""
+    """A choice as Hydra reads it: an option of a group is text, never a number, null or a list."""
     key, equals, value = argument.partition("=")
-    if key != "num_generations" or not equals:
+    if not equals or not key or "/" in key or not (CONF / key).is_dir():
         return argument
-    return f"{key}=" + ",".join(f"'{v}'" if v.isdigit() else v for v in value.split(","))
+    if _PLAIN.fullmatch(value):
+        return f"{key}=" + ",".join(f"'{option}'" for option in value.split(","))
+    return f"{key}='{value}'" if value[0] in "[{" and "'" not in value else argument
 
 
-def _readable(error: BaseException) -> str:
-    """Hydra's message with its cause, without what is of no use to the user."""
-    text = str(error)
-    if error.__cause__ is not None and str(error.__cause__) not in text:
-        text += f" {error.__cause__}"
-    text = text.split("Config search path:")[0]
-    if "'num_generations/" in text:
-        text += "; any other number: rollout.num_generations=..."
-    return re.sub(r"full_key: \S+|object_type=\S+", "", text)
+@contextmanager
+def _unknown_flags_told() -> Iterator[None]:
+    """Hydra's parser of arguments ends in one line, too, instead of its usage."""
+
+    def error(self: argparse.ArgumentParser, message: str) -> NoReturn:
+        fail(f"{message}; settings are given as key=value, see --help")
+
+    usual = argparse.ArgumentParser.error
+    argparse.ArgumentParser.error = error
+    try:
+        yield
+    finally:
+        argparse.ArgumentParser.error = usual
+
+
+def _readable(error: Exception) -> str:
+    """What Hydra found wrong, and what is allowed instead."""
+    from hydra.errors import MissingConfigException, OverrideParseException
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError
+
+    cause = error.__cause__
+    if isinstance(error, OverrideParseException):
+        return (
+            f"{error.override}: settings are given as key=value; a value with blanks or any of "
+            "()[]{}:=~ needs quotes, such as \"name='my run'\""
+        )
+    if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
+        group, _, option = error.missing_cfg_file.partition("/")
+        more = "; any other number: rollout.num_generations=..." * (group == "num_generations")
+        options = sorted(error.options, key=lambda o: (o.isdigit() and int(o), o))
+        return f"{group} must be one of {', '.join(options)}, not {option!r}{more}"
+    if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
+        return _no_setting(cause.full_key, [str(name) for name in cause.parent_node or ()])
+    if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
+        return f"{found[1]}: give one value, or run each of them with -m"
+    if found := re.match("Could not override '(.*)'. No match in the defaults list", str(error)):
+        return f"there is no choice {found[1]} in this command, see --help"
+    text = f"{error} {cause or ''}"
+    return re.sub(r"To append to .*|full_key: \S+|object_type=\S+", "", text)
+
+
+def _no_setting(key: str, there: list[str]) -> str:
+    group, _, name = key.rpartition(".")
+    there = sorted(set(there) - {"hydra", "_target_"})
+    if not there:
+        return f"there is no setting {key}: {group} is a single value"
+    close = difflib.get_close_matches(name, there, 1, 0.7)
+    meant = f", did you mean {group and group + '.'}{close[0]}?" if close else ";"
+    return f"there is no setting {key}{meant} {group or 'the config'} has {', '.join(there)}"
 
 
 def fail(message: str) -> NoReturn:

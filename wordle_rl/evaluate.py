@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,10 +14,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl.boards import boards_side_by_side
-from wordle_rl.build import ConfigError, component, model_settings, resolve, style_of
+from wordle_rl.build import check_keys, model_settings, resolve, style_of
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
-from wordle_rl.cli import user_errors
+from wordle_rl.cli import full_disk_told, user_errors
+from wordle_rl.components import ConfigError, component
 from wordle_rl.evaluation import summarise, write_games, write_summary
 from wordle_rl.feedback import feedback_table
 from wordle_rl.game import Game, Rules
@@ -33,6 +34,7 @@ from wordle_rl.rollout import Actor, PolicyActor, ScriptedActor, play
 from wordle_rl.run import ROOT, saved_config
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.sampling import Sampling
+from wordle_rl.settings import LightningSettings, ModelSettings, WordSettings, check_seed
 from wordle_rl.tables import table
 
 KEYS = {
@@ -63,9 +65,14 @@ class EvalSettings:
     def __post_init__(self) -> None:
         if self.player is not None and self.run is not None:
             raise ValueError("player and run exclude each other: give one of them")
-        if self.player == "tree" and self.tree is None:
-            raise ValueError("player=tree needs tree=<file of a decision tree>")
-        for name, least in (("samples", 1), ("limit", 1), ("show", 0), ("seed", 0)):
+        if (self.player == "tree") != (self.tree is not None):
+            raise ValueError("player=tree and tree=<file of a decision tree> need each other")
+        if self.opener != "salet" and self.player != "entropy":
+            raise ValueError("opener is for player=entropy")
+        if self.checkpoint != "best" and self.run is None:
+            raise ValueError(f"checkpoint={self.checkpoint} needs run=<the run that it is of>")
+        check_seed("seed", self.seed)
+        for name, least in (("samples", 1), ("limit", 1), ("show", 0)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name} must be {least} or more, not {value}")
@@ -114,46 +121,43 @@ class Table:
         )  # fmt: skip
         return summary, games
 
-    def scripted(self, player: Player) -> tuple[dict, list[Game]]:
+    def scripted(self, player: Player) -> tuple[str, Callable[[int], Actor]]:
+        """What summary() needs for a scripted player."""
         seed = self.settings.seed
-        return self.summary(
-            player.name, lambda first: ScriptedActor(player=player, seed=seed, step=first)
-        )
+        return player.name, lambda first: ScriptedActor(player=player, seed=seed, step=first)
 
 
+@full_disk_told()
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Play, print the table, write summary.json and games.jsonl; returns the summary."""
     with user_errors():
         config = _with_run(cfg, overrides)
-        settings: EvalSettings = component(
-            "eval",
-            {"_target_": f"{__name__}.EvalSettings"}
-            | {k: v for k, v in config.items() if k in EvalSettings.__dataclass_fields__},
-        )
-        if unknown := sorted(set(config) - KEYS):
-            raise ConfigError(f"there is no setting {', '.join(unknown)}; there are {sorted(KEYS)}")
-        words, splits = component("words", config["words"]).load()
+        check_keys(config, KEYS)
+        own = {k: v for k, v in config.items() if k in EvalSettings.__dataclass_fields__}
+        target = {"_target_": f"{__name__}.EvalSettings"}
+        settings: EvalSettings = component("", target | own, EvalSettings)
+        words, splits = component("words", config["words"], WordSettings).load()
         knowledge = Knowledge(words, feedback_table(words))
         split = config["words"]["split"]
         board = Table(
             knowledge=knowledge,
-            rules=component("rules", config["rules"]),
+            rules=component("rules", config["rules"], Rules),
             secrets=splits.secrets(split)[: settings.limit],
             split=split,
             settings=settings,
         )
         player = _player(settings, knowledge)
-        style, sampling = style_of(config), component("sampling", config["sampling"])
-        model = None if player is not None else _model(config, settings)
+        style, sampling = style_of(config), component("sampling", config["sampling"], Sampling)
+        if player is None:
+            contestant = _model(config, settings, style, sampling)
+        else:
+            contestant = board.scripted(player)
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
-    if player is not None:
-        summary, games = board.scripted(player)
-    else:
-        summary, games = _play_model(board, model, config, style, sampling)
+    summary, games = board.summary(*contestant)
     summaries = [summary]
     if settings.compare:
         summaries += [
-            board.scripted(other)[0]
+            board.summary(*board.scripted(other))[0]
             for other in _solvers(knowledge)
             if player is None or other.name != player.name
         ]
@@ -175,9 +179,11 @@ def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """The config, with what a run was trained with where the command line says nothing."""
     if cfg.run is None:
         return resolve(cfg)
-    folder = RunFolder.open(ROOT / cfg.run)
+    folder = RunFolder.open(ROOT / str(cfg.run))
     saved = saved_config(folder)
     given = {override.partition("=")[0].lstrip("+~") for override in overrides}
+    if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
+        raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")
     for node in _FROM_RUN:
         if node not in given:
             mine = OmegaConf.to_container(cfg[node])
@@ -221,12 +227,36 @@ def _solvers(knowledge: Knowledge) -> list[Player]:
     ]
 
 
-def _model(config: dict[str, Any], settings: EvalSettings) -> Any:
+def _model(
+    config: dict[str, Any], settings: EvalSettings, style: PromptStyle, sampling: Sampling
+) -> tuple[str, Callable[[int], PolicyActor]]:
+    """The name of a model and its actor in a batch of games, given the number of the first."""
+    backend: LightningSettings = component("backend", config["backend"], LightningSettings)
+    if backend.devices > 1:
+        raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
+    model = _model_settings(config, settings)
+    # Imported only now, when all that can be checked without the backend is right.
+    from wordle_rl.backends import lightning_backend
+    from wordle_rl.optim import Optim
+
+    policy = lightning_backend.build_policy(model, backend, temperature=1.0, optim=Optim())
+    chat = Chat(policy.tokenizer)
+    chat.check_room(style, sampling, model.max_context)
+
+    def actor(first: int) -> PolicyActor:
+        return PolicyActor(
+            engine=policy.engine(), chat=chat, style=style, sampling=sampling,
+            seed=settings.seed, first_rollout=first,
+        )  # fmt: skip
+
+    return (model.name if settings.run is None else Path(settings.run).name), actor
+
+
+def _model_settings(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:
     """The model's settings, pointing into the run's checkpoint if there is a run."""
-    model = model_settings(config["model"])
-    if config["run"] is None or settings.checkpoint == "start":
-        return model
-    store = CheckpointStore(RunFolder(Path(config["run"])).checkpoints, read_only=True)
+    if settings.run is None or settings.checkpoint == "start":
+        return model_settings(config["model"])
+    store = CheckpointStore(RunFolder(Path(settings.run)).checkpoints, read_only=True)
     if settings.checkpoint == "best":
         path = store.best()
     elif settings.checkpoint == "last":
@@ -237,25 +267,4 @@ def _model(config: dict[str, Any], settings: EvalSettings) -> Any:
     if path is None:
         raise ConfigError(f"{store.folder}: there is no {settings.checkpoint} checkpoint yet")
     path = store.load(path).path / "model"
-    return dataclasses.replace(model, path=str(path), shape={}, lora=None)
-
-
-def _play_model(
-    board: Table, model: Any, config: dict[str, Any], style: PromptStyle, sampling: Sampling
-) -> tuple[dict[str, Any], list[Game]]:
-    from wordle_rl.backends import lightning_backend
-    from wordle_rl.optim import Optim
-
-    with user_errors():
-        policy = lightning_backend.build_policy(
-            model, component("backend", config["backend"]), temperature=1.0, optim=Optim()
-        )
-        chat = Chat(policy.tokenizer)
-    name = model.name if config["run"] is None else Path(config["run"]).name
-    return board.summary(
-        name,
-        lambda first: PolicyActor(
-            engine=policy.engine(), chat=chat, style=style, sampling=sampling,
-            seed=board.settings.seed, first_rollout=first,
-        ),
-    )  # fmt: skip
+    return model_settings({**config["model"], "path": str(path), "shape": {}, "lora": None})

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.disk import full_disk_named
+
 
 class RunFolderError(ValueError):
     """A run folder cannot be used; the message is one line that names the path."""
@@ -53,7 +55,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     """Write a whole file at once: after a crash it holds the old bytes or the new, never a mix."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.tmp")
     try:
-        with open(temporary, "xb") as file:
+        with full_disk_named(path), open(temporary, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -62,6 +64,12 @@ def write_bytes(path: Path, data: bytes) -> None:
         temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def remove_temporary_files(folder: Path) -> None:
+    """Remove what killed writers left in a folder that nobody else writes to now."""
+    for left in folder.glob(".*.tmp"):
+        left.unlink()
 
 
 def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
@@ -94,7 +102,8 @@ class StepLog:
         if not self._whole:
             self._drop_torn_line()
         self._whole = False  # until this line is written, too
-        with open(self.path, "ab") as file:  # an open file would outlive truncate_after elsewhere
+        # an open file would outlive truncate_after elsewhere
+        with full_disk_named(self.path), open(self.path, "ab") as file:
             file.write(line)
         self._whole = True
 

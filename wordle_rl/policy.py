@@ -8,6 +8,7 @@ from typing import Protocol
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.chat import Tokenizer
 from wordle_rl.engine import Engine
+from wordle_rl.processes import Processes
 from wordle_rl.records import Batch, FloatArray
 from wordle_rl.timing import Timers
 
@@ -16,6 +17,7 @@ class Policy(Protocol):
     """A language model that plays, scores and learns."""
 
     timers: Timers
+    processes: Processes  # that train copies of it together
 
     @property
     def tokenizer(self) -> Tokenizer: ...
@@ -29,7 +31,10 @@ class Policy(Protocol):
         ...
 
     def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
-        """One optimiser step on the weighted sum of the algorithm's loss over the batch."""
+        """One optimiser step on the weighted sum of the algorithm's loss over the batch.
+
+        With several processes the sum goes over the batches of all, and so do the metrics.
+        """
         ...
 
     def keep_reference(self) -> None:

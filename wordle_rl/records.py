@@ -91,7 +91,7 @@ class Batch:
 def pad(sequences: list[Sequence], values: dict[str, list[list[float]]], pad_id: int) -> Batch:
     """A Batch of sequences with per-token values `advantages` and `weights` (lists of [T])."""
     lengths = np.array([len(s.ids) for s in sequences], np.int64)
-    shape = (len(sequences), int(lengths.max()))
+    shape = (len(sequences), int(lengths.max(initial=0)))
     ids = np.full(shape, pad_id, np.int64)
     trained = np.zeros(shape, bool)
     floats = {k: np.zeros(shape, np.float32) for k in ("sampler_logprobs", *values)}

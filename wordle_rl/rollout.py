@@ -6,7 +6,7 @@ The loop is the same in training, validation and evaluation; only the actor diff
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -61,10 +61,12 @@ def play(
     words: WordLists,
     rules: Rules,
     time_limit: float = float("inf"),
+    check: Callable[[], None] | None = None,
 ) -> list[Game]:
     """Play one game per secret to its end.
 
-    time_limit: seconds after which a game still going is lost, looked at between turns.
+    time_limit: seconds after which a game still going is lost, looked at between turns. check:
+    called before each turn; raises to give all games up.
     """
     games = [Game(secret, words.allowed_set, rules) for secret in secrets]
     begin = time.monotonic()
@@ -72,6 +74,8 @@ def play(
     live = _keep(actor, games, list(range(len(games))), started)
     turn = 0
     while live:
+        if check is not None:
+            check()
         replies = actor.answer(live, [games[i].state for i in live], turn)
         for i, reply in zip(live, replies, strict=True):
             parsed = parse(reply.text)
@@ -109,13 +113,18 @@ class ScriptedActor:
     player: Player
     seed: int
     step: int = 0
+    first_rollout: int = 0  # number of game 0 within the step
 
     def start(self, states: Sequence[State]) -> list[bool]:
         return [True] * len(states)
 
     def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
         numbers = uniforms(
-            seed=self.seed, step=self.step, rollouts=np.array(games), turn=turn, tokens=1
+            seed=self.seed,
+            step=self.step,
+            rollouts=np.array(games) + self.first_rollout,
+            turn=turn,
+            tokens=1,
         )
         return [Reply(text=text) for text in self.player.answer(states, numbers[:, 0])]
 
@@ -210,9 +219,11 @@ def scripted_turns(game: Game, chat: Chat, style: PromptStyle) -> list[TokenTurn
     return turns
 
 
-def rollouts(games: Sequence[Game], turns: Sequence[list[TokenTurn]], size: int) -> list[Rollout]:
+def rollouts(
+    games: Sequence[Game], turns: Sequence[list[TokenTurn]], size: int, *, first_group: int = 0
+) -> list[Rollout]:
     """Games in groups of `size` neighbours as records."""
     return [
-        Rollout(game=game, group=i // size, turns=tokens)
+        Rollout(game=game, group=first_group + i // size, turns=tokens)
         for i, (game, tokens) in enumerate(zip(games, turns, strict=True))
     ]

@@ -10,44 +10,55 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
-from wordle_rl.build import ConfigError, Experiment, experiment, resolve
-from wordle_rl.cli import user_errors
+from wordle_rl.build import Experiment, experiment, resolve
+from wordle_rl.checkpoints import CheckpointStore
+from wordle_rl.cli import full_disk_told, user_errors
+from wordle_rl.components import ConfigError
+from wordle_rl.interrupts import Interrupted, Interrupts
+from wordle_rl.json_files import remove_temporary_files, write_bytes
 from wordle_rl.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = "config.yaml"  # the resolved config in a run folder
+# What a run is about, and where it lies: a resumed run cannot change these.
+_KEPT = ("model", "words", "prompt", "name", "output_dir")
 
 
+@full_disk_told()
 def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Train as configured; returns the summary.
 
-    overrides: those of the command line, of which a resumed run takes single values.
+    overrides: those of the command line, of which a resumed run takes single values. Ctrl-C and
+    SIGTERM save, say how to go on, and exit with 130 and 143.
     """
-    with user_errors():
-        if cfg.resume is not None:
-            folder = RunFolder.open(_anchored(cfg.resume))
-            config, changes = resumed_config(folder, overrides)
-        else:
-            folder, config, changes = None, resolve(cfg), {}
-        setup = experiment(config)
-        resume = folder is not None
-        if folder is None:
-            folder = RunFolder.create(_anchored(config["output_dir"]), config["name"])
-        # The backend is imported only now, when all that can be checked without it is right.
-        from wordle_rl.backends import lightning_backend
-
+    resume = cfg.resume is not None
     with ExitStack() as stack:
+        interrupts = stack.enter_context(Interrupts())
         with user_errors():
+            if resume:
+                folder = RunFolder.open(_anchored(cfg.resume))
+                config, changes = resumed_config(folder, overrides)
+                setup = experiment(config)
+            else:
+                setup, changes = experiment(resolve(cfg)), {}
+                folder = RunFolder.create(_anchored(setup.config["output_dir"]), cfg.name)
             stack.enter_context(folder.lock())
         if resume:
-            logged = folder.metrics_log().read()
-            step = logged[-1]["step"] if logged else 0
-            folder.note_resume(step=step, command=sys.argv, changes=changes)
+            _reopen(folder, changes)
         else:
             _describe(folder, setup)
-        print(f"run folder: {folder.path}", flush=True)
-        summary = lightning_backend.train(setup, folder, resume=resume)
+        try:
+            with user_errors():
+                # Imported only now, when all that can be checked without the backend is right.
+                from wordle_rl.backends import lightning_backend
+            print(f"run folder: {folder.path}", flush=True)
+            summary = lightning_backend.train(setup, folder, resume=resume, interrupts=interrupts)
+        except Interrupted as signal:
+            folder.set_status("interrupted")
+            print(f"\n{signal}: go on with python train.py resume={folder.path}", flush=True)
+            raise
     print(f"\nrun folder: {folder.path}\nfull games: python eval.py run={folder.path}")
     print(f"curves: tensorboard --logdir {folder.path.parent}", flush=True)
     return summary
@@ -55,11 +66,11 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
 def _anchored(path: str | Path) -> Path:
     """Relative paths are relative to the project, wherever the command was typed."""
-    return ROOT / path
+    return ROOT / str(path)
 
 
 def _describe(folder: RunFolder, setup: Experiment) -> None:
-    OmegaConf.save(OmegaConf.create(setup.config), folder.path / CONFIG)
+    write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(OmegaConf.create(setup.config)).encode())
     folder.write_manifest(
         seeds={"seed": setup.lab.seed},
         digests={"words": setup.words.digest, "splits": setup.splits.digest},
@@ -70,13 +81,25 @@ def _describe(folder: RunFolder, setup: Experiment) -> None:
     )
 
 
+def _reopen(folder: RunFolder, changes: dict[str, Any]) -> None:
+    for place in (folder.path, folder.checkpoints):
+        remove_temporary_files(place)
+    newest = CheckpointStore(folder.checkpoints, read_only=True).latest()
+    step = int(newest.name.removeprefix("step_")) if newest else 0
+    folder.note_resume(step=step, command=sys.argv, changes=changes)
+
+
 def saved_config(folder: RunFolder) -> DictConfig:
     """The config that a run was started with."""
     path = folder.path / CONFIG
     if not path.is_file():
         raise ConfigError(f"{path} is missing: the run folder is not complete")
-    loaded = OmegaConf.load(path)
-    assert isinstance(loaded, DictConfig)
+    try:
+        loaded = OmegaConf.load(path)
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML ({error})") from None
+    if not isinstance(loaded, DictConfig):
+        raise ConfigError(f"{path}: not a config of settings by name")
     OmegaConf.set_struct(loaded, True)
     return loaded
 
@@ -91,6 +114,10 @@ def resumed_config(
         key, _, value = override.partition("=")
         if key == "resume":
             continue
+        if key.partition(".")[0] in _KEPT:
+            raise ConfigError(
+                f"{override}: a resumed run keeps {', '.join(_KEPT)}; start a new one instead"
+            )
         old = OmegaConf.select(saved, key)
         if (old is None and "." not in key) or isinstance(old, DictConfig):
             raise ConfigError(
@@ -99,7 +126,7 @@ def resumed_config(
             )
         try:
             OmegaConf.update(saved, key, OmegaConf.from_dotlist([f"x={value}"]).x)
-        except OmegaConfBaseException as error:
-            raise ConfigError(" ".join(str(error).split())) from None
+        except (OmegaConfBaseException, YAMLError) as error:
+            raise ConfigError(f"{override}: {error}") from None
         changes[key] = [old, OmegaConf.select(saved, key)]
     return resolve(saved), changes

@@ -25,7 +25,7 @@ from wordle_rl.json_files import RunFolderError, StepLog, write_json
 
 __all__ = ["RunFolder", "RunFolderError", "StepLog", "write_json"]
 
-STATUSES = ("running", "finished", "stopped", "failed")
+STATUSES = ("running", "finished", "interrupted", "failed")
 PACKAGES = (  # whose versions a manifest holds, where they are installed
     *("numpy", "torch", "lightning", "transformers", "tokenizers", "peft", "safetensors"),
     *("mlx", "mlx-lm", "hydra-core", "omegaconf", "optuna", "tensorboard"),
@@ -115,7 +115,7 @@ class RunFolder:
         return manifest
 
     def set_status(self, status: str) -> None:
-        """Record that the run is running, finished, stopped or failed, and since when."""
+        """Record that the run is running, finished, interrupted or failed, and since when."""
         if status not in STATUSES:
             raise ValueError(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
         changed = {"status": status, "status_since": _now()}
@@ -156,6 +156,14 @@ class RunFolder:
             file.write(str(os.getpid()).encode())
             file.flush()
             yield
+
+
+def maker(model: str | Path) -> RunFolder | None:
+    """The run that a model folder lies in, as <run>/model or in a checkpoint; None for others."""
+    for folder in list(Path(model).resolve().parents)[:3]:
+        if (folder / "manifest.json").is_file() and (folder / "checkpoints").is_dir():
+            return RunFolder(folder)
+    return None
 
 
 def _now() -> str:

@@ -20,7 +20,7 @@ _SHIFT = np.uint64(32)
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """Settings of a draw; temperature 0 is greedy."""
+    """Settings of a draw; temperature 0 is greedy, below 0.01 float32 would overflow."""
 
     temperature: float = 1.0
     max_tokens: int = 16  # per answer, stop token included
@@ -28,8 +28,10 @@ class Sampling:
     top_k: int = 0  # 0 keeps the whole distribution; more only outside training
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.temperature <= 10.0:
-            raise ValueError(f"sampling.temperature must be 0..10, not {self.temperature}")
+        if self.temperature != 0.0 and not 0.01 <= self.temperature <= 10.0:
+            raise ValueError(
+                f"sampling.temperature must be 0 (greedy) or 0.01..10, not {self.temperature}"
+            )
         if not 1 <= self.max_tokens <= 100_000:
             raise ValueError(f"sampling.max_tokens must be 1..100000, not {self.max_tokens}")
         if not 0.0 < self.top_p <= 1.0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,8 @@ from wordle_rl.words import WordLists, load_words
 
 EMBEDDED = Path(__file__).resolve().parent / "models"
 UNTRAINED = "untrained"
+_HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
+HEAD = "lm_head"  # the language-model head's name in transformers
 
 
 def _check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -21,6 +24,17 @@ def _check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
 def _check_least(key: str, value: float, least: float) -> None:
     if value < least:
         raise ValueError(f"{key} must be {least} or more, not {value}")
+
+
+def _check_range(key: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise ValueError(f"{key} must be {least}..{most}, not {value}")
+
+
+def check_seed(key: str, value: int) -> None:
+    """Raise ValueError unless every generator takes this seed."""
+    if not 0 <= value < 2**63:
+        raise ValueError(f"{key} must be a whole number from 0 to below 2**63, not {value}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +52,25 @@ class LoraSettings:
             raise ValueError(f"model.lora.alpha must be above 0, not {self.alpha}")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"model.lora.dropout must be 0 to below 1, not {self.dropout}")
+        if not self.targets:
+            raise ValueError("model.lora.targets must name a module, or be all-linear")
+        if self._matches(HEAD):
+            raise ValueError(
+                f"model.lora.targets must leave out {HEAD}, which is computed without adapters, "
+                f"unlike {self.targets!r}"
+            )
+
+    def _matches(self, module: str) -> bool:
+        """Whether peft would adapt a module: a text is a pattern, a list has names."""
+        if isinstance(self.targets, list):
+            return module in self.targets
+        try:
+            return re.fullmatch(self.targets, module) is not None
+        except re.error as error:
+            raise ValueError(
+                f"model.lora.targets must be all-linear, a list of names, or a regular expression, "
+                f"not {self.targets!r} ({error})"
+            ) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,20 +93,50 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         _check_least("model.max_context", self.max_context, 16)
-        self._check_path()
-        if self.shape and self.path != UNTRAINED:
+        check_seed("model.seed", self.seed)
+        if self.path == UNTRAINED:
+            self._check_shape()
+        elif self.shape:
             raise ValueError(f"model.shape is for model.path={UNTRAINED}, not {self.path!r}")
+        else:
+            self._check_path()
+
+    def _check_shape(self) -> None:
         known = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
         for key, value in self.shape.items():
             _check_choice("model.shape's keys", key, known)
-            _check_least(f"model.shape.{key}", value, 1)
+            _check_range(f"model.shape.{key}", value, 1, 100_000)
+        if missing := [key for key in known if key not in self.shape]:
+            raise ValueError(f"model.shape lacks {', '.join(missing)}: start from model=untrained")
+        hidden, heads = self.shape["hidden_size"], self.shape["heads"]
+        if hidden % (2 * heads):
+            raise ValueError(
+                f"model.shape.hidden_size must be a multiple of twice model.shape.heads={heads}, "
+                f"not {hidden}"
+            )
+        if heads % self.shape["kv_heads"]:
+            raise ValueError(
+                f"model.shape.heads must be a multiple of model.shape.kv_heads="
+                f"{self.shape['kv_heads']}, not {heads}"
+            )
 
     def _check_path(self) -> None:
-        if self.path.startswith("embedded/") and not Path(self.location).is_dir():
+        """What can be told of a path without loading: it is a model's folder or a hub's name."""
+        if self.path.startswith("embedded/") and not _holds_model(Path(self.location)):
             have = ", ".join(f"embedded/{p.name}" for p in sorted(EMBEDDED.glob("*")))
             raise ValueError(f"model.path={self.path} does not exist; there is {have}")
-        if self.path.startswith(("/", "./", "../", "~")) and not Path(self.path).is_dir():
-            raise ValueError(f"model.path={self.path}: no such folder")
+        path = Path(self.path)
+        if path.exists() and not _holds_model(path):
+            inside = f"; there is {path / 'model'}" if _holds_model(path / "model") else ""
+            raise ValueError(
+                f"model.path={self.path} is no model folder: it needs config.json or "
+                f"adapter_config.json, and weights as *.safetensors or *.bin{inside}"
+            )
+        if not path.exists() and not _HUB_NAME.fullmatch(self.path):
+            raise ValueError(
+                f"model.path={self.path!r}: no such folder; give one, a hub name such as "
+                f"Qwen/Qwen2.5-3B-Instruct, embedded/tiny or {UNTRAINED}"
+            )
 
     @property
     def location(self) -> str:
@@ -83,20 +146,28 @@ class ModelSettings:
         return self.path
 
 
+def _holds_model(folder: Path) -> bool:
+    described = any((folder / f).is_file() for f in ("config.json", "adapter_config.json"))
+    weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+    return described and any(file.is_file() for file in weights)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LightningSettings:
     """How the Lightning backend computes."""
 
     accelerator: str = "auto"
     precision: Literal["fp32", "bf16"] = "bf16"
+    devices: int = 1
     micro_batch_tokens: int = 4096
     threads: int = 0
 
     def __post_init__(self) -> None:
         _check_choice("backend.accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
         _check_choice("backend.precision", self.precision, ("bf16", "fp32"))
+        _check_least("backend.devices", self.devices, 1)
         _check_least("backend.micro_batch_tokens", self.micro_batch_tokens, 1)
-        _check_least("backend.threads", self.threads, 0)
+        _check_range("backend.threads", self.threads, 0, 1024)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +184,11 @@ class RolloutSettings:
         if not 0.0 <= self.discount <= 1.0:
             raise ValueError(f"rollout.discount must be 0..1, not {self.discount}")
         if self.credit == "game" and self.discount != 1.0:
-            raise ValueError("rollout.discount needs rollout.credit=turn")
-        _check_least("rollout.groups", self.groups, 1)
-        _check_least("rollout.num_generations", self.num_generations, 1)
+            raise ValueError(
+                f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
+            )
+        _check_range("rollout.groups", self.groups, 1, 100_000)
+        _check_range("rollout.num_generations", self.num_generations, 1, 10_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,9 +205,10 @@ class TrainerSettings:
     report: bool = True
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.validation_temperature <= 10.0:
+        if self.validation_temperature != 0.0 and not 0.01 <= self.validation_temperature <= 10.0:
             raise ValueError(
-                f"trainer.validation_temperature must be 0..10, not {self.validation_temperature}"
+                f"trainer.validation_temperature must be 0 (greedy) or 0.01..10, "
+                f"not {self.validation_temperature}"
             )
         for name in (
             "steps",

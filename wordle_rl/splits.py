@@ -69,7 +69,7 @@ def split_secrets(
     vals = _size("val", val, len(ordered))
     if tests + vals >= len(ordered):
         raise ValueError(
-            f"splits.test + splits.val must leave a secret to train on: {tests} + {vals} "
+            f"words.test + words.val must leave a secret to train on: {tests} + {vals} "
             f"of {len(ordered)}"
         )
     return Splits(
@@ -85,6 +85,6 @@ def _size(name: str, wanted: int | float, total: int) -> int:
     if isinstance(wanted, float) and 0.0 < wanted < 1.0:
         return max(1, round(wanted * total))
     raise ValueError(
-        f"splits.{name} must be a whole number of at least 1, or a share between 0.0 and 1.0, "
+        f"words.{name} must be a whole number of at least 1, or a share between 0.0 and 1.0, "
         f"not {wanted!r}"
     )

@@ -7,7 +7,7 @@ if it had never stopped. Axes: G groups, N rollouts of a group.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -20,6 +20,7 @@ from wordle_rl.chat import Chat
 from wordle_rl.game import Game, Rules
 from wordle_rl.players import Player
 from wordle_rl.policy import Policy
+from wordle_rl.processes import share
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.records import Batch, Rollout, Sequence, conversation, pad
 from wordle_rl.rewards.scoring import GameReward, RewardSet
@@ -49,7 +50,7 @@ class Lab:
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """What a step played and how it went."""
+    """What a step played and how it went, in all processes together."""
 
     rollouts: list[Rollout]
     rewards: list[GameReward]
@@ -67,17 +68,28 @@ def step_secrets(secrets: Many[str], *, seed: int, step: int, groups: int) -> li
     return out
 
 
-def train_step(policy: Policy, chat: Chat, lab: Lab, step: int) -> StepResult:
-    """Play the games of a step and improve the policy on them."""
-    played = collect(policy, chat, lab, step)
+def train_step(
+    policy: Policy, chat: Chat, lab: Lab, step: int, check: Callable[[], None] | None = None
+) -> StepResult:
+    """Play the games of a step and improve the policy on them.
+
+    Each process plays and trains its own groups; advantages, weights and metrics are those of the
+    whole step. check: raises to give the step up, called only while the policy is as it was.
+    """
+    own = collect(policy, chat, lab, step, check)
     with policy.timers("reward"):
-        rewards = [lab.rewards.score(r.game) for r in played]
+        own_rewards = [lab.rewards.score(r.game) for r in own]
+    parts = policy.processes.gather((own, own_rewards))
+    played = [rollout for part, _ in parts for rollout in part]
+    rewards = [reward for _, part in parts for reward in part]
+    with policy.timers("reward"):
         advantages = judge(played, rewards, lab)
         by_group = np.array([np.abs(a).max(initial=0.0) for a in advantages]).reshape(
             lab.groups, -1
         )
         equal = by_group.max(axis=1) == 0.0
-        batch = build_batch(played, advantages, equal, chat, lab)
+        mine = share(lab.groups, policy.processes)
+        batch = build_batch(played, advantages, equal, chat, lab, mine)
     metrics = {
         **game_metrics([r.game for r in played]),
         **reward_metrics(rewards),
@@ -85,6 +97,8 @@ def train_step(policy: Policy, chat: Chat, lab: Lab, step: int) -> StepResult:
         "groups/skipped": float(equal.mean()) if lab.algorithm.skips_equal_groups else 0.0,
         "tokens/sampled": float(sum(len(t.completion.ids) for r in played for t in r.turns)),
     }
+    if check is not None:
+        check()
     if batch is not None:
         metrics |= update(policy, lab.algorithm, batch)
     else:
@@ -106,32 +120,44 @@ def judge(played: list[Rollout], rewards: list[GameReward], lab: Lab) -> list[np
     return [np.full(len(p.game.turns), a) for p, a in zip(played, of_game, strict=True)]
 
 
-def collect(policy: Policy, chat: Chat, lab: Lab, step: int) -> list[Rollout]:
-    """The games of a step, group by group."""
+def collect(
+    policy: Policy, chat: Chat, lab: Lab, step: int, check: Callable[[], None] | None = None
+) -> list[Rollout]:
+    """The games of this process's groups of a step, group by group."""
+    mine = share(lab.groups, policy.processes)
     chosen = step_secrets(lab.secrets, seed=lab.seed, step=step, groups=lab.groups)
-    secrets = [secret for secret in chosen for _ in range(lab.num_generations)]
+    size = lab.num_generations
+    secrets = [chosen[group] for group in mine for _ in range(size)]
+    first = mine.start * size
     if lab.teacher is not None:
         with policy.timers("teacher"):
-            scripted = ScriptedActor(player=lab.teacher, seed=lab.seed, step=step)
-            games = play(scripted, secrets, words=lab.words, rules=lab.rules)
+            scripted = ScriptedActor(
+                player=lab.teacher, seed=lab.seed, step=step, first_rollout=first
+            )
+            games = play(scripted, secrets, words=lab.words, rules=lab.rules, check=check)
             turns = [scripted_turns(game, chat, lab.style) for game in games]
-        return rollouts(games, turns, lab.num_generations)
+        return rollouts(games, turns, size, first_group=mine.start)
     actor = PolicyActor(
         engine=policy.engine(), chat=chat, style=lab.style, sampling=lab.sampling,
-        seed=lab.seed, step=step,
+        seed=lab.seed, step=step, first_rollout=first,
     )  # fmt: skip
     with policy.timers("game"):
-        games = play(actor, secrets, words=lab.words, rules=lab.rules)
-    return rollouts(games, actor.turns, lab.num_generations)
+        games = play(actor, secrets, words=lab.words, rules=lab.rules, check=check)
+    return rollouts(games, actor.turns, size, first_group=mine.start)
 
 
 def build_batch(
-    played: list[Rollout], advantages: list[np.ndarray], equal: np.ndarray, chat: Chat, lab: Lab
+    played: list[Rollout],
+    advantages: list[np.ndarray],
+    equal: np.ndarray,
+    chat: Chat,
+    lab: Lab,
+    mine: range,
 ) -> Batch | None:
-    """Training sequences with their weights, or None when nothing is left to learn from.
+    """Sequences of the groups `mine` with their weights; None when the step teaches nothing.
 
-    Weights are given on the whole step before groups without spread are left out, so leaving
-    them out changes no gradient.
+    Weights are given on the whole step before groups without spread, and those of other processes,
+    are left out, so leaving them out changes no gradient.
     """
     sequences = [conversation(r, i) for i, r in enumerate(played)]
     lengths = np.array([sum(s.trained) for s in sequences])
@@ -144,6 +170,7 @@ def build_batch(
     ]
     if not kept:
         return None
+    kept = [(s, w) for s, w in kept if played[s.rollout].group in mine]
 
     def marked(values: Iterable[float], sequence: Sequence) -> list[float]:
         return [float(v) if t else 0.0 for v, t in zip(values, sequence.trained, strict=True)]

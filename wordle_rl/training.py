@@ -1,7 +1,8 @@
 """A training run around the step: learning rate, validation, checkpoints, logs, report.
 
 One Training serves every backend, which only decides who calls run_step. Nothing here draws random
-numbers or reads the clock for anything but timings, so a resumed run repeats an unbroken one.
+numbers or reads the clock for anything but timings, so a resumed run repeats an unbroken one. With
+several processes each has a Training; all do the same, and the first alone writes files.
 """
 
 from __future__ import annotations
@@ -10,28 +11,23 @@ import json
 import math
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
-
-import numpy as np
 
 from wordle_rl.boards import boards_side_by_side, markdown_board
 from wordle_rl.build import Experiment
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
+from wordle_rl.disk import full_disk_named
 from wordle_rl.evaluation import game_record, summarise, write_summary
-from wordle_rl.game import Game
 from wordle_rl.json_files import write_json
 from wordle_rl.policy import Policy
-from wordle_rl.rollout import PolicyActor, play
 from wordle_rl.run_folder import RunFolder
-from wordle_rl.sampling import Sampling
 from wordle_rl.step import StepResult, train_step
 from wordle_rl.tables import table
+from wordle_rl.validation import policy_games, validate
 
-_GAMES_AT_ONCE = 512  # in validation and report; bounds the memory of keys and values
 _PATIENCE = 5  # updates in a row that may fail before the run stops
 
 
@@ -47,45 +43,35 @@ class TrainingFailed(RuntimeError):
     """The run cannot go on; the message says why and where its state was saved."""
 
 
-def policy_games(
-    policy: Policy,
-    chat: Chat,
-    secrets: Sequence[str],
-    setup: Experiment,
-    *,
-    sampling: Sampling | None = None,
-    time_limit: float = float("inf"),
-) -> list[Game]:
-    """One full game per secret, from an empty board; greedy unless told otherwise."""
-    games: list[Game] = []
-    for start in range(0, len(secrets), _GAMES_AT_ONCE):
-        part = secrets[start : start + _GAMES_AT_ONCE]
-        actor = PolicyActor(
-            engine=policy.engine(), chat=chat, style=setup.lab.style,
-            sampling=sampling or setup.greedy, seed=setup.lab.seed, first_rollout=start,
-        )  # fmt: skip
-        lab = setup.lab
-        games += play(actor, part, words=lab.words, rules=lab.rules, time_limit=time_limit)
-    return games
-
-
 class Training:
     """One run: what happens before, in, between and after its steps."""
 
     def __init__(
-        self, policy: Policy, setup: Experiment, folder: RunFolder, reporter: Reporter
+        self,
+        policy: Policy,
+        setup: Experiment,
+        folder: RunFolder,
+        reporter: Reporter,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        """check: raises to stop the run, called only where nothing is lost by that."""
         self.policy = policy
         self.setup = setup
         self.folder = folder
         self.reporter = reporter
         self.chat = Chat(policy.tokenizer)
-        self.store = CheckpointStore(folder.checkpoints)
+        self.chat.check_room(setup.lab.style, setup.lab.sampling, setup.model.max_context)
+        self.writes = policy.processes.rank == 0
+        self.store = CheckpointStore(folder.checkpoints, read_only=not self.writes)
         self.first_step = 0
+        self._check = check
+        self._done = 0  # whole steps that the policy has seen
+        self._saved: int | None = None  # step of the checkpoint that was saved or restored last
         self._metrics_log = folder.metrics_log()
         self._games_log = folder.games_log()
         # What a checkpoint restores besides weights and optimiser.
         self._best: list[float] = []  # validation wins and -guesses of the best checkpoint
+        self._best_step = 0
         self._totals = {"games": 0.0, "wins": 0.0, "skipped_groups": 0.0}
         self._failures = 0
         if setup.lab.algorithm.needs_reference:
@@ -96,30 +82,46 @@ class Training:
     def begin(self) -> None:
         """Report and validate the start policy, and keep it as the first checkpoint."""
         if self.setup.trainer.report:
-            write_json(self.folder.path / "start.json", self._report("start"))
-        self._validate(0)
+            report = self._report("start")
+            if self.writes:
+                write_json(self.folder.path / "start.json", report)
+        metrics, _ = self._validation(0, self._check)
+        self._log(0, metrics)
+        self._save(0, best=True)
 
     def restore(self) -> bool:
-        """Go back to the newest checkpoint. Returns whether there was one."""
-        checkpoint = self.store.load_latest()
-        if checkpoint is None:
-            return False
-        self.policy.load(checkpoint.path)
-        state = json.loads((checkpoint.path / "state.json").read_text())
-        self.first_step = state["step"]
-        self._best, self._totals = state["best"], state["totals"]
-        self._failures = state["failures"]
-        self._metrics_log.truncate_after(self.first_step)
-        self._games_log.truncate_after(self.first_step)
-        return True
+        """Go back to the newest checkpoint. Returns whether begin() was over by then."""
+        newest = self.store.load_latest() if self.writes else None
+        checkpoint = self.policy.processes.gather(newest)[0]
+        if checkpoint is not None:
+            self.policy.load(checkpoint.path)
+            state = json.loads((checkpoint.path / "state.json").read_text())
+            self.first_step = self._done = state["step"]
+            self._best, self._best_step = state["best"], state["best_step"]
+            self._totals, self._failures = state["totals"], state["failures"]
+        begun = bool(self._best)
+        if begun:
+            self._saved = self.first_step
+        if self.writes:
+            for log in (self._metrics_log, self._games_log):
+                log.truncate_after(self.first_step if begun else -1)
+            if begun and self._best_step == self.first_step:
+                self.store.mark_best(self.first_step)  # a kill may have come before that
+        return begun
+
+    def save(self) -> None:
+        """Keep the state for a later restore(), after whole steps only."""
+        self._save(self._done)
 
     def finish(self) -> dict[str, Any]:
         """Report the best checkpoint; writes summary.json last of all. Returns the summary."""
-        self._save(self.setup.trainer.steps)
-        best = self.store.best()
+        self._save(self._done)
+        best = self.policy.processes.gather(self.store.best())[0]
         assert best is not None
         self.policy.load(best)
-        self.policy.export(self.folder.path / "model")
+        if self.writes:
+            with full_disk_named(self.folder.path / "model"):
+                self.policy.export(self.folder.path / "model")
         summary: dict[str, Any] = {
             "best_step": json.loads((best / "state.json").read_text())["step"],
             "val_win_rate": self._best[0],
@@ -128,16 +130,18 @@ class Training:
         if self.setup.trainer.report:
             end = self._report("end")
             start = json.loads((self.folder.path / "start.json").read_text())
-            print("\n" + table([end, start]), flush=True)
             summary |= {**end, "start": start, "player": "end"}
-        write_summary(self.folder.path, summary)
-        self.folder.set_status("finished")
+            if self.writes:
+                print("\n" + table([end, start]), flush=True)
+        if self.writes:
+            write_summary(self.folder.path, summary)
+            self.folder.set_status("finished")
         return summary
 
     def _report(self, player: str) -> dict[str, Any]:
         setup = self.setup
         begin = time.monotonic()
-        games = policy_games(self.policy, self.chat, setup.test, setup)
+        games = policy_games(self.policy, self.chat, setup.test, setup, check=self._check)
         split = "all" if len(setup.test) == len(setup.words.answers) else "test"
         return summarise(
             games, setup.knowledge, player=player, split=split, rules=setup.lab.rules,
@@ -148,12 +152,13 @@ class Training:
 
     def run_step(self, step: int) -> dict[str, float]:
         """Step number `step`, counted from 0, and everything that is due after it."""
+        self._check()
         begin = time.monotonic()
         setup = self.setup
         lr = setup.optim.lr_at(step, setup.trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
-        result = train_step(self.policy, self.chat, setup.lab, step)
+        result = train_step(self.policy, self.chat, setup.lab, step, self._check)
         seconds = time.monotonic() - begin
         done = step + 1
         metrics = {
@@ -169,11 +174,12 @@ class Training:
             self._log_games(done, result)
         best = False
         if done % setup.trainer.validate_every == 0 or done == setup.trainer.steps:
-            validation, best = self._validation()
+            validation, best = self._validation(done)
             metrics |= validation
         self._log(done, metrics)
         if best or done % setup.trainer.checkpoint_every == 0:
             self._save(done, best=best)
+        self._done = done
         self._check_failures(done, metrics)
         return metrics
 
@@ -188,8 +194,9 @@ class Training:
         if self._failures < _PATIENCE:
             return
         self._save(step)
-        write_json(self.folder.path / "failure.json", {"step": step, "metrics": metrics})
-        self.folder.set_status("failed")
+        if self.writes:
+            write_json(self.folder.path / "failure.json", {"step": step, "metrics": metrics})
+            self.folder.set_status("failed")
         raise TrainingFailed(
             f"loss or gradient was not finite in {_PATIENCE} updates in a row (last step {step}); "
             f"state and metrics are in {self.folder.path}; try a lower optim.lr"
@@ -197,42 +204,28 @@ class Training:
 
     # -- what is due between steps ----------------------------------------------------------------
 
-    def _validate(self, step: int) -> None:
-        metrics, _ = self._validation()
-        self._log(step, metrics)
-        self._save(step, best=True)
-
-    def _validation(self) -> tuple[dict[str, float], bool]:
+    def _validation(
+        self, step: int, check: Callable[[], None] | None = None
+    ) -> tuple[dict[str, float], bool]:
         """Metrics of the policy on the validation secrets, and whether it is the best so far."""
-        trainer, lab = self.setup.trainer, self.setup.lab
-        secrets = [s for s in self.setup.validation for _ in range(trainer.validation_samples)]
-        sampling = replace(lab.sampling, temperature=trainer.validation_temperature)
-        games = policy_games(self.policy, self.chat, secrets, self.setup, sampling=sampling)
+        metrics = validate(self.policy, self.chat, self.setup, check)
         self.policy.timers.take()
-        totals = np.array([lab.rewards.score(game).total for game in games])
-        # Games on one secret are not independent: the error is that of the secrets' means.
-        rewards = totals.reshape(-1, trainer.validation_samples).mean(axis=1)
-        over = lab.rules.max_turns + 1
-        guesses = float(np.mean([game.state.turn if game.won else over for game in games]))
-        wins = sum(game.won for game in games)
-        metrics = {
-            "val/win_rate": wins / len(games),
-            "val/mean_guesses_losses_as_7": guesses,
-            "val/reward": float(rewards.mean()),
-            "val/reward_standard_error": float(rewards.std(ddof=1) / math.sqrt(len(rewards))),
-        }
-        score = [wins / len(games), -guesses]
+        score = [metrics["val/win_rate"], -metrics["val/mean_guesses_losses_as_7"]]
         best = score > self._best
         if best:
-            self._best = score
+            self._best, self._best_step = score, step
         return metrics, best
 
     def _log(self, step: int, metrics: dict[str, float]) -> None:
+        if not self.writes:
+            return
         self._metrics_log.append(step, metrics)
         self.reporter.metrics({k: v for k, v in metrics.items() if math.isfinite(v)}, step)
 
     def _log_games(self, step: int, result: StepResult) -> None:
         """One game of each group to games.jsonl; a few to the terminal and the loggers."""
+        if not self.writes:
+            return
         size = self.setup.lab.num_generations
         for i in range(0, len(result.rollouts), size):
             reward, advantage = result.rewards[i], float(result.advantages[i].mean())
@@ -250,11 +243,15 @@ class Training:
         self.reporter.text("games", text, step)
 
     def _save(self, step: int, *, best: bool = False) -> None:
+        if not self.writes:
+            return
+
         def write(folder: Path) -> None:
             self.policy.save(folder)
             state = {
                 "step": step,
                 "best": self._best,
+                "best_step": self._best_step,
                 "totals": self._totals,
                 "failures": self._failures,
             }
@@ -262,6 +259,8 @@ class Training:
 
         self._metrics_log.sync()
         self._games_log.sync()
-        self.store.save(step, write)
+        if step != self._saved:
+            self.store.save(step, write)
+            self._saved = step
         if best:
             self.store.mark_best(step)

@@ -135,7 +135,7 @@ def _read(path: Path, column: str | None) -> dict[str, int]:
     """The words of a file in lower case, each with the row it stands in."""
     suffix = path.suffix.lower()
     if suffix not in (".txt", ".csv"):
-        raise WordListError(f"{path}: a word list is a .txt or .csv file, not {suffix or 'this'!r}")
+        raise WordListError(f"{path}: a word list must be a file whose name ends in .txt or .csv")
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:

@@ -22,7 +22,7 @@ from wordle_rl.evaluation import summarise
 from wordle_rl.run import saved_config
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import EMBEDDED
-from wordle_rl.training import policy_games
+from wordle_rl.validation import policy_games
 
 _CARD = """---
 license: mit

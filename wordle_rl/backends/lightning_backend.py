@@ -1,34 +1,40 @@
 """The torch backend: a LightningModule under Lightning's Trainer.
 
 Lightning brings devices, loggers, callbacks and the progress bar; the step itself is shared with
-every other backend, and checkpoints are the project's own, written whole or not at all.
+every other backend, and checkpoints are the project's own, written whole or not at all. With
+several processes each has a Trainer on one device: its own strategies would split micro-batches,
+whose number differs from process to process, while the policy sums gradients once per update.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
+import signal
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, TQDMProgressBar
-from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
+from lightning.pytorch.loggers import Logger
 from torch.utils.data import DataLoader, Dataset
 
+from wordle_rl.backends.distributed import TorchProcesses, meeting_point, started
+from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
 from wordle_rl.backends.models import load_model
 from wordle_rl.backends.torch_policy import TorchPolicy
-from wordle_rl.build import Experiment
+from wordle_rl.build import Experiment, experiment
 from wordle_rl.cli import user_errors
-from wordle_rl.json_files import plain
+from wordle_rl.interrupts import SIGNALS, Interrupted, Interrupts
 from wordle_rl.optim import Optim
 from wordle_rl.run_folder import RunFolder
-from wordle_rl.settings import LightningSettings, LoggerSettings, ModelSettings
+from wordle_rl.settings import LightningSettings, ModelSettings
 from wordle_rl.training import Training
 
 _SHOWN = {  # on the progress bar: name there -> metric
@@ -83,6 +89,16 @@ class GrpoModule(LightningModule):
         self.log_dict(self._shown, prog_bar=True, logger=False)
 
 
+class OwnSignals(Callback):
+    """Puts the handling of signals back that Lightning replaced: it would end with exit code 0."""
+
+    def __init__(self, install: Callable[[], None]) -> None:
+        self._install = install
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._install()
+
+
 class PlainProgress(Callback):
     """A line per step where there is no terminal to draw a bar on."""
 
@@ -107,44 +123,18 @@ class ProgressBar(TQDMProgressBar):
         return {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in shown.items()}
 
 
-class LightningReporter:
-    """Passes metrics and texts on to Lightning's loggers."""
-
-    def __init__(self, loggers: list[Logger]) -> None:
-        self._loggers = loggers
-
-    def metrics(self, values: dict[str, float], step: int) -> None:
-        for logger in self._loggers:
-            logger.log_metrics(values, step=step)
-
-    def text(self, tag: str, markdown: str, step: int) -> None:
-        for logger in self._loggers:
-            if isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_text(tag, markdown, step)
-            elif isinstance(logger, WandbLogger):
-                logger.log_text(tag, columns=["games"], data=[[markdown]], step=step)
-
-
-def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
-    loggers: list[Logger] = []
-    if settings.tensorboard:
-        loggers.append(TensorBoardLogger(folder, name="", version="tensorboard"))
-    if settings.csv:
-        loggers.append(CSVLogger(folder, name="", version="csv"))
-    if settings.wandb:
-        if importlib.util.find_spec("wandb") is None:
-            raise ValueError("logger=wandb needs the package wandb: pip install wandb")
-        loggers.append(WandbLogger(project=settings.wandb_project, save_dir=folder))
-    return loggers
-
-
 def build_policy(
-    model: ModelSettings, backend: LightningSettings, *, temperature: float, optim: Optim
+    model: ModelSettings,
+    backend: LightningSettings,
+    *,
+    temperature: float,
+    optim: Optim,
+    rank: int = 0,
 ) -> TorchPolicy:
-    """The policy on the device that the settings ask for."""
-    torch.set_num_threads(backend.threads or os.cpu_count() or 1)
+    """The policy on the device that the settings ask for. rank: number of this process."""
+    torch.set_num_threads(backend.threads or max((os.cpu_count() or 1) // backend.devices, 1))
     network, tokenizer = load_model(
-        model, precision=backend.precision, device=_device(backend.accelerator)
+        model, precision=backend.precision, device=_device(backend, rank)
     )
     return TorchPolicy(
         network,
@@ -157,62 +147,117 @@ def build_policy(
     )
 
 
-def _device(accelerator: str) -> str:
+def _device(backend: LightningSettings, rank: int) -> str:
+    accelerator = backend.accelerator
     have = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if accelerator == "auto":
-        return next((name for name, there in have.items() if there), "cpu")
+        accelerator = next((name for name, there in have.items() if there), "cpu")
     if not have.get(accelerator, True):
         there = ", ".join(["auto", "cpu", *(name for name, ok in have.items() if ok)])
         raise ValueError(f"backend.accelerator={accelerator} is not on this machine; use {there}")
-    return accelerator
+    most = {"cuda": torch.cuda.device_count(), "mps": 1}.get(accelerator, backend.devices)
+    if backend.devices > most:
+        raise ValueError(
+            f"backend.devices must be 1..{most} with backend.accelerator={accelerator} on this "
+            f"machine, not {backend.devices}"
+        )
+    return f"cuda:{rank}" if accelerator == "cuda" else accelerator
 
 
-def train(setup: Experiment, folder: RunFolder, *, resume: bool) -> dict[str, Any]:
-    """Run the experiment in its folder. Returns the summary."""
+def train(
+    setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts
+) -> dict[str, Any]:
+    """Run the experiment in its folder. Returns the summary.
+
+    Raises Interrupted, when a signal came, with everything saved that a resumed run needs.
+    """
     _silence_lightning()
     with user_errors():
-        policy = build_policy(
-            setup.model, setup.backend,
-            temperature=setup.lab.sampling.temperature, optim=setup.optim,
-        )  # fmt: skip
+        policy = _policy(setup, rank=0)
         loggers = build_loggers(setup.logger, folder.path)
-        training = Training(policy, setup, folder, LightningReporter(loggers))
-        resumed = resume and training.restore()
-    trained, everything = policy.num_parameters
-    print(f"{setup.model.name}: {everything:,} parameters, {trained:,} of them trained", flush=True)
-    if not resumed:
+    with ExitStack() as stack:
+        if setup.backend.devices > 1:
+            task = {"config": setup.config, "folder": str(folder.path), "resume": resume}
+            others = started(setup.backend.devices, policy.device, task)
+            policy.processes = stack.enter_context(others)
+        with user_errors():
+            training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
+            resumed = resume and training.restore()
+        trained, everything = policy.num_parameters
+        print(
+            f"{setup.model.name}: {everything:,} parameters, {trained:,} of them trained",
+            flush=True,
+        )
+        interrupts.hold()
+        shown = ProgressBar() if sys.stdout.isatty() else PlainProgress()
+        try:
+            if not resumed:
+                training.begin()
+            _fit(training, policy, setup, loggers, [shown, OwnSignals(interrupts.install)])
+            summary = training.finish()
+        except Interrupted:
+            training.save()
+            raise
+    log_outcome(loggers, setup.config, summary)
+    return summary
+
+
+def follow(
+    rank: int, size: int, port: int, *, config: dict[str, Any], folder: str, resume: bool
+) -> None:
+    """The same in another process than the first: plays and trains its share, writes nothing.
+
+    port: where the processes find each other.
+    """
+    _ignore_signals()  # the first process decides what becomes of the run
+    _silence_lightning()
+    setup = experiment(config)
+    policy = _policy(setup, rank=rank)
+    store = meeting_point(port, size, first=False)
+    policy.processes = TorchProcesses(rank, size, store, policy.device)
+    training = Training(policy, setup, RunFolder(Path(folder)), LightningReporter([]))
+    if not (resume and training.restore()):
         training.begin()
+    _fit(training, policy, setup, [], [OwnSignals(_ignore_signals)])
+    training.finish()
+
+
+def _policy(setup: Experiment, *, rank: int) -> TorchPolicy:
+    return build_policy(
+        setup.model, setup.backend,
+        temperature=setup.lab.sampling.temperature, optim=setup.optim, rank=rank,
+    )  # fmt: skip
+
+
+def _ignore_signals() -> None:
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+
+
+def _fit(
+    training: Training,
+    policy: TorchPolicy,
+    setup: Experiment,
+    loggers: list[Logger],
+    callbacks: list[Callback],
+) -> None:
+    """The steps that are left."""
+    steps = Steps(training.first_step, setup.trainer.steps)
+    if not len(steps):
+        return
+    cuda = policy.device.type == "cuda"
     trainer = Trainer(
         accelerator=policy.device.type,
-        devices=1,
+        devices=[policy.device.index] if cuda else 1,
         max_epochs=1,
         logger=loggers,
-        callbacks=[ProgressBar() if sys.stdout.isatty() else PlainProgress()],
-        enable_progress_bar=sys.stdout.isatty(),
+        callbacks=callbacks,
+        enable_progress_bar=any(isinstance(shown, ProgressBar) for shown in callbacks),
         enable_checkpointing=False,  # the Training writes checkpoints
         enable_model_summary=False,
         log_every_n_steps=1,
     )
-    module = GrpoModule(policy, training)
-    steps = Steps(training.first_step, setup.trainer.steps)
-    if len(steps):
-        trainer.fit(module, DataLoader(steps, batch_size=None))
-    if trainer.interrupted:
-        raise KeyboardInterrupt
-    summary = training.finish()
-    _log_hyperparameters(loggers, setup, summary)
-    return summary
-
-
-def _log_hyperparameters(loggers: list[Logger], setup: Experiment, summary: dict) -> None:
-    """Settings and outcome, for TensorBoard's table of runs."""
-    outcome = {f"final/{k}": v for k, v in summary.items() if k in ("win_rate", "val_win_rate")}
-    for logger in loggers:
-        if isinstance(logger, TensorBoardLogger):
-            logger.log_hyperparams(plain(setup.config), outcome)
-        else:
-            logger.log_hyperparams(plain(setup.config))
-        logger.finalize("success")
+    trainer.fit(GrpoModule(policy, training), DataLoader(steps, batch_size=None))
 
 
 def _silence_lightning() -> None:

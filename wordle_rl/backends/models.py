@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
-from wordle_rl.build import ConfigError
-from wordle_rl.settings import UNTRAINED, LoraSettings, ModelSettings
+from wordle_rl.components import ConfigError
+from wordle_rl.disk import full_disk
+from wordle_rl.settings import HEAD, UNTRAINED, LoraSettings, ModelSettings
 
 
 def load_model(
@@ -24,6 +26,7 @@ def load_model(
     adapters in float32. Raises ConfigError in one line when the model cannot be had.
     """
     transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()  # what matters of its reports is raised here
     if settings.path == UNTRAINED:
         inner: Any = build_tokenizer()
         model: Any = build_model(vocab_size=len(inner), seed=settings.seed, **settings.shape)
@@ -33,8 +36,11 @@ def load_model(
         frozen = settings.lora is not None or _is_adapter(settings.location)
         dtype = torch.bfloat16 if frozen and precision == "bf16" else torch.float32
         model, inner = _pretrained(settings.location, dtype)
-    if settings.lora is not None and not hasattr(model, "peft_config"):
-        model = _with_lora(model, settings.lora, settings.seed)
+    if settings.lora is not None:
+        if hasattr(model, "peft_config"):
+            _check_adapter(model, settings.lora)
+        else:
+            model = _with_lora(model, settings.lora, settings.seed)
     stops = model.generation_config.eos_token_id
     stops = tuple(stops) if isinstance(stops, list | tuple) else (stops,)
     tokenizer = HFTokenizer(inner, extra_stop_ids=tuple(i for i in stops if i is not None))
@@ -50,16 +56,38 @@ def _pretrained(location: str, dtype: torch.dtype) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(location)
         if _is_adapter(location):
             return _adapted(location, dtype), tokenizer
-        return AutoModelForCausalLM.from_pretrained(location, dtype=dtype), tokenizer
-    except (OSError, ValueError) as error:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            location, dtype=dtype, output_loading_info=True
+        )
+    except Exception as error:  # whatever the parsers of three libraries raise about bad files
+        if full_disk(error):
+            raise
         if Path(location).is_dir():
             reason = " ".join(str(error).split())[:200]
-            raise ConfigError(f"model.path={location} cannot be loaded: {reason}") from None
+            raise ConfigError(f"model.path={location} cannot be loaded: {reason}") from error
         raise ConfigError(
             f"model.path={location} is neither a folder nor in the local cache, and the hub cannot "
             f"be reached: connect and run `hf download {location}`, or give a folder that holds it"
             " with model.path=/path/to/it"
-        ) from None
+        ) from error
+    model, found = loaded
+    if missing := sorted(found["missing_keys"]):
+        raise ConfigError(
+            f"model.path={location} lacks {len(missing)} of the weights that its config.json asks "
+            f"for, such as {missing[0]}: they are another model's"
+        )
+    return model, tokenizer
+
+
+def _check_adapter(model: Any, settings: LoraSettings) -> None:
+    """An adapter that was loaded keeps its form, so the settings must not ask for another."""
+    loaded = model.peft_config["default"]
+    for name, have, asked in (
+        ("rank", loaded.r, settings.rank),
+        ("alpha", loaded.lora_alpha, settings.alpha),
+    ):
+        if have != asked:
+            raise ConfigError(f"model.lora.{name} must be {have}, as in model.path, not {asked}")
 
 
 def _adapted(location: str, dtype: torch.dtype) -> Any:
@@ -73,6 +101,7 @@ def _adapted(location: str, dtype: torch.dtype) -> Any:
 def _with_lora(model: Any, settings: LoraSettings, seed: int) -> Any:
     from peft import LoraConfig, get_peft_model
 
+    _check_targets(model, settings.targets)
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,  # pyright: ignore[reportArgumentType]  # peft takes floats too
@@ -83,3 +112,19 @@ def _with_lora(model: Any, settings: LoraSettings, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return get_peft_model(model, config)
+
+
+def _check_targets(model: torch.nn.Module, targets: str | list[str]) -> None:
+    """Each name, or the pattern, must fit a linear layer; peft would pass over some of them."""
+    if targets == "all-linear":
+        return
+    layers = [n for n, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
+    if isinstance(targets, str):
+        wrong = [] if any(re.fullmatch(targets, layer) for layer in layers) else [targets]
+    else:
+        wrong = [t for t in targets if not any(f".{layer}".endswith(f".{t}") for layer in layers)]
+    if wrong:
+        names = sorted({layer.rpartition(".")[2] for layer in layers} - {HEAD})
+        raise ConfigError(
+            f"model.lora.targets must be of {', '.join(names)}, or all-linear, not {wrong[0]!r}"
+        )

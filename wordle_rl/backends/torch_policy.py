@@ -24,6 +24,7 @@ from wordle_rl.backends.torch_engine import TorchEngine
 from wordle_rl.backends.weights import load_weights
 from wordle_rl.batching import micro_batches
 from wordle_rl.optim import Optim
+from wordle_rl.processes import ALONE, Processes
 from wordle_rl.records import Batch, FloatArray
 from wordle_rl.timing import Timers
 
@@ -31,7 +32,7 @@ Precision = Literal["fp32", "bf16"]
 
 
 class TorchPolicy:
-    """Implements wordle_rl.policy.Policy on one device.
+    """Implements wordle_rl.policy.Policy on one device per process.
 
     model: transformers model or peft model on its device; only parameters with requires_grad are
     trained. micro_batch_tokens: padded tokens per forward and backward pass.
@@ -55,6 +56,7 @@ class TorchPolicy:
         self.model = model
         self.tokenizer = tokenizer
         self.timers = Timers()
+        self.processes: Processes = ALONE  # until others are started beside this one
         self.optim = optim
         self.trainable = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(model, optim)
@@ -154,9 +156,8 @@ class TorchPolicy:
         Returns metrics; `update/skipped` is 1 when a loss or gradient was not finite and the
         weights were left as they were.
         """
-        total = 0.0
+        total, gap = 0.0, 0.0
         sums: dict[str, float] = {}
-        gap = 0.0
         for rows in micro_batches(batch, self._micro_batch_tokens):
             with self.timers("forward"):
                 loss, parts = self._loss(batch, rows, algorithm)
@@ -167,13 +168,34 @@ class TorchPolicy:
             gap = max(gap, parts.pop("ratio_gap"))
             for name, value in parts.items():
                 sums[name] = sums.get(name, 0.0) + value
+        sums["tokens"] = float(batch.trained.sum())
+        if self.processes.size > 1:
+            with self.timers("processes"):
+                total, sums, gap = self._over_processes(total, sums, gap)
         with self.timers("optimizer"):
             norm, skipped = self._step(total)
-        tokens = max(int(batch.trained.sum()), 1)
+        tokens = max(sums.pop("tokens"), 1.0)
         metrics = {f"policy/{name}": value / tokens for name, value in sums.items()}
         metrics |= {"loss": total, "grad_norm": norm, "update/skipped": float(skipped)}
         metrics["policy/ratio_gap"] = gap
         return metrics
+
+    def _over_processes(
+        self, total: float, sums: dict[str, float], gap: float
+    ) -> tuple[float, dict[str, float], float]:
+        """Add up gradients, losses and sums, alike in every process; of the gaps the largest."""
+        has_gradient = [p.grad is not None for p in self.trainable]
+        parts = self.processes.gather((total, sums, gap, has_gradient))
+        totals, all_sums, gaps, have = zip(*parts, strict=True)
+        for parameter, anywhere in zip(
+            self.trainable, map(any, zip(*have, strict=True)), strict=True
+        ):
+            if anywhere and parameter.grad is None:  # nothing to train in this process
+                parameter.grad = torch.zeros_like(parameter)
+        self.processes.add_up([p.grad for p in self.trainable if p.grad is not None])
+        names = dict.fromkeys(name for own in all_sums for name in own)
+        added = {name: sum((own.get(name, 0.0) for own in all_sums), 0.0) for name in names}
+        return sum(totals, 0.0), added, max(gaps)
 
     def _loss(
         self, batch: Batch, rows: np.ndarray, algorithm: Algorithm
@@ -251,7 +273,9 @@ class TorchPolicy:
         """Write everything a resumed run needs: export() and the optimisers' states."""
         self.export(folder / "model")
         states = [optimizer.state_dict() for optimizer in self.optimizers]
-        torch.save(states, folder / "optimizer.pt")
+        # through a file of Python's, whose errors say why they came
+        with open(folder / "optimizer.pt", "wb") as file:
+            torch.save(states, file)
 
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. The reference is left as it is.
@@ -259,14 +283,22 @@ class TorchPolicy:
         Raises ValueError when another model wrote it.
         """
         load_weights(self.model, folder / "model", is_lora=self._is_lora)
-        states = torch.load(folder / "optimizer.pt", weights_only=True)
-        if len(states) != len(self.optimizers):
+        saved = torch.load(folder / "optimizer.pt", weights_only=True)
+        own = [optimizer.state_dict() for optimizer in self.optimizers]
+        if _kinds(saved) != _kinds(own):
             raise ValueError(
-                f"{folder} was written with another optimiser: set optim.name as it was then"
+                f"{folder} was written with another optimiser, or version of torch: set optim.name "
+                "as it was then"
             )
-        for optimizer, state in zip(self.optimizers, states, strict=True):
-            optimizer.load_state_dict(state)
+        for optimizer, state, mine in zip(self.optimizers, saved, own, strict=True):
+            # The settings are those of now: a resumed run may have changed them.
+            optimizer.load_state_dict({**mine, "state": state["state"]})
         self._refresh_copy()
+
+
+def _kinds(states: list[dict[str, Any]]) -> list[list[Any]]:
+    """What optimisers these are the states of: names of the settings, numbers of the weights."""
+    return [[(set(g), g["params"]) for g in state["param_groups"]] for state in states]
 
 
 def _bfloat16_copy(model: nn.Module) -> nn.Module:

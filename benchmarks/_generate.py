@@ -1,0 +1,232 @@
+"""Players that get their answers from `transformers.generate`, as a user would write them.
+
+One calls generate anew each turn, over the whole conversation. The other hands the cache on from
+turn to turn and feeds only what is new, with everything found to help on CPU: the opening that all
+games share computed once, all games in one batch, finished games dropped, no logits processors,
+log-probs and other outputs off, inference mode, bfloat16 weights cast once. Which attention is used
+and whether padding that unequal answers leave in the cache is squeezed out are settings, which the
+benchmark chooses by trying. Tried on the embedded model, found slower and left out: a batch for
+each length, which needs no masks but makes batches small; StaticCache, compiled or not;
+generate_batch (continuous batching).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from _scene import Scene, bfloat16_copy
+from _timing import fastest
+from transformers import DynamicCache, GenerationConfig
+
+from wordle_rl.game import PlayedTurn, State
+from wordle_rl.rollout import Reply, play
+from wordle_rl.sampling import Sampling
+
+Answers = list[list[list[int]]]  # [games][turns] sampled ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateSettings:
+    """How generate is called."""
+
+    handed_on: bool  # the cache lives from turn to turn
+    attention: str  # one of transformers' own implementations
+    squeezed: bool = False  # padding inside the cache is removed before each turn
+
+    def __str__(self) -> str:
+        cache = "cache handed on" if self.handed_on else "fresh call per turn"
+        return f"{cache}, {self.attention}{', squeezed' if self.squeezed else ''}"
+
+
+FRESH = [GenerateSettings(handed_on=False, attention=a) for a in ("sdpa", "eager")]
+HANDED_ON = [
+    GenerateSettings(handed_on=True, attention=a, squeezed=s)
+    for a in ("sdpa", "eager")
+    for s in (False, True)
+]
+
+
+class FreshActor:
+    """A fresh call per turn over the whole conversation, padded on the left.
+
+    Implements wordle_rl.rollout.Actor;
+    """
+
+    def __init__(
+        self, model: Any, scene: Scene, settings: GenerateSettings, sampling: Sampling
+    ) -> None:
+        model.set_attn_implementation(settings.attention)
+        self._model = model
+        self._scene = scene
+        self._stops = scene.tokenizer.stop_ids
+        self._pad = scene.tokenizer.pad_id
+        # The whole distribution at temperature 1 makes generate leave out all logits processors.
+        drawing = {"do_sample": False}
+        if sampling.temperature:
+            drawing = {"do_sample": True, "temperature": sampling.temperature, "top_k": 0}
+        self._config = GenerationConfig(
+            max_new_tokens=sampling.max_tokens,
+            pad_token_id=self._pad,
+            eos_token_id=sorted(self._stops) or None,
+            **drawing,
+        )
+        self._settings = settings
+        self.answers: Answers = []
+        self.prompts: list[list[list[int]]] = []  # [games][turns] ids told before each answer
+
+    def start(self, states: Sequence[State]) -> list[bool]:
+        style, chat = self._scene.lab.style, self._scene.chat
+        opening = {m: chat.opening(style.system, m) for m in {style.opening(s) for s in states}}
+        self.prompts = [[opening[style.opening(state)]] for state in states]
+        self.answers = [[] for _ in states]
+        return [True] * len(states)
+
+    def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
+        return self._replies(games, self.draw([self._conversation(game) for game in games]))
+
+    @torch.inference_mode()
+    def draw(self, rows: list[list[int]]) -> list[list[int]]:
+        """What is said after each conversation; anything may follow a stop token."""
+        ids, mask = self._padded(rows)
+        drawn = self._model.generate(ids, attention_mask=mask, generation_config=self._config)
+        return drawn[:, ids.shape[1] :].tolist()
+
+    def hear(
+        self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
+    ) -> list[bool]:
+        style, chat = self._scene.lab.style, self._scene.chat
+        for game, turn, state in zip(games, turns, states, strict=True):
+            message = style.feedback(turn, state)
+            last = self.answers[game][-1][-1]
+            self.prompts[game].append(chat.reply(message, last_id=last))
+        return [True] * len(games)
+
+    def leave(self, games: Sequence[int]) -> None:
+        pass
+
+    def _conversation(self, game: int) -> list[int]:
+        told, said = self.prompts[game], [*self.answers[game], []]
+        return [i for turn in zip(told, said, strict=True) for part in turn for i in part]
+
+    def _padded(self, rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        width = max(map(len, rows))
+        ids = torch.tensor([[self._pad] * (width - len(row)) + row for row in rows])
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
+        return ids, mask
+
+    def _replies(self, games: Sequence[int], drawn: list[list[int]]) -> list[Reply]:
+        """Each row's answer, up to its stop token."""
+        replies = []
+        for game, row in zip(games, drawn, strict=True):
+            end = next((i + 1 for i, token in enumerate(row) if token in self._stops), len(row))
+            answer = row[:end]
+            self.answers[game].append(answer)
+            text = self._scene.tokenizer.decode(answer)
+            stopped = answer[-1] in self._stops
+            replies.append(Reply(text=text, tokens=len(answer), complete=stopped))
+        return replies
+
+
+class HandedOnActor(FreshActor):
+    """Keeps one cache for all games and feeds it what is new."""
+
+    def __init__(
+        self, model: Any, scene: Scene, settings: GenerateSettings, sampling: Sampling
+    ) -> None:
+        super().__init__(model, scene, settings, sampling)
+        self._held = Held(DynamicCache(config=model.config))
+
+    @torch.inference_mode()
+    def start(self, states: Sequence[State]) -> list[bool]:
+        begun = super().start(states)
+        opening = self.prompts[0][0]
+        if any(prompt != [opening] for prompt in self.prompts):
+            raise ValueError("all games must have the same opening")
+        cache, ids = self._held.cache, torch.tensor([opening[:-1]])
+        # generate wants at least one new token, so the last one of the opening is left to it.
+        self._model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        cache.batch_repeat_interleave(len(states))
+        self._held.mask = torch.ones(len(states), len(opening) - 1, dtype=torch.long)
+        self._held.games = list(range(len(states)))
+        self._unfed = {game: opening[-1:] for game in self._held.games}
+        return begun
+
+    @torch.inference_mode()
+    def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
+        self._held.keep(list(games), squeezed=self._settings.squeezed)
+        ids, mask = self._padded([self._unfed[game] for game in games])
+        mask = torch.cat([self._held.mask, mask], dim=1)
+        drawn = self._model.generate(
+            ids, attention_mask=mask, past_key_values=self._held.cache,
+            generation_config=self._config,
+        )[:, ids.shape[1] :]  # fmt: skip
+        replies = self._replies(games, drawn.tolist())
+        # All but the last column went through the model; behind a row's end stands padding.
+        fed = drawn.shape[1] - 1
+        lengths = torch.tensor([len(self.answers[game][-1]) for game in games])
+        self._held.mask = torch.cat([mask, (torch.arange(fed) < lengths[:, None]).long()], dim=1)
+        self._unfed = {game: self.answers[game][-1][fed:] for game in games}
+        return replies
+
+    def hear(
+        self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
+    ) -> list[bool]:
+        heard = super().hear(games, turns, states)
+        for game in games:
+            self._unfed[game] = self._unfed[game] + self.prompts[game][-1]
+        return heard
+
+
+@dataclass
+class Held:
+    """The keys and values of the games that go on."""
+
+    cache: DynamicCache
+    games: list[int] = field(default_factory=list)  # of each row
+    mask: torch.Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.long))
+
+    def keep(self, games: list[int], *, squeezed: bool) -> None:
+        """Drop the other games and, if asked for, the padding inside the rows."""
+        row = {game: i for i, game in enumerate(self.games)}
+        rows = torch.tensor([row[game] for game in games])
+        if games != self.games:
+            self.cache.batch_select_indices(rows)
+            self.games, self.mask = games, self.mask[rows]
+        if squeezed and not self.mask.all():
+            width = int(self.mask.sum(dim=1).max())
+            # A stable sort moves padding to the left and leaves tokens in their order.
+            order = self.mask.argsort(dim=1, stable=True)[:, -width:]
+            self.mask = self.mask.gather(1, order)
+            layers: list[Any] = self.cache.layers
+            for layer in layers:
+                shape = (-1, layer.keys.shape[1], -1, layer.keys.shape[3])
+                index = order[:, None, :, None].expand(shape)
+                layer.keys = layer.keys.gather(2, index)
+                layer.values = layer.values.gather(2, index)
+
+
+def generate_actor(
+    model: Any, scene: Scene, settings: GenerateSettings, sampling: Sampling
+) -> FreshActor:
+    kind = HandedOnActor if settings.handed_on else FreshActor
+    return kind(model, scene, settings, sampling)
+
+
+def generate_games(
+    model: Any, scene: Scene, settings: GenerateSettings, sampling: Sampling, step: int
+) -> Answers:
+    """Plays the games of a step; each step has random numbers of its own."""
+    torch.manual_seed(step)
+    actor = generate_actor(model, scene, settings, sampling)
+    play(actor, scene.secrets(step), words=scene.lab.words, rules=scene.lab.rules)
+    return actor.answers
+
+
+def fastest_generate(scene: Scene, choices: list[GenerateSettings]) -> GenerateSettings:
+    """What generate plays the scene's games with in the least time, in bfloat16."""
+    model, sampling = bfloat16_copy(scene.network), scene.lab.sampling
+    return fastest({c: partial(generate_games, model, scene, c, sampling) for c in choices})

@@ -1,0 +1,145 @@
+"""What the benchmarks play with: options, model, games, and the machine they run on."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.metadata
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_dir
+
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.models import load_model
+from wordle_rl.backends.torch_policy import TorchPolicy
+from wordle_rl.build import experiment, resolve
+from wordle_rl.chat import Chat
+from wordle_rl.optim import Optim
+from wordle_rl.sampling import Sampling
+from wordle_rl.step import Lab, step_secrets
+
+ROOT = Path(__file__).resolve().parent.parent
+GROUP = 8  # games on the same secret
+# A Qwen2 of 104 million weights with the embedded tokenizer.
+SHAPE_100M = "{hidden_size: 768, layers: 12, heads: 12, kv_heads: 4, intermediate_size: 3072}"
+MODELS = {
+    "tiny": (["model=tiny"], 512),
+    "100m": (["model=untrained", f"model.shape={SHAPE_100M}", "model.max_tokens=8"], 64),
+}
+SMOKE_GAMES = 16
+
+
+def options(description: str | None) -> argparse.Namespace:
+    """The command line that both benchmarks share."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    sizes = ", ".join(f"{name} {games}" for name, (_, games) in MODELS.items())
+    parser.add_argument("--model", choices=sorted(MODELS), default="tiny")
+    parser.add_argument("--games", type=int, help=f"a multiple of {GROUP} (default: {sizes})")
+    parser.add_argument("--repeats", type=int, default=5, help="timed runs of each contestant")
+    parser.add_argument("--json", type=Path, help="also write all numbers to this file")
+    parser.add_argument(
+        "--smoke", action="store_true", help="smallest size: does the benchmark still work?"
+    )
+    given = parser.parse_args()
+    if given.games is None:
+        given.games = SMOKE_GAMES if given.smoke else MODELS[given.model][1]
+    if given.smoke:
+        given.repeats = 1
+    if given.games < 2 * GROUP or given.games % GROUP:
+        parser.error(f"--games must be a multiple of {GROUP}, at least {2 * GROUP}")
+    if given.repeats < 1:
+        parser.error("--repeats must be 1 or more")
+    return given
+
+
+class Endless(HFTokenizer):
+    """No token ends an answer, so that a model that plays nonsense does equal work everywhere."""
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        return frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One model and the games it plays."""
+
+    network: Any  # transformers' model, float32
+    tokenizer: HFTokenizer
+    chat: Chat
+    lab: Lab
+    micro_batch_tokens: int
+    max_context: int
+    games: int
+
+    @property
+    def greedy(self) -> Sampling:
+        return dataclasses.replace(self.lab.sampling, temperature=0.0)
+
+    def secrets(self, step: int) -> list[str]:
+        """Each group's secret, once for each of its games."""
+        groups = self.games // GROUP
+        chosen = step_secrets(self.lab.secrets, seed=self.lab.seed, step=step, groups=groups)
+        return [secret for secret in chosen for _ in range(GROUP)]
+
+    def policy(self, network: Any, precision: Any, optim: Optim | None = None) -> TorchPolicy:
+        """The project's policy, as training builds it."""
+        return TorchPolicy(
+            network,
+            self.tokenizer,
+            temperature=self.lab.sampling.temperature,
+            optim=optim or Optim(lr=0.0),
+            precision=precision,
+            micro_batch_tokens=self.micro_batch_tokens,
+            max_context=self.max_context,
+        )
+
+
+def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
+    """The scene of the options; overrides: further settings of a training config."""
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count() or 1)
+    groups = [f"rollout.groups={given.games // GROUP}", f"rollout.num_generations={GROUP}"]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        config = compose("config", [*MODELS[given.model][0], *groups, *overrides])
+    setup = experiment(resolve(config))
+    network, tokenizer = load_model(setup.model, precision="fp32", device="cpu")
+    network.eval()
+    return Scene(
+        network=network,
+        tokenizer=tokenizer if given.model == "tiny" else Endless(tokenizer.inner),
+        chat=Chat(tokenizer),
+        lab=setup.lab,
+        micro_batch_tokens=setup.backend.micro_batch_tokens,
+        max_context=setup.model.max_context,
+        games=given.games,
+    )
+
+
+def machine(*packages: str) -> dict[str, str]:
+    """Processor, threads and versions."""
+    model = platform.processor() or platform.machine()
+    if (info := Path("/proc/cpuinfo")).is_file():
+        names = [x for x in info.read_text().splitlines() if x.startswith("model name")]
+        model = names[0].split(":")[1].strip() if names else model
+    bf16 = "yes" if torch.cpu._is_amx_tile_supported() else "no"
+    versions = {name: importlib.metadata.version(name) for name in packages}
+    described = {"processor": model, "threads": str(torch.get_num_threads()), "AMX": bf16}
+    return {**described, "python": platform.python_version(), **versions}
+
+
+def bfloat16_copy(network: Any) -> Any:
+    """Weights in bfloat16 once and for all; rotary frequencies stay exact, as they do in ours."""
+    import copy
+
+    copied = copy.deepcopy(network)
+    for parameter in copied.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16)
+        parameter.requires_grad_(False)
+    return copied

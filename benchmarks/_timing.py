@@ -1,0 +1,102 @@
+"""Repeats in turns, what they say, and the arithmetic limit they are held against."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+
+def seconds(run: Callable[[int], object], step: int) -> float:
+    begin = time.perf_counter()
+    run(step)
+    return time.perf_counter() - begin
+
+
+def alternate(runs: Mapping[str, Callable[[int], object]], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each run in each repeat; every other repeat goes through them backwards, so that
+    a machine that slows down slows all of them down."""
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    for repeat in range(repeats):
+        for name in list(runs)[:: -1 if repeat % 2 else 1]:
+            taken[name].append(seconds(runs[name], repeat))
+    return taken
+
+
+def fastest(runs: Mapping[Any, Callable[[int], object]]) -> Any:
+    """The run that takes the fewest seconds, each tried twice: the first one warms up."""
+    tried = {name: min(seconds(run, 0), seconds(run, 1)) for name, run in runs.items()}
+    for name, spent in tried.items():
+        print(f"  tried: {name}: {spent:.2f} s")
+    return min(tried, key=lambda name: tried[name])
+
+
+def rates(games: int, taken: Sequence[float]) -> dict[str, float]:
+    """Games per second: median, least and most over the repeats."""
+    each = [games / t for t in taken]
+    return {"median": statistics.median(each), "least": min(each), "most": max(each)}
+
+
+def speedup(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
+    """How many times faster ours is, repeat by repeat."""
+    each = [b / a for a, b in zip(ours, theirs, strict=True)]
+    return {"median": statistics.median(each), "least": min(each), "most": max(each)}
+
+
+def spread(numbers: Mapping[str, float], digits: int = 1) -> str:
+    middle, least, most = (numbers[k] for k in ("median", "least", "most"))
+    return f"{middle:.{digits}f} ({least:.{digits}f} to {most:.{digits}f})"
+
+
+def linears(network: nn.Module) -> list[nn.Linear]:
+    """The matrices of the layers; the head is counted apart."""
+    head: Any = network.get_output_embeddings()  # pyright: ignore[reportCallIssue]
+    return [m for m in network.modules() if isinstance(m, nn.Linear) and m is not head]
+
+
+def forward_flops(network: Any, conversations: Sequence[tuple[int, int]], drawn: int) -> float:
+    """Multiplications and additions that no rollout of these conversations can do without.
+
+    conversations: how many tokens each fed, and how many of those came from a shared opening; the
+    opening is counted once. drawn: tokens sampled, the only ones that need the head.
+    """
+    config = network.config
+    shared = max(opening for _, opening in conversations)
+    fed = shared + sum(length - opening for length, opening in conversations)
+    seen = shared**2 / 2 + sum((n**2 - k**2) / 2 for n, k in conversations)
+    width = config.num_attention_heads * (
+        getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    )
+    matrices = 2.0 * sum(m.weight.numel() for m in linears(network)) * fed
+    attention = 4.0 * width * config.num_hidden_layers * seen
+    return matrices + attention + 2.0 * config.hidden_size * config.vocab_size * drawn
+
+
+@torch.inference_mode()
+def matmul_rate(network: nn.Module, rows: int, least_seconds: float) -> float:
+    """Measured bfloat16 FLOP/s of the model's own matrices, each times `rows` tokens."""
+    matrices = [m.weight.detach().to(torch.bfloat16) for m in linears(network)]
+    inputs = {n: torch.randn(rows, n).to(torch.bfloat16) for n in {w.shape[1] for w in matrices}}
+
+    def once(_: int) -> None:
+        for weight in matrices:
+            nn.functional.linear(inputs[weight.shape[1]], weight)
+
+    once(0)
+    spent: list[float] = []
+    while sum(spent) < least_seconds:
+        spent.append(seconds(once, 0))
+    return 2.0 * rows * sum(w.numel() for w in matrices) / statistics.median(spent)
+
+
+def operators(run: Callable[[int], object], most: int = 8) -> dict[str, float]:
+    """Share of the processor's time of the operators that take most of it."""
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        spent = seconds(run, 0)
+    shares = {e.key: e.self_cpu_time_total / 1e6 / spent for e in recorded.key_averages()}
+    return dict(sorted(shares.items(), key=lambda item: -item[1])[:most])

@@ -1,0 +1,214 @@
+"""Whole games in TRL's GRPOTrainer, at the settings that make it fastest on CPU.
+
+TRL 1.16 plays more than one turn in two ways. Its own tool loop (tools, environment_factory) calls
+generate anew each turn over the whole conversation. OwnGeneration does the same through the
+trainer's own method; what it leaves out favours TRL: parsing tool calls, which the embedded chat
+template has not got, and answers that may go on up to the length of a game (here 12 tokens).
+`rollout_func` leaves the rollout to the user; here it plays with the best loop over generate that
+benchmarks/rollout.py knows, on a bfloat16 copy made once a step.
+
+Common to both: beta 0, one update per batch, no gradient checkpointing, no logs, no saves, and
+prompts of equal length, so that TRL pads only behind the games.
+"""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from _generate import FreshActor, GenerateSettings, generate_actor
+from _scene import GROUP, Scene, bfloat16_copy
+from datasets import Dataset
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from wordle_rl.game import Game
+from wordle_rl.rollout import play
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrlSettings:
+    """What TRL is fastest with is found by trying."""
+
+    micro_batch: int  # games per forward and backward pass
+    attention: str = "sdpa"
+    # autocast: float32 weights cast in each pass. bfloat16: weights, gradients and optimiser are
+    # bfloat16, which loses small updates.
+    weights: Literal["float32", "autocast", "bfloat16"] = "autocast"
+
+    def __str__(self) -> str:
+        return f"{self.weights}, {self.attention}, {self.micro_batch} games at once"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """Games as TRL wants them: what was told and what was drawn, in the order seen."""
+
+    games: list[Game]
+    prompts: list[list[list[int]]]  # [games][turns] ids
+    answers: list[list[list[int]]]  # [games][turns] ids
+
+    def for_trl(self) -> dict[str, Any]:
+        """What a rollout_func returns; env_mask is 0 where the environment speaks."""
+        ids, masks = [], []
+        for told, said in zip(self.prompts, self.answers, strict=True):
+            parts = [(said[0], 1)]
+            for message, answer in zip(told[1:], said[1:], strict=True):
+                parts += [(message, 0), (answer, 1)]
+            ids.append([i for part, _ in parts for i in part])
+            masks.append([mark for part, mark in parts for _ in part])
+        return {
+            "prompt_ids": [told[0] for told in self.prompts], "completion_ids": ids,
+            "logprobs": None, "env_mask": masks, "game": self.games,
+        }  # fmt: skip
+
+
+class OwnGeneration(FreshActor):
+    """Answers from the trainer's own method, which its tool loop calls."""
+
+    trainer: Any
+
+    def draw(self, rows: list[list[int]]) -> list[list[int]]:
+        return self.trainer._generate_single_turn(rows, None, {}, num_generations=1)[0]
+
+
+class Observed(GRPOTrainer):
+    """Keeps the log-probs that it computes."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logprobs: dict[tuple[int, ...], torch.Tensor] = {}  # of the completion, by all ids
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        out = super()._get_per_token_logps_and_entropies(
+            model, input_ids, attention_mask, *args, **kwargs
+        )
+        for row, mask, logprobs in zip(input_ids, attention_mask.bool(), out[0], strict=True):
+            behind = mask[-len(logprobs) :]
+            self.logprobs[tuple(row[mask].tolist())] = logprobs.detach()[behind]
+        return out
+
+
+class Recorder(TrainerCallback):
+    """Times each step, runs something between two steps, and keeps gradients if asked to."""
+
+    def __init__(self, between: Callable[[int], object], *, gradients: bool) -> None:
+        self._between = between
+        self._gradients = gradients
+        self._begin = 0.0
+        self.seconds: list[float] = []
+        self.gradient: dict[str, torch.Tensor] = {}
+
+    def on_step_begin(self, *_: Any, **__: Any) -> None:
+        self._begin = time.perf_counter()
+
+    def on_pre_optimizer_step(self, *_: Any, model: Any, **__: Any) -> None:
+        if self._gradients:
+            self.gradient = {n: p.grad.clone() for n, p in model.named_parameters()}
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.seconds.append(time.perf_counter() - self._begin)
+        self._between(len(self.seconds) - 1)
+
+
+class TrlGames:
+    """A GRPOTrainer that plays a scene's games in one of the two ways, or trains on given ones.
+
+    loop: how generate is called in rollout_func; None for TRL's own generation. between: called
+    after each step, outside its time.
+    """
+
+    def __init__(
+        self,
+        scene: Scene,
+        settings: TrlSettings,
+        *,
+        steps: int,
+        loop: GenerateSettings | None = None,
+        given: Played | None = None,
+        between: Callable[[int], object] = lambda step: None,
+    ) -> None:
+        self._scene = scene
+        self._settings = settings
+        self._loop = loop
+        self._given = given
+        self.tokens: list[int] = []  # sampled in each step
+        network = copy.deepcopy(scene.network)
+        network.set_attn_implementation(settings.attention)
+        if settings.weights == "bfloat16":
+            for parameter in network.parameters():
+                parameter.data = parameter.data.to(torch.bfloat16)
+        self._player = bfloat16_copy(network)
+        self._recorder = Recorder(between, gradients=given is not None)
+        # A row per group; which secrets are played is decided by the step, as in ours.
+        rows = steps * scene.games // GROUP
+        prompt = [{"role": "system", "content": scene.lab.style.system}]
+        with tempfile.TemporaryDirectory() as folder:
+            self.trainer = Observed(
+                model=network,
+                args=self._arguments(folder, steps),
+                reward_funcs=self._reward,
+                train_dataset=Dataset.from_dict({"prompt": [prompt] * rows}),
+                processing_class=scene.tokenizer.inner,
+                rollout_func=self._rollout,
+                callbacks=[self._recorder],
+            )
+
+        self.trainer.remove_callback(PrinterCallback)
+
+    def run(self) -> list[float]:
+        """Seconds of each step, the first one included."""
+        self.trainer.train()
+        return self._recorder.seconds
+
+    @property
+    def gradient(self) -> dict[str, torch.Tensor]:
+        return self._recorder.gradient
+
+    def _arguments(self, folder: str, steps: int) -> GRPOConfig:
+        settings, sampling = self._settings, self._scene.lab.sampling
+        return GRPOConfig(
+            output_dir=folder, use_cpu=True, seed=0, max_steps=steps, shuffle_dataset=False,
+            # Weights stay as they are, so that every repeat plays equally good games.
+            learning_rate=0.0, lr_scheduler_type="constant",
+            max_grad_norm=0.0 if self._given else 1.0,  # 0: unclipped
+            per_device_train_batch_size=settings.micro_batch,
+            gradient_accumulation_steps=self._scene.games // settings.micro_batch,
+            num_generations=GROUP, loss_type="grpo", scale_rewards="group", beta=0.0,
+            num_iterations=1, temperature=sampling.temperature, top_k=0, top_p=1.0,
+            max_completion_length=sampling.max_tokens,
+            bf16=settings.weights == "autocast", gradient_checkpointing=False,
+            report_to="none", logging_strategy="no", save_strategy="no", disable_tqdm=True,
+            dataloader_pin_memory=False,
+        )  # fmt: skip
+
+    def _reward(self, *, game: list[Game], **_: Any) -> list[float]:
+        return [self._scene.lab.rewards.score(played).total for played in game]
+
+    def _rollout(self, _: list[Any], trainer: Any) -> dict[str, Any]:
+        played = self._given or self._play(trainer)
+        self.tokens.append(sum(len(ids) for game in played.answers for ids in game))
+        return played.for_trl()
+
+    def _play(self, trainer: Any) -> Played:
+        scene, sampling = self._scene, self._scene.lab.sampling
+        if self._loop is None:
+            settings = GenerateSettings(handed_on=False, attention=self._settings.attention)
+            actor = OwnGeneration(trainer.model, scene, settings, sampling)
+            actor.trainer = trainer
+        else:
+            weights = zip(self._player.parameters(), trainer.model.parameters(), strict=True)
+            with torch.no_grad():
+                for copied, trained in weights:
+                    copied.copy_(trained)
+            actor = generate_actor(self._player, scene, self._loop, sampling)
+        secrets = scene.secrets(trainer.state.global_step)
+        games = play(actor, secrets, words=scene.lab.words, rules=scene.lab.rules)
+        return Played(games=games, prompts=actor.prompts, answers=actor.answers)

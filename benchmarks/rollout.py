@@ -1,0 +1,165 @@
+"""Plays the same games with our engine and with loops over `transformers.generate`.
+
+    python benchmarks/rollout.py                  # the embedded model, 512 games (64 secrets x 8)
+    python benchmarks/rollout.py --model 100m     # a random Qwen2 of 104 M weights, 64 games
+    python benchmarks/rollout.py --smoke          # does it still work?
+
+The contestants have the same weights, prompts, rules and game loop; only where the answers come
+from differs: our engine as training uses it, generate with a fresh call per turn, and generate with
+its cache handed on (see _generate.py). What generate is best at is found by trying, in the same
+run. First all play greedily in float32 and must draw the same tokens; then bfloat16 is timed,
+contestant after contestant, repeat after repeat.
+
+Timed games are sampled at temperature 1, because that is what training plays; answers of unequal
+length are part of it. Each contestant draws from its own random numbers, so games are not the same
+but of the same kind; tokens and turns per game are printed to show equal work. The random model
+plays nonsense, so there no token ends an answer and each has 8 tokens: work is exactly equal, and
+rows of equal length are what generate likes best.
+
+The arithmetic limit is what the matrix products of these games would take at the rate that the
+model's own matrices reach, measured in the same run, if nothing else took any time.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from _generate import FRESH, HANDED_ON, Answers, fastest_generate, generate_games
+from _scene import Scene, bfloat16_copy, load_scene, machine, options
+from _timing import (
+    alternate,
+    forward_flops,
+    matmul_rate,
+    operators,
+    rates,
+    speedup,
+    spread,
+)  # fmt: skip
+
+from wordle_rl.backends.torch_policy import TorchPolicy
+from wordle_rl.rollout import PolicyActor, play
+from wordle_rl.sampling import Sampling
+
+OURS, FRESH_CALL, BEST = "ours", "fresh call per turn", "cache handed on"
+AIMS = {"tiny": {FRESH_CALL: 5.0, BEST: 2.0}, "100m": {BEST: 1.0}}
+
+
+def our_games(policy: TorchPolicy, scene: Scene, sampling: Sampling, step: int) -> PolicyActor:
+    actor = PolicyActor(
+        engine=policy.engine(), chat=scene.chat, style=scene.lab.style, sampling=sampling,
+        seed=scene.lab.seed, step=step,
+    )  # fmt: skip
+    with policy.timers("game"):
+        play(actor, scene.secrets(step), words=scene.lab.words, rules=scene.lab.rules)
+    return actor
+
+
+def answers_of(actor: PolicyActor) -> Answers:
+    return [[turn.completion.ids for turn in turns] for turns in actor.turns]
+
+
+def check_equal(scene: Scene) -> int:
+    """All contestants, greedy and in float32, must draw the same tokens. Returns how many."""
+    policy = scene.policy(copy.deepcopy(scene.network), "fp32")
+    expected = answers_of(our_games(policy, scene, scene.greedy, 0))
+    for settings in (*FRESH, *HANDED_ON):
+        drawn = generate_games(scene.network, scene, settings, scene.greedy, 0)
+        apart = [i for i, (a, b) in enumerate(zip(expected, drawn, strict=True)) if a != b]
+        if apart:
+            sys.exit(f"NOT EQUAL: generate ({settings}) and ours differ in games {apart[:10]}")
+    return sum(len(ids) for game in expected for ids in game)
+
+
+def contestants(
+    scene: Scene, policy: TorchPolicy, work: dict[str, list[tuple[float, float]]]
+) -> tuple[dict[str, Callable[[int], object]], dict[str, str]]:
+    """The runs to be timed and their settings; each run notes tokens and turns per game."""
+    model, sampling = bfloat16_copy(scene.network), scene.lab.sampling
+
+    def noted(name: str, play_step: Callable[[int], Answers]) -> Callable[[int], object]:
+        def run(step: int) -> None:
+            games = play_step(step)
+            turns = [ids for game in games for ids in game]
+            work[name].append((sum(map(len, turns)) / len(games), len(turns) / len(games)))
+
+        return run
+
+    best = {}
+    for name, choices in ((FRESH_CALL, FRESH), (BEST, HANDED_ON)):
+        print(f"settings of generate, {name}:", flush=True)
+        best[name] = fastest_generate(scene, choices)
+    runs = {OURS: noted(OURS, lambda step: answers_of(our_games(policy, scene, sampling, step)))}
+    for name, settings in best.items():
+        play_step = partial(generate_games, model, scene, settings, sampling)
+        runs[name] = noted(name, play_step)
+    return runs, {name: str(settings) for name, settings in best.items()}
+
+
+def arithmetic_limit(scene: Scene, actor: PolicyActor, *, seconds: float) -> dict[str, float]:
+    """Games per second if nothing but matrix products took time. seconds: how long to measure."""
+    lengths, drawn = [], 0
+    for turns in actor.turns:
+        fed = sum(len(t.prompt_ids) + len(t.completion.ids) for t in turns) - 1  # the last is not
+        lengths.append((fed, len(turns[0].prompt_ids)))
+        drawn += sum(len(t.completion.ids) for t in turns)
+    flops = forward_flops(scene.network, lengths, drawn)
+    rate = matmul_rate(scene.network, len(actor.turns), seconds)
+    return {
+        "flops": flops,
+        "flops_per_second": rate,
+        "games_per_second": scene.games * rate / flops,
+    }
+
+
+def main() -> None:
+    given = options(__doc__)
+    scene = load_scene(given)
+    found: dict[str, Any] = {"model": given.model, "games": scene.games, "repeats": given.repeats}
+    found["machine"] = machine("torch", "transformers")
+    print(", ".join(f"{k} {v}" for k, v in found["machine"].items()))
+    found["equal_tokens"] = check_equal(scene)
+    print(f"equal: {found['equal_tokens']} greedy tokens in float32, by all contestants")
+
+    work: dict[str, list[tuple[float, float]]] = {n: [] for n in (OURS, FRESH_CALL, BEST)}
+    policy = scene.policy(scene.network, "bf16")
+    runs, found["settings"] = contestants(scene, policy, work)
+    runs[OURS](0)  # warm up, as the others are
+    policy.timers.take()
+    taken = alternate(runs, given.repeats)
+    parts = policy.timers.take()
+
+    print(f"\n{given.model}, {scene.games} games, bfloat16, {given.repeats} repeats in turns")
+    for name, spent in taken.items():
+        tokens, turns = (statistics.mean(values) for values in zip(*work[name], strict=True))
+        row = {**rates(scene.games, spent), "tokens_per_game": tokens, "turns_per_game": turns}
+        found[name] = {**row, "seconds": spent}
+        print(f"  {name}: {spread(row)} games/s; {tokens:.1f} tokens in {turns:.2f} turns a game")
+    for name in (FRESH_CALL, BEST):
+        found[f"over {name}"] = ratio = speedup(taken[OURS], taken[name])
+        aim = AIMS[given.model].get(name)
+        print(f"  ours over {name}: {spread(ratio, 2)}" + (f", aim {aim:g}" if aim else ""))
+
+    whole = sum(taken[OURS])
+    found["breakdown"] = {k: v / whole for k, v in parts.items()}
+    print("time of ours: " + ", ".join(f"{k} {v / whole:.0%}" for k, v in parts.items()))
+    found["operators"] = operators(runs[OURS])
+    print("  of it: " + ", ".join(f"{k} {v:.0%}" for k, v in found["operators"].items()))
+    actor = our_games(policy, scene, scene.lab.sampling, 0)
+    found["limit"] = limit = arithmetic_limit(scene, actor, seconds=0.1 if given.smoke else 1.0)
+    share = found[OURS]["median"] / limit["games_per_second"]
+    print(
+        f"arithmetic limit: {limit['games_per_second']:.0f} games/s, {limit['flops'] / 1e9:.1f} "
+        f"GFLOP at {limit['flops_per_second'] / 1e9:.0f} GFLOP/s; ours reaches {share:.0%} of it"
+    )
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,240 @@
+"""Times whole GRPO steps on whole games, ours against TRL's GRPOTrainer at its best settings.
+
+    pip install -c constraints.txt trl==1.16.0      # not a dependency of the project
+    python benchmarks/trl.py                        # the embedded model, 512 games (64 secrets x 8)
+    python benchmarks/trl.py --model 100m           # a random Qwen2 of 104 M weights, 64 games
+    python benchmarks/trl.py --smoke                # does it still work? Skipped without trl
+
+A step is rollout, reward, loss, gradient and update, with the same weights, secrets, prompts,
+rules, rewards and loss: GRPO (arXiv 2402.03300), one advantage per game, scaled by its group, mean
+over the tokens of each game, no KL; AdamW with clipping. First both get the same finished games in
+float32, and each makes advantages, loss and gradient of them in its own code; log-probs and
+gradient must agree. Then whole steps are timed inside TRL's own training loop, one of ours after
+each of TRL's. The learning rate is 0, so that all steps play with the same weights; the work of an
+update is done all the same.
+
+TRL appears twice. "its own generation" does what its tool loop does: a fresh generate call per
+turn. "best loop" plays through rollout_func with the fastest loop over generate that we know of,
+which users of TRL would have to write (see _trl.py, _generate.py). Batch size, attention and
+precision of TRL's loss are found by trying, in the same run. Ours is wordle_rl.step.train_step, as
+training calls it. The random model's games are all lost, so it gets a made-up reward.
+
+Not compared: vLLM, which needs a GPU, and continuous batching, whose paged attention takes 20 times
+as long as generate on CPU.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.metadata
+import json
+import os
+import statistics
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from _generate import HANDED_ON, GenerateSettings, fastest_generate
+from _scene import Scene, load_scene, machine, options
+from _timing import forward_flops, matmul_rate, rates, seconds, speedup, spread
+
+from wordle_rl.backends.torch_policy import TorchPolicy
+from wordle_rl.game import PlayedTurn
+from wordle_rl.optim import Optim
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.step import StepResult, train_step
+
+LOSS = ("algorithm.beta=0.0", "rollout.credit=game", "rollout.discount=1.0")
+OWN, BEST = "TRL, its own generation", "TRL, best loop"
+AIM = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vowels:
+    """Share of vowels in an answer: a reward with spread for a model that plays nonsense."""
+
+    range = (0.0, 1.0)
+
+    def __call__(self, turn: PlayedTurn) -> float:
+        return sum(letter in "aeiou" for letter in turn.text) / max(len(turn.text), 1)
+
+
+def find_trl() -> str | None:
+    """TRL's version, or None; afterwards `import trl` finds the library."""
+    # This file is called trl, too, and its folder comes first.
+    here = str(Path(__file__).resolve().parent)
+    sys.path = [*(path for path in sys.path if path != here), here]
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # TRL reports its use otherwise
+    try:
+        return importlib.metadata.version("trl")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def check_equal(scene: Scene) -> dict[str, float]:
+    """Both train on the same games in float32: log-probs and gradient must agree."""
+    from _trl import Played, TrlGames, TrlSettings
+
+    policy = scene.policy(copy.deepcopy(scene.network), "fp32", Optim(lr=0.0, clip_grad_norm=0.0))
+    ours: dict[str, torch.Tensor] = {}
+    batches = []
+
+    def keep_gradient() -> None:
+        named = policy.model.named_parameters()
+        ours.update({name: p.grad.clone() for name, p in named if p.grad is not None})
+
+    def keep_batch(batch: Any, algorithm: Any, update: Any = policy.update) -> dict[str, float]:
+        batches.append(batch)
+        return update(batch, algorithm)
+
+    policy.apply_gradients, policy.update = [keep_gradient], keep_batch
+    played = train_step(policy, scene.chat, scene.lab, 0).rollouts
+    if not batches:
+        sys.exit("NOT COMPARED: no group of the games to compare has spread; try more --games")
+    given = Played(
+        games=[r.game for r in played],
+        prompts=[[t.prompt_ids for t in r.turns] for r in played],
+        answers=[[t.completion.ids for t in r.turns] for r in played],
+    )
+    settings = TrlSettings(micro_batch=min(64, scene.games), weights="float32")
+    theirs = TrlGames(scene, settings, steps=1, given=given)
+    theirs.run()
+    [batch] = batches
+    gap = 0.0
+    for ids, length, trained, mine in zip(
+        batch.ids, batch.lengths, batch.trained, policy.score(batch), strict=True
+    ):
+        told = int(trained.argmax())  # the first trained token ends the prompt
+        scored = theirs.trainer.logprobs[tuple(ids[:length].tolist())]
+        marks = torch.from_numpy(trained[told:length])
+        mine = torch.from_numpy(mine[told:length])
+        gap = max(gap, float((scored - mine)[marks].abs().max()))
+    pair = [torch.cat([g[n].double().ravel() for n in ours]) for g in (ours, theirs.gradient)]
+    cosine = float(torch.nn.functional.cosine_similarity(*pair, dim=0))
+    ratio = float(pair[0].norm() / pair[1].norm())
+    found = {"logprob_gap": gap, "gradient_cosine": cosine, "gradient_norm_ratio": ratio}
+    print(
+        f"same games in float32: largest gap of log-probs {gap:.1e}, cosine of gradients "
+        f"{cosine:.6f}, ratio of their norms {ratio:.4f}"
+    )
+    if gap > 1e-3 or cosine < 0.999 or abs(ratio - 1.0) > 0.01:
+        sys.exit("NOT EQUAL: the two do not compute the same loss")
+    return found
+
+
+def best_settings(scene: Scene, loop: GenerateSettings) -> Any:
+    """TrlSettings of the fastest step: attention and precision first, then the batch size."""
+    from _trl import TrlGames, TrlSettings
+
+    def second_step(settings: TrlSettings) -> float:
+        spent = TrlGames(scene, settings, steps=2, loop=loop).run()[1]
+        print(f"  tried: {settings}: {spent:.2f} s", flush=True)
+        return spent
+
+    start = TrlSettings(micro_batch=max(scene.games // 4, 8))
+    choices = [replace(start, attention=a) for a in ("sdpa", "eager")]
+    choices += [replace(c, weights="bfloat16") for c in choices]
+    tried = {choice: second_step(choice) for choice in choices}
+    best = min(tried, key=lambda choice: tried[choice])
+    sizes = {max(scene.games // n, 8) for n in (1, 2, 8)} - {start.micro_batch}
+    tried |= {c: second_step(c) for c in (replace(best, micro_batch=n) for n in sorted(sizes))}
+    return min(tried, key=lambda choice: tried[choice])
+
+
+def compare(
+    scene: Scene, policy: TorchPolicy, settings: Any, loop: GenerateSettings | None, repeats: int
+) -> list[dict[str, list[float]]]:
+    """Seconds and sampled tokens of our steps and of TRL's, in turns; warm-up left out."""
+    from _trl import TrlGames
+
+    ours: dict[str, list[float]] = {"seconds": [], "tokens": []}
+
+    def our_step(step: int) -> None:
+        result = train_step(policy, scene.chat, scene.lab, step)
+        ours["tokens"].append(result.metrics["tokens/sampled"])
+
+    def between(step: int) -> None:
+        ours["seconds"].append(seconds(our_step, step))
+        if step == 0:
+            policy.timers.take()
+
+    games = TrlGames(scene, settings, steps=repeats + 1, loop=loop, between=between)
+    theirs = {"seconds": games.run(), "tokens": games.tokens}
+    return [{key: values[1:] for key, values in run.items()} for run in (ours, theirs)]
+
+
+def arithmetic_limit(scene: Scene, result: StepResult, measured_seconds: float) -> dict[str, float]:
+    """Steps per second if nothing but the matrix products of rollout and loss took time."""
+    games = [[(len(t.prompt_ids), len(t.completion.ids)) for t in r.turns] for r in result.rollouts]
+    opening = games[0][0][0]
+    drawn = sum(said for turns in games for _, said in turns)
+    lengths = [sum(map(sum, turns)) for turns in games]
+    rollout = forward_flops(scene.network, [(n - 1, opening) for n in lengths], drawn)
+    # The backward pass takes two products for each one of the forward pass.
+    update = 3.0 * forward_flops(scene.network, [(n, 0) for n in lengths], drawn)
+    rate = matmul_rate(scene.network, scene.games, measured_seconds)
+    return {
+        "rollout_flops": rollout,
+        "update_flops": update,
+        "flops_per_second": rate,
+        "games_per_second": scene.games * rate / (rollout + update),
+    }
+
+
+def main() -> None:
+    given = options(__doc__)
+    version = find_trl()
+    if version is None:
+        print("skipped: trl is not installed (pip install -c constraints.txt trl==1.16.0)")
+        sys.exit(0 if given.smoke else 2)
+    transformers.logging.set_verbosity_error()  # TRL's notes, once for each trainer
+    scene = load_scene(given, *LOSS)
+    if given.model != "tiny":
+        rewards = RewardSet(components={"vowels": Vowels()}, weights={"vowels": 1.0}, lawful=False)
+        scene = replace(scene, lab=replace(scene.lab, rewards=rewards))
+    found: dict[str, Any] = {"model": given.model, "games": scene.games, "repeats": given.repeats}
+    found["machine"] = machine("torch", "transformers", "trl")
+    print(", ".join(f"{k} {v}" for k, v in found["machine"].items()))
+    found["equal"] = check_equal(scene)
+
+    print("settings of generate:")
+    loop = fastest_generate(scene, HANDED_ON)
+    print("settings of TRL:", flush=True)
+    settings = best_settings(scene, loop)
+    found["settings"] = {"generate": str(loop), "TRL": str(settings)}
+    policy = scene.policy(scene.network, "bf16")
+    print(f"\n{given.model}, {scene.games} games a step, {given.repeats} repeats in turns")
+    for name, used in ((BEST, loop), (OWN, None)):
+        ours, theirs = compare(scene, policy, settings, used, given.repeats)
+        found[name] = ratio = speedup(ours["seconds"], theirs["seconds"])
+        for label, run in (("ours", ours), (name, theirs)):
+            found[f"{label} beside {name}"] = run
+            rate, tokens = rates(scene.games, run["seconds"]), statistics.mean(run["tokens"])
+            spent = statistics.median(run["seconds"])
+            print(
+                f"  {label}: {spent:.2f} s a step, {spread(rate)} games/s, "
+                f"{tokens / scene.games:.1f} sampled tokens a game"
+            )
+        print(f"  ours over {name}: {spread(ratio, 2)}, aim {AIM:g}", flush=True)
+
+    parts, whole = policy.timers.take(), sum(ours["seconds"])
+    found["breakdown"] = {k: v / whole for k, v in parts.items()}
+    print("time of ours: " + ", ".join(f"{k} {v / whole:.0%}" for k, v in parts.items()))
+    result = train_step(policy, scene.chat, scene.lab, 0)
+    found["limit"] = limit = arithmetic_limit(scene, result, 0.1 if given.smoke else 1.0)
+    share = rates(scene.games, ours["seconds"])["median"] / limit["games_per_second"]
+    print(
+        f"arithmetic limit: {limit['games_per_second']:.0f} games/s "
+        f"({limit['rollout_flops'] / 1e9:.0f} GFLOP of rollout, {limit['update_flops'] / 1e9:.0f} "
+        f"of loss and gradient at {limit['flops_per_second'] / 1e9:.0f} GFLOP/s); "
+        f"ours reaches {share:.0%} of it"
+    )
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

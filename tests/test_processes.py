@@ -1,0 +1,235 @@
+"""Several processes that train one policy: the games, gradients and weights of a process alone.
+
+Most tests put two threads in the place of two processes; the last ones start real ones.
+"""
+
+from __future__ import annotations
+
+import copy
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from runs import assert_close_runs, assert_saved, resume, run, settings, stop
+from test_configs import composed
+from tiny import (
+    AlwaysGuesses,
+    batch_of,
+    lab_of,
+    many_stops,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+    same,
+    weights_of,
+)
+
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.sft import Sft
+from wordle_rl.backends.torch_policy import TorchPolicy
+from wordle_rl.chat import Chat
+from wordle_rl.game import PlayedTurn
+from wordle_rl.players.gibberish import Gibberish
+from wordle_rl.processes import ALONE, share
+from wordle_rl.run import train
+from wordle_rl.step import StepResult, train_step
+
+
+class Meeting:
+    """Where threads that play processes hand things to each other."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.barrier = threading.Barrier(size, timeout=120)
+        self.values: list[Any] = [None] * size
+
+
+class Member:
+    """Implements wordle_rl.processes.Processes for one thread of a meeting."""
+
+    def __init__(self, rank: int, meeting: Meeting) -> None:
+        self.rank, self.size, self._meeting = rank, meeting.size, meeting
+
+    def gather(self, value: Any) -> list[Any]:
+        self._meeting.values[self.rank] = copy.deepcopy(value)
+        self._meeting.barrier.wait()
+        values = list(self._meeting.values)
+        self._meeting.barrier.wait()
+        return values
+
+    def add_up(self, tensors: Any) -> None:
+        parts = self.gather([tensor.clone() for tensor in tensors])
+        for tensor, *of_all in zip(tensors, *parts, strict=True):
+            tensor.copy_(sum(of_all))
+
+
+def policy_for(processes: Any) -> TorchPolicy:
+    """Weights follow the gradient itself: AdamW would blow up what rounding leaves of a zero."""
+    tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
+    policy = policy_of(qwen(340), tokenizer, clip_grad_norm=0.1)
+    policy.processes = processes
+    policy.keep_reference()
+
+    def descend() -> None:
+        with torch.no_grad():
+            for parameter in policy.trainable:
+                assert parameter.grad is not None
+                parameter.sub_(parameter.grad)
+
+    policy.apply_gradients = [descend]
+    return policy
+
+
+def together(size: int, work: Callable[[TorchPolicy], Any]) -> list[Any]:
+    """What work returns in each of the processes, which start with equal policies."""
+    if size == 1:
+        return [work(policy_for(ALONE))]
+    meeting = Meeting(size)
+    # Made one after the other: torch's generator, which draws the weights, is shared by threads.
+    policies = [policy_for(Member(rank, meeting)) for rank in range(size)]
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(work, policies))
+
+
+def steps(
+    policy: TorchPolicy, algorithm: Any, reward: Callable[[PlayedTurn], float], **lab: Any
+) -> list[StepResult]:
+    """What a policy plays in three steps of six groups of up to three games."""
+    setup = lab_of(algorithm, reward, **{"groups": 6, **lab})
+    chat = Chat(policy.tokenizer)
+    return [train_step(policy, chat, setup, number) for number in range(3)]
+
+
+def odd(turn: PlayedTurn) -> float:
+    return float(turn.tokens % 2) + 0.1 * turn.state.turn
+
+
+def games_of(result: StepResult) -> list[Any]:
+    return [
+        (r.group, r.game.secret, r.game.turns, [t.completion.ids for t in r.turns])
+        for r in result.rollouts
+    ]
+
+
+def assert_equal_steps(ours: list[StepResult], theirs: list[StepResult]) -> None:
+    for mine, other in zip(ours, theirs, strict=True):
+        assert games_of(mine) == games_of(other)
+        for one, two in zip(mine.advantages, other.advantages, strict=True):
+            assert np.allclose(one, two, atol=1e-12)
+        assert mine.metrics.keys() == other.metrics.keys()
+        for name, value in other.metrics.items():
+            assert np.isclose(mine.metrics[name], value, 1e-4, 1e-5, equal_nan=True), name
+
+
+def assert_close_weights(ours: TorchPolicy, theirs: TorchPolicy) -> None:
+    mine, start = weights_of(ours.model), weights_of(qwen(340))
+    for name, weight in weights_of(theirs.model).items():
+        assert (weight - start[name]).abs().max() > 1e-4, "it must learn"
+        assert torch.allclose(mine[name], weight, rtol=1e-5, atol=1e-5), name
+
+
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "grpo": (Grpo(beta=0.1), {}),
+    "credit by turn": (Grpo(beta=0.0), {"credit": "turn", "discount": 0.5}),
+    "two updates": (Grpo(beta=0.0, updates=2), {}),
+    "sft": (Sft(), {"teacher": Gibberish(), "num_generations": 1}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [2, 3])
+def test_several_processes_play_and_learn_what_one_does(kind, size):  # rows 11 and 13
+    algorithm, lab = KINDS[kind]
+
+    def work(policy: TorchPolicy) -> Any:
+        return policy, steps(policy, algorithm, odd, **lab)
+
+    [(alone, expected)] = together(1, work)
+    for policy, results in together(size, work):
+        for result in results:
+            assert len({(r.group, r.game.secret) for r in result.rollouts}) == 6  # row 11
+        assert_equal_steps(results, expected)
+        assert_close_weights(policy, alone)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_process_whose_groups_teach_nothing_learns_from_the_others(size):  # row 13
+    def rare(turn: PlayedTurn) -> float:
+        return float(turn.guess == "sleep" and turn.tokens % 2)
+
+    def work(policy: TorchPolicy) -> Any:
+        results = steps(policy, Grpo(beta=0.0), rare, groups=size, num_generations=2)
+        mine = share(size, policy.processes)
+        taught = [
+            any(
+                advantages.any()
+                for advantages, r in zip(result.advantages, result.rollouts, strict=True)
+                if r.group in mine
+            )
+            for result in results
+        ]
+        return policy, results, taught
+
+    [(alone, expected, _)] = together(1, work)
+    ran = together(size, work)
+    assert not all(all(taught) for _, _, taught in ran), "some groups must teach nothing"
+    for policy, results, _ in ran:
+        assert_equal_steps(results, expected)
+        assert_close_weights(policy, alone)
+
+
+def test_all_processes_skip_an_update_that_is_not_finite_in_one():
+    def work(policy: TorchPolicy) -> Any:
+        batch = batch_of([([3, 9, 4], [0, 1, 1])], [float("nan") if policy.processes.rank else 1.0])
+        return policy, policy.update(batch, Grpo(beta=0.0))
+
+    for policy, metrics in together(2, work):
+        assert metrics["update/skipped"] == 1.0
+        assert same(weights_of(policy.model), weights_of(qwen(340)))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_shares_are_neighbours_and_together_the_whole(size):
+    members = [Member(rank, Meeting(size)) for rank in range(size)]
+    for total in (0, 1, 7, 12):
+        shares = [share(total, member) for member in members]
+        assert [place for part in shares for place in part] == list(range(total))
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+# -- real processes -------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)
+        yield
+
+
+@pytest.mark.parametrize("stage", ["grpo with a reference"])
+def test_two_processes_over_gloo_train_what_one_does(stage, tmp_path):  # rows 11, 13 and 22
+    given = settings(tmp_path, stage)
+    (root := tmp_path / "runs").mkdir()
+    _, one = run(root, *given)
+    stop(TorchPolicy, "update", 3, signal.SIGINT, partial(run, root, *given, "backend.devices=2"))
+    [two] = set(root.iterdir()) - {one}
+    assert_saved(two, 3)
+    resume(two)
+    assert_close_runs(two, one)
+
+
+def test_groups_that_cannot_be_shared_alike_are_refused_in_one_line(capsys):
+    given = ["rollout.groups=64", "backend.devices=3"]
+    with pytest.raises(SystemExit) as stop:
+        train(composed(*given), given)
+    error = capsys.readouterr().err.strip()
+    assert stop.value.code == 2 and len(error.splitlines()) == 1
+    assert "rollout.groups" in error and "backend.devices" in error

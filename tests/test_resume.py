@@ -1,0 +1,151 @@
+"""A run that was stopped, at whatever moment, and went on: it equals one that never stopped."""
+
+from __future__ import annotations
+
+import random
+import signal
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from runs import (
+    STAGES,
+    assert_equal_runs,
+    assert_saved,
+    files,
+    metrics_of,
+    pointers,
+    resume,
+    run,
+    settings,
+    stop,
+)
+
+from wordle_rl import json_files, step, training
+from wordle_rl.backends import lightning_backend
+from wordle_rl.backends.torch_policy import TorchPolicy
+from wordle_rl.checkpoints import CheckpointStore
+from wordle_rl.json_files import write_json
+
+MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
+    "loading": (lightning_backend, "build_policy"),
+    "report": (training, "policy_games"),
+    "validation": (training, "validate"),
+    "rollouts": (step, "play"),
+    "rewards": (step, "judge"),
+    "update": (TorchPolicy, "update"),
+    "log": (training.Training, "_log"),
+    "checkpoint": (CheckpointStore, "save"),
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)
+        yield
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "runs"
+    path.mkdir()
+    return path
+
+
+STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved
+    "sft": [("report", 1, 0), ("log", 1, 0), ("rollouts", 2, 1), ("report", 1, 6)],
+    # An update that has begun is finished, with what is due after it; before that, all is undone.
+    "grpo with a reference": [("validation", 1, 0), ("rewards", 3, 2), ("update", 2, 4)],
+    "two updates with muon": [("checkpoint", 1, 0), ("update", 2, 1), ("validation", 1, 3)],
+    "lora": [("loading", 1, -1), ("update", 3, 3), ("rollouts", 2, 4)],
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_path, root, capfd):
+    # row 22
+    given = settings(tmp_path, stage)
+    _, unbroken = run(root, *given)
+    assert [m["step"] for m in metrics_of(unbroken)] == list(range(7))
+    assert sum(m.get("grad_norm", 0.0) > 0.0 for m in metrics_of(unbroken)) == 6, "it must learn"
+    capfd.readouterr()
+    folder: list[Path] = []
+    for number, (moment, call, done) in enumerate(STOPS[stage]):
+        signum = (signal.SIGINT, signal.SIGTERM)[number % 2]
+        # Global generators are no part of a run's state.
+        random.seed(99), np.random.seed(99), torch.manual_seed(99)
+        start = partial(resume, *folder) if folder else partial(run, root, *given)
+        stop(*MOMENTS[moment], call, signum, start)
+        folder[:] = set(root.iterdir()) - {unbroken}
+        assert_saved(*folder, done)
+        [hint] = [line for line in capfd.readouterr().out.splitlines() if "resume=" in line]
+        assert hint.endswith(f"python train.py resume={folder[0]}")
+    resume(*folder)
+    assert_equal_runs(*folder, unbroken)
+
+
+class Killed(BaseException):
+    """In the place of kill -9: nothing that follows runs."""
+
+
+def die(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp_path, root):
+    # row 22
+    given = [*settings(tmp_path, "sft"), "trainer.steps=3"]
+    real, calls = CheckpointStore.mark_best, 0
+
+    def updates(policy: TorchPolicy, *_: Any) -> dict[str, float]:
+        states = policy.optimizers[0].state.values()
+        done = max((float(state["step"]) for state in states), default=0.0)
+        return {"val/win_rate": done / 10, "val/mean_guesses_losses_as_7": 7.0}
+
+    def die_at_the_second(store: CheckpointStore, step: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise Killed
+        real(store, step)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "validate", updates)
+        _, unbroken = run(root, *given)
+        with pytest.MonkeyPatch.context() as deadly, pytest.raises(Killed):
+            deadly.setattr(CheckpointStore, "mark_best", die_at_the_second)
+            run(root, *given)
+        [folder] = set(root.iterdir()) - {unbroken}
+        assert pointers(folder) == ["step_000003\n", "step_000000\n"]
+        resume(folder)
+    assert pointers(folder) == ["step_000003\n", "step_000003\n"]
+    assert_equal_runs(folder, unbroken)
+
+
+def test_what_killed_writers_left_is_removed(tmp_path, root):
+    _, folder = run(root, *settings(tmp_path, "sft"), "trainer.steps=1")
+    before = files(folder)
+    for place in (folder, folder / "checkpoints"):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(Path, "unlink", die)
+            patch.setattr(json_files.os, "replace", die)
+            write_json(place / "anything.json", {})
+    (folder / "checkpoints" / ".tmp_step_000002-abcd").mkdir()
+    assert len(files(folder) - before) == 3
+    resume(folder)
+    assert files(folder) == before
+
+
+def test_a_resumed_run_takes_the_optimisers_settings_of_now(tmp_path, root):
+    given = [*settings(tmp_path, "sft"), "optim.schedule=constant", "trainer.steps=1"]
+    _, folder = run(root, *given)
+    resume(folder, "trainer.steps=2", "optim.weight_decay=0.5", "optim.beta2=0.5", "optim.lr=0.125")
+    saved = torch.load(folder / "checkpoints/step_000002/optimizer.pt", weights_only=True)
+    [group] = saved[0]["param_groups"]
+    assert (group["weight_decay"], group["betas"], group["lr"]) == (0.5, (0.9, 0.5), 0.125)

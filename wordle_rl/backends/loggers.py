@@ -1,0 +1,54 @@
+"""Lightning's loggers, which get what the run folder gets: metrics, boards and the outcome."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
+
+from wordle_rl.json_files import plain
+from wordle_rl.settings import LoggerSettings
+
+
+class LightningReporter:
+    """Passes metrics and texts on to Lightning's loggers."""
+
+    def __init__(self, loggers: list[Logger]) -> None:
+        self._loggers = loggers
+
+    def metrics(self, values: dict[str, float], step: int) -> None:
+        for logger in self._loggers:
+            logger.log_metrics(values, step=step)
+
+    def text(self, tag: str, markdown: str, step: int) -> None:
+        for logger in self._loggers:
+            if isinstance(logger, TensorBoardLogger):
+                logger.experiment.add_text(tag, markdown, step)
+            elif isinstance(logger, WandbLogger):
+                logger.log_text(tag, columns=["games"], data=[[markdown]], step=step)
+
+
+def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
+    loggers: list[Logger] = []
+    if settings.tensorboard:
+        loggers.append(TensorBoardLogger(folder, name="", version="tensorboard"))
+    if settings.csv:
+        loggers.append(CSVLogger(folder, name="", version="csv"))
+    if settings.wandb:
+        if importlib.util.find_spec("wandb") is None:
+            raise ValueError("logger=wandb needs the package wandb: pip install wandb")
+        loggers.append(WandbLogger(project=settings.wandb_project, save_dir=folder))
+    return loggers
+
+
+def log_outcome(loggers: list[Logger], config: dict[str, Any], summary: dict[str, Any]) -> None:
+    """Settings and outcome, for TensorBoard's table of runs."""
+    outcome = {f"final/{k}": v for k, v in summary.items() if k in ("win_rate", "val_win_rate")}
+    for logger in loggers:
+        if isinstance(logger, TensorBoardLogger):
+            logger.log_hyperparams(plain(config), outcome)
+        else:
+            logger.log_hyperparams(plain(config))
+        logger.finalize("success")

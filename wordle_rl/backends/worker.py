@@ -1,0 +1,33 @@
+"""A process beside the first one of a run: python -m wordle_rl.backends.worker, never typed.
+
+Its task is the first line of its standard input, whose end is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+
+from wordle_rl.backends.lightning_backend import follow
+from wordle_rl.training import TrainingFailed
+
+
+def main() -> None:
+    with open(0, "rb", buffering=0, closefd=False) as lines:
+        order = json.loads(lines.readline())
+    threading.Thread(target=_end_with_the_first, daemon=True).start()
+    try:
+        follow(order["rank"], order["size"], order["port"], **order["task"])
+    except TrainingFailed:
+        return  # as in the first process, which says so
+
+
+def _end_with_the_first() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

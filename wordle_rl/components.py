@@ -1,0 +1,109 @@
+"""A config node becomes an object: its class is allowed, and its settings fit the class's fields.
+
+A node names its class with `_target_`. Only dataclasses of this package that are of the kind asked
+for are taken, so that a config cannot run anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import sys
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+PACKAGE, BACKENDS = "wordle_rl.", "wordle_rl.backends."  # the latter holds no components
+
+
+class ConfigError(ValueError):
+    """A setting is wrong; the message is one line that names it and what is allowed."""
+
+
+def component(key: str, node: Any, kind: type, **injected: Any) -> Any:
+    """The object of a config node; injected values fill the fields of those names, if any.
+
+    key: where the node stands in the config, for messages; empty for the config itself. kind: the
+    class or protocol that it must be of. Raises ConfigError naming the key for another class, and
+    for settings that it lacks or cannot take.
+    """
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"{key} must be a group of settings, not {node!r}")
+    cls = _class(key, node.get("_target_"), kind)
+    settings = {name: value for name, value in node.items() if name != "_target_"}
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    if unknown := sorted(set(settings) - set(fields)):
+        raise ConfigError(f"{key} has no setting {', '.join(unknown)}; it has {', '.join(fields)}")
+    hints = get_type_hints(cls)
+    for name, value in settings.items():
+        check_type(f"{key}.{name}".lstrip("."), value, hints[name])
+    filled = settings | {name: value for name, value in injected.items() if name in fields}
+    for name, field in fields.items():
+        no_default = field.default is field.default_factory is dataclasses.MISSING
+        if no_default and name not in filled:
+            raise ConfigError(f"{key}.{name} must be given: {key}.{name}=...")
+    return cls(**filled)
+
+
+def check_type(key: str, value: Any, hint: Any) -> None:
+    """Raise ConfigError unless a value is of an annotated type; a float is a finite number."""
+    if not _fits(value, hint):
+        raise ConfigError(f"{key} must be {_type_name(hint)}, not {value!r}")
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a config value is of an annotated type; what YAML cannot express always is."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return value in arguments
+    if origin in (Union, UnionType):
+        return any(_fits(value, argument) for argument in arguments)
+    if hint is float:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number and abs(value) <= sys.float_info.max  # false for NaN, too
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(_fits(v, arguments[1]) for v in value.values())
+    return isinstance(value, hint) if isinstance(hint, type) else True
+
+
+def _type_name(hint: Any) -> str:
+    arguments = get_args(hint)
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(map(str, arguments))
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(_type_name(argument) for argument in arguments)
+    if get_origin(hint) is list:
+        return f"a list of {_type_name(arguments[0])}"
+    if get_origin(hint) is dict:
+        return f"names with {_type_name(arguments[1])} each"
+    if dataclasses.is_dataclass(hint):
+        return "a group of settings"
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    return {**names, NoneType: "null"}.get(hint, str(hint))
+
+
+def _class(key: str, target: Any, kind: type) -> type:
+    module, _, name = str(target).rpartition(".")
+    found = None
+    if module.startswith(PACKAGE) and not f"{module}.".startswith(BACKENDS):
+        with contextlib.suppress(ImportError):
+            found = getattr(importlib.import_module(module), name, None)
+    own = isinstance(found, type) and found.__module__.startswith(PACKAGE)
+    if not isinstance(found, type) or not own or not dataclasses.is_dataclass(found):
+        raise ConfigError(f"{key}._target_ must be a component of {PACKAGE}*, not {target!r}")
+    if not _is_kind(found, kind):
+        raise ConfigError(f"{key}._target_ must be of kind {kind.__name__}, not {target}")
+    return found
+
+
+def _is_kind(cls: type, kind: type) -> bool:
+    """Whether a class is, or has all the members of the protocol, that a node asks for."""
+    if not getattr(kind, "_is_protocol", False):
+        return issubclass(cls, kind)
+    wanted = {name for name in vars(kind) if not name.startswith("_") or name == "__call__"}
+    return wanted <= {*dir(cls), *(f.name for f in dataclasses.fields(cls))}

@@ -1,0 +1,48 @@
+"""A full disk, told in one line that names the file.
+
+Libraries written in Rust or C++ report it in their own ways, which are recognised here. A quota and
+the limit on the size of a file (ulimit -f) count as a full disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_RUST = re.compile(r"\(os error (\d+)\)")
+
+
+class DiskFullError(OSError):
+    """A file could not be written for want of room; the message is one line that names it."""
+
+
+def full_disk(error: BaseException | None) -> str | None:
+    """Why the disk took no more, or None when neither the error nor what led to it says so."""
+    while error is not None:
+        number = error.errno if isinstance(error, OSError) else None
+        if found := _RUST.search(str(error)):
+            number = int(found[1])
+        if number in _FULL:
+            return os.strerror(number)
+        error = error.__cause__ or error.__context__
+    return None
+
+
+@contextmanager
+def full_disk_named(path: Path) -> Iterator[None]:
+    """Raise DiskFullError about this path when a full disk stops the block."""
+    try:
+        yield
+    except Exception as error:
+        reason = full_disk(error)
+        if reason is None:
+            raise
+        raise DiskFullError(
+            f"{path}: {reason}; make room, then go on with python train.py resume=<run folder>, or "
+            "start again: what was saved before is whole"
+        ) from error

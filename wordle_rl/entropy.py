@@ -92,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code, 2 after a one-line error."""
     parser = _OneLineParser(prog="wordle_rl.entropy", description="Score every first word.")
     parser.add_argument("--answers", help="possible secrets, .txt or .csv (default: original game)")
-    parser.add_argument("--allowed", help="legal guesses, .txt or .csv (default: the answers)")
+    parser.add_argument("--allowed", help="legal guesses, .txt or .csv (default: as --answers)")
     parser.add_argument("--column", help="column of the words in a .csv file")
     parser.add_argument("--top", type=int, default=20, help="how many to print, default 20")
     parser.add_argument(

@@ -20,8 +20,8 @@ from wordle_rl.feedback import feedback_table
 from wordle_rl.game import Rules
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.optim import Optim
-from wordle_rl.players import Player
 from wordle_rl.players.greedy_entropy import GreedyEntropy
+from wordle_rl.players.mistakes import Mistakes
 from wordle_rl.players.random_consistent import RandomConsistent
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.rewards.base import Reward
@@ -40,6 +40,7 @@ from wordle_rl.settings import (
 )
 from wordle_rl.splits import Splits
 from wordle_rl.step import Lab
+from wordle_rl.teaching import Lesson, Teacher
 from wordle_rl.words import WordLists
 
 KEYS = {  # of a training config
@@ -131,13 +132,23 @@ PLAYERS = {
 }
 
 
-def teacher(name: str | None, knowledge: Knowledge) -> Player | None:
-    """The scripted player that an algorithm imitates."""
+def lesson(algorithm: Algorithm, knowledge: Knowledge) -> Lesson | None:
+    """The games that an algorithm imitates, if it does."""
+    name = algorithm.player
     if name is None:
         return None
     if name not in PLAYERS:
         raise ConfigError(f"algorithm.player must be one of {', '.join(PLAYERS)}, not {name!r}")
-    return PLAYERS[name](knowledge)
+    player = PLAYERS[name](knowledge)
+    slips = getattr(algorithm, "slips", 0.0)
+    distribution = getattr(algorithm, "targets", "sampled") == "distribution"
+    if distribution and not isinstance(player, Teacher):
+        raise ConfigError(
+            f"algorithm.targets=distribution needs a player with a choice of guesses, "
+            f"random_consistent or random_consistent_allowed, not {name}"
+        )
+    mistakes = Mistakes(knowledge) if slips else None
+    return Lesson(player=player, mistakes=mistakes, slips=slips, distribution=distribution)
 
 
 def experiment(config: dict[str, Any]) -> Experiment:
@@ -166,7 +177,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         sampling=sampling,
         rewards=reward_set(config["reward"], words, knowledge),
         algorithm=algorithm,
-        teacher=teacher(algorithm.player, knowledge),
+        teacher=lesson(algorithm, knowledge),
         secrets=words.answers if everything else splits.train,
         groups=rollout.groups,
         num_generations=rollout.num_generations,

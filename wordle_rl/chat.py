@@ -65,6 +65,7 @@ class Chat:
                 f"which is none of the tokenizer's stop ids {sorted(tokenizer.stop_ids)}"
             )
         self._cache: dict[str, list[int]] = {}
+        self._answers: dict[str, list[int]] = {}
 
     def opening(self, system: str, message: str) -> list[int]:
         """Ids up to where the first answer begins, exactly as the template writes them."""
@@ -97,4 +98,9 @@ class Chat:
 
     def answer(self, text: str) -> list[int]:
         """Ids of a scripted player's answer, with the end of turn that a policy would draw."""
-        return [*self.tokenizer.encode(text), self.turn_end_id]
+        ids = self._answers.get(text)
+        if ids is None:
+            if len(self._answers) > 100_000:
+                self._answers.clear()
+            ids = self._answers[text] = [*self.tokenizer.encode(text), self.turn_end_id]
+        return ids

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.game import Game
+from wordle_rl.teaching import Targets
 
 FloatArray = NDArray[np.float32]
 
@@ -36,6 +37,7 @@ class TokenTurn:
 
     prompt_ids: list[int]  # tokens fed since the previous answer, environment text included
     completion: Completion  # what the policy drew; trained as it is
+    trained: bool = True  # False for a mistake that was put into a teacher's game
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +54,7 @@ class Sequence:
     """One training sequence: a conversation with the tokens that are trained on."""
 
     ids: list[int]  # [T] prompt, answers and feedback in the order they were seen
-    trained: list[bool]  # [T] True for sampled tokens
+    trained: list[bool]  # [T] True for sampled tokens, those of mistakes excepted
     sampler_logprobs: list[float]  # [T] natural log at the sampling temperature, 0 elsewhere
     turns: list[int]  # [T] turn whose answer a token belongs to, or precedes
     rollout: int  # index of its rollout within the step
@@ -68,7 +70,7 @@ def conversation(rollout: Rollout, index: int) -> Sequence:
         prompt, drawn = turn.prompt_ids, turn.completion
         turns += [number] * (len(prompt) + len(drawn.ids))
         ids += prompt + drawn.ids
-        trained += [False] * len(prompt) + [True] * len(drawn.ids)
+        trained += [False] * len(prompt) + [turn.trained] * len(drawn.ids)
         logprobs += [0.0] * len(prompt) + drawn.logprobs
     return Sequence(ids=ids, trained=trained, sampler_logprobs=logprobs, turns=turns, rollout=index)
 
@@ -85,6 +87,7 @@ class Batch:
     sampler_logprobs: FloatArray  # when sampled
     old_logprobs: FloatArray | None = None  # the trainer's, before the first update of this batch
     ref_logprobs: FloatArray | None = None  # the reference model's
+    targets: list[Targets] | None = None  # [N] learn these distributions, not the ids
     units: NDArray[np.int64] | None = None  # [N] sequences of one unit are never split
 
 

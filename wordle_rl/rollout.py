@@ -6,7 +6,7 @@ The loop is the same in training, validation and evaluation; only the actor diff
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -108,14 +108,21 @@ def _keep(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) ->
 
 @dataclass(kw_only=True)
 class ScriptedActor:
-    """A scripted player; what it draws depends on (seed, step, game, turn) alone."""
+    """A scripted player; what it draws depends on (seed, step, game, turn) alone.
+
+    slips: how often mistakes answers in the player's place.
+    """
 
     player: Player
     seed: int
     step: int = 0
     first_rollout: int = 0  # number of game 0 within the step
+    mistakes: Player | None = None
+    slips: float = 0.0
+    slipped: list[set[int]] = field(default_factory=list)  # by game: turns that were mistakes
 
     def start(self, states: Sequence[State]) -> list[bool]:
+        self.slipped = [set() for _ in states]
         return [True] * len(states)
 
     def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
@@ -124,9 +131,16 @@ class ScriptedActor:
             step=self.step,
             rollouts=np.array(games) + self.first_rollout,
             turn=turn,
-            tokens=1,
+            tokens=2,
         )
-        return [Reply(text=text) for text in self.player.answer(states, numbers[:, 0])]
+        texts = self.player.answer(states, numbers[:, 0])
+        if self.mistakes is not None:
+            instead = self.mistakes.answer(states, numbers[:, 0])
+            for i, slip in enumerate(numbers[:, 1] < self.slips):
+                if slip:
+                    texts[i] = instead[i]
+                    self.slipped[games[i]].add(turn)
+        return [Reply(text=text) for text in texts]
 
     def hear(
         self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
@@ -203,8 +217,13 @@ class PolicyActor:
         self.engine.release([self._rows.pop(g) for g in games if g in self._rows])
 
 
-def scripted_turns(game: Game, chat: Chat, style: PromptStyle) -> list[TokenTurn]:
-    """A scripted player's game as the conversation a policy would have had."""
+def scripted_turns(
+    game: Game, chat: Chat, style: PromptStyle, slipped: Collection[int] = ()
+) -> list[TokenTurn]:
+    """A scripted player's game as the conversation a policy would have had.
+
+    slipped: turns that were mistakes, which nobody is to learn.
+    """
     turns: list[TokenTurn] = []
     for i, turn in enumerate(game.turns):
         if i == 0:
@@ -215,7 +234,7 @@ def scripted_turns(game: Game, chat: Chat, style: PromptStyle) -> list[TokenTurn
             )
         ids = chat.answer(turn.text)
         drawn = Completion(ids=ids, logprobs=[0.0] * len(ids), stop=StopReason.STOP_TOKEN)
-        turns.append(TokenTurn(prompt_ids=prompt, completion=drawn))
+        turns.append(TokenTurn(prompt_ids=prompt, completion=drawn, trained=i not in slipped))
     return turns
 
 

@@ -18,7 +18,6 @@ from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.algorithms.credit import turn_advantages
 from wordle_rl.chat import Chat
 from wordle_rl.game import Game, Rules
-from wordle_rl.players import Player
 from wordle_rl.policy import Policy
 from wordle_rl.processes import share
 from wordle_rl.prompts import PromptStyle
@@ -26,6 +25,7 @@ from wordle_rl.records import Batch, Rollout, Sequence, conversation, pad
 from wordle_rl.rewards.scoring import GameReward, RewardSet
 from wordle_rl.rollout import PolicyActor, ScriptedActor, play, rollouts, scripted_turns
 from wordle_rl.sampling import Sampling
+from wordle_rl.teaching import Lesson, Targets, TokenTeacher, joined
 from wordle_rl.words import WordLists
 
 
@@ -39,7 +39,7 @@ class Lab:
     sampling: Sampling
     rewards: RewardSet
     algorithm: Algorithm
-    teacher: Player | None  # plays in the policy's place when the algorithm imitates
+    teacher: Lesson | None  # plays in the policy's place when the algorithm imitates
     secrets: tuple[str, ...]  # that training games may have
     groups: int  # per step
     num_generations: int  # games per group
@@ -132,10 +132,14 @@ def collect(
     if lab.teacher is not None:
         with policy.timers("teacher"):
             scripted = ScriptedActor(
-                player=lab.teacher, seed=lab.seed, step=step, first_rollout=first
-            )
+                player=lab.teacher.player, seed=lab.seed, step=step, first_rollout=first,
+                mistakes=lab.teacher.mistakes, slips=lab.teacher.slips,
+            )  # fmt: skip
             games = play(scripted, secrets, words=lab.words, rules=lab.rules, check=check)
-            turns = [scripted_turns(game, chat, lab.style) for game in games]
+            turns = [
+                scripted_turns(game, chat, lab.style, slipped)
+                for game, slipped in zip(games, scripted.slipped, strict=True)
+            ]
         return rollouts(games, turns, size, first_group=mine.start)
     actor = PolicyActor(
         engine=policy.engine(), chat=chat, style=lab.style, sampling=lab.sampling,
@@ -179,7 +183,23 @@ def build_batch(
         "advantages": [marked(advantages[s.rollout][s.turns], s) for s, _ in kept],
         "weights": [marked(repeat(w, len(s.ids)), s) for s, w in kept],
     }
-    return pad([s for s, _ in kept], values, chat.tokenizer.pad_id)
+    batch = pad([s for s, _ in kept], values, chat.tokenizer.pad_id)
+    if lab.teacher is None or not lab.teacher.distribution:
+        return batch
+    teacher = TokenTeacher(lab.teacher.player, chat)
+    targets = [sequence_targets(played[s.rollout], teacher) for s, _ in kept]
+    return replace(batch, targets=targets)
+
+
+def sequence_targets(rollout: Rollout, teacher: TokenTeacher) -> Targets:
+    """The teacher's distributions at the trained places of a game's conversation."""
+    parts, place = [], 0
+    for turn, played in zip(rollout.turns, rollout.game.turns, strict=True):
+        place += len(turn.prompt_ids)
+        if turn.trained:
+            parts.append(teacher.targets(played.state, turn.completion.ids, place))
+        place += len(turn.completion.ids)
+    return joined(parts)
 
 
 def update(policy: Policy, algorithm: Algorithm, batch: Batch) -> dict[str, float]:

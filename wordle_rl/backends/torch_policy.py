@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from wordle_rl.batching import micro_batches
 from wordle_rl.optim import Optim
 from wordle_rl.processes import ALONE, Processes
 from wordle_rl.records import Batch, FloatArray
+from wordle_rl.teaching import Targets
 from wordle_rl.timing import Timers
 
 Precision = Literal["fp32", "bf16"]
@@ -146,7 +147,10 @@ class TorchPolicy:
         hidden = lm.hidden(ids)
         # The token at place t is predicted at place t - 1; the head runs only where one is trained.
         logits = lm.logits(hidden[:, :-1][trained[:, 1:]]) / self._temperature
-        chosen = logits.gather(1, ids[:, 1:][trained[:, 1:]][:, None])[:, 0]
+        if batch.targets is None:
+            chosen = logits.gather(1, ids[:, 1:][trained[:, 1:]][:, None])[:, 0]
+        else:
+            chosen = _expected(logits, trained, [batch.targets[row] for row in rows])
         values = chosen - torch.logsumexp(logits, dim=-1)
         return torch.zeros(ids.shape, device=ids.device).masked_scatter(trained, values)
 
@@ -294,6 +298,20 @@ class TorchPolicy:
             # The settings are those of now: a resumed run may have changed them.
             optimizer.load_state_dict({**mine, "state": state["state"]})
         self._refresh_copy()
+
+
+def _expected(
+    logits: torch.Tensor, trained: torch.Tensor, targets: Sequence[Targets]
+) -> torch.Tensor:
+    """Mean logit [P] under the targets of each trained place; logits [P, V], trained [rows, T]."""
+    # The trained places of all rows, one after the other, are the rows of logits.
+    number = trained.flatten().cumsum(0).view(trained.shape) - 1
+    parts = [number[row, torch.from_numpy(t.places)] for row, t in enumerate(targets)]
+    place = torch.cat(parts).to(logits.device)
+    ids = torch.from_numpy(np.concatenate([t.ids for t in targets])).to(logits.device)
+    shares = torch.from_numpy(np.concatenate([t.probabilities for t in targets]))
+    values = logits[place, ids] * shares.to(logits.device)
+    return logits.new_zeros(len(logits)).index_add(0, place, values)
 
 
 def _kinds(states: list[dict[str, Any]]) -> list[list[Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wordle_rl.game import State
 from wordle_rl.knowledge import Knowledge
@@ -26,7 +27,7 @@ class RandomConsistent:
             raise ValueError(f"pool must be answers or allowed, not {pool!r}")
         self.name = f"consistent ({pool})"
         words = knowledge.words
-        self._words = words.answers if pool == "answers" else words.allowed
+        self.pool = words.answers if pool == "answers" else words.allowed
         self._mask = knowledge.candidates if pool == "answers" else knowledge.consistent_allowed
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
@@ -36,7 +37,10 @@ class RandomConsistent:
         ]
 
     def _choose(self, state: State, uniform: float) -> str:
+        choices = self.choices(state)
+        return self.pool[choices[pick(uniform, len(choices))]]
+
+    def choices(self, state: State) -> NDArray[np.intp]:
+        """Which words of the pool it draws from, each equally likely."""
         fitting = self._mask(state).nonzero()[0]
-        if len(fitting) == 0:
-            return self._words[pick(uniform, len(self._words))]
-        return self._words[fitting[pick(uniform, len(fitting))]]
+        return fitting if len(fitting) else np.arange(len(self.pool))

@@ -1,0 +1,190 @@
+"""Lessons: the teacher's whole distribution, and mistakes that nobody is to learn."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tiny import lab_of, policy_of, qwen, qwen_like_tokenizer, weights_of
+
+from wordle_rl.algorithms.sft import Sft
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.chat import Chat
+from wordle_rl.feedback import build_table
+from wordle_rl.game import Clue, Rules, State, feedback_code
+from wordle_rl.knowledge import Knowledge
+from wordle_rl.parser import parse
+from wordle_rl.players import guess_text
+from wordle_rl.players.greedy_entropy import GreedyEntropy
+from wordle_rl.players.mistakes import Mistakes
+from wordle_rl.players.random_consistent import RandomConsistent
+from wordle_rl.prompts import Symbols
+from wordle_rl.records import Batch, conversation
+from wordle_rl.rollout import ScriptedActor, play, rollouts, scripted_turns
+from wordle_rl.step import build_batch, collect
+from wordle_rl.teaching import Lesson, Teacher, TokenTeacher
+from wordle_rl.words import WordLists, load_words
+
+WORDS = WordLists(
+    answers=("bleed", "crane", "crate", "grate", "slate", "sleep"),
+    allowed=("bleed", "crane", "crate", "crept", "grate", "slate", "sleep"),
+    name="small",
+)
+KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
+CHAT = Chat(HFTokenizer(qwen_like_tokenizer()))
+
+
+def state_after(*guesses: str, secret: str) -> State:
+    clues = tuple(Clue(guess, feedback_code(guess, secret)) for guess in guesses)
+    return State(clues=clues, turn=len(clues))
+
+
+def test_a_target_is_the_share_of_the_teachers_answers_that_go_on_with_it():
+    state = state_after("sleep", secret="crate")  # crane, crate and grate fit
+    fitting = ["crane", "crate", "grate"]
+    answers = [CHAT.answer(guess_text(word)) for word in fitting]
+    taken = answers[1]
+    targets = TokenTeacher(RandomConsistent(KNOWLEDGE), CHAT).targets(state, taken, start=10)
+    found = {
+        (int(place), int(token)): float(share)
+        for place, token, share in zip(
+            targets.places, targets.ids, targets.probabilities, strict=True
+        )
+    }
+    for i in range(len(taken)):
+        alike = [answer for answer in answers if answer[:i] == taken[:i]]
+        for token in {answer[i] for answer in alike}:
+            share = sum(answer[i] == token for answer in alike) / len(alike)
+            assert found.pop((10 + i, token)) == pytest.approx(share)
+    assert not found
+
+
+def test_an_answer_that_the_teacher_would_not_give_has_no_targets():
+    teacher = TokenTeacher(RandomConsistent(KNOWLEDGE), CHAT)
+    state = state_after("sleep", secret="crate")
+    with pytest.raises(ValueError, match="would not answer"):
+        teacher.targets(state, CHAT.answer(guess_text("bleed")), start=0)
+
+
+def games_of(guess: str, *, distribution: bool) -> Batch | None:
+    """A batch of one game: the opening sleep is a mistake, then this guess, which ends it."""
+    lesson = Lesson(player=RandomConsistent(KNOWLEDGE), distribution=distribution)
+    lab = lab_of(Sft(), lambda turn: 0.0, words=WORDS, teacher=lesson, groups=1, num_generations=1)
+
+    class Reads:
+        name = "reads"
+
+        def answer(self, states: list[State], uniforms: np.ndarray) -> list[str]:
+            return [guess_text("sleep" if not states[0].turn else guess)]
+
+    [game] = play(
+        ScriptedActor(player=Reads(), seed=0), ["crate"], words=WORDS, rules=Rules(max_turns=2)
+    )
+    [rollout] = rollouts([game], [scripted_turns(game, CHAT, Symbols(), {0})], 1)
+    ones, never = [np.ones(2)], np.array([False])
+    return build_batch([rollout], ones, never, CHAT, lab, range(1))
+
+
+def gradients_of(batch: Batch | None) -> dict[str, torch.Tensor]:
+    assert batch is not None
+    # A guess's weight must not depend on how many tokens its word has.
+    weights = batch.trained.astype(np.float32)
+    policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
+    loss, _ = policy._loss(replace(batch, weights=weights), np.array([0]), Sft())
+    loss.backward()
+    return {n: p.grad.clone() for n, p in policy.model.named_parameters() if p.grad is not None}
+
+
+def test_learning_the_distribution_has_the_mean_gradient_of_learning_each_answer():
+    fitting = ["crane", "crate", "grate"]
+    totals: list[dict[str, torch.Tensor]] = []
+    for distribution in (False, True):
+        parts = [gradients_of(games_of(w, distribution=distribution)) for w in fitting]
+        totals.append({n: sum(part[n] for part in parts) for n in parts[0]})  # type: ignore[misc]
+    sampled, whole = totals
+    for name, gradient in sampled.items():
+        assert torch.allclose(gradient, whole[name], atol=1e-5), name
+    one = gradients_of(games_of("crate", distribution=True))
+    assert any((one[n] * 3 - sampled[n]).abs().max() > 1e-3 for n in one)
+
+
+def test_mistakes_are_not_learnt_but_seen():
+    batch = games_of("crate", distribution=False)
+    assert batch is not None
+    learnt = batch.ids[0][batch.trained[0]].tolist()
+    assert learnt == CHAT.answer(guess_text("crate"))
+    assert "sleep" in CHAT.tokenizer.decode(batch.ids[0].tolist())
+
+
+def test_a_share_of_the_turns_are_mistakes_and_the_rest_fits_the_clues():
+    words = load_words()
+    knowledge = Knowledge(words, build_table(words))
+    player = RandomConsistent(knowledge)
+    actor = ScriptedActor(player=player, seed=3, mistakes=Mistakes(knowledge), slips=0.3)
+    games = play(actor, words.answers[::8], words=words, rules=Rules())
+    slips = kept = refused = overlooked = 0
+    for game, slipped in zip(games, actor.slipped, strict=True):
+        for i, turn in enumerate(game.turns):
+            fits = turn.guess in {player.pool[c] for c in player.choices(turn.state)}
+            if i in slipped:
+                slips += 1
+                refused += turn.kind == "not_a_word"
+                overlooked += turn.kind == "accepted" and not fits
+            else:
+                kept += 1
+                assert fits
+    total = slips + kept
+    assert abs(slips / total - 0.3) < 4 * np.sqrt(0.21 / total)
+    assert refused > 0.3 * slips
+    assert overlooked > 0.15 * slips
+
+
+def test_a_games_mistakes_do_not_depend_on_the_games_beside_it():
+    def of(secrets: list[str], first: int) -> list[list[str | None]]:
+        actor = ScriptedActor(
+            player=RandomConsistent(KNOWLEDGE), seed=5, first_rollout=first,
+            mistakes=Mistakes(KNOWLEDGE), slips=0.5,
+        )  # fmt: skip
+        played = play(actor, secrets, words=WORDS, rules=Rules())
+        return [[turn.guess for turn in game.turns] for game in played]
+
+    assert of(["crane", "bleed", "slate"], 0)[1:] == of(["bleed", "slate"], 1)
+
+
+def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
+    lesson = Lesson(
+        player=RandomConsistent(KNOWLEDGE), mistakes=Mistakes(KNOWLEDGE), slips=0.4,
+        distribution=True,
+    )  # fmt: skip
+    lab = lab_of(
+        Sft(), lambda turn: 0.0, words=WORDS, secrets=WORDS.answers, teacher=lesson, groups=6,
+        num_generations=1,
+    )  # fmt: skip
+    policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
+    played = collect(policy, CHAT, lab, 0)
+    batch = build_batch(played, [np.ones(6)] * 6, np.zeros(6, bool), CHAT, lab, range(6))
+    assert batch is not None
+    assert batch.targets is not None
+    assert any(not turn.trained for rollout in played for turn in rollout.turns)
+    for row, targets in enumerate(batch.targets):
+        assert set(targets.places.tolist()) == set(np.flatnonzero(batch.trained[row]).tolist())
+        sums = np.bincount(targets.places, targets.probabilities)
+        assert np.allclose(sums[np.unique(targets.places)], 1.0)
+    assert [len(conversation(r, 0).ids) for r in played] == batch.lengths.tolist()
+    before = copy.deepcopy(weights_of(policy.model))
+    metrics = policy.update(batch, lab.algorithm)
+    assert metrics["update/skipped"] == 0.0
+    assert any(not torch.equal(before[n], w) for n, w in weights_of(policy.model).items())
+
+
+def test_a_player_without_a_choice_of_guesses_is_no_teacher_of_distributions():
+    assert isinstance(RandomConsistent(KNOWLEDGE), Teacher)
+    assert not isinstance(GreedyEntropy(KNOWLEDGE, opener=None), Teacher)
+
+
+def test_mistakes_on_the_empty_board_are_non_words():
+    texts = Mistakes(KNOWLEDGE).answer([State()] * 50, np.linspace(0, 0.99, 50))
+    assert not {parse(text).guess for text in texts} & set(WORDS.allowed)

@@ -1,0 +1,95 @@
+"""What a teacher would have answered, as distributions over the next token.
+
+A guess drawn from hundreds of equally good ones says little about why it was drawn. Training on the
+whole distribution of the teacher has the same expected gradient and none of that noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.chat import Chat
+from wordle_rl.game import State
+from wordle_rl.players import Player, guess_text
+
+
+@runtime_checkable
+class Teacher(Player, Protocol):
+    """A scripted player whose guess is drawn uniformly from some of its words."""
+
+    @property
+    def pool(self) -> Sequence[str]:
+        """All words it may ever guess."""
+        ...
+
+    def choices(self, state: State) -> NDArray[np.intp]:
+        """Which words of the pool it draws from in this state, each equally likely."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """How a scripted player's games are made to learn from."""
+
+    player: Player
+    mistakes: Player | None = None  # answers in its place, never to be learnt
+    slips: float = 0.0  # how often
+    distribution: bool = False  # learn all the player might have answered; it must be a Teacher
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Targets:
+    """Probabilities of tokens at some places of one sequence; at each place they sum to 1."""
+
+    places: NDArray[np.int64]  # [M] place in the sequence
+    ids: NDArray[np.int64]  # [M] token that may stand there
+    probabilities: NDArray[np.float32]  # [M]
+
+
+class TokenTeacher:
+    """A teacher's distribution over each next token of its answer, for one tokenizer."""
+
+    def __init__(self, teacher: Player, chat: Chat) -> None:
+        assert isinstance(teacher, Teacher)
+        self._teacher = teacher
+        answers = [chat.answer(guess_text(word)) for word in teacher.pool]
+        self._ids = np.full((len(answers), max(map(len, answers))), -1, np.int64)
+        for row, ids in zip(self._ids, answers, strict=True):
+            row[: len(ids)] = ids
+
+    def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
+        """Targets of an answer's tokens, each given those before it.
+
+        answer: ids of one of the teacher's own answers in this state. start: its place in the
+        sequence. Raises ValueError for an answer that the teacher would not give.
+        """
+        left = self._ids[self._teacher.choices(state)]
+        places, ids, probabilities = [], [], []
+        for i, token in enumerate(answer):
+            values, counts = np.unique(left[:, i], return_counts=True)
+            places.append(np.full(len(values), start + i))
+            ids.append(values)
+            probabilities.append((counts / len(left)).astype(np.float32))
+            left = left[left[:, i] == token]
+            if not len(left):
+                raise ValueError(f"the teacher would not answer {list(answer)} in {state}")
+        return Targets(
+            places=np.concatenate(places),
+            ids=np.concatenate(ids),
+            probabilities=np.concatenate(probabilities),
+        )
+
+
+def joined(parts: Sequence[Targets]) -> Targets:
+    """The targets of several answers of one sequence as one."""
+    none = np.zeros(0)
+    return Targets(
+        places=np.concatenate([none, *(p.places for p in parts)]).astype(np.int64),
+        ids=np.concatenate([none, *(p.ids for p in parts)]).astype(np.int64),
+        probabilities=np.concatenate([none, *(p.probabilities for p in parts)]).astype(np.float32),
+    )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wordle_rl.bits import BestBits, LetterBound, all_bits, bits_table, code_counts, split_bits
-from wordle_rl.feedback import build_table
+from wordle_rl.feedback_table import build_table
 from wordle_rl.words import WordLists, load_words
 
 

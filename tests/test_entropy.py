@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.entropy import Opener, main, openers
-from wordle_rl.feedback import build_table
+from wordle_rl.feedback_table import build_table
 from wordle_rl.game import feedback_code
 from wordle_rl.words import WordLists, load_words
 

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from wordle_rl.feedback import build_table
+from wordle_rl.feedback_table import build_table
 from wordle_rl.game import Clue, State, feedback_code
 from wordle_rl.knowledge import BrokenClues, Knowledge, letter_facts
 from wordle_rl.words import WordLists, load_words

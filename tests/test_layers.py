@@ -23,8 +23,8 @@ CONFIG_READERS = {"train", "eval", *(f"{PACKAGE}.{m}" for m in ("build", "run", 
 # The space of words: plain Python and numpy. A module that is not here may know tokens.
 WORDS = {
     PACKAGE,
-    *(f"{PACKAGE}.{m}" for m in ("game", "words", "feedback", "splits", "knowledge", "bits")),
-    *(f"{PACKAGE}.{m}" for m in ("entropy", "prompts", "parser", "boards", "evaluation")),
+    *(f"{PACKAGE}.{m}" for m in ("game", "words", "feedback_table", "splits", "knowledge", "bits")),
+    *(f"{PACKAGE}.{m}" for m in ("entropy", "prompts", "parser", "boards", "game_statistics")),
     *(f"{PACKAGE}.{m}" for m in ("components", "disk", "json_files", "players", "rewards")),
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from wordle_rl.feedback import build_table
+from wordle_rl.feedback_table import build_table
 from wordle_rl.game import Clue, Game, Rules, State, feedback_code
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.parser import ParseFailure, parse

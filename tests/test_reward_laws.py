@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from wordle_rl.feedback import build_table
+from wordle_rl.feedback_table import build_table
 from wordle_rl.game import Game, GameStatus, Rules, TurnKind
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.parser import parse

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from wordle_rl.feedback import build_table
+from wordle_rl.feedback_table import build_table
 from wordle_rl.game import Game, GameStatus, Rules
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.parser import parse

@@ -8,12 +8,12 @@ from itertools import product
 
 import pytest
 
-from wordle_rl.feedback import build_table
+from wordle_rl.feedback_table import build_table
 from wordle_rl.game import Clue, Game, PlayedTurn, Rules, State, feedback_code
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.parser import parse
 from wordle_rl.rewards.brevity import Brevity
-from wordle_rl.rewards.feedback import Feedback
+from wordle_rl.rewards.clue_use import ClueUse
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.repeat import Repeat
 from wordle_rl.rewards.value import Value
@@ -109,12 +109,12 @@ def test_a_truncated_answer_gets_0_4_at_most():
     ],
 )
 def test_every_letter_is_scored_against_all_earlier_clues(secret, after, guess, expected):
-    assert Feedback()(guessed(guess, secret, after)) == pytest.approx(expected, abs=1e-12)
+    assert ClueUse()(guessed(guess, secret, after)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_keeping_five_confirmed_places_is_the_most_and_five_absent_letters_the_least():
-    assert Feedback()(guessed("crane", "crane", ("crane",))) == 1.0 == Feedback.range[1]
-    assert Feedback()(guessed("fuzzy", "crane", ("fuzzy",))) == -2.5 == Feedback.range[0]
+    assert ClueUse()(guessed("crane", "crane", ("crane",))) == 1.0 == ClueUse.range[1]
+    assert ClueUse()(guessed("fuzzy", "crane", ("fuzzy",))) == -2.5 == ClueUse.range[0]
 
 
 def test_a_guess_that_could_be_the_secret_never_loses_on_a_letter():
@@ -132,8 +132,8 @@ def test_a_guess_that_could_be_the_secret_never_loses_on_a_letter():
             turn = replace(guessed(word), state=state)
             kept = sum(any(c.guess[i] == word[i] and c.marks[i] == "✓" for c in state.clues)
                        for i in range(5))  # fmt: skip
-            assert 0.2 * kept + 0.05 * (5 - kept) - 1e-9 <= Feedback()(turn)
-            assert Feedback()(turn) <= 0.2 * kept + 0.1 * (5 - kept) + 1e-9
+            assert 0.2 * kept + 0.05 * (5 - kept) - 1e-9 <= ClueUse()(turn)
+            assert ClueUse()(turn) <= 0.2 * kept + 0.1 * (5 - kept) + 1e-9
 
 
 def test_letters_known_to_be_absent_cost_a_half_each_and_no_more_than_that():
@@ -143,7 +143,7 @@ def test_letters_known_to_be_absent_cost_a_half_each_and_no_more_than_that():
         absent = "".join(sorted(set(first) - set(secret)))
         if absent:
             guess = "".join(rng.choice(absent) for _ in range(5))
-            assert Feedback()(guessed(guess, secret, (first,))) == -2.5
+            assert ClueUse()(guessed(guess, secret, (first,))) == -2.5
 
 
 def slow_entropy(guess: str, candidates: list[str]) -> float:

@@ -13,7 +13,7 @@ from tiny import lab_of, policy_of, qwen, qwen_like_tokenizer, weights_of
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.chat import Chat
-from wordle_rl.feedback import build_table
+from wordle_rl.feedback_table import build_table
 from wordle_rl.game import Clue, Rules, State, feedback_code
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.parser import parse

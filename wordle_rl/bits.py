@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from wordle_rl.feedback import letters_of
+from wordle_rl.feedback_table import letters_of
 from wordle_rl.game import ALL_PLACED, WORD_LENGTH
 
 CODES = ALL_PLACED + 1

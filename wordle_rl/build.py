@@ -16,7 +16,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.components import ConfigError, check_type, component
-from wordle_rl.feedback import feedback_table
+from wordle_rl.feedback_table import feedback_table
 from wordle_rl.game import Rules
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.optim import Optim

@@ -19,9 +19,9 @@ from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import full_disk_told, user_errors
 from wordle_rl.components import ConfigError, component
-from wordle_rl.evaluation import summarise, write_games, write_summary
-from wordle_rl.feedback import feedback_table
+from wordle_rl.feedback_table import feedback_table
 from wordle_rl.game import Game, Rules
+from wordle_rl.game_statistics import summarise, write_games, write_summary
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.players import Player
 from wordle_rl.players.gibberish import Gibberish

@@ -1,6 +1,7 @@
 """The rules of Wordle: feedback, what counts as a legal guess, and when a game ends.
 
-Plain Python on single games; wordle_rl.feedback has the same feedback as a table of whole lists.
+The feedback rule is feedback_code(). Plain Python on single games; feedback_table.py has the same
+rule for whole word lists at once.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from wordle_rl.bits import BestBits, all_bits, code_counts, split_bits
-from wordle_rl.feedback import feedback_row, letters_of
+from wordle_rl.feedback_table import feedback_row, letters_of
 from wordle_rl.game import Clue, State, feedback_code
 from wordle_rl.words import WordLists
 

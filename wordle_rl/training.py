@@ -20,7 +20,7 @@ from wordle_rl.build import Experiment
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.disk import full_disk_named
-from wordle_rl.evaluation import game_record, summarise, write_summary
+from wordle_rl.game_statistics import game_record, summarise, write_summary
 from wordle_rl.json_files import write_json
 from wordle_rl.policy import Policy
 from wordle_rl.run_folder import RunFolder

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.chat import Chat
 from wordle_rl.cli import user_errors
-from wordle_rl.evaluation import summarise
+from wordle_rl.game_statistics import summarise
 from wordle_rl.run import saved_config
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import EMBEDDED

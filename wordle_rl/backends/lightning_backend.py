@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -33,18 +32,10 @@ from wordle_rl.build import Experiment, experiment
 from wordle_rl.cli import user_errors
 from wordle_rl.interrupts import SIGNALS, Interrupted, Interrupts
 from wordle_rl.optim import Optim
+from wordle_rl.progress import Progress
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import LightningSettings, ModelSettings
 from wordle_rl.training import Training
-
-_SHOWN = {  # on the progress bar: name there -> metric
-    "loss": "loss",
-    "reward": "reward/mean",
-    "win%": "train/win_rate",
-    "val%": "val/win_rate",
-    "no_spread%": "groups/zero_spread",
-    "games/s": "games_per_second",
-}
 
 
 class Steps(Dataset[int]):
@@ -69,7 +60,7 @@ class GrpoModule(LightningModule):
         self.model = policy.model
         self._policy = policy
         self._training = training
-        self._shown: dict[str, float] = {}
+        self.progress = Progress(training.first_step, training.setup.trainer.steps)
 
     def configure_optimizers(self) -> Any:
         return self._policy.optimizers
@@ -82,11 +73,7 @@ class GrpoModule(LightningModule):
 
     def training_step(self, batch: int, batch_idx: int) -> None:
         metrics = self._training.run_step(int(batch))
-        for name, metric in _SHOWN.items():
-            if metric in metrics:
-                scale = 100.0 if name.endswith("%") else 1.0
-                self._shown[name] = metrics[metric] * scale
-        self.log_dict(self._shown, prog_bar=True, logger=False)
+        self.log_dict(self.progress.update(metrics), prog_bar=True, logger=False)
 
 
 class OwnSignals(Callback):
@@ -105,13 +92,8 @@ class PlainProgress(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: int, batch_idx: int
     ) -> None:
-        left = trainer.num_training_batches - batch_idx - 1
-        shown = " ".join(f"{k}={v:.4g}" for k, v in trainer.progress_bar_metrics.items())
-        minutes = left * (time.monotonic() - self._begin) / (batch_idx + 1) / 60
-        print(f"step {batch + 1} {shown} left={minutes:.1f}min", flush=True)
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._begin = time.monotonic()
+        assert isinstance(pl_module, GrpoModule)
+        print(pl_module.progress.line(batch), flush=True)
 
 
 class ProgressBar(TQDMProgressBar):

@@ -1,4 +1,8 @@
-"""Penalty for making the same guess twice in a game."""
+"""Penalty for making the same guess twice in a game.
+
+With a lawful reward set a repeat is also a violation, as a non-word is: see is_violation in
+base.py.
+"""
 
 from __future__ import annotations
 

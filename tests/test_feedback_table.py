@@ -8,7 +8,7 @@ import stat
 import numpy as np
 import pytest
 
-from wordle_rl.feedback import (
+from wordle_rl.feedback_table import (
     build_table,
     cache_folder,
     feedback_row,

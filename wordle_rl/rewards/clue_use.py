@@ -20,7 +20,7 @@ _UNIT = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Feedback:
+class ClueUse:
     """Per letter: +0.2 keeps a confirmed place, +0.1 known letter in a place not tried yet,
     +0.05 new letter, -0.2 known letter where it cannot be, -0.5 known-absent letter.
 

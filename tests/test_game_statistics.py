@@ -6,7 +6,8 @@ from typing import cast
 
 import pytest
 
-from wordle_rl.evaluation import (
+from wordle_rl.game import Clue, Game, Rules, State, feedback_code
+from wordle_rl.game_statistics import (
     game_record,
     paired,
     summarise,
@@ -14,7 +15,6 @@ from wordle_rl.evaluation import (
     write_games,
     write_summary,
 )
-from wordle_rl.game import Clue, Game, Rules, State, feedback_code
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.tables import table

@@ -18,7 +18,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo embedded-model test lint types unit slow bench-smoke format clean
+.PHONY: help venv demo embedded-model skilled-model test lint types unit slow bench-smoke format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -50,6 +50,10 @@ demo: $(STAMP)  ## train the small model on the CPU, in minutes
 embedded-model: $(STAMP)  ## make the embedded model again (7 minutes on two cores)
 	$(PY) train.py experiment=warm_start name=embedded_model
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_embedded_model_* | head -n 1)"
+
+skilled-model: $(STAMP)  ## make the stronger embedded model again (20 minutes on two cores)
+	$(PY) train.py experiment=warm_start_long name=skilled_model
+	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_skilled_model_* | head -n 1)" --name tiny_skilled
 
 test: lint types unit  ## all checks: style, types, quick tests
 

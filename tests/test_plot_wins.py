@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wordle_rl.plot_wins import main, read_curves, smoothed_rate
+from wordle_rl.plot_wins import draw_run, main, read_curves, smoothed_rate
 from wordle_rl.run_folder import StepLog
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -114,3 +114,17 @@ def test_matplotlib_is_imported_only_to_draw():
     code = "import sys, wordle_rl.plot_wins; sys.exit('matplotlib' in sys.modules)"
     root = Path(__file__).parent.parent
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
+
+
+def test_watched_secrets_are_read_apart_from_validation(tmp_path):
+    records = [
+        {"step": 0, "val/win_rate": 0.5, "watch/train/win_rate": 0.6, "watch/test/win_rate": 0.4},
+        {"step": 5, "train/games": 8, "train/wins": 4},
+        {"step": 10, "watch/train/win_rate": 0.9, "watch/test/win_rate": 0.45},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    curves = read_curves(tmp_path)
+    assert curves.watched["train"].tolist() == [[0, 10], [0.6, 0.9]]
+    assert curves.watched["test"].tolist() == [[0, 10], [0.4, 0.45]]
+    draw_run(curves, tmp_path / "wins.png")
+    assert (tmp_path / "wins.png").stat().st_size > 10_000

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from runs import without_clock
 from test_configs import composed
 
 from wordle_rl.run import train
@@ -75,6 +76,22 @@ def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -
         assert key in step
     assert step["policy/ratio_gap"] == 0.0  # row 3
     assert step["policy/sampler_gap"] < 1e-4
+
+
+def test_watching_training_and_test_secrets_changes_nothing_else(tmp_path) -> None:
+    small = (*REINFORCED, "trainer.steps=3", "trainer.report=false")
+    _, plain = run(tmp_path, *small)
+    _, watched = run(tmp_path, *small, "trainer.watch_every=2")
+    seen = metrics_of(watched)
+    keys = {key for record in seen for key in record if key.startswith("watch/")}
+    assert keys == {
+        f"watch/{s}/{m}" for s in ("train", "test")
+        for m in ("win_rate", "mean_guesses_losses_as_7")
+    }  # fmt: skip
+    assert [r["step"] for r in seen if "watch/test/win_rate" in r] == [0, 2, 3]
+    for one, other in zip(metrics_of(plain), seen, strict=True):
+        rest = {k: v for k, v in other.items() if k not in keys}
+        assert without_clock(one) == without_clock(rest)
 
 
 def test_the_exported_model_loads_in_transformers(reinforced) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_TRAINING, _VALIDATION, _GREY = "#3a6ea5", "#d1603d", "#8a8a8a"
+_TRAINING, _VALIDATION, _TEST, _GREY = "#3a6ea5", "#d1603d", "#3f8f5b", "#8a8a8a"
 _DOTS = 150  # dots per inch
 
 
@@ -41,6 +41,7 @@ class WinCurves:
     games: np.ndarray  # [S] training games played in each step
     val_steps: np.ndarray  # [V] steps with a validation
     val_rates: np.ndarray  # [V] share of validation games won, 0..1
+    watched: dict[str, np.ndarray]  # train, test: [2, W] steps and share of greedy games won
 
 
 def read_curves(folder: str | Path) -> WinCurves:
@@ -70,7 +71,14 @@ def read_curves(folder: str | Path) -> WinCurves:
         games=games,
         val_steps=val_steps,
         val_rates=val_rates,
+        watched={k: _watched(records, k) for k in ("train", "test")},
     )
+
+
+def _watched(records: list[dict[str, Any]], which: str) -> np.ndarray:
+    key = f"watch/{which}/win_rate"
+    points = [(r["step"], r[key]) for r in records if r.get(key) is not None]
+    return np.array(points, float).reshape(-1, 2).T
 
 
 def _wins_and_games(record: dict[str, Any]) -> tuple[float, float] | None:
@@ -112,7 +120,12 @@ def draw_run(curves: WinCurves, out: Path) -> None:
         below.plot(steps, mean, color=_TRAINING, lw=2, label=label)
     if len(curves.val_steps):
         dots = {"color": _VALIDATION, "marker": "o", "ms": 4.5, "lw": 1.5}
-        below.plot(curves.val_steps, 100 * curves.val_rates, label="validation", **dots)
+        below.plot(curves.val_steps, 100 * curves.val_rates, label="validation, greedy", **dots)
+    for which, colour in (("train", _TRAINING), ("test", _TEST)):
+        steps, rates = curves.watched[which]
+        if len(steps):
+            dots = {"color": colour, "marker": "s", "ms": 4, "lw": 1.2, "ls": ":"}
+            below.plot(steps, 100 * rates, label=f"{which}, greedy", **dots)
     above.set_title(curves.name, loc="left", fontsize=11, fontweight="bold")
     above.set_ylabel("training games")
     _finish(above)

@@ -199,6 +199,7 @@ class TrainerSettings:
     validate_every: int = 10
     validation_temperature: float = 0.0
     validation_samples: int = 1
+    watch_every: int = 0
     checkpoint_every: int = 50
     games_every: int = 10
     show_games: int = 3
@@ -219,6 +220,7 @@ class TrainerSettings:
         ):
             _check_least(f"trainer.{name}", getattr(self, name), 1)
         _check_least("trainer.show_games", self.show_games, 0)
+        _check_least("trainer.watch_every", self.watch_every, 0)
 
 
 @dataclass(frozen=True, kw_only=True)

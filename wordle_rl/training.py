@@ -26,7 +26,7 @@ from wordle_rl.policy import Policy
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.step import StepResult, train_step
 from wordle_rl.tables import table
-from wordle_rl.validation import policy_games, validate
+from wordle_rl.validation import policy_games, validate, watch
 
 _PATIENCE = 5  # updates in a row that may fail before the run stops
 
@@ -86,6 +86,7 @@ class Training:
             if self.writes:
                 write_json(self.folder.path / "start.json", report)
         metrics, _ = self._validation(0, self._check)
+        metrics |= self._watch(0, self._check)
         self._log(0, metrics)
         self._save(0, best=True)
 
@@ -176,6 +177,7 @@ class Training:
         if done % setup.trainer.validate_every == 0 or done == setup.trainer.steps:
             validation, best = self._validation(done)
             metrics |= validation
+        metrics |= self._watch(done)
         self._log(done, metrics)
         if best or done % setup.trainer.checkpoint_every == 0:
             self._save(done, best=best)
@@ -215,6 +217,14 @@ class Training:
         if best:
             self._best, self._best_step = score, step
         return metrics, best
+
+    def _watch(self, step: int, check: Callable[[], None] | None = None) -> dict[str, float]:
+        every = self.setup.trainer.watch_every
+        if not every or (step % every and step != self.setup.trainer.steps):
+            return {}
+        metrics = watch(self.policy, self.chat, self.setup, check)
+        self.policy.timers.take()
+        return metrics
 
     def _log(self, step: int, metrics: dict[str, float]) -> None:
         if not self.writes:

@@ -62,12 +62,31 @@ def validate(
     totals = np.array([lab.rewards.score(game).total for game in games])
     # Games on one secret are not independent: the error is that of the secrets' means.
     rewards = totals.reshape(-1, trainer.validation_samples).mean(axis=1)
-    over = lab.rules.max_turns + 1
     return {
-        "val/win_rate": sum(game.won for game in games) / len(games),
-        "val/mean_guesses_losses_as_7": float(
-            np.mean([game.state.turn if game.won else over for game in games])
-        ),
+        **_wins("val", games),
         "val/reward": float(rewards.mean()),
         "val/reward_standard_error": float(rewards.std(ddof=1) / math.sqrt(len(rewards))),
+    }
+
+
+def watch(
+    policy: Policy, chat: Chat, setup: Experiment, check: Callable[[], None] | None = None
+) -> dict[str, float]:
+    """Metrics of greedy games on the test secrets and on as many of training: their gap.
+
+    They are for looking at afterwards; nothing in a run depends on them.
+    """
+    training = setup.lab.secrets
+    some = training[:: max(len(training) // len(setup.test), 1)][: len(setup.test)]
+    metrics = {}
+    for name, secrets in (("train", some), ("test", setup.test)):
+        metrics |= _wins(f"watch/{name}", policy_games(policy, chat, secrets, setup, check=check))
+    return metrics
+
+
+def _wins(prefix: str, games: Sequence[Game]) -> dict[str, float]:
+    turns = [game.state.turn if game.won else game.rules.max_turns + 1 for game in games]
+    return {
+        f"{prefix}/win_rate": sum(game.won for game in games) / len(games),
+        f"{prefix}/mean_guesses_losses_as_7": float(np.mean(turns)),
     }

@@ -1,7 +1,7 @@
-"""Makes a finished run the embedded model: python -m wordle_rl.backends.embed outputs/<run>
+"""Makes a finished run an embedded model: python -m wordle_rl.backends.embed outputs/<run>
 
 Writes the run's best weights in bfloat16, the tokenizer and a model card with the figures of the
-written weights, into wordle_rl/models/tiny (or --into).
+written weights, into wordle_rl/models/tiny (or what --name says).
 """
 
 from __future__ import annotations
@@ -24,22 +24,36 @@ from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import EMBEDDED
 from wordle_rl.validation import policy_games
 
+_MODELS = {  # name: what it is for, the target of the Makefile, the experiment
+    "tiny": (
+        "badly enough to learn: the start of every run with `model=tiny`",
+        "embedded-model",
+        "warm_start",
+    ),
+    "tiny_skilled": (
+        "well enough to be made better than its teacher: the start of `experiment=tiny_split` and\n"
+        "`experiment=tiny_all`",
+        "skilled-model",
+        "warm_start_long",
+    ),
+}
 _CARD = """---
 license: mit
 ---
 
-# The embedded Wordle model
+# The embedded Wordle model {name}
 
-A Qwen2 of {parameters:,} weights that plays Wordle, badly enough to learn: the start of every run
-with `model=tiny`. It was taught by imitation only; no reinforcement learning has touched it.
+A Qwen2 of {parameters:,} weights that plays Wordle, {purpose}.
+It was taught by imitation only; no reinforcement learning has touched it.
 
-- Made by `make embedded-model`, which is `python train.py experiment=warm_start` and then
-  `python -m wordle_rl.backends.embed <run folder>`; best step {step} of {steps} by validation wins,
-  seed {seed}.
-- Data: games of a scripted player ({teacher}), who guesses a random word among the answers that fit
-  all clues, over all 2,315 answers. It stands in for pretraining: the model knows the dictionary as
-  a person knows English, test secrets included. `python train.py experiment=warm_start_strict`
-  makes a model that never saw a game about a test or validation secret.
+- Made by `make {target}`, which is `python train.py experiment={experiment}` and then
+  `python -m wordle_rl.backends.embed <run folder> --name {name}`; best step {step} of {steps} by
+  validation wins, seed {seed}.
+- Data: games of a scripted player ({teacher}), who guesses a random word among the
+  answers that fit all clues, over all 2,315 answers{slips}.
+  It stands in for pretraining: the model knows the dictionary as a person knows English, test
+  secrets included. `python train.py experiment={experiment}_strict` makes a model that never saw a
+  game about a test or validation secret.
 - Digest of the word lists: `{words}`
 - Digest of the splits: `{splits}`
 - sha256 of model.safetensors (bfloat16): `{weights}`
@@ -57,18 +71,19 @@ On another machine the digits may differ: bfloat16 kernels round differently.
 """
 
 
-def embed(run: RunFolder, folder: Path) -> str:
+def embed(run: RunFolder, name: str) -> str:
     """Write model, tokenizer and card; returns the card."""
     from wordle_rl.backends.lightning_backend import build_policy
 
     setup = experiment(resolve(saved_config(run)))
     model: Any = AutoModelForCausalLM.from_pretrained(run.path / "model", dtype=torch.bfloat16)
     tokenizer = AutoTokenizer.from_pretrained(run.path / "model")
+    folder = EMBEDDED / name
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     written = setup.model.__class__(
-        name="tiny", path=str(folder), learning_rate=1.0, max_context=setup.model.max_context,
+        name=name, path=str(folder), learning_rate=1.0, max_context=setup.model.max_context,
         max_tokens=setup.model.max_tokens,
     )  # fmt: skip
     policy = build_policy(written, setup.backend, temperature=1.0, optim=setup.optim)
@@ -77,7 +92,7 @@ def embed(run: RunFolder, folder: Path) -> str:
     for split in ("train", "test"):
         games = policy_games(policy, chat, setup.splits.secrets(split), setup)
         rows.append(
-            summarise(games, setup.knowledge, player="tiny", split=split, rules=setup.lab.rules)
+            summarise(games, setup.knowledge, player=name, split=split, rules=setup.lab.rules)
         )
     card = _card(run, setup, folder, rows, parameters=policy.num_parameters[1], size=len(tokenizer))
     (folder / "README.md").write_text(card)
@@ -90,7 +105,19 @@ def _card(
 ) -> str:  # fmt: skip
     manifest = run.manifest()
     summary = json.loads((run.path / "summary.json").read_text())
+    purpose, target, made_by = _MODELS[folder.name]
+    lesson = setup.lab.teacher
+    slips = (
+        f"; {lesson.slips:.0%} of its turns are mistakes, not learnt"
+        if lesson and lesson.slips
+        else ""
+    )
     return _CARD.format(
+        name=folder.name,
+        purpose=purpose,
+        target=target,
+        experiment=made_by,
+        slips=slips,
         parameters=parameters,
         step=summary["best_step"],
         steps=setup.trainer.steps,
@@ -113,15 +140,15 @@ def _card(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make a finished run the embedded model.")
-    parser.add_argument("run", help="run folder of experiment=warm_start")
-    parser.add_argument("--into", type=Path, default=EMBEDDED / "tiny")
+    parser = argparse.ArgumentParser(description="Make a finished run an embedded model.")
+    parser.add_argument("run", help="run folder of a warm start")
+    parser.add_argument("--name", choices=_MODELS, default="tiny")
     given = parser.parse_args()
     with user_errors():
         run = RunFolder.open(given.run)
         if run.manifest()["status"] != "finished":
             raise ValueError(f"{run.path}: the run is not finished")
-    print(embed(run, given.into))
+    print(embed(run, given.name))
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ _MODELS = {  # name: what it is for, the target of the Makefile, the experiment
         "warm_start",
     ),
     "tiny_skilled": (
-        "well enough to be made better than its teacher: the start of `experiment=tiny_split` and\n"
-        "`experiment=tiny_all`",
+        "well enough to end up better than its teacher:\n"
+        "the start of `experiment=tiny_split` and `experiment=tiny_all`",
         "skilled-model",
         "warm_start_long",
     ),

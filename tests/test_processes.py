@@ -40,6 +40,7 @@ from wordle_rl.players.gibberish import Gibberish
 from wordle_rl.processes import ALONE, share
 from wordle_rl.run import train
 from wordle_rl.step import StepResult, train_step
+from wordle_rl.teaching import Lesson
 
 
 class Meeting:
@@ -139,7 +140,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "grpo": (Grpo(beta=0.1), {}),
     "credit by turn": (Grpo(beta=0.0), {"credit": "turn", "discount": 0.5}),
     "two updates": (Grpo(beta=0.0, updates=2), {}),
-    "sft": (Sft(), {"teacher": Gibberish(), "num_generations": 1}),
+    "sft": (Sft(), {"teacher": Lesson(player=Gibberish()), "num_generations": 1}),
 }
 
 

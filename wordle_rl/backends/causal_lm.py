@@ -13,6 +13,7 @@ from torch import nn
 
 from wordle_rl.backends.attention import use_short_attention
 from wordle_rl.backends.lean_trunk import LeanTrunk, is_plain_qwen2
+from wordle_rl.backends.row_workers import RowWorkers
 from wordle_rl.backends.torch_cache import SlotCache
 
 
@@ -20,7 +21,7 @@ class RolloutTrunk(Protocol):
     """CausalLM itself, or what computes the same faster."""
 
     def last_hidden(
-        self, ids: torch.Tensor, positions: torch.Tensor, last: torch.Tensor, cache: SlotCache
+        self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
     ) -> torch.Tensor: ...
 
 
@@ -37,6 +38,7 @@ class CausalLM:
         self._scale = getattr(self.config, "final_logit_softcapping", None)
         self._window: int = getattr(self.config, "sliding_window", None) or 0
         self._layer_types = set(getattr(self.config, "layer_types", None) or ["full_attention"])
+        self._workers: RowWorkers | None = None
         if self.device.type == "cpu":
             use_short_attention(inner)
 
@@ -67,22 +69,21 @@ class CausalLM:
 
     def rollout_trunk(self) -> RolloutTrunk:
         """What gives hidden states to rollouts, on the weights of now."""
-        if self.device.type == "cpu" and is_plain_qwen2(self.model):
-            return LeanTrunk(self._trunk)
-        return self
+        if self.device.type != "cpu" or not is_plain_qwen2(self.model):
+            return self
+        if self._workers is None:
+            self._workers = RowWorkers()
+        return LeanTrunk(self._trunk, self._workers)
 
-    def last_hidden(
-        self, ids: torch.Tensor, positions: torch.Tensor, last: torch.Tensor, cache: SlotCache
-    ) -> torch.Tensor:
+    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
         """Hidden state [N, H] of one new token of each row; the row's past is cached.
 
-        ids: [N, T] new tokens, padded on the right; positions: [N or 1, T] their places in the
-        rows; last: [N] which of them is asked for. The cache has been prepared.
+        ids: [N, T] new tokens, padded on the right; last: [N] which of them is asked for.
         """
         hidden = self._trunk(
             input_ids=ids,
-            attention_mask=self._masks(positions, cache.capacity),
-            position_ids=positions,
+            attention_mask=self._masks(cache.positions, cache.capacity),
+            position_ids=cache.positions,
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state

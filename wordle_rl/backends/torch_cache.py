@@ -1,6 +1,6 @@
 """Keys and values of many rows of different length, in the form that transformers' models ask for.
 
-Rows lie in slots of one buffer per layer. A forward pass always works on the first n slots and
+Rows lie in slots of one buffer per layer. A forward pass works on slots that lie side by side and
 reads them up to the capacity, so that the buffer is read in place and in one piece (products of
 many small matrices that do not lie side by side are several times slower); rows that leave are
 replaced by moving the last ones.
@@ -14,16 +14,12 @@ from transformers import Cache
 _STEP = 16  # tokens; capacities are multiples of this
 
 
-class SlotCache(Cache):
-    """A transformers Cache with a length of its own for each row."""
+class SlotBuffers:
+    """Keys and values of all rows in all layers."""
 
     def __init__(self, layers: int) -> None:
-        self._keys: list[torch.Tensor | None] = [None] * layers  # [slots, heads, capacity, dim]
-        self._values: list[torch.Tensor | None] = [None] * layers
+        self._layers: list[tuple[torch.Tensor, torch.Tensor] | None] = [None] * layers
         self._slots = 0
-        self._rows = 0
-        self._start: int | None = None
-        self._index: tuple[torch.Tensor, torch.Tensor] | None = None
         self.capacity = 0  # tokens a row has room for
 
     def reserve(self, slots: int, capacity: int) -> None:
@@ -34,10 +30,9 @@ class SlotCache(Cache):
         if capacity > self.capacity:
             # Long rows grow by an eighth, so that copying them stays cheap.
             self.capacity = -(-max(capacity, self.capacity * 9 // 8) // _STEP) * _STEP
-        for store in (self._keys, self._values):
-            for layer, old in enumerate(store):
-                if old is not None:
-                    store[layer] = self._resized(old)
+        for index, pair in enumerate(self._layers):
+            if pair is not None:
+                self._layers[index] = (self._resized(pair[0]), self._resized(pair[1]))
 
     def _resized(self, old: torch.Tensor) -> torch.Tensor:
         slots, heads, capacity, dim = old.shape
@@ -46,44 +41,64 @@ class SlotCache(Cache):
         new[:slots, :, :capacity] = old
         return new
 
-    def prepare(self, rows: int, positions: torch.Tensor, start: int | None) -> None:
-        """Say where the next forward pass writes.
+    def layer(self, index: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """A layer's keys and values [slots, heads, capacity, dim].
 
-        positions: [rows, tokens] place of each new token in its row; start: the common first
-        place when all rows have the same length.
+        like: [_, heads, _, dim] the first keys that it will hold.
         """
-        self._rows, self._start = rows, start
+        pair = self._layers[index]
+        if pair is None:
+            shape = (self._slots, like.shape[1], self.capacity, like.shape[3])
+            pair = self._layers[index] = (like.new_zeros(shape), like.new_zeros(shape))
+        return pair
+
+    def move(self, sources: list[int], targets: list[int], length: int) -> None:
+        """Copy the first `length` tokens of source slots into target slots, all at once."""
+        for pair in self._layers:
+            for buffer in pair or ():
+                source = torch.tensor(sources, device=buffer.device)
+                buffer[targets, :, :length] = buffer[source, :, :length]
+
+
+class SlotCache(Cache):
+    """A transformers Cache of the slots that one forward pass works on.
+
+    positions: [rows, tokens] places of the new tokens in their rows; [1, tokens], and `start` the
+    first of them, when all rows have the same length.
+    """
+
+    def __init__(
+        self, buffers: SlotBuffers, slots: slice, positions: torch.Tensor, start: int | None
+    ) -> None:
+        self._buffers = buffers
+        self._slots = slots
+        self._start = start
         if start is None:
-            index = torch.arange(rows, device=positions.device)[:, None]
-            self._index = (index.expand_as(positions), positions)
+            rows = torch.arange(slots.start, slots.stop, device=positions.device)[:, None]
+            self._index = (rows.expand_as(positions), positions)
+        self.positions = positions
+        self.capacity = buffers.capacity
+
+    def part(self, rows: slice) -> SlotCache:
+        """The same for some of the rows."""
+        first = self._slots.start
+        slots = slice(first + rows.start, first + rows.stop)
+        positions = self.positions if self._start is not None else self.positions[rows]
+        return SlotCache(self._buffers, slots, positions, self._start)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object,
         **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
         """Store new keys and values [rows, heads, tokens, dim]; returns all up to the capacity."""
-        views = []
-        for store, new in ((self._keys, key_states), (self._values, value_states)):
-            buffer = store[layer_idx]
-            if buffer is None:
-                shape = (self._slots, new.shape[1], self.capacity, new.shape[3])
-                buffer = store[layer_idx] = new.new_zeros(shape)
+        keys, values = self._buffers.layer(layer_idx, key_states)
+        for buffer, new in ((keys, key_states), (values, value_states)):
             if self._start is not None:
-                buffer[: self._rows, :, self._start : self._start + new.shape[2]] = new
+                buffer[self._slots, :, self._start : self._start + new.shape[2]] = new
             else:
-                assert self._index is not None
                 rows, places = self._index
                 buffer[rows, :, places] = new.transpose(1, 2)
-            views.append(buffer[: self._rows])
-        return views[0], views[1]
-
-    def move(self, sources: list[int], targets: list[int], length: int) -> None:
-        """Copy the first `length` tokens of source slots into target slots, all at once."""
-        for store in (self._keys, self._values):
-            for buffer in store:
-                if buffer is not None:
-                    source = torch.tensor(sources, device=buffer.device)
-                    buffer[targets, :, :length] = buffer[source, :, :length]
+        return keys[self._slots], values[self._slots]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.capacity

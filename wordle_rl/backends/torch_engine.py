@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from wordle_rl.backends.causal_lm import CausalLM
-from wordle_rl.backends.torch_cache import SlotCache
+from wordle_rl.backends.torch_cache import SlotBuffers, SlotCache
 from wordle_rl.records import Completion, StopReason
 from wordle_rl.sampling import Sampling
 from wordle_rl.timing import Timers
@@ -41,7 +41,7 @@ class TorchEngine:
         self._stop_ids = sorted(stop_ids)
         self._max_context = max_context
         self._timers = timers or Timers()
-        self._cache = SlotCache(lm.layers)
+        self._buffers = SlotBuffers(lm.layers)
         self._slot: dict[int, int] = {}  # row -> slot
         self._row: list[int] = []  # slot -> row
         # By slot:
@@ -60,7 +60,7 @@ class TorchEngine:
         self._pending = np.append(self._pending, np.full(n, _NONE))
         if self._hidden is not None:
             self._hidden = nn.functional.pad(self._hidden, (0, 0, 0, n))
-        self._cache.reserve(len(self._row), 0)
+        self._buffers.reserve(len(self._row), 0)
         return rows
 
     @torch.inference_mode()
@@ -174,16 +174,17 @@ class TorchEngine:
         lengths = self._length[:n]
         equal = bool((lengths == lengths[0]).all())
         # Padding is written behind a row's tokens, so the cache must reach that far.
-        self._cache.reserve(len(self._row), int(lengths.max()) + width)
+        self._buffers.reserve(len(self._row), int(lengths.max()) + width)
         places = (lengths[:1] if equal else lengths)[:, None] + np.arange(width)
         device = self._lm.device
-        positions = torch.from_numpy(places).to(device)
-        self._cache.prepare(n, positions, int(lengths[0]) if equal else None)
+        cache = SlotCache(
+            self._buffers,
+            slice(0, n),
+            torch.from_numpy(places).to(device),
+            int(lengths[0]) if equal else None,
+        )
         return self._trunk.last_hidden(
-            torch.from_numpy(ids).to(device),
-            positions,
-            torch.from_numpy(counts - 1).to(device),
-            self._cache,
+            torch.from_numpy(ids).to(device), torch.from_numpy(counts - 1).to(device), cache
         )
 
     def _arrange(self, rows: list[int]) -> None:
@@ -204,7 +205,7 @@ class TorchEngine:
         """Let target slots hold what source slots do, all at once."""
         if not sources:
             return
-        self._cache.move(sources, targets, int(self._length[sources].max()))
+        self._buffers.move(sources, targets, int(self._length[sources].max()))
         self._length[targets] = self._length[sources]
         self._pending[targets] = self._pending[sources]
         if self._hidden is not None:

@@ -13,16 +13,15 @@ from torch import nn
 
 from wordle_rl.backends.attention import use_short_attention
 from wordle_rl.backends.lean_trunk import LeanTrunk, is_plain_qwen2
-from wordle_rl.backends.row_workers import RowWorkers
 from wordle_rl.backends.torch_cache import SlotCache
 
 
 class RolloutTrunk(Protocol):
     """CausalLM itself, or what computes the same faster."""
 
-    def last_hidden(
-        self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
-    ) -> torch.Tensor: ...
+    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
+        """As CausalLM.last_hidden."""
+        ...
 
 
 class CausalLM:
@@ -38,7 +37,6 @@ class CausalLM:
         self._scale = getattr(self.config, "final_logit_softcapping", None)
         self._window: int = getattr(self.config, "sliding_window", None) or 0
         self._layer_types = set(getattr(self.config, "layer_types", None) or ["full_attention"])
-        self._workers: RowWorkers | None = None
         if self.device.type == "cpu":
             use_short_attention(inner)
 
@@ -69,11 +67,8 @@ class CausalLM:
 
     def rollout_trunk(self) -> RolloutTrunk:
         """What gives hidden states to rollouts, on the weights of now."""
-        if self.device.type != "cpu" or not is_plain_qwen2(self.model):
-            return self
-        if self._workers is None:
-            self._workers = RowWorkers()
-        return LeanTrunk(self._trunk, self._workers)
+        lean = self.device.type == "cpu" and is_plain_qwen2(self.model)
+        return LeanTrunk(self._trunk) if lean else self
 
     def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
         """Hidden state [N, H] of one new token of each row; the row's past is cached.

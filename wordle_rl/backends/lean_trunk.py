@@ -15,7 +15,6 @@ from torch.nn import functional as F
 from transformers.activations import SiLUActivation
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 
-from wordle_rl.backends.row_workers import RowWorkers
 from wordle_rl.backends.torch_cache import SlotCache
 
 _PARTS = {
@@ -23,7 +22,6 @@ _PARTS = {
     qwen2.Qwen2MLP, qwen2.Qwen2RMSNorm, qwen2.Qwen2RotaryEmbedding, SiLUActivation,
     nn.Linear, nn.Embedding, nn.ModuleList,
 }  # fmt: skip
-_LEAST_TOKENS = 64  # of a part; with fewer, matrix products are slow
 _MOST_SCORES = 2**26  # a larger table of scores is left to torch's kernel, which makes none
 
 
@@ -43,23 +41,16 @@ def is_plain_qwen2(model: nn.Module) -> bool:
 class LeanTrunk:
     """The trunk of a plain Qwen2 with the weights it has now; later changes are not seen."""
 
-    def __init__(self, trunk: Any, workers: RowWorkers) -> None:
+    def __init__(self, trunk: Any) -> None:
         self._embedding: torch.Tensor = trunk.embed_tokens.weight
         self._rotary = trunk.rotary_emb
         self._cos = self._sin = self._embedding.new_zeros(0, 1, 1)
         self._norm = trunk.norm
         self._layers = [_Layer(layer) for layer in trunk.layers]
-        self._workers = workers
 
     def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
         """As CausalLM.last_hidden."""
         self._rotate_up_to(cache.capacity)
-        least = -(-_LEAST_TOKENS // ids.shape[1])
-        return self._workers.run(
-            lambda rows: self._pass(ids[rows], last[rows], cache.part(rows)), len(ids), least=least
-        )
-
-    def _pass(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
         x = F.embedding(ids, self._embedding)  # [N, T, H], added to in place
         places = cache.positions
         cos, sin = self._cos[places], self._sin[places]  # [N or 1, T, 1, D]

@@ -1,6 +1,6 @@
 """Keys and values of many rows of different length, in the form that transformers' models ask for.
 
-Rows lie in slots of one buffer per layer. A forward pass works on slots that lie side by side and
+Rows lie in slots of one buffer per layer. A forward pass always works on the first n slots and
 reads them up to the capacity, so that the buffer is read in place and in one piece (products of
 many small matrices that do not lie side by side are several times slower); rows that leave are
 replaced by moving the last ones.
@@ -36,9 +36,11 @@ class SlotBuffers:
 
     def _resized(self, old: torch.Tensor) -> torch.Tensor:
         slots, heads, capacity, dim = old.shape
-        # Zeros, not empty: a masked key still meets 0 x value, and 0 x NaN would not be 0.
-        new = old.new_zeros(self._slots, heads, self.capacity, dim)
+        new = old.new_empty(self._slots, heads, self.capacity, dim)
         new[:slots, :, :capacity] = old
+        # A masked key still meets 0 x value, and 0 x NaN would not be 0.
+        new[:slots, :, capacity:] = 0
+        new[slots:] = 0
         return new
 
     def layer(self, index: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -52,39 +54,32 @@ class SlotBuffers:
             pair = self._layers[index] = (like.new_zeros(shape), like.new_zeros(shape))
         return pair
 
-    def move(self, sources: list[int], targets: list[int], length: int) -> None:
-        """Copy the first `length` tokens of source slots into target slots, all at once."""
+    def move(self, sources: list[int], targets: list[int]) -> None:
+        """Copy source slots into target slots, all at once."""
         for pair in self._layers:
             for buffer in pair or ():
-                source = torch.tensor(sources, device=buffer.device)
-                buffer[targets, :, :length] = buffer[source, :, :length]
+                source, target = torch.tensor([sources, targets], device=buffer.device)
+                buffer.index_copy_(0, target, buffer.index_select(0, source))
 
 
 class SlotCache(Cache):
-    """A transformers Cache of the slots that one forward pass works on.
+    """A transformers Cache of slots 0, 1, ... for one forward pass.
 
-    positions: [rows, tokens] places of the new tokens in their rows; [1, tokens], and `start` the
+    positions: [slots, tokens] places of the new tokens in their rows; [1, tokens], and `start` the
     first of them, when all rows have the same length.
     """
 
     def __init__(
-        self, buffers: SlotBuffers, slots: slice, positions: torch.Tensor, start: int | None
+        self, buffers: SlotBuffers, slots: int, positions: torch.Tensor, start: int | None
     ) -> None:
         self._buffers = buffers
         self._slots = slots
         self._start = start
         if start is None:
-            rows = torch.arange(slots.start, slots.stop, device=positions.device)[:, None]
+            rows = torch.arange(slots, device=positions.device)[:, None]
             self._index = (rows.expand_as(positions), positions)
         self.positions = positions
         self.capacity = buffers.capacity
-
-    def part(self, rows: slice) -> SlotCache:
-        """The same for some of the rows."""
-        first = self._slots.start
-        slots = slice(first + rows.start, first + rows.stop)
-        positions = self.positions if self._start is not None else self.positions[rows]
-        return SlotCache(self._buffers, slots, positions, self._start)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object,
@@ -94,11 +89,11 @@ class SlotCache(Cache):
         keys, values = self._buffers.layer(layer_idx, key_states)
         for buffer, new in ((keys, key_states), (values, value_states)):
             if self._start is not None:
-                buffer[self._slots, :, self._start : self._start + new.shape[2]] = new
+                buffer[: self._slots, :, self._start : self._start + new.shape[2]] = new
             else:
                 rows, places = self._index
                 buffer[rows, :, places] = new.transpose(1, 2)
-        return keys[self._slots], values[self._slots]
+        return keys[: self._slots], values[: self._slots]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return self.capacity

@@ -1,7 +1,7 @@
 """The rollout engine on torch, over any decoder-only transformers model.
 
 Keys and values are kept from turn to turn, forks copy them, rows may have any length, and rows
-that have finished stop costing once a quarter of the batch has. Works on one device.
+that have finished stop costing once a tenth of the batch has. Works on one device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wordle_rl.records import Completion, StopReason
 from wordle_rl.sampling import Sampling
 from wordle_rl.timing import Timers
 
-_SHRINK = 0.75  # rearrange rows once this share of them, or less, is still decoding
+_SHRINK = 0.9  # rearrange rows once this share of them, or less, is still decoding
 _NONE = -1  # no token
 _REASONS = list(StopReason)
 _GOES_ON = -1  # no reason to stop
@@ -121,7 +121,8 @@ class TorchEngine:
         with self._timers("decode"):
             n, most = len(rows), sampling.max_tokens
             self._arrange(list(rows))
-            if self._hidden is None or (self._pending[:n] != _NONE).any():
+            unfed = (self._length[:n] == 0) | (self._pending[:n] != _NONE)
+            if self._hidden is None or unfed.any():
                 raise ValueError("decode needs rows that were extended since they last answered")
             place = {row: i for i, row in enumerate(rows)}
             # The arrays are in the order of `rows`; `at` says which row lies in each slot.
@@ -179,7 +180,7 @@ class TorchEngine:
         device = self._lm.device
         cache = SlotCache(
             self._buffers,
-            slice(0, n),
+            n,
             torch.from_numpy(places).to(device),
             int(lengths[0]) if equal else None,
         )
@@ -205,7 +206,7 @@ class TorchEngine:
         """Let target slots hold what source slots do, all at once."""
         if not sources:
             return
-        self._buffers.move(sources, targets, int(self._length[sources].max()))
+        self._buffers.move(sources, targets)
         self._length[targets] = self._length[sources]
         self._pending[targets] = self._pending[sources]
         if self._hidden is not None:

@@ -41,6 +41,7 @@ def is_plain_qwen2(model: nn.Module) -> bool:
 class LeanTrunk:
     """The trunk of a plain Qwen2 with the weights it has now; later changes are not seen."""
 
+    @torch.no_grad()
     def __init__(self, trunk: Any) -> None:
         self._embedding: torch.Tensor = trunk.embed_tokens.weight
         self._rotary = trunk.rotary_emb

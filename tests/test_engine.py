@@ -277,6 +277,18 @@ def test_extending_by_nothing_is_refused(models):
         engine.extend(rows, [[1], []])
 
 
+def test_rows_that_were_not_extended_cannot_be_decoded(models):
+    engine = models.engine()
+    rows = engine.open(2)
+    engine.extend(rows[:1], [[1, 2]])
+    drawn = np.stack([numbers(i, 0) for i in range(2)])
+    with pytest.raises(ValueError, match="extended"):
+        engine.decode(rows, SAMPLED, drawn)
+    engine.decode(rows[:1], SAMPLED, drawn[:1])
+    with pytest.raises(ValueError, match="extended"):
+        engine.decode(rows[:1], SAMPLED, drawn[:1])
+
+
 @pytest.mark.parametrize("queries", [1, 6])
 @pytest.mark.parametrize("scaling", [None, 0.3])
 def test_short_attention_is_softmax_of_scaled_scores_over_the_keys_in_sight(queries, scaling):

@@ -65,7 +65,7 @@ def test_each_token_is_drawn_on_a_share_of_the_unit_interval_as_long_as_its_prob
     grid = (np.arange(10_000) + 0.5) / 10_000
     ids, logprobs = draw(logits.expand(10_000, -1), Sampling(), grid)
     # The distribution is inverted: ids rise with the uniform, and ties are told apart by place.
-    assert ids == sorted(ids)
+    assert (np.diff(ids) >= 0).all()
     assert np.abs(np.bincount(ids, minlength=5) / 10_000 - probabilities).max() <= 1e-4
     assert np.allclose(logprobs, np.log(probabilities)[ids], atol=1e-6)
 
@@ -93,7 +93,7 @@ def test_a_token_of_probability_zero_is_never_drawn(uniform):
 def test_temperature_zero_takes_the_likeliest_token_whatever_the_uniform():
     logits = torch.tensor([[0.0, 3.0, 1.0]] * 3)
     ids, logprobs = draw(logits, Sampling(temperature=0.0), np.array([0.0, 0.5, ALMOST_ONE]))
-    assert ids == [1, 1, 1]
+    assert ids.tolist() == [1, 1, 1]
     assert np.allclose(logprobs, 3.0 - np.log(1 + np.e**3 + np.e))
 
 

@@ -6,13 +6,22 @@ are float32 whatever the precision of the weights.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 
 from wordle_rl.backends.attention import use_short_attention
+from wordle_rl.backends.lean_trunk import LeanTrunk, is_plain_qwen2
 from wordle_rl.backends.torch_cache import SlotCache
+
+
+class RolloutTrunk(Protocol):
+    """CausalLM itself, or what computes the same faster."""
+
+    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
+        """As CausalLM.last_hidden."""
+        ...
 
 
 class CausalLM:
@@ -56,20 +65,27 @@ class CausalLM:
             input_ids=ids, attention_mask=masks, position_ids=places, use_cache=False
         ).last_hidden_state
 
-    def cached_hidden(
-        self, ids: torch.Tensor, positions: torch.Tensor, cache: SlotCache
-    ) -> torch.Tensor:
-        """Hidden states [N, T, H] of new tokens at given positions of rows whose past is cached."""
-        return self._trunk(
+    def rollout_trunk(self) -> RolloutTrunk:
+        """What gives hidden states to rollouts, on the weights of now."""
+        lean = self.device.type == "cpu" and is_plain_qwen2(self.model)
+        return LeanTrunk(self._trunk) if lean else self
+
+    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
+        """Hidden state [N, H] of one new token of each row; the row's past is cached.
+
+        ids: [N, T] new tokens, padded on the right; last: [N] which of them is asked for.
+        """
+        hidden = self._trunk(
             input_ids=ids,
-            attention_mask=self._masks(positions, cache.get_seq_length()),
-            position_ids=positions,
+            attention_mask=self._masks(cache.positions, cache.capacity),
+            position_ids=cache.positions,
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state
+        return hidden[torch.arange(len(ids), device=ids.device), last]
 
     def _masks(self, positions: torch.Tensor, keys: int) -> dict[str, torch.Tensor]:
-        """For each kind of layer, bool [N, 1, T, keys]: which keys a token at a position sees.
+        """For each kind of layer, bool [N or 1, 1, T, keys]: which keys a token at a position sees.
 
         Padding lies behind a row's tokens, so causality alone hides it.
         """

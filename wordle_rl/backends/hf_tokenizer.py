@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+_SHORT = 16  # tokens; shorter answers come again and again
+_MOST_TEXTS = 20_000
+
 
 class HFTokenizer:
     """Adapts one tokenizer; `inner` is the transformers object."""
@@ -17,6 +20,7 @@ class HFTokenizer:
             raise ValueError(
                 "the tokenizer has no chat template: choose an instruction-tuned model"
             )
+        self._texts: dict[tuple[int, ...], str] = {}
         self._stop_ids = frozenset(int(i) for i in stops)
         self._pad_id = int(inner.pad_token_id if inner.pad_token_id is not None else min(stops))
 
@@ -32,7 +36,15 @@ class HFTokenizer:
         return self.inner.encode(text, add_special_tokens=False)
 
     def decode(self, ids: list[int]) -> str:
-        return self.inner.decode(ids, skip_special_tokens=True)
+        if len(ids) > _SHORT:
+            return self.inner.decode(ids, skip_special_tokens=True)
+        key = tuple(ids)
+        text = self._texts.get(key)
+        if text is None:
+            if len(self._texts) >= _MOST_TEXTS:
+                self._texts.clear()
+            text = self._texts[key] = self.inner.decode(ids, skip_special_tokens=True)
+        return text
 
     def render(self, messages: list[dict[str, str]]) -> str:
         return self.inner.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

@@ -1,7 +1,9 @@
 """Keys and values of many rows of different length, in the form that transformers' models ask for.
 
-Rows lie in slots of one buffer per layer. A forward pass always works on the first n slots, so
-that attention reads the buffer in place; rows that leave are replaced by moving the last ones.
+Rows lie in slots of one buffer per layer. A forward pass always works on the first n slots and
+reads them up to the capacity, so that the buffer is read in place and in one piece (products of
+many small matrices that do not lie side by side are several times slower); rows that leave are
+replaced by moving the last ones.
 """
 
 from __future__ import annotations
@@ -9,82 +11,89 @@ from __future__ import annotations
 import torch
 from transformers import Cache
 
-_GROWTH = 64  # tokens; buffers grow in steps of this
+_STEP = 16  # tokens; capacities are multiples of this
 
 
-class SlotCache(Cache):
-    """A transformers Cache with a length of its own for each row."""
+class SlotBuffers:
+    """Keys and values of all rows in all layers."""
 
     def __init__(self, layers: int) -> None:
-        self._keys: list[torch.Tensor | None] = [None] * layers  # [slots, heads, capacity, dim]
-        self._values: list[torch.Tensor | None] = [None] * layers
+        self._layers: list[tuple[torch.Tensor, torch.Tensor] | None] = [None] * layers
         self._slots = 0
-        self._capacity = 0
-        self._rows = 0
-        self._end = 0
-        self._start: int | None = None
-        self._index: tuple[torch.Tensor, torch.Tensor] | None = None
+        self.capacity = 0  # tokens a row has room for
 
     def reserve(self, slots: int, capacity: int) -> None:
         """Make room for rows and tokens; what is held stays."""
-        if slots <= self._slots and capacity <= self._capacity:
+        if slots <= self._slots and capacity <= self.capacity:
             return
         self._slots = max(slots, self._slots)
-        if capacity > self._capacity:
-            self._capacity = -(-capacity // _GROWTH) * _GROWTH
-        for store in (self._keys, self._values):
-            for layer, old in enumerate(store):
-                if old is not None:
-                    store[layer] = self._resized(old)
+        if capacity > self.capacity:
+            # Long rows grow by an eighth, so that copying them stays cheap.
+            self.capacity = -(-max(capacity, self.capacity * 9 // 8) // _STEP) * _STEP
+        for index, pair in enumerate(self._layers):
+            if pair is not None:
+                self._layers[index] = (self._resized(pair[0]), self._resized(pair[1]))
 
     def _resized(self, old: torch.Tensor) -> torch.Tensor:
         slots, heads, capacity, dim = old.shape
-        # Zeros, not empty: a masked key still meets 0 x value, and 0 x NaN would not be 0.
-        new = old.new_zeros(self._slots, heads, self._capacity, dim)
+        new = old.new_empty(self._slots, heads, self.capacity, dim)
         new[:slots, :, :capacity] = old
+        # A masked key still meets 0 x value, and 0 x NaN would not be 0.
+        new[:slots, :, capacity:] = 0
+        new[slots:] = 0
         return new
 
-    def prepare(self, positions: torch.Tensor, start: int | None, end: int) -> None:
-        """Say where the next forward pass writes.
+    def layer(self, index: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """A layer's keys and values [slots, heads, capacity, dim].
 
-        positions: [rows, tokens] place of each new token in its row; start: the common first
-        place when all rows have the same length; end: length of the longest row afterwards.
+        like: [_, heads, _, dim] the first keys that it will hold.
         """
-        self._rows, self._start, self._end = positions.shape[0], start, end
+        pair = self._layers[index]
+        if pair is None:
+            shape = (self._slots, like.shape[1], self.capacity, like.shape[3])
+            pair = self._layers[index] = (like.new_zeros(shape), like.new_zeros(shape))
+        return pair
+
+    def move(self, sources: list[int], targets: list[int]) -> None:
+        """Copy source slots into target slots, all at once."""
+        for pair in self._layers:
+            for buffer in pair or ():
+                source, target = torch.tensor([sources, targets], device=buffer.device)
+                buffer.index_copy_(0, target, buffer.index_select(0, source))
+
+
+class SlotCache(Cache):
+    """A transformers Cache of slots 0, 1, ... for one forward pass.
+
+    positions: [slots, tokens] places of the new tokens in their rows; [1, tokens], and `start` the
+    first of them, when all rows have the same length.
+    """
+
+    def __init__(
+        self, buffers: SlotBuffers, slots: int, positions: torch.Tensor, start: int | None
+    ) -> None:
+        self._buffers = buffers
+        self._slots = slots
+        self._start = start
         if start is None:
-            rows = torch.arange(self._rows, device=positions.device)[:, None]
+            rows = torch.arange(slots, device=positions.device)[:, None]
             self._index = (rows.expand_as(positions), positions)
+        self.positions = positions
+        self.capacity = buffers.capacity
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object,
         **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """Store new keys and values [rows, heads, tokens, dim]; returns all up to `end`."""
-        views = []
-        for store, new in ((self._keys, key_states), (self._values, value_states)):
-            buffer = store[layer_idx]
-            if buffer is None:
-                shape = (self._slots, new.shape[1], self._capacity, new.shape[3])
-                buffer = store[layer_idx] = new.new_zeros(shape)
+        """Store new keys and values [rows, heads, tokens, dim]; returns all up to the capacity."""
+        keys, values = self._buffers.layer(layer_idx, key_states)
+        for buffer, new in ((keys, key_states), (values, value_states)):
             if self._start is not None:
-                stop = self._start + new.shape[2]
-                buffer[: self._rows, :, self._start : stop] = new
+                buffer[: self._slots, :, self._start : self._start + new.shape[2]] = new
             else:
-                assert self._index is not None
                 rows, places = self._index
                 buffer[rows, :, places] = new.transpose(1, 2)
-            views.append(buffer[: self._rows, :, : self._end])
-        return views[0], views[1]
-
-    def move(self, sources: list[int], targets: list[int], length: int) -> None:
-        """Copy the first `length` tokens of source slots into target slots, all at once."""
-        if not sources:
-            return
-        for store in (self._keys, self._values):
-            for buffer in store:
-                if buffer is not None:
-                    source = torch.tensor(sources, device=buffer.device)
-                    buffer[targets, :, :length] = buffer[source, :, :length]
+        return keys[: self._slots], values[: self._slots]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        return self._end
+        return self.capacity

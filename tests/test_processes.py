@@ -138,7 +138,7 @@ def assert_close_weights(ours: TorchPolicy, theirs: TorchPolicy) -> None:
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "grpo": (Grpo(beta=0.1), {}),
     "credit by turn": (Grpo(beta=0.0), {"credit": "turn", "discount": 0.5}),
-    "two updates": (Grpo(beta=0.0, updates=2), {}),
+    "two updates": (Grpo(beta=0.0, epochs=2), {}),
     "sft": (Sft(), {"teacher": Gibberish(), "num_generations": 1}),
 }
 

@@ -166,7 +166,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         sampling=sampling,
         rewards=reward_set(config["reward"], words, knowledge),
         algorithm=algorithm,
-        teacher=teacher(algorithm.player, knowledge),
+        teacher=teacher(algorithm.imitates, knowledge),
         secrets=words.answers if everything else splits.train,
         groups=rollout.groups,
         num_generations=rollout.num_generations,
@@ -198,8 +198,13 @@ def _check_together(
     model: ModelSettings,
 ) -> None:
     algorithm.check(rollout.num_generations)
-    if algorithm.player is None:
+    if algorithm.imitates is None:
         sampling.check_trainable()
+    if algorithm.minibatches > rollout.groups:
+        raise ConfigError(
+            f"algorithm.minibatches must be at most rollout.groups={rollout.groups}, whose groups "
+            f"are not split, not {algorithm.minibatches}"
+        )
     if rollout.groups % backend.devices:
         raise ConfigError(
             f"rollout.groups must be a multiple of backend.devices, so that each of the "

@@ -9,34 +9,33 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Terms
+from wordle_rl.algorithms.base import (
+    Algorithm,
+    Floats,
+    Judgement,
+    Outcomes,
+    Rows,
+    Terms,
+    token_mean,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sft:
+class Sft(Algorithm):
     """loss = -log p(token), averaged over all tokens of the player's answers."""
 
     player: str = "random_consistent"  # the scripted player to imitate, see wordle_rl.players
-    updates: int = 1
-    scale = "none"
-    needs_reference = False
-    skips_equal_groups = False
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.updates <= 100:
-            raise ValueError(f"algorithm.updates must be 1..100, not {self.updates}")
+    @property
+    def imitates(self) -> str | None:
+        return self.player
 
-    def check(self, num_generations: int) -> None:
-        if num_generations < 1:
-            raise ValueError("rollout.num_generations must be 1 or more")
+    def judge(self, outcomes: Outcomes) -> Judgement:
+        return Judgement(advantages=[np.ones(len(returns)) for returns in outcomes.returns])
 
-    def advantages(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.ones_like(rewards)
-
-    def weights(self, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.full(len(lengths), 1.0 / max(int(lengths.sum()), 1))
+    def weights(self, rows: Rows) -> Floats:
+        return token_mean(rows)
 
     def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
         return -terms.logprobs, {}

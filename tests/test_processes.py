@@ -86,8 +86,8 @@ def policy_for(processes: Any) -> TorchPolicy:
     def descend() -> None:
         with torch.no_grad():
             for parameter in policy.trainable:
-                assert parameter.grad is not None
-                parameter.sub_(parameter.grad)
+                if parameter.grad is not None:  # as that of a value head that nobody asked
+                    parameter.sub_(parameter.grad)
 
     policy.apply_gradients = [descend]
     return policy

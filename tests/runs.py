@@ -33,7 +33,10 @@ SMALL = [
 STAGES = {
     "sft": ["algorithm=sft"],
     "grpo with a reference": ["algorithm.beta=0.04"],
-    "two updates with muon": ["algorithm.updates=2", "optim.name=muon", "rollout.credit=turn"],
+    "two updates with muon": ["algorithm.epochs=2", "optim.name=muon", "rollout.credit=turn"],
+    "ppo": ["algorithm=ppo", "algorithm.minibatches=2", "algorithm.epochs=2"],
+    "dapo": ["algorithm=dapo", "algorithm.resample=2"],
+    "dpo": ["algorithm=dpo"],
     "lora": ["algorithm.beta=0.1", "model.lora={rank: 4, alpha: 8}"],
 }
 # Differ from run to run: seconds, and what is made of them.

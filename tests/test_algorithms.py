@@ -11,9 +11,10 @@ import torch
 from tiny import AlwaysGuesses, lab_of, many_stops, policy_of, qwen, qwen_like_tokenizer, same
 from tiny import weights_of as parameters_of
 
-from wordle_rl.algorithms.base import Terms
-from wordle_rl.algorithms.grpo import Grpo, group_advantages
-from wordle_rl.algorithms.losses import clipped_surrogate, k3
+from wordle_rl.algorithms.base import Rows, Terms
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.losses import clipped_surrogate, kl_k3
+from wordle_rl.algorithms.policy_gradient import group_advantages
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.chat import Chat
@@ -63,18 +64,24 @@ def test_rewards_that_cancel_out_still_have_advantages():  # row 26
 # -- weights --------------------------------------------------------------------------------------
 
 
+def rows(*lengths: int) -> Rows:
+    """Sequences of these many trained tokens, each a unit of its own that is used."""
+    n = len(lengths)
+    return Rows(lengths=np.array(lengths), used=np.ones(n, bool), units=np.arange(n))
+
+
 def test_grpo_weighs_rollouts_alike_and_their_tokens_by_their_length():  # row 12
     # 1/|o| of each rollout's tokens, then the mean over two rollouts (DeepSeekMath, eq. 3).
-    assert Grpo().weights(np.array([2, 8])).tolist() == [1 / 4, 1 / 16]
+    assert Grpo().weights(rows(2, 8)).tolist() == [1 / 4, 1 / 16]
 
 
 def test_fine_tuning_weighs_all_tokens_alike():
-    assert Sft().weights(np.array([2, 8])).tolist() == [1 / 10, 1 / 10]
+    assert Sft().weights(rows(2, 8)).tolist() == [1 / 10, 1 / 10]
 
 
 def test_an_answer_without_tokens_does_not_divide_by_zero():
-    assert np.isfinite(Grpo().weights(np.array([0, 5]))).all()
-    assert np.isfinite(Sft().weights(np.array([0, 0]))).all()
+    assert np.isfinite(Grpo().weights(rows(0, 5))).all()
+    assert np.isfinite(Sft().weights(rows(0, 0))).all()
 
 
 # -- losses ---------------------------------------------------------------------------------------
@@ -101,7 +108,7 @@ def test_the_clip_is_asymmetric_and_only_on_the_pessimistic_side(  # row 15
     old = torch.tensor([[-2.0]], dtype=torch.float64)
     logprobs = (old + np.log(ratio)).requires_grad_()
     loss, seen, clipped = clipped_surrogate(
-        torch, logprobs, old, torch.tensor([[advantage]], dtype=torch.float64), low=0.2, high=0.3
+        torch, logprobs - old, torch.tensor([[advantage]], dtype=torch.float64), low=0.2, high=0.3
     )
     loss.sum().backward()
     assert loss.item() == pytest.approx(expected)
@@ -127,19 +134,19 @@ def test_the_ratio_is_taken_against_the_old_policy_and_not_the_reference():  # r
 def test_the_kl_estimate_is_never_negative_and_zero_only_at_equality():  # row 14
     random = np.random.default_rng(0)
     policy, reference = -random.exponential(2.0, (2, 1000))
-    assert (k3(np, policy, reference) >= 0.0).all()
-    assert (k3(np, policy, policy) == 0.0).all()
-    assert k3(np, np.float64(-1.0), np.float64(-1.1)) > 0.0
-    assert k3(np, np.float64(-1.1), np.float64(-1.0)) > 0.0
+    assert (kl_k3(np, policy, reference) >= 0.0).all()
+    assert (kl_k3(np, policy, policy) == 0.0).all()
+    assert kl_k3(np, np.float64(-1.0), np.float64(-1.1)) > 0.0
+    assert kl_k3(np, np.float64(-1.1), np.float64(-1.0)) > 0.0
 
 
 def test_the_kl_estimate_is_level_at_equality_and_has_the_slope_of_finite_differences():  # row 14
     reference = torch.linspace(-4, -0.1, 14, dtype=torch.float64)
     for shift in (0.0, 0.7, -0.7):
         logprobs = (reference + shift).requires_grad_()
-        k3(torch, logprobs, reference).sum().backward()
+        kl_k3(torch, logprobs, reference).sum().backward()
         point, step, ref = logprobs.detach().numpy(), 1e-5, reference.numpy()
-        slope = (k3(np, point + step, ref) - k3(np, point - step, ref)) / (2 * step)
+        slope = (kl_k3(np, point + step, ref) - kl_k3(np, point - step, ref)) / (2 * step)
         assert logprobs.grad is not None
         assert np.allclose(logprobs.grad.numpy(), slope, atol=1e-8)
         if shift == 0.0:
@@ -151,7 +158,7 @@ def test_the_kl_estimate_is_level_at_equality_and_has_the_slope_of_finite_differ
 def test_the_kl_estimate_averages_to_the_divergence_of_the_policy_from_the_reference():  # row 14
     policy, reference = np.array([0.7, 0.2, 0.1]), np.array([0.2, 0.3, 0.5])
     exact = (policy * np.log(policy / reference)).sum()
-    assert (policy * k3(np, np.log(policy), np.log(reference))).sum() == pytest.approx(exact)
+    assert (policy * kl_k3(np, np.log(policy), np.log(reference))).sum() == pytest.approx(exact)
 
 
 @pytest.mark.parametrize("algorithm", [Grpo(beta=0.3, clip_high=0.28), Grpo(beta=0.0), Sft()])
@@ -185,7 +192,7 @@ def test_fine_tuning_minimises_the_negative_logprob():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("clip_low", 0.0), ("clip_low", 1.5), ("clip_high", 0.0), ("beta", -0.1), ("updates", 0),
+    [("clip_low", 0.0), ("clip_low", 1.5), ("clip_high", 0.0), ("beta", -0.1), ("epochs", 0),
      ("scale", "max")],
 )  # fmt: skip
 def test_a_setting_out_of_range_is_named(field, value):
@@ -234,7 +241,7 @@ def test_groups_without_spread_are_not_skipped_when_kl_is_in_the_loss():  # row 
 
 def test_skipping_groups_without_spread_changes_no_gradient():  # row 10
     class Unskipped(Grpo):
-        skips_equal_groups = False
+        skips_zero_advantages = False
 
     def reward(turn: PlayedTurn) -> float:  # with two games, equal about half of the time
         return float(turn.tokens % 2) if turn.state.turn == 0 else 0.0

@@ -14,7 +14,8 @@ WORDS = WordLists(answers=("crane", "moist", "slate"), allowed=("crane", "moist"
 
 
 def advantages(*to_go: list[float], n: int = 2, scale: str = "none") -> list[list[float]]:
-    return [list(a) for a in turn_advantages(to_go, num_generations=n, scale=scale)]
+    groups = [i // n for i in range(len(to_go))]
+    return [list(a) for a in turn_advantages(to_go, groups, scale=scale)]
 
 
 def test_a_turn_is_compared_with_the_others_of_its_group_at_that_turn() -> None:

@@ -29,7 +29,7 @@ from wordle_rl.backends.tiny_model import build_model
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.records import Batch
 from wordle_rl.sampling import Sampling, uniforms
-from wordle_rl.step import update
+from wordle_rl.updating import update
 
 ROWS = [
     ([3, 9, 4, 11, 12, 5, 6, 20, 21, 22], [0, 0, 0, 1, 1, 0, 0, 1, 1, 1]),
@@ -41,6 +41,12 @@ PLAIN = Grpo(beta=0.0)
 
 def games(advantages: tuple[float, ...] = (0.7, -1.3, 0.4)) -> Batch:
     return batch_of(ROWS, advantages)
+
+
+def whole(epoch: int) -> list[Any]:
+    """All rows of games() in one update, tokens weighing alike."""
+    tokens = sum(sum(marks) for _, marks in ROWS)
+    return [(np.arange(len(ROWS)), np.full(len(ROWS), 1.0 / tokens))]
 
 
 def one_row(ids: list[int], marks: list[int]) -> Batch:
@@ -153,7 +159,7 @@ def ratios(policy: TorchPolicy, algorithm: Grpo, monkeypatch: pytest.MonkeyPatch
         return metrics
 
     monkeypatch.setattr(policy, "update", spy)
-    update(policy, algorithm, games())
+    update(policy, algorithm, games(), whole)
     return seen
 
 
@@ -163,7 +169,7 @@ def test_the_ratio_is_one_on_the_first_update_and_moves_after_it(
     updates, micro_batch_tokens, monkeypatch
 ):  # row 3
     policy = policy_of(gemma(), temperature=0.7, micro_batch_tokens=micro_batch_tokens)
-    first, *later = ratios(policy, Grpo(beta=0.0, updates=updates), monkeypatch)
+    first, *later = ratios(policy, Grpo(beta=0.0, epochs=updates), monkeypatch)
     assert first < 1e-5
     assert len(later) == updates - 1 and all(gap > 1e-3 for gap in later)
 
@@ -171,7 +177,7 @@ def test_the_ratio_is_one_on_the_first_update_and_moves_after_it(
 def test_at_learning_rate_zero_the_ratio_stays_one_and_nothing_moves(monkeypatch):  # row 3
     policy = policy_of(qwen(), lr=0.0)
     before = weights_of(policy.model)
-    gaps = ratios(policy, Grpo(beta=0.0, updates=4), monkeypatch)
+    gaps = ratios(policy, Grpo(beta=0.0, epochs=4), monkeypatch)
     assert len(gaps) == 4 and max(gaps) < 1e-5
     assert same(before, weights_of(policy.model))
 
@@ -322,8 +328,7 @@ def play_bandit(policy: TorchPolicy, step: int) -> Batch | None:
     if not advantages.any():
         return None
     games = [([7, 9, *c.ids], [0, 0, 1]) for c in drawn]
-    weights = PLAIN.weights(np.ones(16, int)).tolist()
-    return batch_of(games, advantages.tolist(), weights=weights)
+    return batch_of(games, advantages.tolist(), weights=[1 / 16] * 16)
 
 
 @pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
@@ -379,7 +384,7 @@ def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, f
 def test_a_step_counts_all_its_skipped_updates():
     policy = policy_of(qwen())
     batch = games((float("nan"), 0.0, 0.0))
-    assert update(policy, Grpo(beta=0.0, updates=3), batch)["update/skipped"] == 3.0
+    assert update(policy, Grpo(beta=0.0, epochs=3), batch, whole)["update/skipped"] == 3.0
 
 
 # -- precision ------------------------------------------------------------------------------------

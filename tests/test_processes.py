@@ -31,7 +31,12 @@ from tiny import (
     weights_of,
 )
 
+from wordle_rl.algorithms.dapo import Dapo
+from wordle_rl.algorithms.dpo import Dpo
+from wordle_rl.algorithms.expert_iteration import ExpertIteration
 from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.gspo import Gspo
+from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.chat import Chat
@@ -77,12 +82,13 @@ def policy_for(processes: Any) -> TorchPolicy:
     policy = policy_of(qwen(340), tokenizer, clip_grad_norm=0.1)
     policy.processes = processes
     policy.keep_reference()
+    policy.add_value_head()
 
     def descend() -> None:
         with torch.no_grad():
             for parameter in policy.trainable:
-                assert parameter.grad is not None
-                parameter.sub_(parameter.grad)
+                if parameter.grad is not None:  # as that of a value head that nobody asked
+                    parameter.sub_(parameter.grad)
 
     policy.apply_gradients = [descend]
     return policy
@@ -139,7 +145,16 @@ def assert_close_weights(ours: TorchPolicy, theirs: TorchPolicy) -> None:
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "grpo": (Grpo(beta=0.1), {}),
     "credit by turn": (Grpo(beta=0.0), {"credit": "turn", "discount": 0.5}),
-    "two updates": (Grpo(beta=0.0, updates=2), {}),
+    "two epochs": (Grpo(beta=0.0, epochs=2), {}),
+    "minibatches, entropy, kl in the reward": (
+        Grpo(beta=0.2, kl="reward", entropy=0.1, epochs=2, minibatches=3),
+        {"credit": "turn"},
+    ),
+    "dapo": (Dapo(resample=3), {"num_generations": 2}),
+    "gspo": (Gspo(minibatches=2), {}),
+    "ppo": (Ppo(epochs=2, minibatches=2), {"credit": "turn", "discount": 0.5}),
+    "dpo": (Dpo(minibatches=2), {}),
+    "expert iteration": (ExpertIteration(), {}),
     "sft": (Sft(), {"teacher": Lesson(player=Gibberish()), "num_generations": 1}),
 }
 

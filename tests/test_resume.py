@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 from runs import (
-    STAGES,
     assert_equal_runs,
     assert_saved,
     files,
@@ -63,11 +62,13 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
     # An update that has begun is finished, with what is due after it; before that, all is undone.
     "grpo with a reference": [("validation", 1, 0), ("rewards", 3, 2), ("update", 2, 4)],
     "two updates with muon": [("checkpoint", 1, 0), ("update", 2, 1), ("validation", 1, 3)],
+    "ppo": [("update", 6, 2), ("rewards", 2, 3), ("log", 1, 4)],  # four updates a step
+    "dapo": [("update", 2, 2), ("log", 1, 3)],
     "lora": [("loading", 1, -1), ("update", 3, 3), ("rollouts", 2, 4)],
 }
 
 
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("stage", STOPS)
 def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_path, root, capfd):
     # row 22
     given = settings(tmp_path, stage)

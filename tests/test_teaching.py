@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 from tiny import lab_of, policy_of, qwen, qwen_like_tokenizer, weights_of
 
+from wordle_rl.algorithms.base import Judgement
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.chat import Chat
 from wordle_rl.feedback_table import build_table
 from wordle_rl.game import Clue, Rules, State, feedback_code
+from wordle_rl.judging import Sample
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.parser import parse
 from wordle_rl.players import guess_text
 from wordle_rl.players.greedy_entropy import GreedyEntropy
 from wordle_rl.players.mistakes import Mistakes
 from wordle_rl.players.random_consistent import RandomConsistent
+from wordle_rl.processes import ALONE
 from wordle_rl.prompts import Symbols
-from wordle_rl.records import Batch, conversation
+from wordle_rl.records import Batch, Rollout, conversation
+from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollout import ScriptedActor, play, rollouts, scripted_turns
-from wordle_rl.step import build_batch, collect
+from wordle_rl.step import Lab, collect
 from wordle_rl.teaching import Lesson, Teacher, TokenTeacher
+from wordle_rl.updating import learn
 from wordle_rl.words import WordLists, load_words
 
 WORDS = WordLists(
@@ -69,7 +75,25 @@ def test_an_answer_that_the_teacher_would_not_give_has_no_targets():
         teacher.targets(state, CHAT.answer(guess_text("bleed")), start=0)
 
 
-def games_of(guess: str, *, distribution: bool) -> Batch | None:
+def batch_of(played: list[Rollout], lab: Lab) -> Batch:
+    """What a step would train on."""
+    seen: list[Batch] = []
+
+    class Policy:
+        processes = ALONE
+
+        def update(self, batch: Batch, algorithm: Sft) -> dict[str, float]:
+            seen.append(batch)
+            return {"policy/ratio_gap": 0.0, "update/skipped": 0.0}
+
+    samples = [Sample(rollout=r, reward=GameReward(turns=({},)), scores=None) for r in played]
+    ones = [np.ones(len(r.turns)) for r in played]
+    learn(cast(Any, Policy()), lab, 0, samples, Judgement(advantages=ones), CHAT)
+    [batch] = seen
+    return batch
+
+
+def games_of(guess: str, *, distribution: bool) -> Batch:
     """A batch of one game: the opening sleep is a mistake, then this guess, which ends it."""
     lesson = Lesson(player=RandomConsistent(KNOWLEDGE), distribution=distribution)
     lab = lab_of(Sft(), lambda turn: 0.0, words=WORDS, teacher=lesson, groups=1, num_generations=1)
@@ -84,12 +108,10 @@ def games_of(guess: str, *, distribution: bool) -> Batch | None:
         ScriptedActor(player=Reads(), seed=0), ["crate"], words=WORDS, rules=Rules(max_turns=2)
     )
     [rollout] = rollouts([game], [scripted_turns(game, CHAT, Symbols(), {0})], 1)
-    ones, never = [np.ones(2)], np.array([False])
-    return build_batch([rollout], ones, never, CHAT, lab, range(1))
+    return batch_of([rollout], lab)
 
 
-def gradients_of(batch: Batch | None) -> dict[str, torch.Tensor]:
-    assert batch is not None
+def gradients_of(batch: Batch) -> dict[str, torch.Tensor]:
     # A guess's weight must not depend on how many tokens its word has.
     weights = batch.trained.astype(np.float32)
     policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
@@ -113,7 +135,6 @@ def test_learning_the_distribution_has_the_mean_gradient_of_learning_each_answer
 
 def test_mistakes_are_not_learnt_but_seen():
     batch = games_of("crate", distribution=False)
-    assert batch is not None
     learnt = batch.ids[0][batch.trained[0]].tolist()
     assert learnt == CHAT.answer(guess_text("crate"))
     assert "sleep" in CHAT.tokenizer.decode(batch.ids[0].tolist())
@@ -164,12 +185,11 @@ def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
         num_generations=1,
     )  # fmt: skip
     policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
-    played = collect(policy, CHAT, lab, 0)
-    batch = build_batch(played, [np.ones(6)] * 6, np.zeros(6, bool), CHAT, lab, range(6))
-    assert batch is not None
-    assert batch.targets is not None
+    played = collect(policy, CHAT, lab, 0, range(6))
+    batch = batch_of(played, lab)
+    assert batch.distributions is not None
     assert any(not turn.trained for rollout in played for turn in rollout.turns)
-    for row, targets in enumerate(batch.targets):
+    for row, targets in enumerate(batch.distributions):
         assert set(targets.places.tolist()) == set(np.flatnonzero(batch.trained[row]).tolist())
         sums = np.bincount(targets.places, targets.probabilities)
         assert np.allclose(sums[np.unique(targets.places)], 1.0)

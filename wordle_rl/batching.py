@@ -1,6 +1,11 @@
-"""Splits a batch into pieces that fit into memory; units that belong together stay together."""
+"""Splits a step's sequences: into minibatches, and those into pieces that fit into memory.
+
+Units that belong together stay together.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,3 +33,41 @@ def micro_batches(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
             pieces.append(list(rows))
             width = int(batch.lengths[rows].max())
     return [np.array(piece) for piece in pieces]
+
+
+def minibatches(
+    groups: NDArray[np.int64], count: int, *, seed: int, step: int, epoch: int
+) -> list[NDArray[np.int64]]:
+    """The places of the sequences of each minibatch, given the group [S] of each sequence.
+
+    Whole groups, dealt out by a shuffle that is a pure function of (seed, step, epoch).
+    """
+    numbers = np.unique(groups)
+    if count > 1:
+        numbers = np.random.default_rng([seed, step, 1 + epoch]).permutation(numbers)
+    return [np.flatnonzero(np.isin(groups, part)) for part in np.array_split(numbers, count)]
+
+
+def take(batch: Batch, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> Batch:
+    """The rows of a batch, whose trained tokens weigh as given [rows]; padding is cut to fit."""
+    width = int(batch.lengths[rows].max(initial=0))
+
+    def part(values: NDArray | None) -> NDArray | None:
+        return None if values is None else values[rows, :width]
+
+    trained = batch.trained[rows, :width]
+    return replace(
+        batch,
+        ids=batch.ids[rows, :width],
+        lengths=batch.lengths[rows],
+        trained=trained,
+        advantages=batch.advantages[rows, :width],
+        weights=(trained * weights[:, None]).astype(np.float32),
+        sampler_logprobs=batch.sampler_logprobs[rows, :width],
+        old_logprobs=part(batch.old_logprobs),
+        ref_logprobs=part(batch.ref_logprobs),
+        old_values=part(batch.old_values),
+        targets=part(batch.targets),
+        distributions=batch.distributions and [batch.distributions[row] for row in rows],
+        units=None if batch.units is None else batch.units[rows],
+    )

@@ -134,7 +134,7 @@ PLAYERS = {
 
 def lesson(algorithm: Algorithm, knowledge: Knowledge) -> Lesson | None:
     """The games that an algorithm imitates, if it does."""
-    name = algorithm.player
+    name = algorithm.imitates
     if name is None:
         return None
     if name not in PLAYERS:
@@ -209,8 +209,13 @@ def _check_together(
     model: ModelSettings,
 ) -> None:
     algorithm.check(rollout.num_generations)
-    if algorithm.player is None:
+    if algorithm.imitates is None:
         sampling.check_trainable()
+    if algorithm.minibatches > rollout.groups:
+        raise ConfigError(
+            f"algorithm.minibatches must be at most rollout.groups={rollout.groups}, whose groups "
+            f"are not split, not {algorithm.minibatches}"
+        )
     if rollout.groups % backend.devices:
         raise ConfigError(
             f"rollout.groups must be a multiple of backend.devices, so that each of the "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import inspect
 import sys
 from collections.abc import Mapping
 from types import NoneType, UnionType
@@ -94,6 +95,7 @@ def _class(key: str, target: Any, kind: type) -> type:
         with contextlib.suppress(ImportError):
             found = getattr(importlib.import_module(module), name, None)
     own = isinstance(found, type) and found.__module__.startswith(PACKAGE)
+    own = own and not inspect.isabstract(found)  # what several components share is none itself
     if not isinstance(found, type) or not own or not dataclasses.is_dataclass(found):
         raise ConfigError(f"{key}._target_ must be a component of {PACKAGE}*, not {target!r}")
     if not _is_kind(found, kind):

@@ -30,6 +30,10 @@ class Policy(Protocol):
         """float32 [N, T] log-probabilities of the trained tokens, 0 elsewhere."""
         ...
 
+    def values(self, batch: Batch) -> FloatArray:
+        """float32 [N, T] of the value head before each trained token was drawn, 0 elsewhere."""
+        ...
+
     def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
         """One optimiser step on the weighted sum of the algorithm's loss over the batch.
 
@@ -39,6 +43,13 @@ class Policy(Protocol):
 
     def keep_reference(self) -> None:
         """Make the present weights the reference."""
+        ...
+
+    def add_value_head(self) -> None:
+        """Let a linear head on the trunk's hidden states learn values from now on; it begins at 0.
+
+        Raises ValueError when the backend has none.
+        """
         ...
 
     def set_learning_rate(self, lr: float) -> None: ...

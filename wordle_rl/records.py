@@ -87,12 +87,18 @@ class Batch:
     sampler_logprobs: FloatArray  # when sampled
     old_logprobs: FloatArray | None = None  # the trainer's, before the first update of this batch
     ref_logprobs: FloatArray | None = None  # the reference model's
-    targets: list[Targets] | None = None  # [N] learn these distributions, not the ids
+    old_values: FloatArray | None = None  # the value head's, before the first update
+    targets: FloatArray | None = None  # what the value head should have said, 0 where not trained
+    target_scale: float = 1.0  # unit of values in the loss
+    distributions: list[Targets] | None = None  # [N] learn these, not the ids
     units: NDArray[np.int64] | None = None  # [N] sequences of one unit are never split
 
 
 def pad(sequences: list[Sequence], values: dict[str, list[list[float]]], pad_id: int) -> Batch:
-    """A Batch of sequences with per-token values `advantages` and `weights` (lists of [T])."""
+    """A Batch of sequences with per-token values, lists of [T] by the name of the Batch's field.
+
+    `advantages` and `weights` must be among them.
+    """
     lengths = np.array([len(s.ids) for s in sequences], np.int64)
     shape = (len(sequences), int(lengths.max(initial=0)))
     ids = np.full(shape, pad_id, np.int64)
@@ -105,7 +111,4 @@ def pad(sequences: list[Sequence], values: dict[str, list[list[float]]], pad_id:
         floats["sampler_logprobs"][row, :end] = sequence.sampler_logprobs
         for key, rows in values.items():
             floats[key][row, :end] = rows[row]
-    return Batch(ids=ids, lengths=lengths, trained=trained,
-        advantages=floats["advantages"], weights=floats["weights"],
-        sampler_logprobs=floats["sampler_logprobs"],
-    )  # fmt: skip
+    return Batch(ids=ids, lengths=lengths, trained=trained, **floats)  # pyright: ignore[reportArgumentType]

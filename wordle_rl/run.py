@@ -60,8 +60,22 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             print(f"\n{signal}: go on with python train.py resume={folder.path}", flush=True)
             raise
     print(f"\nrun folder: {folder.path}\nfull games: python eval.py run={folder.path}")
-    print(f"curves: tensorboard --logdir {folder.path.parent}", flush=True)
+    print(f"curves: tensorboard --logdir {folder.path.parent}")
+    print(_lesson(summary), flush=True)
     return summary
+
+
+def _lesson(summary: dict[str, Any]) -> str:
+    """How many groups of a run taught nothing, from its summary."""
+    groups, idle, skipped, replaced = (
+        int(summary[f"total_{name}"])
+        for name in ("groups", "zero_spread_groups", "skipped_groups", "resampled_groups")
+    )
+    share = 100 * idle / max(groups, 1)
+    return (
+        f"{share:.0f} % of groups taught nothing: {idle:,} of {groups:,} had no spread; "
+        f"{skipped:,} were skipped, {replaced:,} replaced by new ones"
+    )
 
 
 def _anchored(path: str | Path) -> Path:

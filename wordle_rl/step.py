@@ -6,26 +6,26 @@ if it had never stopped. Axes: G groups, N rollouts of a group.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace
-from itertools import repeat
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.algorithms.credit import turn_advantages
+from wordle_rl.algorithms.base import Algorithm, Judgement
 from wordle_rl.chat import Chat
-from wordle_rl.game import Game, Rules
+from wordle_rl.game import Rules
+from wordle_rl.judging import Sample, assess, judge, without_spread
 from wordle_rl.policy import Policy
 from wordle_rl.processes import share
 from wordle_rl.prompts import PromptStyle
-from wordle_rl.records import Batch, Rollout, Sequence, conversation, pad
+from wordle_rl.records import Rollout
 from wordle_rl.rewards.scoring import GameReward, RewardSet
 from wordle_rl.rollout import PolicyActor, ScriptedActor, play, rollouts, scripted_turns
 from wordle_rl.sampling import Sampling
-from wordle_rl.teaching import Lesson, Targets, TokenTeacher, joined
+from wordle_rl.step_metrics import game_metrics, group_metrics, reward_metrics
+from wordle_rl.teaching import Lesson
+from wordle_rl.updating import learn
 from wordle_rl.words import WordLists
 
 
@@ -68,6 +68,21 @@ def step_secrets(secrets: Many[str], *, seed: int, step: int, groups: int) -> li
     return out
 
 
+def spare_secrets(secrets: Many[str], *, seed: int, step: int, places: range) -> list[str]:
+    """Secrets of the groups that replace others in a step: walks through a shuffle of its own."""
+    order = np.random.default_rng([seed, step, 0]).permutation(len(secrets))
+    return [secrets[int(order[place % len(secrets)])] for place in places]
+
+
+def group_secrets(lab: Lab, step: int, numbers: range) -> list[str]:
+    """The secrets of the groups of a step with these numbers: all planned or all spare."""
+    if numbers.start < lab.groups:
+        planned = step_secrets(lab.secrets, seed=lab.seed, step=step, groups=lab.groups)
+        return planned[numbers.start : numbers.stop]
+    places = range(numbers.start - lab.groups, numbers.stop - lab.groups)
+    return spare_secrets(lab.secrets, seed=lab.seed, step=step, places=places)
+
+
 def train_step(
     policy: Policy, chat: Chat, lab: Lab, step: int, check: Callable[[], None] | None = None
 ) -> StepResult:
@@ -76,59 +91,93 @@ def train_step(
     Each process plays and trains its own groups; advantages, weights and metrics are those of the
     whole step. check: raises to give the step up, called only while the policy is as it was.
     """
-    own = collect(policy, chat, lab, step, check)
-    with policy.timers("reward"):
-        own_rewards = [lab.rewards.score(r.game) for r in own]
-    parts = policy.processes.gather((own, own_rewards))
-    played = [rollout for part, _ in parts for rollout in part]
-    rewards = [reward for _, part in parts for reward in part]
-    with policy.timers("reward"):
-        advantages = judge(played, rewards, lab)
-        by_group = np.array([np.abs(a).max(initial=0.0) for a in advantages]).reshape(
-            lab.groups, -1
-        )
-        equal = by_group.max(axis=1) == 0.0
-        mine = share(lab.groups, policy.processes)
-        batch = build_batch(played, advantages, equal, chat, lab, mine)
+    samples, dropped, judgement = draw(policy, chat, lab, step, check)
+    everything = samples + dropped
+    played = [sample.rollout for sample in everything]
     metrics = {
-        **game_metrics([r.game for r in played]),
-        **reward_metrics(rewards),
-        "groups/zero_spread": float(equal.mean()),
-        "groups/skipped": float(equal.mean()) if lab.algorithm.skips_equal_groups else 0.0,
+        **game_metrics([rollout.game for rollout in played]),
+        **reward_metrics([sample.reward for sample in everything]),
+        **group_metrics(
+            groups=lab.groups,
+            idle=len(without_spread(samples, judgement)),
+            replaced=len(dropped) // lab.num_generations,
+            skips=lab.algorithm.skips_zero_advantages,
+        ),
+        "train/extra_games": float(len(dropped)),
         "tokens/sampled": float(sum(len(t.completion.ids) for r in played for t in r.turns)),
     }
     if check is not None:
         check()
-    if batch is not None:
-        metrics |= update(policy, lab.algorithm, batch)
-    else:
-        metrics["update/empty"] = 1.0
-    return StepResult(rollouts=played, rewards=rewards, advantages=advantages, metrics=metrics)
+    metrics |= learn(policy, lab, step, samples, judgement, chat)
+    return StepResult(
+        rollouts=[sample.rollout for sample in samples],
+        rewards=[sample.reward for sample in samples],
+        advantages=judgement.advantages,
+        metrics=metrics,
+    )
 
 
-def judge(played: list[Rollout], rewards: list[GameReward], lab: Lab) -> list[np.ndarray]:
-    """The advantage of each turn [K] of each rollout."""
-    if lab.credit == "turn" and lab.teacher is None:
-        to_go = [
-            lab.rewards.to_go(p.game, r, lab.discount) for p, r in zip(played, rewards, strict=True)
-        ]
-        return turn_advantages(
-            to_go, num_generations=lab.num_generations, scale=lab.algorithm.scale
-        )
-    totals = np.array([r.total for r in rewards]).reshape(lab.groups, lab.num_generations)
-    of_game = lab.algorithm.advantages(totals).ravel()
-    return [np.full(len(p.game.turns), a) for p, a in zip(played, of_game, strict=True)]
+def draw(
+    policy: Policy, chat: Chat, lab: Lab, step: int, check: Callable[[], None] | None = None
+) -> tuple[list[Sample], list[Sample], Judgement]:
+    """The samples of a step's groups, group by group, and those of groups that were replaced.
+
+    A group that teaches nothing gives its number to a new one, on another secret, in as many
+    rounds as the algorithm asks for. The judgement is of the groups that stay.
+    """
+    samples = play_groups(policy, chat, lab, step, range(lab.groups), check)
+    judgement = judge(samples, lab)
+    dropped: list[Sample] = []
+    played = lab.groups
+    for _ in range(lab.algorithm.resample_rounds):
+        idle = without_spread(samples, judgement).tolist()
+        if not idle:
+            break
+        fresh = play_groups(policy, chat, lab, step, range(played, played + len(idle)), check)
+        numbers = dict(zip(range(played, played + len(idle)), idle, strict=True))
+        played += len(idle)
+        dropped += [sample for sample in samples if sample.rollout.group in idle]
+        samples = [sample for sample in samples if sample.rollout.group not in idle]
+        samples += [_renumbered(sample, numbers[sample.rollout.group]) for sample in fresh]
+        samples.sort(key=lambda sample: sample.rollout.group)
+        judgement = judge(samples, lab)
+    return samples, dropped, judgement
+
+
+def _renumbered(sample: Sample, group: int) -> Sample:
+    return replace(sample, rollout=replace(sample.rollout, group=group))
+
+
+def play_groups(
+    policy: Policy,
+    chat: Chat,
+    lab: Lab,
+    step: int,
+    numbers: range,
+    check: Callable[[], None] | None = None,
+) -> list[Sample]:
+    """The samples of the groups of a step with these numbers, played by all processes together.
+
+    Numbers from lab.groups on are those of groups that replace others.
+    """
+    mine = share(len(numbers), policy.processes)
+    own = collect(policy, chat, lab, step, numbers[mine.start : mine.stop], check)
+    samples = assess(policy, lab, own, chat.tokenizer.pad_id)
+    return [sample for part in policy.processes.gather(samples) for sample in part]
 
 
 def collect(
-    policy: Policy, chat: Chat, lab: Lab, step: int, check: Callable[[], None] | None = None
+    policy: Policy,
+    chat: Chat,
+    lab: Lab,
+    step: int,
+    numbers: range,
+    check: Callable[[], None] | None = None,
 ) -> list[Rollout]:
-    """The games of this process's groups of a step, group by group."""
-    mine = share(lab.groups, policy.processes)
-    chosen = step_secrets(lab.secrets, seed=lab.seed, step=step, groups=lab.groups)
+    """The games of the groups of a step with these numbers, group by group."""
     size = lab.num_generations
-    secrets = [chosen[group] for group in mine for _ in range(size)]
-    first = mine.start * size
+    secrets = [s for s in group_secrets(lab, step, numbers) for _ in range(size)]
+    first = numbers.start * size
     if lab.teacher is not None:
         with policy.timers("teacher"):
             scripted = ScriptedActor(
@@ -140,105 +189,11 @@ def collect(
                 scripted_turns(game, chat, lab.style, slipped)
                 for game, slipped in zip(games, scripted.slipped, strict=True)
             ]
-        return rollouts(games, turns, size, first_group=mine.start)
+        return rollouts(games, turns, size, first_group=numbers.start)
     actor = PolicyActor(
         engine=policy.engine(), chat=chat, style=lab.style, sampling=lab.sampling,
         seed=lab.seed, step=step, first_rollout=first,
     )  # fmt: skip
     with policy.timers("game"):
         games = play(actor, secrets, words=lab.words, rules=lab.rules, check=check)
-    return rollouts(games, actor.turns, size, first_group=mine.start)
-
-
-def build_batch(
-    played: list[Rollout],
-    advantages: list[np.ndarray],
-    equal: np.ndarray,
-    chat: Chat,
-    lab: Lab,
-    mine: range,
-) -> Batch | None:
-    """Sequences of the groups `mine` with their weights; None when the step teaches nothing.
-
-    Weights are given on the whole step before groups without spread, and those of other processes,
-    are left out, so leaving them out changes no gradient.
-    """
-    sequences = [conversation(r, i) for i, r in enumerate(played)]
-    lengths = np.array([sum(s.trained) for s in sequences])
-    weights = lab.algorithm.weights(lengths)
-    skip = lab.algorithm.skips_equal_groups
-    kept = [
-        (s, w)
-        for s, w in zip(sequences, weights, strict=True)
-        if any(s.trained) and not (skip and equal[played[s.rollout].group])
-    ]
-    if not kept:
-        return None
-    kept = [(s, w) for s, w in kept if played[s.rollout].group in mine]
-
-    def marked(values: Iterable[float], sequence: Sequence) -> list[float]:
-        return [float(v) if t else 0.0 for v, t in zip(values, sequence.trained, strict=True)]
-
-    values = {
-        "advantages": [marked(advantages[s.rollout][s.turns], s) for s, _ in kept],
-        "weights": [marked(repeat(w, len(s.ids)), s) for s, w in kept],
-    }
-    batch = pad([s for s, _ in kept], values, chat.tokenizer.pad_id)
-    if lab.teacher is None or not lab.teacher.distribution:
-        return batch
-    teacher = TokenTeacher(lab.teacher.player, chat)
-    targets = [sequence_targets(played[s.rollout], teacher) for s, _ in kept]
-    return replace(batch, targets=targets)
-
-
-def sequence_targets(rollout: Rollout, teacher: TokenTeacher) -> Targets:
-    """The teacher's distributions at the trained places of a game's conversation."""
-    parts, place = [], 0
-    for turn, played in zip(rollout.turns, rollout.game.turns, strict=True):
-        place += len(turn.prompt_ids)
-        if turn.trained:
-            parts.append(teacher.targets(played.state, turn.completion.ids, place))
-        place += len(turn.completion.ids)
-    return joined(parts)
-
-
-def update(policy: Policy, algorithm: Algorithm, batch: Batch) -> dict[str, float]:
-    """All optimiser steps on one batch; metrics are those of the last one, except `skipped`."""
-    if algorithm.updates > 1:
-        batch = replace(batch, old_logprobs=policy.score(batch))
-    if algorithm.needs_reference:
-        batch = replace(batch, ref_logprobs=policy.score(batch, reference=True))
-    metrics: dict[str, float] = {}
-    skipped = 0.0
-    for _ in range(algorithm.updates):
-        metrics = policy.update(batch, algorithm)
-        skipped += metrics["update/skipped"]
-    metrics["update/skipped"] = skipped
-    return metrics
-
-
-def game_metrics(games: Many[Game]) -> dict[str, float]:
-    """How a step's games went."""
-    turns = [turn for game in games for turn in game.turns]
-    wins = [game for game in games if game.won]
-    return {
-        "train/games": float(len(games)),
-        "train/wins": float(len(wins)),
-        "train/win_rate": len(wins) / len(games),
-        "train/guesses_won": float(np.mean([g.state.turn for g in wins])) if wins else np.nan,
-        "train/format": sum(t.guess is not None for t in turns) / len(turns),
-        "train/non_words": sum(t.kind == "not_a_word" for t in turns) / len(turns),
-        "train/repeats": sum(t.repeat for t in turns) / len(turns),
-    }
-
-
-def reward_metrics(rewards: Many[GameReward]) -> dict[str, float]:
-    """Mean reward of a game, whole and by component, and its spread."""
-    totals = np.array([r.total for r in rewards])
-    parts: defaultdict[str, float] = defaultdict(float)
-    for reward in rewards:
-        for turn in reward.turns:
-            for name, value in turn.items():
-                parts[name] += value
-    means = {f"reward/{name}": value / len(rewards) for name, value in parts.items()}
-    return {"reward/mean": float(totals.mean()), "reward/std": float(totals.std()), **means}
+    return rollouts(games, actor.turns, size, first_group=numbers.start)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from wordle_rl.chat import Chat
 from wordle_rl.game import State
 from wordle_rl.players import Player, guess_text
+
+if TYPE_CHECKING:
+    from wordle_rl.records import Rollout
 
 
 @runtime_checkable
@@ -61,6 +64,16 @@ class TokenTeacher:
         self._ids = np.full((len(answers), max(map(len, answers))), -1, np.int64)
         for row, ids in zip(self._ids, answers, strict=True):
             row[: len(ids)] = ids
+
+    def of_rollout(self, rollout: Rollout) -> Targets:
+        """Targets at the trained places of a game's conversation."""
+        parts, place = [], 0
+        for turn, played in zip(rollout.turns, rollout.game.turns, strict=True):
+            place += len(turn.prompt_ids)
+            if turn.trained:
+                parts.append(self.targets(played.state, turn.completion.ids, place))
+            place += len(turn.completion.ids)
+        return joined(parts)
 
     def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
         """Targets of an answer's tokens, each given those before it.

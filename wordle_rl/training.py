@@ -72,10 +72,14 @@ class Training:
         # What a checkpoint restores besides weights and optimiser.
         self._best: list[float] = []  # validation wins and -guesses of the best checkpoint
         self._best_step = 0
-        self._totals = {"games": 0.0, "wins": 0.0, "skipped_groups": 0.0}
+        counted = ("games", "extra_games", "wins", "groups", "zero_spread_groups",
+                   "skipped_groups", "resampled_groups")  # fmt: skip
+        self._totals: dict[str, float] = dict.fromkeys(counted, 0.0)
         self._failures = 0
         if setup.lab.algorithm.needs_reference:
             policy.keep_reference()
+        if setup.lab.algorithm.needs_values:
+            policy.add_value_head()
 
     # -- before and after -------------------------------------------------------------------------
 
@@ -99,7 +103,8 @@ class Training:
             state = json.loads((checkpoint.path / "state.json").read_text())
             self.first_step = self._done = state["step"]
             self._best, self._best_step = state["best"], state["best_step"]
-            self._totals, self._failures = state["totals"], state["failures"]
+            self._totals |= state["totals"]
+            self._failures = state["failures"]
         begun = bool(self._best)
         if begun:
             self._saved = self.first_step
@@ -166,7 +171,7 @@ class Training:
             **result.metrics,
             "lr": lr,
             "time/step": seconds,
-            "games_per_second": len(result.rollouts) / seconds,
+            "games_per_second": result.metrics["train/games"] / seconds,
             **{f"time/{name}": spent for name, spent in self.policy.timers.take().items()},
         }
         self._count(metrics)
@@ -186,9 +191,17 @@ class Training:
         return metrics
 
     def _count(self, metrics: dict[str, float]) -> None:
-        self._totals["games"] += metrics["train/games"]
-        self._totals["wins"] += metrics["train/wins"]
-        self._totals["skipped_groups"] += metrics["groups/skipped"] * self.setup.lab.groups
+        groups = metrics["groups/played"]
+        for name, count in {
+            "games": metrics["train/games"],
+            "extra_games": metrics["train/extra_games"],
+            "wins": metrics["train/wins"],
+            "groups": groups,
+            "zero_spread_groups": round(metrics["groups/zero_spread"] * groups),
+            "skipped_groups": round(metrics["groups/skipped"] * self.setup.lab.groups),
+            "resampled_groups": metrics["groups/resampled"],
+        }.items():
+            self._totals[name] += count
         failed = metrics.get("update/skipped", 0.0) > 0
         self._failures = self._failures + 1 if failed else 0
 

@@ -10,13 +10,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Terms
+from wordle_rl.algorithms.base import (
+    Algorithm,
+    Floats,
+    Judgement,
+    Outcomes,
+    Rows,
+    Terms,
+    token_mean,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sft:
+class Sft(Algorithm):
     """loss = -log p(token), averaged over all tokens of the player's answers.
 
     With targets=distribution, log p is its mean over what the player might have answered given the
@@ -26,14 +33,9 @@ class Sft:
     player: str = "random_consistent"  # the scripted player to imitate, see wordle_rl.players
     targets: Literal["sampled", "distribution"] = "sampled"  # learn the guess, or all it might be
     slips: float = 0.0  # share of turns in which a mistake, never learnt, takes the guess's place
-    updates: int = 1
-    scale = "none"
-    needs_reference = False
-    skips_equal_groups = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.updates <= 100:
-            raise ValueError(f"algorithm.updates must be 1..100, not {self.updates}")
+        super().__post_init__()
         if self.targets not in ("sampled", "distribution"):
             raise ValueError(
                 f"algorithm.targets must be sampled or distribution, not {self.targets!r}"
@@ -41,15 +43,15 @@ class Sft:
         if not 0.0 <= self.slips <= 0.9:
             raise ValueError(f"algorithm.slips must be 0..0.9, not {self.slips}")
 
-    def check(self, num_generations: int) -> None:
-        if num_generations < 1:
-            raise ValueError("rollout.num_generations must be 1 or more")
+    @property
+    def imitates(self) -> str | None:
+        return self.player
 
-    def advantages(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.ones_like(rewards)
+    def judge(self, outcomes: Outcomes) -> Judgement:
+        return Judgement(advantages=[np.ones(len(returns)) for returns in outcomes.returns])
 
-    def weights(self, lengths: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.full(len(lengths), 1.0 / max(int(lengths.sum()), 1))
+    def weights(self, rows: Rows) -> Floats:
+        return token_mean(rows)
 
     def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
         return -terms.logprobs, {}

@@ -122,7 +122,7 @@ def _card(
         step=summary["best_step"],
         steps=setup.trainer.steps,
         seed=setup.lab.seed,
-        teacher=setup.lab.algorithm.player,
+        teacher=setup.lab.algorithm.imitates,
         words=manifest["digests"]["words"],
         splits=manifest["digests"]["splits"],
         weights=hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,13 +20,14 @@ from wordle_rl.algorithms.base import Algorithm, Terms
 from wordle_rl.backends.causal_lm import CausalLM
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.optimizers import build_optimizers, set_learning_rate
+from wordle_rl.backends.token_outputs import token_outputs
 from wordle_rl.backends.torch_engine import TorchEngine
+from wordle_rl.backends.value_head import ValueHead
 from wordle_rl.backends.weights import load_weights
 from wordle_rl.batching import micro_batches
 from wordle_rl.optim import Optim
 from wordle_rl.processes import ALONE, Processes
 from wordle_rl.records import Batch, FloatArray
-from wordle_rl.teaching import Targets
 from wordle_rl.timing import Timers
 
 Precision = Literal["fp32", "bf16"]
@@ -73,6 +74,8 @@ class TorchPolicy:
         model.eval()  # dropout stays off: scores must not depend on chance
         self._lm = CausalLM(_bfloat16_copy(model) if self._copies else model)
         self._reference: CausalLM | None = None
+        self._value_head: ValueHead | None = None
+        self._value_optimizer: torch.optim.Optimizer | None = None  # the last of optimizers
 
     @property
     def device(self) -> torch.device:
@@ -115,15 +118,45 @@ class TorchPolicy:
             frozen = copy.deepcopy(self._lm.model).requires_grad_(False)
             self._reference = CausalLM(frozen)
 
+    def add_value_head(self) -> None:
+        """Let a linear head on the trunk's hidden states learn values from now on."""
+        self._value_head = ValueHead(self._lm.config.hidden_size).to(self.device)
+        parameters = list(self._value_head.parameters())
+        optim = self.optim
+        self._value_optimizer = torch.optim.AdamW(
+            parameters, lr=optim.lr, betas=(optim.beta1, optim.beta2), weight_decay=0.0
+        )
+        self.trainable += parameters
+        self.optimizers.append(self._value_optimizer)
+        self.apply_gradients.append(self._value_optimizer.step)
+
     def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
         """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
         out = np.zeros(batch.ids.shape, np.float32)
         with self.timers("reference" if reference else "score"), torch.inference_mode():
             for rows in micro_batches(batch, self._micro_batch_tokens):
                 with self._reference_model() if reference else _as_is(self._lm) as lm:
-                    scored = self._logprobs(lm, batch, rows)
+                    scored = token_outputs(lm, batch, rows, temperature=self._temperature).logprobs
                 out[rows, : scored.shape[1]] = scored.float().cpu().numpy()
         return out
+
+    def values(self, batch: Batch) -> FloatArray:
+        """Of the value head [N, T] before each trained token was drawn, else 0."""
+        out = np.zeros(batch.ids.shape, np.float32)
+        head = self._trained_value_head()
+        with self.timers("values"), torch.inference_mode():
+            for rows in micro_batches(batch, self._micro_batch_tokens):
+                values = token_outputs(
+                    self._lm, batch, rows, temperature=self._temperature, value_head=head
+                ).values
+                assert values is not None
+                out[rows, : values.shape[1]] = values.cpu().numpy()
+        return out
+
+    def _trained_value_head(self) -> ValueHead:
+        if self._value_head is None:
+            raise RuntimeError("add_value_head() was not called before values were asked for")
+        return self._value_head
 
     @contextlib.contextmanager
     def _reference_model(self) -> Iterator[CausalLM]:
@@ -138,21 +171,6 @@ class TorchPolicy:
             yield self._reference
         finally:
             model.set_adapter("default")
-
-    def _logprobs(self, lm: CausalLM, batch: Batch, rows: np.ndarray) -> torch.Tensor:
-        """[rows, T] natural log-probability of each trained token, 0 elsewhere."""
-        width = max(int(batch.lengths[rows].max()), 1)  # a piece may be nothing but padding
-        ids = torch.from_numpy(batch.ids[rows, :width]).to(lm.device)
-        trained = torch.from_numpy(batch.trained[rows, :width]).to(lm.device)
-        hidden = lm.hidden(ids)
-        # The token at place t is predicted at place t - 1; the head runs only where one is trained.
-        logits = lm.logits(hidden[:, :-1][trained[:, 1:]]) / self._temperature
-        if batch.targets is None:
-            chosen = logits.gather(1, ids[:, 1:][trained[:, 1:]][:, None])[:, 0]
-        else:
-            chosen = _expected(logits, trained, [batch.targets[row] for row in rows])
-        values = chosen - torch.logsumexp(logits, dim=-1)
-        return torch.zeros(ids.shape, device=ids.device).masked_scatter(trained, values)
 
     def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
         """One optimiser step on the weighted loss of a batch, micro-batched inside.
@@ -204,21 +222,36 @@ class TorchPolicy:
     def _loss(
         self, batch: Batch, rows: np.ndarray, algorithm: Algorithm
     ) -> tuple[torch.Tensor, dict[str, float]]:
-        logprobs = self._logprobs(self._lm, batch, rows)
+        outputs = token_outputs(
+            self._lm, batch, rows,
+            temperature=self._temperature,
+            entropy=algorithm.needs_entropy,
+            value_head=self._trained_value_head() if algorithm.needs_values else None,
+        )  # fmt: skip
+        logprobs = outputs.logprobs
         width = logprobs.shape[1]
 
         def tensor(values: FloatArray) -> torch.Tensor:
             return torch.from_numpy(values[rows, :width]).to(logprobs.device, torch.float32)
 
+        def given(values: FloatArray | None) -> torch.Tensor | None:
+            return None if values is None else tensor(values)
+
         old = logprobs.detach() if batch.old_logprobs is None else tensor(batch.old_logprobs)
         trained = torch.from_numpy(batch.trained[rows, :width]).to(logprobs.device)
-        reference = None if batch.ref_logprobs is None else tensor(batch.ref_logprobs)
+        units = np.arange(len(batch.lengths)) if batch.units is None else batch.units
         terms = Terms(
             logprobs=logprobs,
             old_logprobs=old,
-            ref_logprobs=reference,
             advantages=tensor(batch.advantages),
             trained=trained,
+            units=torch.from_numpy(units[rows]).to(logprobs.device),
+            ref_logprobs=given(batch.ref_logprobs),
+            entropy=outputs.entropy,
+            values=outputs.values,
+            old_values=given(batch.old_values),
+            targets=given(batch.targets),
+            target_scale=batch.target_scale,
         )
         per_token, extra = algorithm.loss(torch, terms)
         loss = (per_token * tensor(batch.weights)).sum()
@@ -263,15 +296,23 @@ class TorchPolicy:
 
     def set_learning_rate(self, lr: float) -> None:
         set_learning_rate(self.optimizers, self.optim, lr)
+        if self._value_optimizer is not None:  # starts from nothing: no share of lr, but all of it
+            for group in self._value_optimizer.param_groups:
+                group["lr"] = lr
 
     def export(self, folder: Path) -> None:
-        """Write the model (or LoRA adapter) and tokenizer as transformers and peft load them."""
+        """Write the model (or LoRA adapter) and tokenizer as transformers and peft load them.
+
+        A value head lies beside them, in value_head.safetensors.
+        """
         model: Any = self.model
         if self._is_lora:
             model.save_pretrained(folder, selected_adapters=["default"])
         else:
             model.save_pretrained(folder)
         self.tokenizer.inner.save_pretrained(folder)
+        if self._value_head is not None:
+            self._value_head.save(folder)
 
     def save(self, folder: Path) -> None:
         """Write everything a resumed run needs: export() and the optimisers' states."""
@@ -287,6 +328,8 @@ class TorchPolicy:
         Raises ValueError when another model wrote it.
         """
         load_weights(self.model, folder / "model", is_lora=self._is_lora)
+        if self._value_head is not None:
+            self._value_head.load(folder / "model")
         saved = torch.load(folder / "optimizer.pt", weights_only=True)
         own = [optimizer.state_dict() for optimizer in self.optimizers]
         if _kinds(saved) != _kinds(own):
@@ -298,20 +341,6 @@ class TorchPolicy:
             # The settings are those of now: a resumed run may have changed them.
             optimizer.load_state_dict({**mine, "state": state["state"]})
         self._refresh_copy()
-
-
-def _expected(
-    logits: torch.Tensor, trained: torch.Tensor, targets: Sequence[Targets]
-) -> torch.Tensor:
-    """Mean logit [P] under the targets of each trained place; logits [P, V], trained [rows, T]."""
-    # The trained places of all rows, one after the other, are the rows of logits.
-    number = trained.flatten().cumsum(0).view(trained.shape) - 1
-    parts = [number[row, torch.from_numpy(t.places)] for row, t in enumerate(targets)]
-    place = torch.cat(parts).to(logits.device)
-    ids = torch.from_numpy(np.concatenate([t.ids for t in targets])).to(logits.device)
-    shares = torch.from_numpy(np.concatenate([t.probabilities for t in targets]))
-    values = logits[place, ids] * shares.to(logits.device)
-    return logits.new_zeros(len(logits)).index_add(0, place, values)
 
 
 def _kinds(states: list[dict[str, Any]]) -> list[list[Any]]:

@@ -33,6 +33,7 @@ from wordle_rl.rewards.format import NOT_IN_LIST, Format
 from wordle_rl.rewards.win import Win
 
 CREDIT, FORFEIT, RETRY = "credit", "forfeit", "retry"
+KL, OVERLONG = "kl", "overlong"  # what an algorithm may take off; outside the laws above
 # Sums are rounded, so that games of equal reward compare equal whatever order they were added in.
 _DIGITS = 9
 
@@ -59,6 +60,11 @@ class GameReward:
         """Reward of the game: the sum of everything in turns."""
         return _sum(share for turn in self.turns for share in turn.values())
 
+    def charged(self, name: str, shares: Iterable[float]) -> GameReward:
+        """The same with one more component, which has a share [K] in each turn."""
+        turns = zip(self.turns, shares, strict=True)
+        return GameReward(turns=tuple({**turn, name: float(share)} for turn, share in turns))
+
 
 @dataclass(frozen=True, kw_only=True)
 class RewardSet:
@@ -79,7 +85,7 @@ class RewardSet:
         names = sorted(self.components)
         if unknown := sorted(set(self.weights) ^ set(names)):
             raise ValueError(f"reward weights must be for {names}; unknown or missing: {unknown}")
-        if reserved := sorted({CREDIT, FORFEIT, RETRY} & set(names)):
+        if reserved := sorted({CREDIT, FORFEIT, RETRY, KL, OVERLONG} & set(names)):
             raise ValueError(f"reward components cannot be called {reserved}: scoring uses that")
         for name, weight in self.weights.items():
             if not (math.isfinite(weight) and weight >= 0):

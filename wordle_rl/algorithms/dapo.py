@@ -1,0 +1,73 @@
+"""Decoupled Clip and Dynamic Sampling Policy Optimization (Yu et al. 2025, arXiv 2503.14476)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from wordle_rl.algorithms.base import (
+    Answers,
+    Floats,
+    Judgement,
+    Outcomes,
+    Rows,
+    in_range,
+    token_mean,
+)
+from wordle_rl.algorithms.policy_gradient import PolicyGradient, Scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dapo(PolicyGradient):
+    """GRPO with four changes: the ratio may rise further than it may fall (clip-higher); all tokens
+    of a batch weigh alike; groups without spread are replaced by new ones (dynamic sampling); and
+    answers that are too long are handled.
+
+    overlong=punish takes max(0, min(1, (length - (limit - buffer)) / buffer)) off the reward of an
+    answer's turn, with limit = sampling.max_tokens and buffer = overlong_buffer * limit (eq. 13);
+    overlong=filter gives answers that the limit cut off no advantage (section 3.4).
+    """
+
+    clip_high: float = 0.28
+    scale: Scale = "std"
+    overlong: Literal["punish", "filter", "none"] = "punish"
+    overlong_buffer: float = 0.2  # share of the limit in which the penalty grows to 1
+    resample: int = 10  # rounds in which groups without spread are replaced; 0 keeps them
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.overlong not in ("punish", "filter", "none"):
+            raise ValueError(
+                f"algorithm.overlong must be punish, filter or none, not {self.overlong!r}"
+            )
+        if not 0.0 < self.overlong_buffer <= 1.0:
+            raise ValueError(
+                "algorithm.overlong_buffer must be above 0 and at most 1, "
+                f"not {self.overlong_buffer}"
+            )
+        in_range("resample", self.resample, 0, 1000)
+
+    @property
+    def resample_rounds(self) -> int:
+        return self.resample
+
+    def penalties(self, answers: Answers) -> dict[str, Floats]:
+        found = super().penalties(answers)
+        if self.overlong == "punish":
+            buffer = self.overlong_buffer * answers.max_tokens
+            lengths = answers.lengths.astype(np.float64)
+            beyond = (lengths - (answers.max_tokens - buffer)) / buffer
+            found["overlong"] = -beyond.clip(0.0, 1.0)
+        return found
+
+    def judge(self, outcomes: Outcomes) -> Judgement:
+        judged = super().judge(outcomes)
+        if self.overlong != "filter":
+            return judged
+        pairs = zip(judged.advantages, outcomes.complete, strict=True)
+        return Judgement(advantages=[np.where(whole, a, 0.0) for a, whole in pairs])
+
+    def weights(self, rows: Rows) -> Floats:
+        return token_mean(rows)

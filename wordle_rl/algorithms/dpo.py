@@ -1,0 +1,87 @@
+"""Direct Preference Optimization on pairs of own games (Rafailov et al. 2023, arXiv 2305.18290).
+
+Pairs are made anew from each step's rollouts, as in online DPO (arXiv 2402.04792); the reference is
+the policy at the start of the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wordle_rl.algorithms.base import (
+    Algorithm,
+    Floats,
+    Judgement,
+    Outcomes,
+    Rows,
+    Terms,
+    in_range,
+)
+from wordle_rl.algorithms.losses import log_sigmoid
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dpo(Algorithm):
+    """loss = -log sigmoid(beta (log p(w) / p_ref(w) - log p(l) / p_ref(l))), averaged over pairs.
+
+    w and l: the better and the worse of two rollouts of one group, by reward from the first turn
+    on. The best is paired with the worst, the second best with the second worst, and so on; equal
+    ones are no pair.
+    """
+
+    beta: float = 0.1  # how dearly the reference is kept
+    pairs: int = 1  # of each group, at most half its rollouts
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.beta <= 0.0:
+            raise ValueError(f"algorithm.beta must be above 0, not {self.beta}")
+        in_range("pairs", self.pairs, 1, 5000)
+
+    @property
+    def needs_reference(self) -> bool:
+        return True
+
+    @property
+    def skips_zero_advantages(self) -> bool:
+        return True
+
+    def check(self, num_generations: int) -> None:
+        if num_generations < 2 * self.pairs:
+            raise ValueError(
+                f"rollout.num_generations must be {2 * self.pairs} or more for "
+                f"algorithm.pairs={self.pairs} of different rollouts, not {num_generations}"
+            )
+
+    def judge(self, outcomes: Outcomes) -> Judgement:
+        """Advantage 1 for the better of a pair, -1 for the worse, 0 for those without one."""
+        totals, signs = outcomes.totals, np.zeros(len(outcomes.returns))
+        units = np.arange(len(signs))
+        for members in outcomes.members():
+            order = members[np.argsort(-totals[members], kind="stable")]
+            for better, worse in zip(order[: self.pairs], order[::-1], strict=False):
+                if totals[better] > totals[worse]:
+                    signs[better], signs[worse] = 1.0, -1.0
+                    units[worse] = units[better]
+        advantages = [
+            np.full(len(returns), sign)
+            for returns, sign in zip(outcomes.returns, signs, strict=True)
+        ]
+        return Judgement(advantages=advantages, units=units)
+
+    def weights(self, rows: Rows) -> Floats:
+        """The loss of a pair stands at each of its trained tokens, so these add up to its share."""
+        tokens = np.bincount(rows.units, rows.lengths)
+        pairs = max(len(np.unique(rows.units[rows.used])), 1)
+        return rows.used / (pairs * np.maximum(tokens[rows.units], 1.0))
+
+    def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
+        gained = (terms.advantages * (terms.logprobs - terms.ref_logprobs)).sum(-1)
+        of_one_unit = terms.units[:, None] == terms.units[None, :]
+        margin = self.beta * (of_one_unit * gained[None, :]).sum(-1)  # [S], equal within a pair
+        everywhere = (terms.trained + 0.0) * margin[:, None]
+        metrics = {"margin": everywhere, "preferred": everywhere > 0.0}
+        return -log_sigmoid(xp, everywhere), metrics

@@ -1,0 +1,43 @@
+"""Expert iteration: play, keep the best win of each group, imitate it (Anthony et al. 2017, arXiv
+1705.08439; for language models ReST-EM, arXiv 2312.06585).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wordle_rl.algorithms.base import Algorithm, Floats, Judgement, Outcomes, Rows, Terms
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpertIteration(Algorithm):
+    """loss = -log p(token), averaged over all tokens of the kept rollouts.
+
+    Kept is, of each group's wins, the one with the highest reward from its first turn on, the first
+    of equals; a group without a win teaches nothing.
+    """
+
+    @property
+    def skips_zero_advantages(self) -> bool:
+        return True
+
+    def judge(self, outcomes: Outcomes) -> Judgement:
+        """Advantage 1 for what is kept, else 0."""
+        totals = np.where(outcomes.won, outcomes.totals, -np.inf)
+        best = [members[np.argmax(totals[members])] for members in outcomes.members()]
+        kept = {int(i) for i in best if outcomes.won[i]}
+        return Judgement(
+            advantages=[
+                np.full(len(returns), float(i in kept))
+                for i, returns in enumerate(outcomes.returns)
+            ]
+        )
+
+    def weights(self, rows: Rows) -> Floats:
+        return rows.used / max(int(rows.lengths[rows.used].sum()), 1)
+
+    def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
+        return -terms.logprobs * terms.advantages, {}

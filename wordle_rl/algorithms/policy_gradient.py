@@ -1,0 +1,154 @@
+"""What the policy-gradient algorithms share: clipped ratios, KL, entropy bonus and credit.
+
+Each algorithm is a file of its own that says how it differs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from wordle_rl.algorithms.base import (
+    Algorithm,
+    Answers,
+    Floats,
+    Judgement,
+    Outcomes,
+    Rows,
+    Terms,
+    in_range,
+    sequence_mean,
+)
+from wordle_rl.algorithms.credit import game_advantages, turn_advantages
+from wordle_rl.algorithms.losses import clipped_surrogate, kl_k3
+
+Scale = Literal["std", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyGradient(Algorithm):
+    """loss = -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A) + beta KL - entropy H, per token.
+
+    r: ratio of the probability now to that before the first update of the batch; A: advantage.
+    With kl=reward, beta (log p - log p_ref), summed over an answer's tokens, is taken off the
+    reward of its turn instead, as in arXiv 2009.01325.
+    """
+
+    clip_low: float = 0.2  # how far the probability ratio may fall below 1
+    clip_high: float = 0.2  # how far it may rise above 1
+    beta: float = 0.0  # weight of the KL divergence from the reference
+    kl: Literal["loss", "reward"] = "loss"  # where it is counted
+    entropy: float = 0.0  # weight of the entropy bonus
+    scale: Scale = "none"  # std divides advantages by their deviation, none leaves them
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.clip_low <= 1.0:
+            raise ValueError(
+                f"algorithm.clip_low must be above 0 and at most 1, not {self.clip_low}"
+            )
+        if self.clip_high <= 0.0:
+            raise ValueError(f"algorithm.clip_high must be above 0, not {self.clip_high}")
+        if self.beta < 0.0:
+            raise ValueError(f"algorithm.beta must be 0 or more, not {self.beta}")
+        if self.kl not in ("loss", "reward"):
+            raise ValueError(f"algorithm.kl must be loss or reward, not {self.kl!r}")
+        in_range("entropy", self.entropy, 0.0, 100.0)
+        if self.scale not in ("std", "none"):
+            raise ValueError(f"algorithm.scale must be std or none, not {self.scale!r}")
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.beta > 0.0
+
+    @property
+    def needs_entropy(self) -> bool:
+        return self.entropy > 0.0
+
+    @property
+    def scores_rollouts(self) -> bool:
+        return self.needs_values or (self.beta > 0.0 and self.kl == "reward")
+
+    @property
+    def skips_zero_advantages(self) -> bool:
+        return self.entropy == 0.0 and (self.beta == 0.0 or self.kl == "reward")
+
+    def check(self, num_generations: int) -> None:
+        self.advantages(np.zeros((1, num_generations)))
+
+    def penalties(self, answers: Answers) -> dict[str, Floats]:
+        if self.beta == 0.0 or self.kl == "loss":
+            return {}
+        assert answers.divergence is not None
+        return {"kl": -self.beta * answers.divergence}
+
+    def judge(self, outcomes: Outcomes) -> Judgement:
+        if outcomes.by_turn:
+            advantages = turn_advantages(outcomes.returns, outcomes.groups, scale=self.scale)
+        else:
+            advantages = game_advantages(outcomes, self.advantages)
+        return Judgement(advantages=advantages)
+
+    def advantages(self, rewards: Floats) -> Floats:
+        """Advantage of each rollout [G, N] against its group, from summed rewards [G, N]."""
+        return group_advantages(rewards, self.scale)
+
+    def weights(self, rows: Rows) -> Floats:
+        return sequence_mean(rows)
+
+    def log_ratio(self, xp: Any, terms: Terms) -> Any:
+        """Logarithm [S, T] of the ratio that is clipped."""
+        return terms.logprobs - terms.old_logprobs
+
+    def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
+        loss, ratio, clipped = clipped_surrogate(
+            xp, self.log_ratio(xp, terms), terms.advantages,
+            low=self.clip_low, high=self.clip_high,
+        )  # fmt: skip
+        metrics = {"ratio": ratio, "clipped": clipped}
+        if self.beta > 0.0 and self.kl == "loss":
+            metrics["kl"] = kl_k3(xp, terms.logprobs, terms.ref_logprobs)
+            loss = loss + self.beta * metrics["kl"]
+        if self.entropy > 0.0:
+            metrics["entropy"] = terms.entropy
+            loss = loss - self.entropy * terms.entropy
+        return loss, metrics
+
+
+def group_advantages(rewards: Floats, scale: Scale) -> Floats:
+    """Advantage of each rollout against its own group: its reward less the group's mean.
+
+    rewards: [G, N] summed reward per rollout, unitless.
+    Returns [G, N]; all zeros, exactly, in a group whose rewards are equal.
+    Raises ValueError when N < 2. Source: DeepSeekMath (arXiv 2402.03300), section 4.1.2;
+    scale="none" is Dr. GRPO (arXiv 2503.20783).
+    """
+    _check_group(rewards)
+    centred = rewards - rewards.mean(axis=1, keepdims=True)
+    spread = np.ptp(rewards, axis=1, keepdims=True)
+    centred = np.where(spread == 0.0, 0.0, centred)
+    if scale == "none":
+        return centred
+    deviation = rewards.std(axis=1, keepdims=True, ddof=1)
+    return centred / np.where(spread == 0.0, 1.0, deviation)
+
+
+def leave_one_out(rewards: Floats) -> Floats:
+    """Advantage of each rollout: its reward less the mean of the others in its group.
+
+    rewards, result, errors: as group_advantages. Source: RLOO (arXiv 2402.14740), section 2.
+    """
+    _check_group(rewards)
+    n = rewards.shape[1]
+    others = (rewards.sum(axis=1, keepdims=True) - rewards) / (n - 1)
+    spread = np.ptp(rewards, axis=1, keepdims=True)
+    return np.where(spread == 0.0, 0.0, rewards - others)
+
+
+def _check_group(rewards: Floats) -> None:
+    if rewards.ndim != 2 or rewards.shape[1] < 2:
+        raise ValueError(
+            "rollout.num_generations must be 2 or more: a rollout is judged against its group"
+        )

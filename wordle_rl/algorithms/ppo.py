@@ -1,0 +1,97 @@
+"""Proximal Policy Optimization with a value head (Schulman et al. 2017, arXiv 1707.06347)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wordle_rl.algorithms.base import (
+    Floats,
+    Judgement,
+    Outcomes,
+    Rows,
+    Terms,
+    in_range,
+    token_mean,
+)
+from wordle_rl.algorithms.losses import clipped_value_loss
+from wordle_rl.algorithms.policy_gradient import PolicyGradient, Scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ppo(PolicyGradient):
+    """loss = -min(r A, clip(r) A) + value_weight (V - target)^2 / 2 - entropy H, over all tokens.
+
+    A turn is one action. A = sum over later turns d of (discount lam)^d delta, with
+    delta = reward + discount V(next turn) - V(turn); target = A + V(turn). V is a linear function
+    of the trunk's hidden state before an answer's first token, and learns at all its tokens. It is
+    measured in standard deviations of the step's targets, so that value_weight and value_clip mean
+    the same whatever the size of rewards. Advantages get mean 0 and deviation 1 over the step
+    (scale=std). Groups are not compared, so one rollout of each is enough.
+    """
+
+    epochs: int = 4
+    minibatches: int = 4
+    scale: Scale = "std"
+    lam: float = 0.95  # 0 trusts the value of the next turn, 1 what was earned
+    value_weight: float = 0.5
+    value_clip: float = 0.2  # how far a value may move in one batch of rollouts; 0: any distance
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_range("lam", self.lam, 0.0, 1.0)
+        in_range("value_weight", self.value_weight, 0.0, 1000.0)
+        in_range("value_clip", self.value_clip, 0.0, 1000.0)
+
+    @property
+    def needs_values(self) -> bool:
+        return True
+
+    @property
+    def skips_zero_advantages(self) -> bool:
+        return False
+
+    def check(self, num_generations: int) -> None:
+        pass
+
+    def judge(self, outcomes: Outcomes) -> Judgement:
+        assert outcomes.values is not None
+        discount = outcomes.discount
+        estimates = [
+            turn_gae(returns, values, discount=discount, lam=self.lam)
+            for returns, values in zip(outcomes.returns, outcomes.values, strict=True)
+        ]
+        targets = [a + v for a, v in zip(estimates, outcomes.values, strict=True)]
+        deviation = float(np.concatenate(targets).std())
+        if self.scale == "std":
+            every = np.concatenate(estimates)
+            spread = float(every.std()) or 1.0
+            estimates = [(a - every.mean()) / spread for a in estimates]
+        return Judgement(advantages=estimates, targets=targets, target_scale=deviation or 1.0)
+
+    def weights(self, rows: Rows) -> Floats:
+        return token_mean(rows)
+
+    def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
+        loss, metrics = super().loss(xp, terms)
+        metrics["value_loss"] = clipped_value_loss(
+            xp, terms.values, terms.old_values, terms.targets,
+            clip=self.value_clip, scale=terms.target_scale,
+        )  # fmt: skip
+        return loss + self.value_weight * metrics["value_loss"], metrics
+
+
+def turn_gae(returns: Floats, values: Floats, *, discount: float, lam: float) -> Floats:
+    """Generalised advantage estimate [K] of each turn of a finished rollout.
+
+    returns: [K] discounted reward from each turn on, so that a turn's own reward is its return less
+    the discounted next one. values: [K] before each turn. Source: arXiv 1506.02438, eq. 16.
+    """
+    rewards = returns - discount * np.append(returns[1:], 0.0)
+    errors = rewards + discount * np.append(values[1:], 0.0) - values
+    estimates, later = np.zeros(len(errors)), 0.0
+    for turn in range(len(errors))[::-1]:
+        later = estimates[turn] = errors[turn] + discount * lam * later
+    return estimates

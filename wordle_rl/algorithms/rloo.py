@@ -1,0 +1,31 @@
+"""REINFORCE Leave-One-Out (Ahmadian et al. 2024, arXiv 2402.14740)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wordle_rl.algorithms.base import Floats, Rows
+from wordle_rl.algorithms.policy_gradient import PolicyGradient, leave_one_out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rloo(PolicyGradient):
+    """gradient = -A times that of the log-probability of a whole sequence, averaged over sequences;
+    A = reward - mean reward of the others in the group.
+
+    With one update per batch the clipped ratio has just this gradient; with several it keeps them
+    near the policy that played, where the paper has one.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scale != "none":
+            raise ValueError(f"algorithm.scale must be none in RLOO, not {self.scale!r}")
+
+    def advantages(self, rewards: Floats) -> Floats:
+        return leave_one_out(rewards)
+
+    def weights(self, rows: Rows) -> Floats:
+        return np.full(len(rows.lengths), 1.0 / len(rows.lengths))

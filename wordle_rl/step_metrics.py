@@ -1,0 +1,52 @@
+"""What a step says about its games, rewards and groups."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence as Many
+
+import numpy as np
+
+from wordle_rl.game import Game
+from wordle_rl.rewards.scoring import GameReward
+
+
+def group_metrics(*, groups: int, idle: int, replaced: int, skips: bool) -> dict[str, float]:
+    """How many groups of a step taught nothing.
+
+    groups: that a step trains on; idle: of those, how many have no spread; replaced: further ones
+    that had none and gave way to others; skips: whether idle ones were left out of the update.
+    """
+    return {
+        "groups/played": float(groups + replaced),
+        "groups/zero_spread": (idle + replaced) / (groups + replaced),
+        "groups/skipped": idle / groups if skips else 0.0,
+        "groups/resampled": float(replaced),
+    }
+
+
+def game_metrics(games: Many[Game]) -> dict[str, float]:
+    """How a step's games went."""
+    turns = [turn for game in games for turn in game.turns]
+    wins = [game for game in games if game.won]
+    return {
+        "train/games": float(len(games)),
+        "train/wins": float(len(wins)),
+        "train/win_rate": len(wins) / len(games),
+        "train/guesses_won": float(np.mean([g.state.turn for g in wins])) if wins else np.nan,
+        "train/format": sum(t.guess is not None for t in turns) / len(turns),
+        "train/non_words": sum(t.kind == "not_a_word" for t in turns) / len(turns),
+        "train/repeats": sum(t.repeat for t in turns) / len(turns),
+    }
+
+
+def reward_metrics(rewards: Many[GameReward]) -> dict[str, float]:
+    """Mean reward of a game, whole and by component, and its spread."""
+    totals = np.array([r.total for r in rewards])
+    parts: defaultdict[str, float] = defaultdict(float)
+    for reward in rewards:
+        for turn in reward.turns:
+            for name, value in turn.items():
+                parts[name] += value
+    means = {f"reward/{name}": value / len(rewards) for name, value in parts.items()}
+    return {"reward/mean": float(totals.mean()), "reward/std": float(totals.std()), **means}

@@ -1,7 +1,8 @@
 """One training step: play, judge, weigh, update. The same for every algorithm and backend.
 
-Which secrets a step plays is a pure function of (seed, step), so that a resumed run plays on as
-if it had never stopped. Axes: G groups, N rollouts of a group.
+Which secrets a step plays is a pure function of (seed, step), but for those that a curriculum
+replays, so that a resumed run plays on as if it had never stopped. Axes: G groups, N rollouts of a
+group.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from wordle_rl.words import WordLists
 
 @dataclass(frozen=True, kw_only=True)
 class Lab:
-    """Everything a step needs besides the policy; none of it changes while training."""
+    """Everything a step needs besides the policy; a curriculum alone changes it while training."""
 
     words: WordLists
     rules: Rules
@@ -41,6 +42,7 @@ class Lab:
     algorithm: Algorithm
     teacher: Lesson | None  # plays in the policy's place when the algorithm imitates
     secrets: tuple[str, ...]  # that training games may have
+    replayed: tuple[str, ...] = ()  # of them, in the place of those due in the last groups
     groups: int  # per step
     num_generations: int  # games per group
     credit: str = "game"  # game: one advantage per game; turn: one per turn
@@ -125,7 +127,8 @@ def collect(
 ) -> list[Rollout]:
     """The games of this process's groups of a step, group by group."""
     mine = share(lab.groups, policy.processes)
-    chosen = step_secrets(lab.secrets, seed=lab.seed, step=step, groups=lab.groups)
+    due = step_secrets(lab.secrets, seed=lab.seed, step=step, groups=lab.groups)
+    chosen = [*due[: lab.groups - len(lab.replayed)], *lab.replayed]
     size = lab.num_generations
     secrets = [chosen[group] for group in mine for _ in range(size)]
     first = mine.start * size

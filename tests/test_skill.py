@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 from collections import Counter
@@ -107,9 +106,8 @@ def test_turns_are_told_apart_by_their_number():
 def test_metrics_of_a_few_games_are_those_of_all_their_turns_but_for_best_bits():
     chance = random.Random(1)
     games = [
-        played(secret, *chance.sample(WORDS.allowed, 3)[:2], secret)
-        for secret in itertools.islice(itertools.cycle(ANSWERS[::3]), 30)
-        if secret
+        played(secret, *chance.choices(["clasp", "bonds", "zzzzz"], k=3), secret)
+        for secret in ANSWERS[:30]
     ]
     metrics = skill_metrics(games, KNOWLEDGE, Regret(KNOWLEDGE, 6))
     expected = summary(skills(games, KNOWLEDGE))
@@ -140,8 +138,7 @@ def test_the_best_player_needs_what_is_published_for_greedy_entropy_from_salet(o
     regret = Regret(original, 6)
     needed = [regret.needed(secret) for secret in original.words.answers]
     assert sum(needed) / len(needed) == pytest.approx(3.433, abs=1e-3)
-    assert max(needed) <= 6
-    assert regret.needed("salet") == 7 if "salet" in original.words.answer_index else True
+    assert max(needed) <= 6  # no loss
 
 
 def test_regret_is_the_mean_of_guesses_beyond_those_of_the_best_player(tmp_path):
@@ -176,5 +173,5 @@ def test_games_taken_over_in_the_middle_have_no_regret():
 def test_a_tree_that_lacks_an_answer_is_refused_in_one_line(tmp_path):
     tree = tmp_path / "tree.txt"
     tree.write_text("bonds later\n")
-    with pytest.raises(ValueError, match=r"lacks 39, such as 'banee?r'"):
+    with pytest.raises(ValueError, match=r"lacks 39, such as 'baner'"):
         Regret(KNOWLEDGE, 6, tree)

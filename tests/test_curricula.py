@@ -241,11 +241,11 @@ def test_stopped_inside_a_stage_a_run_equals_one_that_never_stopped(  # row 22
              "curriculum.first.components.brevity.per=4"]  # fmt: skip
     given = [
         *settings(tmp_path, "sft"), "algorithm=grpo", f"curriculum={name}", *RUNS[name],
-        *(first if name != "replay" else []), "trainer.report=false",
+        *(first if name != "replay" else []),
     ]  # fmt: skip
     if name == "linear":  # which wants the same settings in both sets
-        given.append("curriculum.first.components.brevity.per=8")
-        given.append("curriculum.first.components.brevity.weight=2")
+        brevity = "curriculum.first.components.brevity"
+        given += [f"{brevity}.free=0", f"{brevity}.per=8", f"{brevity}.weight=2"]
     (root := tmp_path / "runs").mkdir()
     _, unbroken = run(root, *given)
     moves = [m[f"curriculum/{MOVES[name]}"] for m in metrics_of(unbroken)[1:]]

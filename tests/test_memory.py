@@ -66,20 +66,23 @@ def test_where_there_is_no_proc_the_system_is_asked(monkeypatch):
 
 def test_a_run_without_limits_is_only_measured():
     guard = MemoryGuard(resident=None, device=None)
-    metrics = guard.metrics(policy_of(qwen(340)))
+    metrics = guard.look(policy_of(qwen(340)))
     assert metrics[RESIDENT] * 1e9 == pytest.approx(resident_bytes(), rel=0.05)
     assert metrics[DEVICE] == 0.0  # on the CPU
-    guard.check({RESIDENT: 1e9, DEVICE: 1e9}, 100)
+    guard.seen = {RESIDENT: 1e9, DEVICE: 1e9}
+    guard.check(100)
 
 
 @pytest.mark.parametrize(("key", "name"), [(RESIDENT, "memory"), (DEVICE, "device_memory")])
 def test_above_a_limit_a_fresh_process_is_asked_for_unless_this_one_is_fresh(key, name):
     guard = MemoryGuard(resident=2.0, device=2.0)
-    used = {RESIDENT: 1.9, DEVICE: 1.9}
-    guard.check(used, 50)
+    guard.check(0)  # nothing was seen yet
+    guard.seen = {RESIDENT: 1.9, DEVICE: 1.9}
+    guard.check(50)
+    guard.seen[key] = 2.1
     for steps, helps in ((1, False), (2, False), (3, True), (50, True)):
         with pytest.raises(MemoryFull, match=rf"2\.10 GB .* trainer\.{name}_limit_gb=2") as full:
-            guard.check({**used, key: 2.1}, steps)
+            guard.check(steps)
         assert full.value.helps is helps
 
 
@@ -92,7 +95,7 @@ def test_of_several_processes_the_largest_counts():
 
     policy = policy_of(qwen(340))
     policy.processes = Two()  # type: ignore[assignment]
-    metrics = MemoryGuard(resident=None, device=None).metrics(policy)
+    metrics = MemoryGuard(resident=None, device=None).look(policy)
     assert metrics == {RESIDENT: 77.0, DEVICE: 5.0}
 
 
@@ -110,7 +113,7 @@ def leak(patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_that_leaks_goes_on_afresh_with_the_same_numbers(tmp_path, root, monkeypatch):
-    given = [*settings(tmp_path, "sft"), "trainer.steps=8", "trainer.report=false"]
+    given = [*settings(tmp_path, "sft"), "trainer.steps=9"]
     _, unbroken = run(root, *given)
 
     def replaced(overrides: Sequence[str]) -> NoReturn:
@@ -124,12 +127,13 @@ def test_a_run_that_leaks_goes_on_afresh_with_the_same_numbers(tmp_path, root, m
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3, 4]
     [overrides] = first.value.overrides
     # a run that was resumed is resumed in the same way, with what was changed then
-    changed = ["trainer.memory_limit_gb=0.25", "trainer.checkpoint_every=3"]
+    changed = ["trainer.memory_limit_gb=0.25"]
     leak(monkeypatch)
     with pytest.raises(Replaced) as second:
         running.train(composed(overrides, *changed), [overrides, *changed])
     assert second.value.overrides == [overrides, *changed]
     assert metrics_of(folder)[-1]["step"] == 7
+    leak(monkeypatch)
     resume(folder)
     assert len(json.loads((folder / "manifest.json").read_text())["resumes"]) == 2
     assert_equal_runs(folder, unbroken)
@@ -138,7 +142,7 @@ def test_a_run_that_leaks_goes_on_afresh_with_the_same_numbers(tmp_path, root, m
 def test_a_run_above_its_limit_from_the_start_stops_in_one_line_and_can_go_on(
     tmp_path, root, monkeypatch, capsys
 ):
-    given = [*settings(tmp_path, "sft"), "trainer.steps=4", "trainer.report=false"]
+    given = [*settings(tmp_path, "sft"), "trainer.steps=4"]
     _, unbroken = run(root, *given)
     leak(monkeypatch)
     monkeypatch.setattr(running, "start_afresh", lambda _: pytest.fail("it would go on for ever"))
@@ -184,7 +188,7 @@ def leaking(tmp_path: Path, *overrides: str) -> subprocess.Popen[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_command_replaces_itself_and_ends_as_one_run(tmp_path, root):
-    given = [*settings(tmp_path, "sft"), "trainer.steps=9", "trainer.report=false"]
+    given = [*settings(tmp_path, "sft"), "trainer.steps=9"]
     _, unbroken = run(root, *given)
     process = leaking(tmp_path, *given, f"output_dir={root}", "name='a = b'")
     out, err = process.communicate(timeout=600)
@@ -208,8 +212,8 @@ def test_a_command_that_replaced_itself_can_be_stopped(devices, tmp_path, root):
         if line.startswith("step 6 "):
             break
     os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=600)
-    assert process.returncode == 130
+    _, err = process.communicate(timeout=600)
+    assert process.returncode == 130, err
     [folder] = root.iterdir()
     assert json.loads((folder / "manifest.json").read_text())["status"] == "interrupted"
 
@@ -226,4 +230,5 @@ def test_memory_does_not_grow_over_300_steps(tmp_path):  # row 25
     subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
     [folder] = (tmp_path / "out").iterdir()
     resident = [1e3 * m[RESIDENT] for m in metrics_of(folder)[1:]]  # MB
-    assert resident[349] - resident[49] < 20.0, resident[::25]
+    # What a step uses and gives back comes and goes; what it keeps raises the least of many steps.
+    assert min(resident[-25:]) - min(resident[25:50]) < 20.0, resident[::25]

@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,27 +30,32 @@ class MemoryFull(RuntimeError):
         self.helps = helps
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class MemoryGuard:
-    """The limits in GB (10**9 bytes); None for none."""
+    """The limits in GB (10**9 bytes), None for none, and the memory that was seen last."""
 
     resident: float | None
     device: float | None
+    seen: dict[str, float] = field(default_factory=dict)
 
-    def metrics(self, policy: Policy) -> dict[str, float]:
-        """The memory in use, in GB; with several processes that of the largest."""
+    def look(self, policy: Policy) -> dict[str, float]:
+        """Metrics of the memory in use, in GB; with several processes that of the largest."""
         own = (resident_bytes() / GB, policy.device_bytes / GB)
         resident, device = zip(*policy.processes.gather(own), strict=True)
-        return {RESIDENT: max(resident), DEVICE: max(device)}
+        self.seen = {RESIDENT: max(resident), DEVICE: max(device)}
+        return self.seen
 
-    def check(self, metrics: dict[str, float], steps: int) -> None:
-        """Raise MemoryFull above a limit; steps: how many this process has done."""
+    def check(self, steps: int) -> None:
+        """Raise MemoryFull when what was seen last is above a limit.
+
+        steps: how many this process has done.
+        """
         for key, name, limit in (
             (RESIDENT, "trainer.memory_limit_gb", self.resident),
             (DEVICE, "trainer.device_memory_limit_gb", self.device),
         ):
-            if limit is not None and metrics[key] > limit:
-                told = f"{metrics[key]:.2f} GB are in use, {name}={limit:g} allows less"
+            if limit is not None and self.seen.get(key, 0.0) > limit:
+                told = f"{self.seen[key]:.2f} GB are in use, {name}={limit:g} allows less"
                 raise MemoryFull(told, helps=steps >= _FEWEST)
 
 

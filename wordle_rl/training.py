@@ -163,6 +163,7 @@ class Training:
     def run_step(self, step: int) -> dict[str, float]:
         """Step number `step`, counted from 0, and everything that is due after it."""
         self._check()
+        self._check_memory()
         begin = time.monotonic()
         setup = self.setup
         lr = setup.optim.lr_at(step, setup.trainer.steps)
@@ -195,26 +196,24 @@ class Training:
             self._save(done, best=best)
         self._done = done
         self._check_failures(done, metrics)
-        self._check_memory(done, metrics)
         return metrics
 
     def _observe(self, result: StepResult) -> dict[str, float]:
         """What the games of a step say about skill, and the memory in use."""
         begin = time.monotonic()
-        memory = self._memory.metrics(self.policy)
+        memory = self._memory.look(self.policy)
         if not self.writes:
             return memory
         games = [rollout.game for rollout in result.rollouts]
         skill = skill_metrics(games, self.setup.knowledge, self.setup.regret)
         return {**memory, **skill, "time/skill": time.monotonic() - begin}
 
-    def _check_memory(self, step: int, metrics: dict[str, float]) -> None:
-        if step == self.setup.trainer.steps:
-            return
+    def _check_memory(self) -> None:
+        """Raise MemoryFull, all being saved, when the last step left the run above its limit."""
         try:
-            self._memory.check(metrics, step - self.first_step)
+            self._memory.check(self._done - self.first_step)
         except MemoryFull:
-            self._save(step)
+            self._save(self._done)
             raise
 
     def _count(self, metrics: dict[str, float]) -> None:

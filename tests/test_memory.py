@@ -170,16 +170,17 @@ LEAKING = """
 import itertools, runpy
 from wordle_rl import memory
 count = itertools.count(1)
-memory.resident_bytes = lambda: next(count) * 100_000_000
+memory.resident_bytes = lambda: next(count) * 10**9
 runpy.run_path("train.py", run_name="__main__")
 """
 
 
 def leaking(tmp_path: Path, *overrides: str) -> subprocess.Popen[str]:
+    """The command, as if each step of a process kept 1 GB, with a limit of 3.5 GB."""
     script = tmp_path / "leaking.py"
     script.write_text(LEAKING)
     return subprocess.Popen(
-        [sys.executable, str(script), *overrides, "trainer.memory_limit_gb=0.35"],
+        [sys.executable, str(script), *overrides, "trainer.memory_limit_gb=3.5"],
         cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(PROJECT)}, start_new_session=True,
     )  # fmt: skip

@@ -39,8 +39,8 @@ STAGES = {
     "dpo": ["algorithm=dpo"],
     "lora": ["algorithm.beta=0.1", "model.lora={rank: 4, alpha: 8}"],
 }
-# Differ from run to run: seconds, and what is made of them.
-_CLOCK = ("time/", "games_per_second", "seconds")
+# Differ from run to run: seconds, what is made of them, and memory.
+_CLOCK = ("time/", "games_per_second", "seconds", "memory/")
 
 
 def settings(folder: Path, stage: str) -> list[str]:

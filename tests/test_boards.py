@@ -77,6 +77,21 @@ def test_no_games_give_an_empty_text_and_a_narrow_screen_one_column():
     assert text.split("\n\n") == ["CREPT won in 1\nCREPT ✓✓✓✓✓"] * 2
 
 
+def test_below_each_board_stand_the_sum_and_the_parts_of_its_reward():
+    games = [played("crept", ["crept"]), played("crept", ["sleep", "crept"])]
+    rewards = [
+        GameReward(turns=({"format": 1.0, "win": 5.0},)),
+        GameReward(turns=({"format": 1.0, "repeat": -0.5}, {"format": 0.5})),
+    ]
+    lines = boards_side_by_side(games, 1, colour=False, rewards=rewards).split("\n\n")
+    assert [line.split() for line in lines[0].splitlines()[2:]] == [
+        ["reward", "6.00"], ["format", "1.00"], ["win", "5.00"],
+    ]  # fmt: skip
+    assert [line.split() for line in lines[1].splitlines()[3:]] == [
+        ["reward", "1.00"], ["format", "1.50"], ["repeat", "-0.50"],
+    ]  # fmt: skip
+
+
 def test_markdown_shows_squares_reasons_and_reward_parts():
     game = played("crept", [None, "sleep", "crept"], reason="two <guess> tags | really")
     reward = GameReward(turns=({"format": 0.0}, {"format": 1.0, "value": 0.25}, {"win": 1.0}))

@@ -23,20 +23,17 @@ WORDS = frozenset({"crane", "sleep", "crept", "slate", "abbey", "steel", "mound"
 
 
 class FakeKnowledge:
-    """Every guess tells 1 bit of 2 possible ones; fits means it starts with s."""
+    """Every guess tells 1 bit of 2 possible ones and leaves 3 words."""
 
     def candidates(self, state):
         return state
 
-    def entropy(self, guess, mask):
+    def outlook(self, guess, mask):
         assert isinstance(mask, State)
-        return 1.0
+        return 1.0, 3.0
 
     def best_entropy(self, state):
         return 2.0
-
-    def is_consistent(self, guess, state):
-        return guess.startswith("s")
 
 
 def played(secret, guesses, rules=None):
@@ -117,9 +114,11 @@ def test_non_words_are_counted_also_where_the_rules_accept_them(policy):
 
 
 def test_consistency_leaves_out_guesses_without_clues_and_refused_ones():
-    s = summary_of([played("crane", ["zzzzz", "mound", "slate", "zzzzz", "crane"])])
-    assert s["consistency"] == 0.5  # slate fits, crane does not; mound had nothing to fit
+    s = summary_of([played("crane", ["zzzzz", "abbey", "slate", "zzzzz", "abbey", "crane"])])
+    # slate and crane fit, the second abbey does not; the first had nothing to fit
+    assert s["consistency"] == 2 / 3
     assert (s["bits_gained"], s["best_bits"], s["bits_ratio"]) == (1.0, 2.0, 0.5)
+    assert s["expected_remaining"] == 3.0
 
 
 def test_most_common_guesses_come_with_their_counts():

@@ -71,11 +71,46 @@ def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -
         "loss", "reward/mean", "reward/format", "train/win_rate", "groups/zero_spread", "lr",
         "games_per_second", "grad_norm", "policy/kl", "policy/ratio_gap", "policy/sampler_gap",
         "time/prefill", "time/decode", "time/reward", "time/forward", "time/backward",
-        "time/optimizer", "val/win_rate", "val/reward",
+        "time/optimizer", "val/win_rate", "val/reward", "memory/resident_gb", "memory/device_gb",
+        "skill/consistency_placed", "skill/turn_2/consistency", "skill/bits_ratio", "skill/regret",
+        "val/skill/consistency", "val/skill/regret", "curriculum/replayed",
     ):  # fmt: skip
         assert key in step
     assert step["policy/ratio_gap"] == 0.0  # row 3
     assert step["policy/sampler_gap"] < 1e-4
+
+
+def test_some_validation_games_are_kept_with_secret_guesses_and_reward_parts(reinforced) -> None:
+    lines = (reinforced[1] / "games.jsonl").read_text().splitlines()
+    games = [g for g in map(json.loads, lines) if g["split"] == "val"]
+    assert [g["step"] for g in games] == [0, 0, 0, 3, 3, 3]
+    # the same secrets each time, so that one sees how play on them changes
+    assert [g["secret"] for g in games[:3]] == [g["secret"] for g in games[3:]]
+    for game in games:
+        parts = [value for turn in game["reward"]["turns"] for value in turn.values()]
+        assert len(game["guesses"]) == len(game["reward"]["turns"]) == 6
+        assert sum(parts) == pytest.approx(game["reward"]["total"])
+
+
+def test_tensorboard_shows_training_and_validation_wins_in_one_chart(tmp_path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
+
+    from wordle_rl.backends.loggers import LightningReporter, build_loggers
+    from wordle_rl.settings import LoggerSettings
+
+    loggers = build_loggers(LoggerSettings(), tmp_path)
+    LightningReporter(loggers).metrics({"train/win_rate": 0.5, "val/win_rate": 0.25}, 1)
+    for logger in loggers:
+        logger.finalize("failed")
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    layout = Layout()
+    [event] = events.Tensors("custom_scalars__config__")
+    layout.ParseFromString(event.tensor_proto.string_val[0])
+    charts = {c.title: list(c.multiline.tag) for part in layout.category for c in part.chart}
+    assert charts["train and validation"] == ["train/win_rate", "val/win_rate"]
+    assert set(charts["train and validation"]) <= set(events.Tags()["scalars"])
 
 
 def test_watching_training_and_test_secrets_changes_nothing_else(tmp_path) -> None:

@@ -36,9 +36,23 @@ def ansi_board(game: Game, *, colour: bool = True) -> str:
     return "\n".join(text for text, _ in _terminal_rows(game, colour))
 
 
-def boards_side_by_side(games: Sequence[Game], width: int = 100, *, colour: bool = True) -> str:
-    """Boards in as many columns as fit into width characters, at least one; "" without games."""
+def boards_side_by_side(
+    games: Sequence[Game],
+    width: int = 100,
+    *,
+    colour: bool = True,
+    rewards: Sequence[GameReward] | None = None,
+) -> str:
+    """Boards in as many columns as fit into width characters, at least one; "" without games.
+
+    rewards: of the games; the sum and its parts then stand below each board.
+    """
     boards = [_terminal_rows(game, colour) for game in games]
+    if rewards is not None:
+        boards = [
+            board + [(line, len(line)) for line in _reward_lines(reward)]
+            for board, reward in zip(boards, rewards, strict=True)
+        ]
     if not boards:
         return ""
     column = max(columns for board in boards for _, columns in board)
@@ -118,6 +132,11 @@ def _terminal_rows(game: Game, colour: bool) -> list[tuple[str, int]]:
         note = f" {note[:_NOTE_WIDTH]}" if note else ""
         rows.append((shown + note, len(bare + note)))
     return rows
+
+
+def _reward_lines(reward: GameReward) -> list[str]:
+    parts = {"reward": reward.total, **reward.components}
+    return [f"{name:<10} {value:6.2f}" for name, value in parts.items()]
 
 
 def _table_row(cells: Sequence[str]) -> str:

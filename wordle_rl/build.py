@@ -16,6 +16,8 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.components import ConfigError, check_type, component
+from wordle_rl.curricula.base import Curriculum
+from wordle_rl.curricula.none import NoCurriculum
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.game import Rules
 from wordle_rl.knowledge import Knowledge
@@ -24,6 +26,7 @@ from wordle_rl.players.greedy_entropy import GreedyEntropy
 from wordle_rl.players.mistakes import Mistakes
 from wordle_rl.players.random_consistent import RandomConsistent
 from wordle_rl.prompts import PromptStyle
+from wordle_rl.regret import Regret
 from wordle_rl.rewards.base import Reward
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.run_folder import maker
@@ -45,7 +48,7 @@ from wordle_rl.words import WordLists
 
 KEYS = {  # of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
-    *("trainer", "logger", "optim", "name", "seed", "output_dir", "resume"),
+    *("curriculum", "trainer", "logger", "optim", "name", "seed", "output_dir", "resume"),
 }
 
 
@@ -57,12 +60,14 @@ class Experiment:
     words: WordLists
     splits: Splits
     knowledge: Knowledge
+    regret: Regret
     model: ModelSettings
     backend: LightningSettings
     optim: Optim
     trainer: TrainerSettings
     logger: LoggerSettings
     lab: Lab
+    curriculum: Curriculum
     validation: tuple[str, ...]  # secrets that choose the checkpoint
     test: tuple[str, ...]  # secrets of the report
 
@@ -94,23 +99,28 @@ def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
         raise ConfigError(f"{', '.join(missing)} must be given: the config needs every part")
 
 
-def reward_set(node: Any, words: WordLists, knowledge: Knowledge) -> RewardSet:
-    """A RewardSet: `components` maps names to reward nodes, each with its weight."""
+def reward_set(
+    node: Any, words: WordLists, knowledge: Knowledge, where: str = "reward"
+) -> RewardSet:
+    """A RewardSet: `components` maps names to reward nodes, each with its weight.
+
+    where: the key of the node, for messages.
+    """
     components = node.get("components") if isinstance(node, Mapping) else node
     if not isinstance(components, Mapping):
-        raise ConfigError(f"reward.components must be a group of rewards, not {components!r}")
+        raise ConfigError(f"{where}.components must be a group of rewards, not {components!r}")
     parts, weights = {}, {}
     for name, given in components.items():
         if given is None:
             continue  # switched off by an override
-        key = f"reward.components.{name}"
+        key = f"{where}.components.{name}"
         settings = dict(given) if isinstance(given, Mapping) else given
         if isinstance(settings, dict):
             weights[name] = settings.pop("weight", 1.0)
             check_type(f"{key}.weight", weights[name], float)
         parts[name] = component(key, settings, Reward, words=words, knowledge=knowledge)
     head = {k: v for k, v in node.items() if k != "components"}
-    return component("reward", {**head, "components": parts, "weights": weights}, RewardSet)
+    return component(where, {**head, "components": parts, "weights": weights}, RewardSet)
 
 
 def model_settings(node: Any) -> ModelSettings:
@@ -151,6 +161,24 @@ def lesson(algorithm: Algorithm, knowledge: Knowledge) -> Lesson | None:
     return Lesson(player=player, mistakes=mistakes, slips=slips, distribution=distribution)
 
 
+def curriculum_of(config: Mapping[str, Any], lab: Lab, knowledge: Knowledge) -> Curriculum:
+    """The curriculum, which leads to the rewards of reward=."""
+    node = config["curriculum"]
+    if isinstance(node, Mapping) and "first" in node:
+        first = reward_set(node["first"], lab.words, knowledge, "curriculum.first")
+        node = {**node, "first": first}
+    chosen = component(
+        "curriculum", node, Curriculum,
+        rewards=lab.rewards, secrets=lab.secrets, groups=lab.groups,
+    )  # fmt: skip
+    if lab.teacher is not None and not isinstance(chosen, NoCurriculum):
+        raise ConfigError(
+            "curriculum must be none with an algorithm that imitates a player, as its games are "
+            f"not judged, not {type(chosen).__name__.lower()}"
+        )
+    return chosen
+
+
 def experiment(config: dict[str, Any]) -> Experiment:
     """Build and check everything that needs no model. Raises ValueError in one line."""
     check_keys(config, KEYS)
@@ -185,17 +213,20 @@ def experiment(config: dict[str, Any]) -> Experiment:
         discount=rollout.discount,
         seed=config["seed"],
     )
+    trainer: TrainerSettings = component("trainer", config["trainer"], TrainerSettings)
     return Experiment(
         config=config,
         words=words,
         splits=splits,
         knowledge=knowledge,
+        regret=Regret(knowledge, rules.max_turns, trainer.tree),
         model=model,
         backend=backend,
         optim=component("optim", config["optim"], Optim),
-        trainer=component("trainer", config["trainer"], TrainerSettings),
+        trainer=trainer,
         logger=component("logger", config["logger"], LoggerSettings),
         lab=lab,
+        curriculum=curriculum_of(config, lab, knowledge),
         validation=splits.val,
         test=words.answers if everything else splits.test,
     )

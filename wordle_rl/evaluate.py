@@ -30,6 +30,7 @@ from wordle_rl.players.random_consistent import RandomConsistent
 from wordle_rl.players.random_word import RandomWord
 from wordle_rl.players.tree import TreePlayer
 from wordle_rl.prompts import PromptStyle
+from wordle_rl.regret import Regret
 from wordle_rl.rollout import Actor, PolicyActor, ScriptedActor, play
 from wordle_rl.run import ROOT, saved_config
 from wordle_rl.run_folder import RunFolder
@@ -65,8 +66,8 @@ class EvalSettings:
     def __post_init__(self) -> None:
         if self.player is not None and self.run is not None:
             raise ValueError("player and run exclude each other: give one of them")
-        if (self.player == "tree") != (self.tree is not None):
-            raise ValueError("player=tree and tree=<file of a decision tree> need each other")
+        if self.player == "tree" and self.tree is None:
+            raise ValueError("player=tree needs tree=<file of a decision tree>")
         if self.opener != "salet" and self.player != "entropy":
             raise ValueError("opener is for player=entropy")
         if self.checkpoint != "best" and self.run is None:
@@ -85,6 +86,7 @@ class Table:
     """Where the games are played."""
 
     knowledge: Knowledge
+    regret: Regret
     rules: Rules
     secrets: tuple[str, ...]
     split: str
@@ -117,7 +119,7 @@ class Table:
         games, seconds, late = self.games(new_actor)
         summary = summarise(
             games, self.knowledge, player=name, split=self.split, rules=self.rules,
-            seconds=seconds, timed_out=late,
+            seconds=seconds, timed_out=late, regret=self.regret,
         )  # fmt: skip
         return summary, games
 
@@ -139,9 +141,11 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         words, splits = component("words", config["words"], WordSettings).load()
         knowledge = Knowledge(words, feedback_table(words))
         split = config["words"]["split"]
+        rules: Rules = component("rules", config["rules"], Rules)
         board = Table(
             knowledge=knowledge,
-            rules=component("rules", config["rules"], Rules),
+            regret=Regret(knowledge, rules.max_turns, settings.tree),
+            rules=rules,
             secrets=splits.secrets(split)[: settings.limit],
             split=split,
             settings=settings,

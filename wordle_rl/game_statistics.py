@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wordle_rl.game import Game, GameStatus, PlayedTurn, Rules, TurnKind, marks_of
+from wordle_rl.game import Game, GameStatus, Rules, marks_of
 from wordle_rl.json_files import json_bytes, write_bytes, write_json
+from wordle_rl.skill import by_turn, skills, summary
 
 if TYPE_CHECKING:
     from wordle_rl.knowledge import Knowledge
+    from wordle_rl.regret import Regret
     from wordle_rl.rewards.scoring import GameReward
 
 Z95 = 1.959963984540054  # the normal quantile of 97.5 %
@@ -53,13 +55,14 @@ def summarise(
     rules: Rules,
     seconds: float | None = None,
     timed_out: int = 0,
+    regret: Regret | None = None,
 ) -> dict[str, Any]:
     """The summary of one player on one split, ready for JSON.
 
     seconds: time that all games took together. timed_out: how many of the games were cut short; an
     unfinished game counts as lost. Shares are in 0..1, None where there is nothing to divide by;
-    format_compliance, non_words and repeats are shares of all turns, consistency of the accepted
-    guesses that had clues to fit. bits_gained and best_bits are means over accepted guesses.
+    format_compliance, non_words and repeats are shares of all turns; what wordle_rl.skill measures
+    is over accepted guesses, all together and by turn. regret: None leaves it out.
     Raises ValueError without games, or when one was played by other rules.
     """
     if not games:
@@ -68,6 +71,7 @@ def summarise(
         raise ValueError(f"{player} on {split}: a game was played by other rules than reported")
     if not 0 <= timed_out <= len(games):
         raise ValueError(f"timed_out must be 0..{len(games)}, not {timed_out}")
+    turns = skills(games, knowledge)
     return {
         "player": player,
         "split": split,
@@ -77,7 +81,9 @@ def summarise(
         "unfinished": sum(game.status is GameStatus.PLAYING for game in games),
         **_results(games, rules.max_turns),
         **_play(games),
-        **_information([turn for game in games for turn in game.turns], knowledge),
+        **summary(turns),
+        "by_turn": by_turn(turns, rules.max_turns),
+        "regret": None if regret is None else regret.mean(games),
         "rules": asdict(rules),
         "seconds": seconds,
         "games_per_second": len(games) / seconds if seconds else None,
@@ -121,24 +127,6 @@ def _play(games: Sequence[Game]) -> dict[str, Any]:
         "non_words": _share(non_words, len(answers)),
         "repeats": _share(sum(turn.repeat for _, turn in answers), len(answers)),
         "most_common_guesses": [[guess, count] for guess, count in common[:_COMMON]],
-    }
-
-
-def _information(turns: Sequence[PlayedTurn], knowledge: Knowledge) -> dict[str, Any]:
-    gained, best, fits, with_clues = 0.0, 0.0, 0, 0
-    accepted = [turn for turn in turns if turn.kind is TurnKind.ACCEPTED]
-    for turn in accepted:
-        guess, state = turn.guess or "", turn.state
-        gained += knowledge.entropy(guess, knowledge.candidates(state))
-        best += knowledge.best_entropy(state)
-        if state.clues:
-            with_clues += 1
-            fits += knowledge.is_consistent(guess, state)
-    return {
-        "consistency": _share(fits, with_clues),
-        "bits_gained": _share(gained, len(accepted)),
-        "best_bits": _share(best, len(accepted)),
-        "bits_ratio": _share(gained, best),  # of the sums: single states may have nothing to gain
     }
 
 

@@ -73,6 +73,23 @@ def letter_facts(clues: Sequence[Clue]) -> LetterFacts:
     )
 
 
+def broken_clues(guess: str, facts: LetterFacts) -> BrokenClues:
+    """How a guess ignores what is known, by kind; each letter counts under one kind at most."""
+    has = Counter(guess)
+    dropped = sum(guess[place] != letter for place, letter in facts.placed.items())
+    placed = Counter(facts.placed.values())
+    kept = Counter(letter for place, letter in facts.placed.items() if guess[place] == letter)
+    return BrokenClues(
+        placed=dropped,
+        known=sum(
+            max(0, copies - placed[letter] - (has[letter] - kept[letter]))
+            for letter, copies in facts.at_least.items()
+        ),
+        absent=sum(max(0, has[letter] - most) for letter, most in facts.at_most.items()),
+        wrong_place=sum(guess[place] in letters for place, letters in facts.excluded.items()),
+    )
+
+
 class Knowledge:
     """Answers questions about states of games on one pair of word lists.
 
@@ -149,6 +166,17 @@ class Knowledge:
             return 0.0
         return float(np.square(code_counts(codes[None])).sum() / len(codes))
 
+    def outlook(self, guess: str, mask: np.ndarray) -> tuple[float, float]:
+        """entropy and expected_remaining of a guess at once."""
+        codes = self.feedback(guess)[mask]
+        if not len(codes):
+            return 0.0, 0.0
+        counts = code_counts(codes[None])[0]
+        counts = counts[counts > 0]
+        n = len(codes)
+        bits = np.log2(n) - float((counts * np.log2(counts)).sum()) / n
+        return float(bits), float(np.square(counts).sum() / n)
+
     def bits_gained(self, clue: Clue, state: State) -> float:
         """log2 of the factor by which a clue shrinks the candidates of the state before it.
 
@@ -164,20 +192,7 @@ class Knowledge:
 
     def broken_clues(self, guess: str, state: State) -> BrokenClues:
         """How a guess ignores the clues, by kind; each letter counts under one kind at most."""
-        facts = letter_facts(state.clues)
-        has = Counter(guess)
-        dropped = sum(guess[place] != letter for place, letter in facts.placed.items())
-        placed = Counter(facts.placed.values())
-        kept = Counter(letter for place, letter in facts.placed.items() if guess[place] == letter)
-        return BrokenClues(
-            placed=dropped,
-            known=sum(
-                max(0, copies - placed[letter] - (has[letter] - kept[letter]))
-                for letter, copies in facts.at_least.items()
-            ),
-            absent=sum(max(0, has[letter] - most) for letter, most in facts.at_most.items()),
-            wrong_place=sum(guess[place] in letters for place, letters in facts.excluded.items()),
-        )
+        return broken_clues(guess, letter_facts(state.clues))
 
     def _compute_mask(self, clues: tuple[Clue, ...]) -> np.ndarray:
         if clues:

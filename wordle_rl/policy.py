@@ -22,6 +22,11 @@ class Policy(Protocol):
     @property
     def tokenizer(self) -> Tokenizer: ...
 
+    @property
+    def device_bytes(self) -> int:
+        """Memory that is taken on the accelerator; 0 on the CPU."""
+        ...
+
     def engine(self) -> Engine:
         """A fresh rollout engine on the present weights."""
         ...

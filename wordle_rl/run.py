@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -14,10 +14,11 @@ from yaml import YAMLError
 
 from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.checkpoints import CheckpointStore
-from wordle_rl.cli import full_disk_told, user_errors
+from wordle_rl.cli import fail, full_disk_told, user_errors
 from wordle_rl.components import ConfigError
 from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.json_files import remove_temporary_files, write_bytes
+from wordle_rl.memory import MemoryFull, start_afresh
 from wordle_rl.run_folder import RunFolder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,7 +32,8 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Train as configured; returns the summary.
 
     overrides: those of the command line, of which a resumed run takes single values. Ctrl-C and
-    SIGTERM save, say how to go on, and exit with 130 and 143.
+    SIGTERM save, say how to go on, and exit with 130 and 143. Above a limit of memory the process
+    is replaced by a fresh one that goes on.
     """
     resume = cfg.resume is not None
     with ExitStack() as stack:
@@ -55,6 +57,8 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                 from wordle_rl.backends import lightning_backend
             print(f"run folder: {folder.path}", flush=True)
             summary = lightning_backend.train(setup, folder, resume=resume, interrupts=interrupts)
+        except MemoryFull as full:
+            _go_on(folder, full, overrides if resume else [_resume(folder)], interrupts)
         except Interrupted as signal:
             folder.set_status("interrupted")
             print(f"\n{signal}: go on with python train.py resume={folder.path}", flush=True)
@@ -76,6 +80,27 @@ def _lesson(summary: dict[str, Any]) -> str:
         f"{share:.0f} % of groups taught nothing: {idle:,} of {groups:,} had no spread; "
         f"{skipped:,} were skipped, {replaced:,} replaced by new ones"
     )
+
+
+def _go_on(
+    folder: RunFolder, full: MemoryFull, overrides: Sequence[str], interrupts: Interrupts
+) -> NoReturn:
+    """Go on in a fresh process, which takes this one's place; everything is saved."""
+    if not full.helps:
+        folder.set_status("failed")
+        fail(
+            f"{full}, so soon after the start that a fresh process would not help: go on with "
+            f"python train.py resume={folder.path} and a higher limit"
+        )
+    interrupts.check()
+    print(f"\n{full}: the run is saved and goes on in a fresh process", flush=True)
+    start_afresh(overrides)
+
+
+def _resume(folder: RunFolder) -> str:
+    """The override that resumes a run, whatever its path is made of."""
+    path = str(folder.path).replace("\\", "\\\\").replace("'", "\\'")
+    return f"resume='{path}'"
 
 
 def _anchored(path: str | Path) -> Path:

@@ -204,6 +204,9 @@ class TrainerSettings:
     games_every: int = 10
     show_games: int = 3
     report: bool = True
+    tree: str | None = None
+    memory_limit_gb: float | None = None
+    device_memory_limit_gb: float | None = None
 
     def __post_init__(self) -> None:
         if self.validation_temperature != 0.0 and not 0.01 <= self.validation_temperature <= 10.0:
@@ -221,6 +224,10 @@ class TrainerSettings:
             _check_least(f"trainer.{name}", getattr(self, name), 1)
         _check_least("trainer.show_games", self.show_games, 0)
         _check_least("trainer.watch_every", self.watch_every, 0)
+        for name in ("memory_limit_gb", "device_memory_limit_gb"):
+            limit = getattr(self, name)
+            if limit is not None and limit <= 0:
+                raise ValueError(f"trainer.{name} must be above 0, or null for none, not {limit}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """One training step: play, judge, weigh, update. The same for every algorithm and backend.
 
-Which secrets a step plays is a pure function of (seed, step), so that a resumed run plays on as
-if it had never stopped. Axes: G groups, N rollouts of a group.
+Which secrets a step plays is a pure function of (seed, step), but for those that a curriculum
+replays, so that a resumed run plays on as if it had never stopped. Axes: G groups, N rollouts of a
+group.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from wordle_rl.words import WordLists
 
 @dataclass(frozen=True, kw_only=True)
 class Lab:
-    """Everything a step needs besides the policy; none of it changes while training."""
+    """Everything a step needs besides the policy; a curriculum alone changes it while training."""
 
     words: WordLists
     rules: Rules
@@ -41,6 +42,7 @@ class Lab:
     algorithm: Algorithm
     teacher: Lesson | None  # plays in the policy's place when the algorithm imitates
     secrets: tuple[str, ...]  # that training games may have
+    replayed: tuple[str, ...] = ()  # of them, in the place of those due in the last groups
     groups: int  # per step
     num_generations: int  # games per group
     credit: str = "game"  # game: one advantage per game; turn: one per turn
@@ -77,7 +79,8 @@ def spare_secrets(secrets: Many[str], *, seed: int, step: int, places: range) ->
 def group_secrets(lab: Lab, step: int, numbers: range) -> list[str]:
     """The secrets of the groups of a step with these numbers: all planned or all spare."""
     if numbers.start < lab.groups:
-        planned = step_secrets(lab.secrets, seed=lab.seed, step=step, groups=lab.groups)
+        due = step_secrets(lab.secrets, seed=lab.seed, step=step, groups=lab.groups)
+        planned = [*due[: lab.groups - len(lab.replayed)], *lab.replayed]
         return planned[numbers.start : numbers.stop]
     places = range(numbers.start - lab.groups, numbers.stop - lab.groups)
     return spare_secrets(lab.secrets, seed=lab.seed, step=step, places=places)

@@ -26,10 +26,23 @@ _LEGEND = (
     "repeat: turns with a readable guess, a non-word, an earlier guess. fits: guesses that ignore",
     "no clue. bits: expected information of the guesses, of the most that was possible.",
 )
+_SKILL = {  # heading -> width
+    "fits ✓": 7,
+    "fits -": 7,
+    "fits x": 7,
+    "words left": 11,
+    "regret": 7,
+    **{f"turn {number}": 6 for number in range(2, 7)},
+}
+_SKILL_LEGEND = (
+    "fits ✓, -, x: guesses that ignore no clue of that kind, of those that had one. words left:",
+    "expected number after a guess. regret: guesses beyond the best player's on the same secrets.",
+    "turn n: guesses of that turn that ignore no clue.",
+)
 
 
 def table(summaries: Sequence[Summary]) -> str:
-    """A row per summary, what the columns mean, the rules, and the first one's histogram.
+    """Two rows per summary, what the columns mean, the rules, and the first one's histogram.
 
     Raises ValueError without summaries.
     """
@@ -40,18 +53,21 @@ def table(summaries: Sequence[Summary]) -> str:
     if len(splits) > 1:
         names = [f"{name} ({s['split']})" for name, s in zip(names, summaries, strict=True)]
     lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
-    header = _row("player", [heading.format(lost_as) for heading in _COLUMNS])
+    header = _row("player", [heading.format(lost_as) for heading in _COLUMNS], _COLUMNS)
     lines = [f"secrets: {', '.join(splits)}", header, "-" * len(header)]
-    lines += [_row(name, _cells(s)) for name, s in zip(names, summaries, strict=True)]
+    lines += [_row(name, _cells(s), _COLUMNS) for name, s in zip(names, summaries, strict=True)]
     lines += ["", *(line.format(lost_as, lost_as) for line in _LEGEND), *_rules(names, summaries)]
+    header = _row("player", list(_SKILL), _SKILL)
+    lines += ["", header, "-" * len(header)]
+    lines += [_row(name, _skill_cells(s), _SKILL) for name, s in zip(names, summaries, strict=True)]
+    lines += ["", *_SKILL_LEGEND]
     return "\n".join([*lines, "", *_histogram(names[0], summaries[0])])
 
 
-def _row(name: str, cells: Sequence[str]) -> str:
+def _row(name: str, cells: Sequence[str], widths: Mapping[str, int]) -> str:
     short = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
-    widths = _COLUMNS.values()
     return f"{short:<{_NAME}}" + "".join(
-        f"{cell:>{width + 1}}" for cell, width in zip(cells, widths, strict=True)
+        f"{cell:>{width + 1}}" for cell, width in zip(cells, widths.values(), strict=True)
     )
 
 
@@ -66,6 +82,21 @@ def _cells(summary: Summary) -> list[str]:
         f"{mean:.2f}" + ("" if upper is None else f" ±{upper - mean:.2f}"),
         *(_percent(summary[key]) for key in shares),
     ]
+
+
+def _skill_cells(summary: Summary) -> list[str]:
+    shares = [summary[f"consistency_{kind}"] for kind in ("placed", "elsewhere", "absent")]
+    turns = [summary["by_turn"].get(str(number), {}) for number in range(2, 7)]
+    return [
+        *map(_percent, shares),
+        _number(summary["expected_remaining"], 1),
+        _number(summary["regret"], 2),
+        *(_percent(turn.get("consistency")) for turn in turns),
+    ]
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _percent(share: float | None) -> str:

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from wordle_rl.boards import boards_side_by_side, markdown_board
 from wordle_rl.build import Experiment
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
+from wordle_rl.course import Course
 from wordle_rl.disk import full_disk_named
-from wordle_rl.game_statistics import game_record, summarise, write_summary
+from wordle_rl.game_log import GameLog
+from wordle_rl.game_statistics import summarise, write_summary
 from wordle_rl.json_files import write_json
+from wordle_rl.memory import MemoryFull, MemoryGuard
 from wordle_rl.policy import Policy
 from wordle_rl.run_folder import RunFolder
+from wordle_rl.skill import skill_metrics
 from wordle_rl.step import StepResult, train_step
 from wordle_rl.tables import table
 from wordle_rl.validation import policy_games, validate, watch
@@ -69,7 +72,12 @@ class Training:
         self._saved: int | None = None  # step of the checkpoint that was saved or restored last
         self._metrics_log = folder.metrics_log()
         self._games_log = folder.games_log()
+        self._games = GameLog(self._games_log, reporter, setup.trainer.show_games)
+        self._memory = MemoryGuard(
+            resident=setup.trainer.memory_limit_gb, device=setup.trainer.device_memory_limit_gb
+        )
         # What a checkpoint restores besides weights and optimiser.
+        self._course = Course(setup.curriculum, reporter, tells=self.writes)
         self._best: list[float] = []  # validation wins and -guesses of the best checkpoint
         self._best_step = 0
         counted = ("games", "extra_games", "wins", "groups", "zero_spread_groups",
@@ -105,6 +113,7 @@ class Training:
             self._best, self._best_step = state["best"], state["best_step"]
             self._totals |= state["totals"]
             self._failures = state["failures"]
+            self._course.load_state_dict(state["curriculum"])
         begun = bool(self._best)
         if begun:
             self._saved = self.first_step
@@ -151,7 +160,7 @@ class Training:
         split = "all" if len(setup.test) == len(setup.words.answers) else "test"
         return summarise(
             games, setup.knowledge, player=player, split=split, rules=setup.lab.rules,
-            seconds=time.monotonic() - begin,
+            seconds=time.monotonic() - begin, regret=setup.regret,
         )  # fmt: skip
 
     # -- one step ---------------------------------------------------------------------------------
@@ -159,16 +168,19 @@ class Training:
     def run_step(self, step: int) -> dict[str, float]:
         """Step number `step`, counted from 0, and everything that is due after it."""
         self._check()
+        self._check_memory()
         begin = time.monotonic()
         setup = self.setup
         lr = setup.optim.lr_at(step, setup.trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
-        result = train_step(self.policy, self.chat, setup.lab, step, self._check)
+        lab = self._course.planned(setup.lab)
+        result = train_step(self.policy, self.chat, lab, step, self._check)
         seconds = time.monotonic() - begin
         done = step + 1
         metrics = {
             **result.metrics,
+            **self._course.follow(done, result),
             "lr": lr,
             "time/step": seconds,
             "games_per_second": result.metrics["train/games"] / seconds,
@@ -176,8 +188,9 @@ class Training:
         }
         self._count(metrics)
         metrics |= {f"total/{name}": value for name, value in self._totals.items()}
-        if done % setup.trainer.games_every == 0:
-            self._log_games(done, result)
+        metrics |= self._observe(result)
+        if self.writes and done % setup.trainer.games_every == 0:
+            self._games.training(done, result, setup.lab.num_generations)
         best = False
         if done % setup.trainer.validate_every == 0 or done == setup.trainer.steps:
             validation, best = self._validation(done)
@@ -189,6 +202,24 @@ class Training:
         self._done = done
         self._check_failures(done, metrics)
         return metrics
+
+    def _observe(self, result: StepResult) -> dict[str, float]:
+        """What the games of a step say about skill, and the memory in use."""
+        begin = time.monotonic()
+        memory = self._memory.look(self.policy)
+        if not self.writes:
+            return memory
+        games = [rollout.game for rollout in result.rollouts]
+        skill = skill_metrics(games, self.setup.knowledge, self.setup.regret)
+        return {**memory, **skill, "time/skill": time.monotonic() - begin}
+
+    def _check_memory(self) -> None:
+        """Raise MemoryFull, all being saved, when the last step left the run above its limit."""
+        try:
+            self._memory.check(self._done - self.first_step)
+        except MemoryFull:
+            self._save(self._done)
+            raise
 
     def _count(self, metrics: dict[str, float]) -> None:
         groups = metrics["groups/played"]
@@ -223,7 +254,8 @@ class Training:
         self, step: int, check: Callable[[], None] | None = None
     ) -> tuple[dict[str, float], bool]:
         """Metrics of the policy on the validation secrets, and whether it is the best so far."""
-        metrics = validate(self.policy, self.chat, self.setup, check)
+        show = partial(self._games.validation, step) if self.writes else None
+        metrics = validate(self.policy, self.chat, self.setup, check, show)
         self.policy.timers.take()
         score = [metrics["val/win_rate"], -metrics["val/mean_guesses_losses_as_7"]]
         best = score > self._best
@@ -245,26 +277,6 @@ class Training:
         self._metrics_log.append(step, metrics)
         self.reporter.metrics({k: v for k, v in metrics.items() if math.isfinite(v)}, step)
 
-    def _log_games(self, step: int, result: StepResult) -> None:
-        """One game of each group to games.jsonl; a few to the terminal and the loggers."""
-        if not self.writes:
-            return
-        size = self.setup.lab.num_generations
-        for i in range(0, len(result.rollouts), size):
-            reward, advantage = result.rewards[i], float(result.advantages[i].mean())
-            record = game_record(result.rollouts[i].game, reward, advantage)
-            self._games_log.append(step, record)
-        shown = range(0, len(result.rollouts), size)[: self.setup.trainer.show_games]
-        if not shown:
-            return
-        colour = sys.stdout.isatty()
-        boards = boards_side_by_side([result.rollouts[i].game for i in shown], colour=colour)
-        print(f"\nstep {step}, games of the first groups\n{boards}\n", flush=True)
-        text = "\n\n".join(
-            markdown_board(result.rollouts[i].game, result.rewards[i]) for i in shown
-        )
-        self.reporter.text("games", text, step)
-
     def _save(self, step: int, *, best: bool = False) -> None:
         if not self.writes:
             return
@@ -277,6 +289,7 @@ class Training:
                 "best_step": self._best_step,
                 "totals": self._totals,
                 "failures": self._failures,
+                "curriculum": self._course.state_dict(),
             }
             write_json(folder / "state.json", state)
 

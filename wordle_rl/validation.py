@@ -16,8 +16,10 @@ from wordle_rl.chat import Chat
 from wordle_rl.game import Game
 from wordle_rl.policy import Policy
 from wordle_rl.processes import share
+from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollout import PolicyActor, play
 from wordle_rl.sampling import Sampling
+from wordle_rl.skill import skill_metrics
 
 _GAMES_AT_ONCE = 512  # bounds the memory of keys and values
 
@@ -52,18 +54,29 @@ def policy_games(
 
 
 def validate(
-    policy: Policy, chat: Chat, setup: Experiment, check: Callable[[], None] | None = None
+    policy: Policy,
+    chat: Chat,
+    setup: Experiment,
+    check: Callable[[], None] | None = None,
+    show: Callable[[list[Game], list[GameReward]], None] | None = None,
 ) -> dict[str, float]:
-    """Metrics of a policy on the validation secrets."""
+    """Metrics of a policy on the validation secrets, by the rewards of reward=.
+
+    show: called with a game of each secret and its reward.
+    """
     trainer, lab = setup.trainer, setup.lab
     secrets = [s for s in setup.validation for _ in range(trainer.validation_samples)]
     sampling = replace(lab.sampling, temperature=trainer.validation_temperature)
     games = policy_games(policy, chat, secrets, setup, sampling=sampling, check=check)
-    totals = np.array([lab.rewards.score(game).total for game in games])
+    scores = [lab.rewards.score(game) for game in games]
+    if show is not None:
+        show(games[:: trainer.validation_samples], scores[:: trainer.validation_samples])
+    totals = np.array([score.total for score in scores])
     # Games on one secret are not independent: the error is that of the secrets' means.
     rewards = totals.reshape(-1, trainer.validation_samples).mean(axis=1)
     return {
         **_wins("val", games),
+        **skill_metrics(games, setup.knowledge, setup.regret, "val/skill"),
         "val/reward": float(rewards.mean()),
         "val/reward_standard_error": float(rewards.std(ddof=1) / math.sqrt(len(rewards))),
     }

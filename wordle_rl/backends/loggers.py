@@ -11,12 +11,28 @@ from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, Wand
 from wordle_rl.json_files import plain
 from wordle_rl.settings import LoggerSettings
 
+_CHARTS = {  # of TensorBoard's custom scalars: several curves in one chart
+    "wins": {
+        "train and validation": ["Multiline", ["train/win_rate", "val/win_rate"]],
+        "watched, greedy": ["Multiline", ["watch/train/win_rate", "watch/test/win_rate"]],
+        "regret": ["Multiline", ["skill/regret", "val/skill/regret"]],
+    },
+    "skill": {
+        "guesses that fit the clues": ["Multiline", ["skill/consistency.*"]],
+        "guesses that fit all clues, by turn": ["Multiline", ["skill/turn_./consistency"]],
+        "bits of the best possible, by turn": ["Multiline", ["skill/turn_./bits_ratio"]],
+    },
+}
+
 
 class LightningReporter:
     """Passes metrics and texts on to Lightning's loggers."""
 
     def __init__(self, loggers: list[Logger]) -> None:
         self._loggers = loggers
+        for logger in loggers:
+            if isinstance(logger, TensorBoardLogger):
+                logger.experiment.add_custom_scalars(_CHARTS)
 
     def metrics(self, values: dict[str, float], step: int) -> None:
         for logger in self._loggers:

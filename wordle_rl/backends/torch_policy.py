@@ -82,6 +82,13 @@ class TorchPolicy:
         return self._lm.device
 
     @property
+    def device_bytes(self) -> int:
+        """Memory that torch holds on the accelerator, in use or not; 0 on the CPU."""
+        if self.device.type == "cuda":
+            return torch.cuda.memory_reserved(self.device)
+        return torch.mps.driver_allocated_memory() if self.device.type == "mps" else 0
+
+    @property
     def num_parameters(self) -> tuple[int, int]:
         """Trainable and all parameters."""
         return sum(p.numel() for p in self.trainable), sum(

@@ -10,6 +10,7 @@ import os
 import threading
 
 from wordle_rl.backends.lightning_backend import follow
+from wordle_rl.memory import MemoryFull
 from wordle_rl.training import TrainingFailed
 
 
@@ -19,7 +20,7 @@ def main() -> None:
     threading.Thread(target=_end_with_the_first, daemon=True).start()
     try:
         follow(order["rank"], order["size"], order["port"], **order["task"])
-    except TrainingFailed:
+    except (TrainingFailed, MemoryFull):
         return  # as in the first process, which says so
 
 

@@ -1,0 +1,42 @@
+"""The curriculum of a run at work: plans each step, sees its games, tells its switches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from wordle_rl.curricula.base import Curriculum
+from wordle_rl.game import Game
+from wordle_rl.step import Lab, StepResult
+
+if TYPE_CHECKING:
+    from wordle_rl.training import Reporter
+
+
+class Course:
+    """Takes a run through its curriculum. tells: whether this process speaks for the run."""
+
+    def __init__(self, curriculum: Curriculum, reporter: Reporter, *, tells: bool) -> None:
+        self._curriculum, self._reporter, self._tells = curriculum, reporter, tells
+        self.state_dict = curriculum.state_dict
+        self.load_state_dict = curriculum.load_state_dict
+
+    def planned(self, lab: Lab) -> Lab:
+        """The lab of the next step."""
+        plan = self._curriculum.plan()
+        return replace(lab, rewards=plan.rewards, replayed=plan.replayed)
+
+    def follow(self, done: int, result: StepResult) -> dict[str, float]:
+        """Take note of a whole step, the done-th; to be called once. Returns metrics."""
+        plan = self._curriculum.plan()
+        groups: dict[int, list[Game]] = {}
+        for rollout in result.rollouts:
+            groups.setdefault(rollout.group, []).append(rollout.game)
+        self._curriculum.update(list(groups.values()))
+        stage = self._curriculum.plan().stage
+        if self._tells and stage != plan.stage:
+            told = f"curriculum after step {done}: {plan.stage} -> {stage}"
+            print(f"\n{told}", flush=True)
+            self._reporter.text("curriculum", told, done)
+        metrics: dict[str, Any] = {**self._curriculum.metrics(), "replayed": len(plan.replayed)}
+        return {f"curriculum/{name}": float(value) for name, value in metrics.items()}

@@ -17,7 +17,6 @@ from optuna.trial import FrozenTrial, TrialState
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.child import ChildFailed, Run, carry_out
 from wordle_rl.sweeps.phases import Phase
-from wordle_rl.sweeps.plan import started_from
 from wordle_rl.sweeps.sampling import suggest
 from wordle_rl.sweeps.settings import StudySettings
 from wordle_rl.sweeps.storage import Worker, root_number

@@ -26,6 +26,7 @@ from wordle_rl.sweeps.space import Choice, Params, Space, grid, same_params
 
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 LIVE = (TrialState.RUNNING, TrialState.WAITING)
+CONFIRM = "-confirm"  # ends the name of the study that confirms another
 _IDENTITY = "identity"  # the study attribute with what must not change; set last of all
 _FILL_TIME = 60.0  # seconds in which whoever made a study fills its queue
 
@@ -81,7 +82,7 @@ def search(plan: Plan, folder: Path) -> Phase:
     points = plan.points() if settings.sampler.name == "grid" else None
     return Phase(
         name=settings.name, identity=plan.identity(), space=plan.space, points=points,
-        n_trials=settings.n_trials if points is None else len(points), stages=plan.stages,
+        n_trials=settings.n_trials or len(points or ()), stages=plan.stages,
         sampler=settings.sampler, pruner=settings.pruner,
         validations=settings.budget.validations, folder=folder,
     )  # fmt: skip
@@ -103,7 +104,7 @@ def confirmation(plan: Plan, best: Params, folder: Path) -> Phase:
         return [*seeded[:-1], [*seeded[-1], "trainer.report=true"]]
 
     return Phase(
-        name=f"{settings.name}-confirm", identity={"winner": dict(best), "seeds": list(seeds)},
+        name=settings.name + CONFIRM, identity={"winner": dict(best), "seeds": list(seeds)},
         space=space, points=grid(space), n_trials=len(arms) * len(seeds), stages=stages,
         sampler=SamplerSettings(), pruner=PrunerSettings(),
         validations=settings.budget.validations, folder=folder / "confirm",

@@ -27,8 +27,9 @@ def start(number: int, params: Params, folder: Path) -> str:
 
 def line(trial: FrozenTrial, trials: Sequence[FrozenTrial], left: int) -> str:
     """Number, parameters, state, best so far, time left."""
-    complete = [t for t in trials if t.state == TrialState.COMPLETE and t.value is not None]
-    best = max(complete, key=lambda t: t.value or 0.0, default=None)
+    complete = [(t.value, t.number) for t in trials
+                if t.state == TrialState.COMPLETE and t.value is not None]  # fmt: skip
+    best = max(complete, key=lambda found: found[0], default=None)
     value = max(trial.intermediate_values.values(), default=None)
     value = trial.value if trial.state == TrialState.COMPLETE else value
     parts = [
@@ -37,7 +38,7 @@ def line(trial: FrozenTrial, trials: Sequence[FrozenTrial], left: int) -> str:
         _STATES.get(trial.state, trial.state.name.lower()),
         *([f"{100 * value:.1f} %"] if value is not None else []),
         *([trial.user_attrs["cause"]] if trial.state == TrialState.FAIL else []),
-        f"best {100 * best.value:.1f} % (trial {best.number})" if best else "none complete yet",
+        f"best {100 * best[0]:.1f} % (trial {best[1]})" if best else "none complete yet",
         f"{left} to go" + _time_left(trials, left),
     ]
     return "  ".join(parts)

@@ -172,9 +172,13 @@ class _Crew:
             return
         trials = study.get_trials(deepcopy=False)
         self._say(progress.line(trial, trials, phase.left(trials)))
-        ended = [t for t in trials if _counts(t) and t.datetime_start and t.datetime_complete]
-        new = [t for t in ended if t.datetime_start >= self._began]
-        last = sorted(new, key=lambda t: (t.datetime_complete, t.number))[-FAILURES:]
+        ended = [
+            (t.datetime_complete, t.number, t)
+            for t in trials
+            if t.datetime_start and t.datetime_start >= self._began
+            and t.datetime_complete and _counts(t)
+        ]  # fmt: skip
+        last = [t for *_, t in sorted(ended, key=lambda entry: entry[:2])[-FAILURES:]]
         if len(last) == FAILURES and all(t.state == TrialState.FAIL for t in last):
             numbers = ", ".join(str(t.number) for t in last)
             cause = last[-1].user_attrs["cause"]

@@ -21,6 +21,7 @@ class StudySweeper(Sweeper):
 
     def __init__(self, **_: Any) -> None:
         self.config = self.hydra_context = self.launcher = None  # read from the config in setup()
+        self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
@@ -72,6 +73,8 @@ class StudySweeper(Sweeper):
         from wordle_rl.build import resolve
 
         assert self.hydra_context is not None and self.config is not None
+        if (found := self._composed.get(tuple(overrides))) is not None:
+            return found
         cfg = self.hydra_context.config_loader.load_configuration(
             config_name=self.config.hydra.job.config_name,
             overrides=[cli.quoted(override) for override in overrides],
@@ -79,4 +82,4 @@ class StudySweeper(Sweeper):
         )
         OmegaConf.set_struct(cfg, False)
         cfg.pop("hydra")
-        return resolve(cfg)
+        return self._composed.setdefault(tuple(overrides), resolve(cfg))

@@ -176,9 +176,10 @@ def test_a_worker_that_was_killed_is_replaced_and_no_step_is_counted_twice(tmp_p
 
 
 def test_another_worker_takes_over_from_one_that_was_killed(tmp_path):
-    fake, node = {"steps": 6, "seconds": 0.2}, {"params": {"x": "choice(0.1, 0.9)"}}
+    fake, node = {"steps": 6, "seconds": 0.5}, {"params": {"x": "choice(0.1, 0.9)"}}
     both = [worker(tmp_path, fake, **node) for _ in range(2)]
     until(lambda: len(steps_done(tmp_path)) == 2 and all(steps_done(tmp_path).values()))
+    assert states(stored(tmp_path)) == ["RUNNING", "RUNNING"]
     both[0].kill()
     said, _ = both[1].communicate(timeout=60)
     both[0].communicate()

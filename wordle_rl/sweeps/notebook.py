@@ -112,10 +112,9 @@ def csv_text(study: Study) -> str:
     return out.getvalue()
 
 
-def page(
-    study: Study, pictures: Sequence[tuple[str, str]], command: str, before: str | None
-) -> str:
+def page(study: Study, pictures: Sequence[tuple[str, str]], before: str | None) -> str:
     """The README of a study. pictures: title and file of each. before: the page as it is now."""
+    command = f"python train.py -m sweep={study.name}"
     search = [r for r in study.results if not r.confirms]
     confirm = [r for r in study.results if r.confirms]
     counts = {s: sum(r.state == s for r in search) for s in ("complete", "pruned", "failed")}

@@ -101,8 +101,8 @@ def grid(space: Space) -> list[dict[str, Scalar]]:
 
 
 def probes(space: Space) -> list[dict[str, Scalar]]:
-    """Few points that show every listed value and every end once, to check a space by."""
-    edges = {name: item.edges() for name, item in space.items()}
+    """Few points that show every listed value and every end once, to check a space by; one seed."""
+    edges = {name: item.edges()[: 1 if name == "seed" else None] for name, item in space.items()}
     first = {name: values[0] for name, values in edges.items()}
     others = [{**first, name: v} for name, values in edges.items() for v in values[1:]]
     return [first, *others]

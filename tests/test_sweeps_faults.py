@@ -188,6 +188,20 @@ def test_another_worker_takes_over_from_one_that_was_killed(tmp_path):
     assert set(map(tuple, steps_done(tmp_path).values())) == {(1, 2, 3, 4, 5, 6)}
 
 
+def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tmp_path):
+    fake = {"steps": 4, "seconds": 0.4}
+    node = {"params": {"x": "choice(0.1, 0.9)"}, "heartbeat": 1, "grace": 2}
+    slow = worker(tmp_path, fake, **node)
+    until(lambda: steps_done(tmp_path).get("0000"))
+    slow.send_signal(signal.SIGSTOP)  # its child goes on
+    said, _ = worker(tmp_path, fake, **node).communicate(timeout=60)
+    slow.send_signal(signal.SIGCONT)
+    late, _ = slow.communicate(timeout=60)
+    assert slow.returncode == 0 and "taken over by another worker" in late, said + late
+    assert sorted(states(stored(tmp_path))) == ["COMPLETE", "COMPLETE", "FAIL"]
+    assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4]] * 2
+
+
 @pytest.mark.parametrize("sampler", ["grid", "tpe"])
 def test_two_workers_share_twenty_trials(tmp_path, sampler):
     node: dict[str, Any] = {**TWENTY, "sampler": {"name": sampler}}

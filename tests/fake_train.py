@@ -24,6 +24,7 @@ class Fake:
     steps: int = 4
     seconds: float = 0.0  # per step
     fail: str = ""  # the error it ends with after its first step
+    fail_at: float | None = None  # the x that fails alone
     value: float | None = -1.0  # of val_win_rate in the summary; -1 for the honest one
     code: int = 0  # exit code after a whole run
     summary: bool = True
@@ -56,7 +57,7 @@ def train(run: RunFolder, fake: Fake, x: float) -> None:
         log.append(step, {**metrics, "val/win_rate": best})
         StepLog(run.path / "steps.log").append(step, {"pid": os.getpid()})
         write_json(checkpoint, {"step": step})
-        if fake.fail:
+        if fake.fail and fake.fail_at in (None, x):
             sys.exit(f"Traceback\nerror: {fake.fail}")
     if fake.summary:
         value = best if fake.value == -1.0 else fake.value

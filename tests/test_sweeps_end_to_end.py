@@ -36,7 +36,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(
         [sys.executable, "train.py", "-m", "sweep=gen_count", *STUDY, *places, *TINY,
          "words=custom", f"words.answers='{answers}'"],
-        cwd=ROOT, capture_output=True, text=True, timeout=240,
+        cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "study tiny is finished" in done.stdout.splitlines()[-1]

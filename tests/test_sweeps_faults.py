@@ -6,16 +6,18 @@ import json
 import math
 import signal
 import sqlite3
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from studies import states, steps_done, stored, work, worker
+from studies import plan_of, states, steps_done, stored, work, worker
 
 from wordle_rl.components import ConfigError
-from wordle_rl.sweeps.worker import StudyStopped
+from wordle_rl.sweeps import attempt
+from wordle_rl.sweeps.worker import Places, StudyStopped, _describe
 
 TWENTY = {"params": {"x": "range(0, 19)"}}
 
@@ -26,7 +28,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return lambda **how: monkeypatch.setenv("FAKE", json.dumps(how))
 
 
-def until(true: Callable[[], Any], seconds: float = 30.0) -> None:
+def until(true: Callable[[], Any], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "waited too long"
@@ -120,6 +122,36 @@ def test_three_failures_in_a_row_stop_a_study_with_the_cause(tmp_path, fake, how
     assert sorted(done) == [0, 1, 2, 3]
 
 
+def test_one_point_that_fails_is_left_out_and_tried_again_by_the_same_command(tmp_path, fake):
+    fake(fail="broken", fail_at=0.9)
+    said = work(tmp_path)
+    assert states(stored(tmp_path)) == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert "x=0.5; 1 of its trials failed" in said[-1]
+    fake()
+    said = work(tmp_path)
+    assert states(stored(tmp_path)) == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
+    assert "x=0.9; python" in said[-1]
+
+
+def test_a_fault_of_the_worker_itself_is_raised_and_no_failed_trial(tmp_path, monkeypatch):
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(attempt, "carry_out", broken)
+    with pytest.raises(ZeroDivisionError):
+        work(tmp_path, jobs=2)
+
+
+def test_a_password_is_in_no_file(tmp_path, monkeypatch):
+    url = "postgresql://me:secret@host/db"
+    monkeypatch.setattr(sys, "argv", ["train.py", "-m", f"hydra.sweeper.storage={url}"])
+    _describe(
+        plan_of(tmp_path, storage=url), Places(folder=tmp_path, trials=tmp_path / "t", url=url)
+    )
+    told = (tmp_path / "study.json").read_text()
+    assert "postgresql://me:***@host/db" in told and "secret" not in told
+
+
 def test_a_changed_space_is_refused_by_name(tmp_path):
     work(tmp_path)
     before = snapshot(tmp_path)
@@ -162,7 +194,7 @@ def test_a_worker_that_was_killed_is_replaced_and_no_step_is_counted_twice(tmp_p
     killed.communicate()
     until(lambda: not alive(child))  # a child ends with its parent
     after = worker(tmp_path, fake, **node)
-    said, _ = after.communicate(timeout=60)
+    said, _ = after.communicate(timeout=240)
     assert after.returncode == 0, said
     trials = stored(tmp_path).trials
     assert [t.state.name for t in trials] == ["FAIL", "COMPLETE", "COMPLETE"]
@@ -181,7 +213,7 @@ def test_another_worker_takes_over_from_one_that_was_killed(tmp_path):
     until(lambda: len(steps_done(tmp_path)) == 2 and all(steps_done(tmp_path).values()))
     assert states(stored(tmp_path)) == ["RUNNING", "RUNNING"]
     both[0].kill()
-    said, _ = both[1].communicate(timeout=60)
+    said, _ = both[1].communicate(timeout=240)
     both[0].communicate()
     assert both[1].returncode == 0, said
     assert sorted(states(stored(tmp_path))) == ["COMPLETE", "COMPLETE", "FAIL"]
@@ -194,9 +226,9 @@ def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tm
     slow = worker(tmp_path, fake, **node)
     until(lambda: steps_done(tmp_path).get("0000"))
     slow.send_signal(signal.SIGSTOP)  # its child goes on
-    said, _ = worker(tmp_path, fake, **node).communicate(timeout=60)
+    said, _ = worker(tmp_path, fake, **node).communicate(timeout=240)
     slow.send_signal(signal.SIGCONT)
-    late, _ = slow.communicate(timeout=60)
+    late, _ = slow.communicate(timeout=240)
     assert slow.returncode == 0 and "taken over by another worker" in late, said + late
     assert sorted(states(stored(tmp_path))) == ["COMPLETE", "COMPLETE", "FAIL"]
     assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4]] * 2
@@ -208,7 +240,7 @@ def test_two_workers_share_twenty_trials(tmp_path, sampler):
     if sampler != "grid":
         node |= {"n_trials": 20, "params": {"x": "interval(0.0, 1.0)"}}
     both = [worker(tmp_path, {"steps": 1}, **node) for _ in range(2)]
-    said = [process.communicate(timeout=120)[0] for process in both]
+    said = [process.communicate(timeout=240)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     study = stored(tmp_path)
     done = [t.params["x"] for t in study.trials if t.state.name == "COMPLETE"]
@@ -223,11 +255,11 @@ def test_a_signal_ends_the_children_and_the_same_command_goes_on(tmp_path, signu
     stopped = worker(tmp_path, fake, **node)
     until(lambda: len(steps_done(tmp_path)) == 2)
     stopped.send_signal(signum)
-    said, _ = stopped.communicate(timeout=60)
+    said, _ = stopped.communicate(timeout=240)
     assert stopped.returncode == code and "goes on" in said
     assert len(processes_of(tmp_path)) == 2 and not any(map(alive, processes_of(tmp_path)))
     after = worker(tmp_path, fake, **node)
-    said, _ = after.communicate(timeout=60)
+    said, _ = after.communicate(timeout=240)
     assert after.returncode == 0, said
     assert states(stored(tmp_path)).count("COMPLETE") == 3
     assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4, 5]] * 3
@@ -241,7 +273,7 @@ def test_a_study_in_a_journal_file_goes_on_after_a_kill(tmp_path):
     killed.kill()
     killed.communicate()
     after = worker(tmp_path, fake, **node)
-    said, _ = after.communicate(timeout=60)
+    said, _ = after.communicate(timeout=240)
     assert after.returncode == 0, said
     assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4, 5, 6]] * 2
 
@@ -256,7 +288,7 @@ def test_a_database_that_is_locked_for_20_seconds_is_waited_for(tmp_path):
     assert process.poll() is None
     lock.rollback()
     lock.close()
-    said, _ = process.communicate(timeout=60)
+    said, _ = process.communicate(timeout=240)
     assert process.returncode == 0, said
     assert states(stored(tmp_path)) == ["COMPLETE"] * 3
     assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4, 5, 6]] * 3

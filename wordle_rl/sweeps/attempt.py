@@ -14,6 +14,7 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
+from wordle_rl.json_files import RunFolderError
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.child import ChildFailed, Run, carry_out
 from wordle_rl.sweeps.phases import Phase
@@ -51,11 +52,22 @@ class Attempt:
     def __init__(self, means: Means, study: optuna.Study, phase: Phase, begun: Callable) -> None:
         """begun: called once the trial is taken, and seen by others to be."""
         self._means, self._study, self._phase, self._begun = means, study, phase, begun
+        self.error: Exception | None = None  # what it raised, unless Optuna expects it
         self._id: int | None = None
         self._curve: list[tuple[float, float]] = []  # games so far, validation wins
+        self._count = 0  # validations after the start
         self._games = self._beat = 0.0
 
     def __call__(self, trial: optuna.Trial) -> float:
+        try:
+            return self._carried_out(trial)
+        except (optuna.TrialPruned, TrialFailed, Stopped):
+            raise
+        except Exception as error:
+            self.error = error
+            raise
+
+    def _carried_out(self, trial: optuna.Trial) -> float:
         self._id = trial._trial_id
         self._means.worker.sign(trial)
         self._begun()
@@ -64,8 +76,9 @@ class Attempt:
             trial.set_user_attr("surplus", True)  # another worker took the last one meanwhile
             raise TrialFailed
         params = suggest(trial, self._phase.space)
-        runs = self._runs(root_number(frozen), self._phase.stages(params))
-        self._means.say(progress.start(trial.number, params, runs[-1].folder))
+        folder = self._phase.folder / f"{root_number(frozen):04d}"
+        runs = self._runs(folder, self._phase.stages(params))
+        self._means.say(progress.start(trial.number, params, folder))
         summary: dict[str, Any] = {}
         try:
             for number, _ in enumerate(runs):
@@ -73,12 +86,20 @@ class Attempt:
             value = summary.get(OBJECTIVE)
             if not isinstance(value, int | float) or not math.isfinite(value):
                 raise ChildFailed(f"{OBJECTIVE} in {runs[-1].folder} is {value}, not a number")
-        except ChildFailed as error:
+        except (ChildFailed, RunFolderError) as error:
             trial.set_user_attr("cause", str(error))
             raise TrialFailed from None
+        except optuna.TrialPruned:
+            self._keep_figures(trial, runs, summary)
+            raise
+        self._keep_figures(trial, runs, summary)
+        return float(value)
+
+    def _keep_figures(
+        self, trial: optuna.Trial, runs: Sequence[Run], summary: dict[str, Any]
+    ) -> None:
         for name, figure in figures(runs, summary, self._curve).items():
             trial.set_user_attr(name, figure)
-        return float(value)
 
     def frozen(self) -> FrozenTrial:
         assert self._id is not None
@@ -88,8 +109,7 @@ class Attempt:
         """Whether others took this worker for dead, and the trial from it."""
         return self._id is not None and self.frozen().state != TrialState.RUNNING
 
-    def _runs(self, root: int, stages: Sequence[Sequence[str]]) -> list[Run]:
-        folder = self._phase.folder / f"{root:04d}"
+    def _runs(self, folder: Path, stages: Sequence[Sequence[str]]) -> list[Run]:
         command = self._means.settings.command or [sys.executable, str(ROOT / "train.py")]
         several = len(stages) > 1
         return [
@@ -129,10 +149,9 @@ class Attempt:
         self._curve.append((self._games, value))
         if record["step"] == 0:
             return
-        count = sum(games > 0 for games, _ in self._curve)
-        trial.report(value, count)
-        if count < self._phase.validations and trial.should_prune():
-            trial.set_user_attr("curve", self._curve)
+        self._count += 1
+        trial.report(value, self._count)
+        if self._count < self._phase.validations and trial.should_prune():
             raise optuna.TrialPruned
 
 

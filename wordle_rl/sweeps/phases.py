@@ -53,7 +53,10 @@ class Phase:
         )  # fmt: skip
 
     def finished(self, trials: Sequence[FrozenTrial]) -> bool:
-        return self.left(trials) == 0 and not any(t.state in LIVE for t in trials)
+        """Whether nothing is left to do; a grid's points that failed wait for another start."""
+        if any(t.state in LIVE for t in trials):
+            return False
+        return self.points is not None or self.left(trials) == 0
 
     def left(self, trials: Sequence[FrozenTrial]) -> int:
         """How many trials are still to be done, those in work included."""

@@ -44,9 +44,11 @@ def line(trial: FrozenTrial, trials: Sequence[FrozenTrial], left: int) -> str:
     return "  ".join(parts)
 
 
-def ending(name: str, best: Params | None, folder: Path) -> str:
+def ending(name: str, best: Params | None, lost: int, folder: Path) -> str:
+    """lost: points of a grid that failed."""
     found = f"best on validation secrets: {shown(best)}" if best else "no trial is complete"
-    return f"study {name} is finished, {found}; python -m wordle_rl.study {_short(folder)}"
+    tried = f"; {lost} of its trials failed, which the same command tries again" if lost else ""
+    return f"study {name} is finished, {found}{tried}; python -m wordle_rl.study {_short(folder)}"
 
 
 def _time_left(trials: Sequence[FrozenTrial], left: int) -> str:

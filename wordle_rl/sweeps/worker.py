@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 import optuna
+from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
 from wordle_rl.interrupts import Interrupted, Interrupts
@@ -73,16 +74,23 @@ def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
             with alone(places.folder):
                 confirm = open_phase(storage, phase, shown_url(places.url))
             crew.work(phase, confirm)
-    say(progress.ending(study.study_name, best, places.folder))
+    lost = len(search(plan, places.trials).missing(study.get_trials(deepcopy=False)))
+    say(progress.ending(study.study_name, best, lost, places.folder))
 
 
 def _describe(plan: Plan, places: Places) -> None:
     """What python -m wordle_rl.study needs to find the study again."""
     path, settings = places.folder / "study.json", plan.settings
     if not path.exists():
-        url = None if settings.storage is None else shown_url(places.url)
-        about = {"name": settings.name, "question": settings.question, "storage": url}
-        write_json(path, {**about, "command": sys.argv, "identity": plan.identity()})
+        url = shown_url(places.url)  # passwords stay out of files
+        about = {
+            "name": settings.name,
+            "question": settings.question,
+            "storage": url if settings.storage else None,
+            "command": [argument.replace(places.url, url) for argument in sys.argv],
+            "identity": plan.identity(),
+        }
+        write_json(path, about)
 
 
 class _Crew:
@@ -159,9 +167,10 @@ class _Crew:
                 )  # fmt: skip
             except Stopped:
                 retry(study, attempt.frozen(), died=False)
-            except Exception:
+            except Exception as error:
                 # Others may have taken this worker for dead: then its result cannot be told.
-                if not attempt.taken():
+                own = error is attempt.error and not isinstance(error, UpdateFinishedTrialError)
+                if own or not attempt.taken():
                     raise
                 self._say("a trial was taken over by another worker, to which this one was silent")
         return True

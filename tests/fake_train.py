@@ -23,6 +23,7 @@ from wordle_rl.run_folder import RunFolder
 class Fake:
     steps: int = 4
     seconds: float = 0.0  # per step
+    hold: str = ""  # a file without which no third step is begun
     fail: str = ""  # the error it ends with after its first step
     fail_at: float | None = None  # the x that fails alone
     value: float | None = -1.0  # of val_win_rate in the summary; -1 for the honest one
@@ -52,6 +53,8 @@ def train(run: RunFolder, fake: Fake, x: float) -> None:
     log.truncate_after(done)
     for step in range(done + 1, fake.steps + 1):
         time.sleep(fake.seconds)
+        while fake.hold and step == 3 and not Path(fake.hold).exists():
+            time.sleep(0.02)
         metrics = {"total/games": 10 * step, "time/step": 0.5, "groups/zero_spread": 0.25}
         best = 0.5 * x + 0.01 * step
         log.append(step, {**metrics, "val/win_rate": best})

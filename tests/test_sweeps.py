@@ -31,7 +31,7 @@ STUDIES = sorted(p.stem for p in (ROOT / "conf" / "sweep").glob("*.yaml"))
     [
         ("choice(2, 4)", Choice(values=(2, 4), texts=("2", "4"))),
         ("a, b", Choice(values=("a", "b"), texts=("a", "b"))),
-        ("choice(2, 0.5, true)", Choice(values=(2, 0.5, True), texts=("2", "0.5", "true"))),
+        ("choice(2, 0.5, true)", Choice(values=(2, 0.5, True), texts=("2", "0.5", "True"))),
         ("choice('a b', c)", Choice(values=("a b", "c"), texts=("a\\ b", "c"))),
         ("choice([1,2], {a:3})", Choice(values=("[1,2]", "{a:3}"), texts=("[1,2]", "{a:3}"))),
         ("range(1, 4)", Range(low=1, high=4, step=1)),

@@ -35,6 +35,15 @@ def until(true: Callable[[], Any], seconds: float = 120.0) -> None:
         time.sleep(0.02)
 
 
+def held(root: Path, **how: Any) -> dict[str, Any]:
+    """Runs that wait after their second step, until release()."""
+    return {**how, "hold": str(root / "go")}
+
+
+def release(root: Path) -> None:
+    (root / "go").touch()
+
+
 def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -186,13 +195,14 @@ def test_a_bad_trial_is_pruned_and_its_child_ends(tmp_path, fake):
 
 
 def test_a_worker_that_was_killed_is_replaced_and_no_step_is_counted_twice(tmp_path):
-    fake, node = {"steps": 8, "seconds": 0.15}, {"params": {"x": "choice(0.1, 0.9)"}}
+    fake, node = held(tmp_path, steps=8), {"params": {"x": "choice(0.1, 0.9)"}}
     killed = worker(tmp_path, fake, **node)
     until(lambda: len(steps_done(tmp_path).get("0000", [])) >= 2)
     [child] = processes_of(tmp_path)
     killed.kill()
     killed.communicate()
     until(lambda: not alive(child))  # a child ends with its parent
+    release(tmp_path)
     after = worker(tmp_path, fake, **node)
     said, _ = after.communicate(timeout=240)
     assert after.returncode == 0, said
@@ -208,11 +218,12 @@ def test_a_worker_that_was_killed_is_replaced_and_no_step_is_counted_twice(tmp_p
 
 
 def test_another_worker_takes_over_from_one_that_was_killed(tmp_path):
-    fake, node = {"steps": 6, "seconds": 0.5}, {"params": {"x": "choice(0.1, 0.9)"}}
+    fake, node = held(tmp_path, steps=6), {"params": {"x": "choice(0.1, 0.9)"}}
     both = [worker(tmp_path, fake, **node) for _ in range(2)]
     until(lambda: len(steps_done(tmp_path)) == 2 and all(steps_done(tmp_path).values()))
     assert states(stored(tmp_path)) == ["RUNNING", "RUNNING"]
     both[0].kill()
+    release(tmp_path)
     said, _ = both[1].communicate(timeout=240)
     both[0].communicate()
     assert both[1].returncode == 0, said
@@ -221,11 +232,12 @@ def test_another_worker_takes_over_from_one_that_was_killed(tmp_path):
 
 
 def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tmp_path):
-    fake = {"steps": 4, "seconds": 0.4}
+    fake = held(tmp_path, steps=4)
     node = {"params": {"x": "choice(0.1, 0.9)"}, "heartbeat": 1, "grace": 2}
     slow = worker(tmp_path, fake, **node)
     until(lambda: steps_done(tmp_path).get("0000"))
-    slow.send_signal(signal.SIGSTOP)  # its child goes on
+    slow.send_signal(signal.SIGSTOP)
+    release(tmp_path)  # its child goes on
     said, _ = worker(tmp_path, fake, **node).communicate(timeout=240)
     slow.send_signal(signal.SIGCONT)
     late, _ = slow.communicate(timeout=240)
@@ -251,27 +263,29 @@ def test_two_workers_share_twenty_trials(tmp_path, sampler):
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_children_and_the_same_command_goes_on(tmp_path, signum, code):
-    fake, node = {"steps": 5, "seconds": 0.2}, {"jobs": 2}
+    fake, node = held(tmp_path, steps=4), {"jobs": 2}
     stopped = worker(tmp_path, fake, **node)
-    until(lambda: len(steps_done(tmp_path)) == 2)
+    until(lambda: [*steps_done(tmp_path).values()] == [[1, 2]] * 2)
     stopped.send_signal(signum)
     said, _ = stopped.communicate(timeout=240)
     assert stopped.returncode == code and "goes on" in said
     assert len(processes_of(tmp_path)) == 2 and not any(map(alive, processes_of(tmp_path)))
+    release(tmp_path)
     after = worker(tmp_path, fake, **node)
     said, _ = after.communicate(timeout=240)
     assert after.returncode == 0, said
     assert states(stored(tmp_path)).count("COMPLETE") == 3
-    assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4, 5]] * 3
+    assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4]] * 3
 
 
 def test_a_study_in_a_journal_file_goes_on_after_a_kill(tmp_path):
-    fake = {"steps": 6, "seconds": 0.15}
+    fake = held(tmp_path, steps=6)
     node = {"params": {"x": "choice(0.1, 0.9)"}, "storage": f"journal:{tmp_path}/journal.log"}
     killed = worker(tmp_path, fake, **node)
     until(lambda: len(steps_done(tmp_path).get("0000", [])) >= 2)
     killed.kill()
     killed.communicate()
+    release(tmp_path)
     after = worker(tmp_path, fake, **node)
     said, _ = after.communicate(timeout=240)
     assert after.returncode == 0, said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DOTS = 130  # dots per inch
+_LOG = 20  # numbers that differ by more are drawn on a logarithmic scale
 _MOST_CURVES = 10  # arms that can be told apart in one picture
 
 
@@ -79,6 +81,7 @@ def _curves(found: Arms) -> Figure | None:
             high = [min(m.mean + (m.half or 0.0), 100.0) for m in means]
             axes.fill_between(games, low, high, color=colour, alpha=0.12, lw=0)
     axes.set_xlabel("training games")
+    axes.set_xlim(left=0)
     return _finished(figure, axes, legend=True)
 
 
@@ -161,6 +164,8 @@ def _places(values: Sequence[Any]) -> dict[Any, float]:
         return {distinct[0]: 0.5}
     if numbers:
         low, high = min(distinct), max(distinct)
+        if low > 0 and high / low >= _LOG:
+            return {v: math.log(v / low) / math.log(high / low) for v in distinct}
         return {v: (v - low) / (high - low) for v in distinct}
     return {v: i / (len(distinct) - 1) for i, v in enumerate(sorted(distinct, key=str))}
 

@@ -151,7 +151,7 @@ class _Crew:
                 return
             if not self._one(study, phase, means):
                 # the trials that others have may still come back
-                self._stop.wait(min(2.0, self._settings.heartbeat))
+                self._stop.wait(self._settings.poll)
 
     def _one(self, study: optuna.Study, phase: Phase, means: Means) -> bool:
         """Carry out one trial; False when there is none to take."""

@@ -110,6 +110,13 @@ def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:
     assert not set(setup.lab.secrets) & (set(setup.test) | set(setup.validation))
 
 
+def test_fewer_training_secrets_are_a_part_of_all_of_them() -> None:
+    everything, few = (experiment(resolve(composed(*given))) for given in ([], ["words.train=100"]))
+    assert len(few.lab.secrets) == 100 and set(few.lab.secrets) < set(everything.lab.secrets)
+    assert (few.validation, few.test) == (everything.validation, everything.test)
+    assert few.splits.digest == everything.splits.digest
+
+
 def test_validation_secrets_are_distinct() -> None:  # row 21
     setup = experiment(resolve(composed()))
     assert len(set(setup.validation)) == len(setup.validation) == 200

@@ -20,6 +20,7 @@ TENSORS = {
 }
 CONFIG = {"hydra", "omegaconf"}
 CONFIG_READERS = {"train", "eval", *(f"{PACKAGE}.{m}" for m in ("build", "run", "cli", "evaluate"))}
+CONFIG_READERS.add(f"{PACKAGE}.sweeps.grammar")
 # The space of words: plain Python and numpy. A module that is not here may know tokens.
 WORDS = {
     PACKAGE,
@@ -181,6 +182,19 @@ def test_config_objects_stop_at_the_commands_and_the_builder(imports):
         if root(item.name) in CONFIG and item.importer not in CONFIG_READERS
     ]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_only_studies_import_optuna_and_no_training_run_does(imports):
+    sweeps = f"{PACKAGE}.sweeps"
+    wrong = [i for i in imports if root(i.name) == "optuna" and not is_within(i.importer, sweeps)]
+    assert not wrong, "\n".join(map(str, wrong))
+    ours = [i for i in imports if is_within(i.name, sweeps) and not is_within(i.importer, sweeps)]
+    assert {i.importer for i in ours} == {f"{PACKAGE}.study"}
+    # Hydra imports its plugins at every start
+    plugins = [*(ROOT / "hydra_plugins").glob("*.py")]
+    for item in (i for p in plugins for i in imports_of(f"hydra_plugins.{p.stem}", p.read_text())):
+        assert item.late or not is_within(item.name, sweeps), item
+    assert not (ROOT / "hydra_plugins" / "__init__.py").exists(), "it is a namespace"
 
 
 def test_every_module_named_in_the_law_exists():

@@ -118,6 +118,8 @@ TRAIN = {
     "reward.components.win.weight=-1": "win",
     "words.test=5000": "words.test + words.val must leave a secret",
     "words.test=1.0": "words.test must be a whole number of at least 1, or a share",
+    "words.train=0": "words.train must be 1 or more",
+    "words.train=9 words.protocol=all": "words.train is for words.protocol=split",
     "words.val=1": "words.val must hold out 2",
     "seed=99999999999999999999": "seed must be a whole number from 0 to below 2**63",
     "backend.precision=fp8": "fp32, bf16",

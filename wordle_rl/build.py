@@ -206,7 +206,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         rewards=reward_set(config["reward"], words, knowledge),
         algorithm=algorithm,
         teacher=lesson(algorithm, knowledge),
-        secrets=words.answers if everything else splits.train,
+        secrets=words.answers if everything else splits.train[: settings.train],
         groups=rollout.groups,
         num_generations=rollout.num_generations,
         credit=rollout.credit,

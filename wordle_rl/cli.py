@@ -28,6 +28,8 @@ def user_errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as error:
+        if type(error).__module__.startswith("hydra."):
+            raise  # run() reads those
         fail(str(error))
 
 
@@ -101,7 +103,7 @@ def _readable(error: Exception) -> str:
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
         return _no_setting(cause.full_key, [str(name) for name in cause.parent_node or ()])
     if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
-        return f"{found[1]}: give one value, or run each of them with -m"
+        return f"{found[1]}: give one value, or make a study with -m sweep=..."
     if found := re.match("Could not override '(.*)'. No match in the defaults list", str(error)):
         return f"there is no choice {found[1]} in this command, see --help"
     text = f"{error} {cause or ''}"
@@ -118,6 +120,6 @@ def _no_setting(key: str, there: list[str]) -> str:
     return f"there is no setting {key}{meant} {group or 'the config'} has {', '.join(there)}"
 
 
-def fail(message: str) -> NoReturn:
+def fail(message: str, code: int = 2) -> NoReturn:
     print("error: " + " ".join(message.split()), file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(code)

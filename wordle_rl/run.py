@@ -39,6 +39,8 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         with user_errors():
+            for study in (o.replace("'", "") for o in overrides if o.startswith("sweep=")):
+                raise ConfigError(f"{study} is a study: python train.py -m {study}")
             if resume:
                 folder = RunFolder.open(_anchored(cfg.resume))
                 config, changes = resumed_config(folder, overrides)

@@ -251,11 +251,16 @@ class WordSettings:
     protocol: str = "split"
     test: int | float = 315
     val: int | float = 200
+    train: int | None = None
     split: str = "test"
 
     def __post_init__(self) -> None:
         _check_choice("words.protocol", self.protocol, ("split", "all"))
         _check_choice("words.split", self.split, ("train", "val", "test", "all"))
+        if self.train is not None:
+            _check_least("words.train", self.train, 1)
+            if self.protocol == "all":
+                raise ValueError("words.train is for words.protocol=split, where secrets are left")
 
     def load(self) -> tuple[WordLists, Splits]:
         """The lists and their split. Raises WordListError or ValueError."""

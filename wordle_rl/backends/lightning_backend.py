@@ -114,7 +114,8 @@ def build_policy(
     rank: int = 0,
 ) -> TorchPolicy:
     """The policy on the device that the settings ask for. rank: number of this process."""
-    torch.set_num_threads(backend.threads or max((os.cpu_count() or 1) // backend.devices, 1))
+    cores = int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count() or 1
+    torch.set_num_threads(backend.threads or max(cores // backend.devices, 1))
     network, tokenizer = load_model(
         model, precision=backend.precision, device=_device(backend, rank)
     )

@@ -1,0 +1,85 @@
+"""Hydra's door to studies: python train.py -m sweep=<study> [overrides for every trial].
+
+Hydra imports every module of this namespace at each start, so Optuna comes late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+from wordle_rl import cli
+from wordle_rl.components import ConfigError
+
+
+class StudySweeper(Sweeper):
+    """Reads hydra.sweeper and the command line; wordle_rl.sweeps does the rest."""
+
+    def __init__(self, **_: Any) -> None:
+        self.config = self.hydra_context = self.launcher = None  # read from the config in setup()
+        self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        self.hydra_context, self.config = hydra_context, config
+
+    def sweep(self, arguments: list[str]) -> None:
+        """arguments: the overrides of the command line, but for those of hydra itself."""
+        from wordle_rl.build import experiment
+
+        with cli.user_errors():
+            plan = self.plan(arguments)
+            plan.check(experiment)
+            from wordle_rl.sweeps.worker import StudyStopped, run_study
+        try:
+            with cli.full_disk_told(), cli.user_errors():
+                run_study(plan)
+        except StudyStopped as error:
+            cli.fail(str(error), code=1)
+
+    def plan(self, arguments: Sequence[str]) -> Any:
+        """The study's trials. Raises ConfigError."""
+        from wordle_rl.sweeps.grammar import parse_overrides, parse_params
+        from wordle_rl.sweeps.plan import Plan, with_arms
+        from wordle_rl.sweeps.settings import study_settings
+
+        assert self.config is not None
+        node: Any = OmegaConf.to_container(self.config.hydra.sweeper, resolve=True)
+        if node.get("name") is None:
+            have = ", ".join(sorted(path.stem for path in (cli.CONF / "sweep").glob("*.yaml")))
+            raise ConfigError(f"-m runs a study: name one with sweep=, one of {have}")
+        settings = study_settings(node)
+        space, single = parse_params(settings.params)
+        given = [a for a in arguments if not a.startswith("sweep=")]
+        swept, fixed = parse_overrides(given)
+        said = {override.partition("=")[0] for override in fixed}
+        space = {key: item for key, item in (space | swept).items() if key not in said}
+        return Plan(
+            settings=settings,
+            space=with_arms(settings, space),
+            overrides=(*single, *fixed),
+            compose=self._compose,
+        )
+
+    def _compose(self, overrides: Sequence[str]) -> dict[str, Any]:
+        """The resolved config of a trial's overrides."""
+        from hydra.types import RunMode
+
+        from wordle_rl.build import resolve
+
+        assert self.hydra_context is not None and self.config is not None
+        if (found := self._composed.get(tuple(overrides))) is not None:
+            return found
+        cfg = self.hydra_context.config_loader.load_configuration(
+            config_name=self.config.hydra.job.config_name,
+            overrides=[cli.quoted(override) for override in overrides],
+            run_mode=RunMode.RUN,
+        )
+        OmegaConf.set_struct(cfg, False)
+        cfg.pop("hydra")
+        return self._composed.setdefault(tuple(overrides), resolve(cfg))

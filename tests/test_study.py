@@ -1,0 +1,112 @@
+"""The notebook of a study: its tables, its pictures, and what a person wrote."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from pathlib import Path
+
+import pytest
+from studies import stored, work
+
+from wordle_rl import study
+from wordle_rl.sweeps import notebook
+from wordle_rl.sweeps.results import Result
+
+NODE = {
+    "params": {"x": "choice(0.1, 0.9)", "y": "choice(a, b)", "seed": "choice(0, 1)"},
+    "question": "Is x good?",
+    "confirm_seeds": [7],
+    "default": {"x": 0.1, "y": "a"},
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sweeps")
+    work(root, **NODE)
+    return root
+
+
+def result(value: float | None, **more: object) -> Result:
+    state = "complete" if value is not None else "pruned"
+    given = {"number": 0, "confirms": False, "state": state, "params": {"x": 1, "seed": 0}}
+    return Result(**{**given, "value": value, "figures": {}, **more})  # type: ignore[arg-type]
+
+
+def test_the_interval_of_a_mean_over_seeds_is_students():
+    # Snedecor & Cochran: three values, t(2 df, 97.5 %) = 4.303
+    values = [0.60, 0.66, 0.75]
+    mean = notebook.Mean.of(values)
+    assert mean is not None and mean.half is not None and mean.count == 3
+    assert mean.mean == pytest.approx(0.67)
+    assert mean.half == pytest.approx(4.303 * statistics.stdev(values) / math.sqrt(3))
+    one = notebook.Mean.of([0.5, None])
+    assert one is not None and one.half is None
+    assert notebook.Mean.of([None]) is None
+
+
+def test_a_table_has_a_row_for_each_arm_and_counts_what_did_not_complete():
+    table = notebook.table(
+        [
+            result(0.5, figures={"no_spread": 0.25, "test_win_rate": 0.4}),
+            result(0.7, figures={"no_spread": 0.35}),
+            result(None),
+            result(0.2, params={"x": 2, "seed": 0}),
+        ]
+    )
+    _, _, first, second = table.splitlines()
+    cells = [cell.strip() for cell in first.strip("|").split("|")]
+    # t(1 df) * stdev / sqrt(2) = 12.706 * 10 points
+    assert cells[:4] == ["x=1", "2, 1 pruned", "60.0 ± 127.1", "40.0"]
+    assert cells[5].startswith("30.0 ±")
+    assert second.startswith("| x=2 | 1 | 20.0 |")
+
+
+def test_a_notebook_has_table_csv_and_pictures(root):
+    page = study.collect(root / "study")
+    text = page.read_text()
+    assert "Is x good?" in text and "python train.py -m sweep=study" in text
+    assert "| x=0.9 y=a | 2 | 49.0 ± 0.0 |" in text
+    assert "Best on validation secrets: **x=0.9 y=a**" in text
+    assert "arm=winner" in text and "arm=default" in text
+    names = {p.name for p in page.parent.glob("*.png")}
+    assert names == {"curves.png", "wins.png", "compute.png", "importance.png", "parallel.png"}
+    assert all(f"({name})" in text for name in names)
+    rows = list(csv.DictReader(io.StringIO((page.parent / "results.csv").read_text())))
+    assert len(rows) == 8 + 2 and [r["phase"] for r in rows].count("confirmation") == 2
+    assert {r["games"] for r in rows} == {"40"} or {r["games"] for r in rows} == {"40.0"}
+
+
+def test_what_a_person_wrote_stays_and_the_index_shows_it(root):
+    page = study.collect(root / "study")
+    text = page.read_text().replace(notebook.UNWRITTEN, "More x, more wins.\n\nBecause.")
+    page.write_text(text.replace("Is x good?", "Is x good? (Asked in November.)"))
+    assert study.collect(root / "study").read_text() == page.read_text()
+    assert "More x, more wins.\n\nBecause." in page.read_text()
+    assert "(Asked in November.)" in page.read_text()
+    index = (root / "README.md").read_text()
+    assert "| [study](study/README.md) | More x, more wins. | ![](study/wins.png) |" in index
+
+
+def test_importance_finds_the_parameter_that_matters(root):
+    from wordle_rl.sweeps.results import read_study
+
+    importance = read_study(root / "study").importance
+    assert max(importance, key=lambda name: importance[name]) == "x"
+
+
+def test_a_study_is_collected_while_it_has_nothing_yet(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE", '{"fail": "broken"}')
+    with pytest.raises(Exception, match="in a row"):
+        work(tmp_path)
+    assert "3 failed" in study.collect(tmp_path / "study").read_text()
+    assert len(stored(tmp_path).trials) == 3
+
+
+def test_a_folder_that_is_no_study_is_one_line(tmp_path, capsys):
+    assert study.main([str(tmp_path)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and "study.json" in line

@@ -1,0 +1,165 @@
+"""A study as a page: its table, its CSV and the index of all studies.
+
+What a person writes into a page stays: only what stands between the markers is made again.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.json_files import write_bytes
+from wordle_rl.sweeps.results import Result, Study
+from wordle_rl.sweeps.space import shown
+
+BEGIN, END = "<!-- results: made by python -m wordle_rl.study -->", "<!-- end of results -->"
+CONCLUSION = "## Conclusion"
+UNWRITTEN = "*Not written yet.*"
+_MOST_ROWS = 20
+# 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+      2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)  # fmt: skip
+_FIGURES = ("run", "best_step", "games", "seconds", "games_per_second", "no_spread",
+            "test_win_rate", "test_mean_guesses_losses_as_7", "cause")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean:
+    """A mean over seeds and half of its 95 % interval, None for one seed."""
+
+    mean: float
+    half: float | None
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> Mean | None:
+        """None without values. The interval is Student's t over the seeds."""
+        given = [value for value in values if value is not None]
+        if not given:
+            return None
+        half = None
+        if len(given) > 1:
+            quantile = _T[len(given) - 2] if len(given) - 2 < len(_T) else 2.0
+            half = quantile * statistics.stdev(given) / math.sqrt(len(given))
+        return cls(mean=statistics.fmean(given), half=half, count=len(given))
+
+
+def shown_mean(mean: Mean | None, *, scale: float = 1.0, digits: int = 1) -> str:
+    if mean is None:
+        return "-"
+    half = "" if mean.half is None else f" ± {scale * mean.half:.{digits}f}"
+    return f"{scale * mean.mean:.{digits}f}{half}"
+
+
+def arms(results: Sequence[Result]) -> list[tuple[dict[str, Any], list[Result]]]:
+    """The trials of each combination of parameters but the seed, in their order."""
+    found: dict[str, tuple[dict[str, Any], list[Result]]] = {}
+    for result in results:
+        found.setdefault(json.dumps(result.arm), (result.arm, []))[1].append(result)
+    return list(found.values())
+
+
+def table(results: Sequence[Result]) -> str:
+    """A row for each arm: means over seeds with their 95 % intervals."""
+    head = ("arm", "seeds", "validation wins %", "test wins %", "mean guesses (test)",
+            "groups without spread %", "games/s", "minutes")  # fmt: skip
+    rows = []
+    for arm, trials in arms(results):
+        done = [t for t in trials if t.state == "complete"]
+        wins = Mean.of([t.value for t in done])
+
+        def figure(name: str, done: Sequence[Result] = done) -> Mean | None:
+            return Mean.of([t.figures.get(name) for t in done])
+
+        pruned = sum(t.state == "pruned" for t in trials)
+        failed = sum(t.state == "failed" for t in trials)
+        notes = [f"{n} {what}" for n, what in ((pruned, "pruned"), (failed, "failed")) if n]
+        row = (
+            shown(arm) or "-",
+            ", ".join([str(len(done)), *notes]),
+            shown_mean(wins, scale=100),
+            shown_mean(figure("test_win_rate"), scale=100),
+            shown_mean(figure("test_mean_guesses_losses_as_7"), digits=2),
+            shown_mean(figure("no_spread"), scale=100),
+            shown_mean(figure("games_per_second")),
+            shown_mean(figure("seconds"), scale=1 / 60),
+        )
+        rows.append((wins.mean if wins else -1.0, row))
+    if len(rows) > _MOST_ROWS:
+        rows = sorted(rows, key=lambda entry: -entry[0])[:_MOST_ROWS]
+    lines = [head, ["---"] * len(head), *(row for _, row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def csv_text(study: Study) -> str:
+    """A line for each trial."""
+    params = list(dict.fromkeys(name for r in study.results for name in r.params))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["trial", "phase", "state", *params, "val_win_rate", *_FIGURES])
+    for r in study.results:
+        values = [r.params.get(name) for name in params]
+        phase = "confirmation" if r.confirms else "search"
+        figures = [r.figures.get(name) for name in _FIGURES]
+        writer.writerow([r.number, phase, r.state, *values, r.value, *figures])
+    return out.getvalue()
+
+
+def page(study: Study, pictures: Sequence[tuple[str, str]], before: str | None) -> str:
+    """The README of a study. pictures: title and file of each. before: the page as it is now."""
+    command = f"python train.py -m sweep={study.name}"
+    search = [r for r in study.results if not r.confirms]
+    confirm = [r for r in study.results if r.confirms]
+    counts = {s: sum(r.state == s for r in search) for s in ("complete", "pruned", "failed")}
+    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "none yet"
+    parts = [
+        BEGIN,
+        f"Trials: {told}. Intervals are 95 %, Student's t over seeds. A lost game counts as 7 "
+        "guesses; minutes are those of training. The checkpoint is the one with the most "
+        "validation wins.",
+        table(search),
+    ]
+    if study.best is not None:
+        parts.append(f"Best on validation secrets: **{shown(study.best)}**.")
+    if confirm:
+        parts += ["With fresh seeds, on the test secrets:", table(confirm)]
+    parts += [f"![{title}]({file})" for title, file in pictures] + [END]
+    results = "\n\n".join(parts)
+    if before is not None and BEGIN in before and END in before:
+        head, tail = before.partition(BEGIN)[0], before.partition(END)[2]
+        return head + results + tail
+    return (
+        f"# {study.name}\n\n{study.question}\n\n    {command}\n\n{results}\n\n"
+        f"{CONCLUSION}\n\n{UNWRITTEN}\n"
+    )
+
+
+def conclusion(page: str) -> str:
+    """The first paragraph that a person wrote as the conclusion, in one line."""
+    written = page.partition(CONCLUSION)[2].strip()
+    return " ".join(written.partition("\n\n")[0].partition("\n#")[0].split())
+
+
+def write_index(root: Path) -> None:
+    """The list of studies in <root>/README.md: finding, figure, link."""
+    rows = []
+    for path in sorted(root.glob("*/README.md")):
+        name, text = path.parent.name, path.read_text(encoding="utf-8")
+        figure = f"![]({name}/wins.png)" if (path.parent / "wins.png").exists() else ""
+        finding = conclusion(text).replace("|", "\\|") or UNWRITTEN
+        rows.append(f"| [{name}]({name}/README.md) | {finding} | {figure} |")
+    made = "\n".join(
+        [BEGIN, "", "| study | finding | figure |", "| --- | --- | --- |", *rows, "", END]
+    )
+    path = root / "README.md"
+    before = path.read_text(encoding="utf-8") if path.exists() else f"# Studies\n\n{BEGIN}{END}\n"
+    text = before.partition(BEGIN)[0] + made + before.partition(END)[2]
+    if text != before:
+        write_bytes(path, text.encode())

@@ -1,0 +1,115 @@
+"""A study's trials as plain records: what the notebook reads from Optuna's storage."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.exceptions import ExperimentalWarning
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
+from optuna.trial import TrialState
+
+from wordle_rl.sweeps.phases import CONFIRM, winner
+from wordle_rl.sweeps.space import Params
+from wordle_rl.sweeps.storage import open_storage
+
+_ENOUGH = 4  # complete trials before importance says anything
+
+
+class NotebookError(ValueError):
+    """A study cannot be collected; the message is one line that names what is missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One trial."""
+
+    number: int
+    confirms: bool  # with fresh seeds, on the test secrets
+    state: str  # complete, pruned, failed, running or waiting
+    params: Params
+    value: float | None  # validation wins of its best checkpoint, 0..1
+    figures: Mapping[str, Any]  # see wordle_rl.sweeps.attempt.figures; empty while it runs
+
+    @property
+    def arm(self) -> dict[str, Any]:
+        """Its parameters but for the seed."""
+        return {name: value for name, value in self.params.items() if name != "seed"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """All that a notebook shows."""
+
+    name: str
+    question: str
+    identity: Mapping[str, Any]
+    url: str
+    results: tuple[Result, ...]
+    best: Params | None
+    importance: Mapping[str, float]  # share of the objective's spread, by parameter; may be empty
+
+
+def read_study(folder: Path, url: str | None = None) -> Study:
+    """The study of a notebook folder.
+
+    url: its storage, where study.json leaves out a password. Raises NotebookError.
+    """
+    try:
+        about = json.loads((folder / "study.json").read_text())
+    except FileNotFoundError:
+        raise NotebookError(f"{folder}: no study.json here; python train.py -m makes it") from None
+    except ValueError:
+        raise NotebookError(f"{folder / 'study.json'}: not JSON") from None
+    url = url or about["storage"]
+    if url is None and not (folder / "study.db").is_file():
+        raise NotebookError(f"{folder / 'study.db'} is missing: the study ran elsewhere")
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    url = url or f"sqlite:///{(folder / 'study.db').resolve()}"
+    storage = open_storage(url, heartbeat=60, grace=180)
+    try:
+        study = optuna.load_study(study_name=about["name"], storage=storage)
+    except KeyError:
+        raise NotebookError(f"{folder}: there is no study {about['name']} in its storage") from None
+    names = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}
+    results = _results(study, confirms=False)
+    if about["name"] + CONFIRM in names:
+        confirm = optuna.load_study(study_name=about["name"] + CONFIRM, storage=storage)
+        results += _results(confirm, confirms=True)
+    return Study(
+        name=about["name"], question=about["question"], identity=about["identity"], url=url,
+        results=tuple(results), best=winner(study.get_trials(deepcopy=False)),
+        importance=_importance(study),
+    )  # fmt: skip
+
+
+def _results(study: optuna.Study, *, confirms: bool) -> list[Result]:
+    """Trials that count, each attempt that was gone on with left out."""
+    names = {TrialState.FAIL: "failed"}
+    return [
+        Result(
+            number=trial.number, confirms=confirms,
+            state=names.get(trial.state, trial.state.name.lower()),
+            params=trial.system_attrs.get("fixed_params", trial.params), figures=trial.user_attrs,
+            value=trial.value if trial.state == TrialState.COMPLETE else None,
+        )
+        for trial in study.get_trials(deepcopy=False)
+        if trial.state != TrialState.FAIL or "cause" in trial.user_attrs
+    ]  # fmt: skip
+
+
+def _importance(study: optuna.Study) -> Mapping[str, float]:
+    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    values = {trial.value for trial in complete}
+    names: Sequence[str] = sorted(complete[0].params) if complete else ()
+    if len(complete) < _ENOUGH or len(values) < 2 or len(names) < 2:
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        # needs no other library, unlike Optuna's default
+        return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())

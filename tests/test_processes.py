@@ -159,8 +159,14 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        *((kind, 2) for kind in KINDS),
+        ("grpo", 3),
+        *(pytest.param(kind, 3, marks=pytest.mark.slow) for kind in KINDS if kind != "grpo"),
+    ],
+)
 def test_several_processes_play_and_learn_what_one_does(kind, size):  # rows 11 and 13
     algorithm, lab = KINDS[kind]
 

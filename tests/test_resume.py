@@ -68,7 +68,12 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
 }
 
 
-@pytest.mark.parametrize("stage", STOPS)
+QUICK = ("sft", "grpo with a reference", "ppo")  # the others add an optimiser, groups, an adapter
+
+
+@pytest.mark.parametrize(
+    "stage", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in STOPS if s not in QUICK)]
+)
 def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_path, root, capfd):
     # row 22
     given = settings(tmp_path, stage)

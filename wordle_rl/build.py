@@ -29,7 +29,7 @@ from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.run_folder import maker
 from wordle_rl.sampling import Sampling
 from wordle_rl.settings import (
-    LightningSettings,
+    BackendSettings,
     LoggerSettings,
     LoraSettings,
     ModelSettings,
@@ -57,7 +57,7 @@ class Experiment:
     splits: Splits
     knowledge: Knowledge
     model: ModelSettings
-    backend: LightningSettings
+    backend: BackendSettings
     optim: Optim
     trainer: TrainerSettings
     logger: LoggerSettings
@@ -152,7 +152,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
     knowledge = Knowledge(words, feedback_table(words))
     algorithm: Algorithm = component("algorithm", config["algorithm"], Algorithm)
     rollout: RolloutSettings = component("rollout", config["rollout"], RolloutSettings)
-    backend: LightningSettings = component("backend", config["backend"], LightningSettings)
+    backend: BackendSettings = component("backend", config["backend"], BackendSettings)
     sampling: Sampling = component("sampling", config["sampling"], Sampling)
     model = model_settings(config["model"])
     _check_together(algorithm, rollout, backend, sampling, model)
@@ -193,10 +193,11 @@ def experiment(config: dict[str, Any]) -> Experiment:
 def _check_together(
     algorithm: Algorithm,
     rollout: RolloutSettings,
-    backend: LightningSettings,
+    backend: BackendSettings,
     sampling: Sampling,
     model: ModelSettings,
 ) -> None:
+    check_backend(model, backend)
     algorithm.check(rollout.num_generations)
     if algorithm.player is None:
         sampling.check_trainable()
@@ -209,6 +210,14 @@ def _check_together(
         raise ConfigError(
             f"sampling.max_tokens must be below model.max_context={model.max_context}, which holds "
             f"a whole game, not {sampling.max_tokens}"
+        )
+
+
+def check_backend(model: ModelSettings, backend: BackendSettings) -> None:
+    """Raise ConfigError when a model belongs to another backend."""
+    if model.backend not in (None, backend.name):
+        raise ConfigError(
+            f"model={model.name} needs backend={model.backend}, not backend={backend.name}"
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl.boards import boards_side_by_side
-from wordle_rl.build import check_keys, model_settings, resolve, style_of
+from wordle_rl.build import check_backend, check_keys, model_settings, resolve, style_of
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import full_disk_told, user_errors
@@ -23,6 +23,7 @@ from wordle_rl.evaluation import summarise, write_games, write_summary
 from wordle_rl.feedback import feedback_table
 from wordle_rl.game import Game, Rules
 from wordle_rl.knowledge import Knowledge
+from wordle_rl.optim import Optim
 from wordle_rl.players import Player
 from wordle_rl.players.gibberish import Gibberish
 from wordle_rl.players.greedy_entropy import GreedyEntropy
@@ -31,10 +32,10 @@ from wordle_rl.players.random_word import RandomWord
 from wordle_rl.players.tree import TreePlayer
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.rollout import Actor, PolicyActor, ScriptedActor, play
-from wordle_rl.run import ROOT, saved_config
+from wordle_rl.run import ROOT, load_backend, saved_config
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.sampling import Sampling
-from wordle_rl.settings import LightningSettings, ModelSettings, WordSettings, check_seed
+from wordle_rl.settings import BackendSettings, ModelSettings, WordSettings, check_seed
 from wordle_rl.tables import table
 
 KEYS = {
@@ -184,7 +185,9 @@ def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     given = {override.partition("=")[0].lstrip("+~") for override in overrides}
     if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
         raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")
-    for node in _FROM_RUN:
+    # A run's checkpoints are of its backend's kind; how that computes is up to this command.
+    other = saved.backend._target_ != cfg.backend._target_
+    for node in (*_FROM_RUN, *["backend"] * other):
         if node not in given:
             mine = OmegaConf.to_container(cfg[node])
             OmegaConf.update(cfg, node, saved[node], merge=False, force_add=True)
@@ -231,15 +234,12 @@ def _model(
     config: dict[str, Any], settings: EvalSettings, style: PromptStyle, sampling: Sampling
 ) -> tuple[str, Callable[[int], PolicyActor]]:
     """The name of a model and its actor in a batch of games, given the number of the first."""
-    backend: LightningSettings = component("backend", config["backend"], LightningSettings)
+    backend: BackendSettings = component("backend", config["backend"], BackendSettings)
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
     model = _model_settings(config, settings)
-    # Imported only now, when all that can be checked without the backend is right.
-    from wordle_rl.backends import lightning_backend
-    from wordle_rl.optim import Optim
-
-    policy = lightning_backend.build_policy(model, backend, temperature=1.0, optim=Optim())
+    check_backend(model, backend)
+    policy = load_backend(backend).build_policy(model, backend, temperature=1.0, optim=Optim())
     chat = Chat(policy.tokenizer)
     chat.check_room(style, sampling, model.max_context)
 

@@ -22,6 +22,11 @@ class Policy(Protocol):
     @property
     def tokenizer(self) -> Tokenizer: ...
 
+    @property
+    def num_parameters(self) -> tuple[int, int]:
+        """Trainable and all parameters."""
+        ...
+
     def engine(self) -> Engine:
         """A fresh rollout engine on the present weights."""
         ...

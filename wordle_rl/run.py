@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -19,6 +20,7 @@ from wordle_rl.components import ConfigError
 from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.json_files import remove_temporary_files, write_bytes
 from wordle_rl.run_folder import RunFolder
+from wordle_rl.settings import BackendSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = "config.yaml"  # the resolved config in a run folder
@@ -51,10 +53,9 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             _describe(folder, setup)
         try:
             with user_errors():
-                # Imported only now, when all that can be checked without the backend is right.
-                from wordle_rl.backends import lightning_backend
+                backend = load_backend(setup.backend)
             print(f"run folder: {folder.path}", flush=True)
-            summary = lightning_backend.train(setup, folder, resume=resume, interrupts=interrupts)
+            summary = backend.train(setup, folder, resume=resume, interrupts=interrupts)
         except Interrupted as signal:
             folder.set_status("interrupted")
             print(f"\n{signal}: go on with python train.py resume={folder.path}", flush=True)
@@ -62,6 +63,22 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     print(f"\nrun folder: {folder.path}\nfull games: python eval.py run={folder.path}")
     print(f"curves: tensorboard --logdir {folder.path.parent}", flush=True)
     return summary
+
+
+def load_backend(settings: BackendSettings) -> Any:
+    """The module of a backend, imported when all that can be checked without it is right.
+
+    Raises ConfigError when what it needs is not installed.
+    """
+    try:
+        return importlib.import_module(settings.module)
+    except ModuleNotFoundError as error:
+        if settings.name != "mlx" or (error.name or "").partition(".")[0] not in ("mlx", "mlx_lm"):
+            raise
+        raise ConfigError(
+            "backend=mlx needs the package mlx-lm, which is there for Apple silicon and for Linux: "
+            "pip install -c constraints.txt -e '.[mlx]', or choose backend=lightning"
+        ) from None
 
 
 def _anchored(path: str | Path) -> Path:

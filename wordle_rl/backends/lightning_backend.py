@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -31,20 +30,12 @@ from wordle_rl.backends.models import load_model
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.build import Experiment, experiment
 from wordle_rl.cli import user_errors
-from wordle_rl.interrupts import SIGNALS, Interrupted, Interrupts
+from wordle_rl.interrupts import SIGNALS, Interrupts
 from wordle_rl.optim import Optim
+from wordle_rl.progress import Lines, shown
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import LightningSettings, ModelSettings
-from wordle_rl.training import Training
-
-_SHOWN = {  # on the progress bar: name there -> metric
-    "loss": "loss",
-    "reward": "reward/mean",
-    "win%": "train/win_rate",
-    "val%": "val/win_rate",
-    "no_spread%": "groups/zero_spread",
-    "games/s": "games_per_second",
-}
+from wordle_rl.training import Training, carry_out
 
 
 class Steps(Dataset[int]):
@@ -81,11 +72,7 @@ class GrpoModule(LightningModule):
         self._policy.apply_gradients = [optimizer.step for optimizer in wrapped]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
-        metrics = self._training.run_step(int(batch))
-        for name, metric in _SHOWN.items():
-            if metric in metrics:
-                scale = 100.0 if name.endswith("%") else 1.0
-                self._shown[name] = metrics[metric] * scale
+        self._shown |= shown(self._training.run_step(int(batch)))
         self.log_dict(self._shown, prog_bar=True, logger=False)
 
 
@@ -105,13 +92,10 @@ class PlainProgress(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: int, batch_idx: int
     ) -> None:
-        left = trainer.num_training_batches - batch_idx - 1
-        shown = " ".join(f"{k}={v:.4g}" for k, v in trainer.progress_bar_metrics.items())
-        minutes = left * (time.monotonic() - self._begin) / (batch_idx + 1) / 60
-        print(f"step {batch + 1} {shown} left={minutes:.1f}min", flush=True)
+        self._lines.step(batch + 1, trainer.progress_bar_metrics)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._begin = time.monotonic()
+        self._lines = Lines(int(trainer.num_training_batches))
 
 
 class ProgressBar(TQDMProgressBar):
@@ -182,22 +166,15 @@ def train(
             policy.processes = stack.enter_context(others)
         with user_errors():
             training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
-            resumed = resume and training.restore()
-        trained, everything = policy.num_parameters
-        print(
-            f"{setup.model.name}: {everything:,} parameters, {trained:,} of them trained",
-            flush=True,
-        )
-        interrupts.hold()
-        shown = ProgressBar() if sys.stdout.isatty() else PlainProgress()
-        try:
-            if not resumed:
-                training.begin()
-            _fit(training, policy, setup, loggers, [shown, OwnSignals(interrupts.install)])
-            summary = training.finish()
-        except Interrupted:
-            training.save()
-            raise
+        callbacks = [
+            ProgressBar() if sys.stdout.isatty() else PlainProgress(),
+            OwnSignals(interrupts.install),
+        ]
+
+        def fit() -> None:
+            _fit(training, policy, setup, loggers, callbacks)
+
+        summary = carry_out(training, fit, resume=resume, interrupts=interrupts)
     log_outcome(loggers, setup.config, summary)
     return summary
 

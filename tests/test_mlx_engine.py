@@ -1,4 +1,4 @@
-"""The MLX engine keeps the contract of tests/test_engine.py, beside torch's plain forward passes."""
+"""The MLX engine keeps the contract of tests/test_engine.py, beside torch's plain passes."""
 
 from __future__ import annotations
 
@@ -8,26 +8,9 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
+import test_engine
 from mlx_tiny import loaded_from
-from test_engine import (
-    STOPS,
-    VOCAB,
-    assert_same,
-    numbers,
-    test_a_prompt_fits_when_it_leaves_room_for_a_token,
-    test_a_prompt_may_be_fed_whole_or_token_by_token,
-    test_a_row_can_be_forked_no_times_at_all,
-    test_a_stop_token_drawn_at_the_token_limit_counts_as_a_stop_token,
-    test_an_answer_never_outgrows_the_context,
-    test_an_answer_without_a_stop_token_ends_at_the_token_limit,
-    test_answers_do_not_depend_on_batch_size_or_order,
-    test_answers_do_not_depend_on_neighbours_that_leave_or_join,
-    test_batched_games_get_the_tokens_and_logprobs_of_plain_forward_passes,
-    test_extending_by_nothing_is_refused,
-    test_forked_rows_play_like_rows_that_were_fed_the_same,
-    test_logprobs_seen_while_decoding_are_those_of_one_pass_over_the_conversation,
-    test_text_that_does_not_fit_leaves_its_row_as_it_was,
-)
+from test_engine import STOPS, VOCAB, assert_same, numbers
 from tiny import gemma, plain_copy, qwen
 
 from wordle_rl.backends import mlx_cache
@@ -36,7 +19,23 @@ from wordle_rl.backends.mlx_causal_lm import MlxLM
 from wordle_rl.backends.mlx_engine import MlxEngine, Steps, draw
 from wordle_rl.sampling import Sampling
 
-__all__ = [name for name in dir() if name.startswith("test_")]  # rows 2 and 9, on MLX
+
+CONTRACT = (  # rows 2 and 9
+    "test_a_prompt_fits_when_it_leaves_room_for_a_token",
+    "test_a_prompt_may_be_fed_whole_or_token_by_token",
+    "test_a_row_can_be_forked_no_times_at_all",
+    "test_a_stop_token_drawn_at_the_token_limit_counts_as_a_stop_token",
+    "test_an_answer_never_outgrows_the_context",
+    "test_an_answer_without_a_stop_token_ends_at_the_token_limit",
+    "test_answers_do_not_depend_on_batch_size_or_order",
+    "test_answers_do_not_depend_on_neighbours_that_leave_or_join",
+    "test_batched_games_get_the_tokens_and_logprobs_of_plain_forward_passes",
+    "test_extending_by_nothing_is_refused",
+    "test_forked_rows_play_like_rows_that_were_fed_the_same",
+    "test_logprobs_seen_while_decoding_are_those_of_one_pass_over_the_conversation",
+    "test_text_that_does_not_fit_leaves_its_row_as_it_was",
+)
+globals().update({name: getattr(test_engine, name) for name in CONTRACT})
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,6 @@ def test_shapes_are_rounded_up_by_at_most_a_third_to_few_sizes():
 
 
 def test_a_compiled_engine_draws_the_same(models):
-    assert numbers is not None
     answers = []
     for compiled in (False, True):
         (mx.enable_compile if compiled else mx.disable_compile)()

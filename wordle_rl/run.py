@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +70,21 @@ def load_backend(settings: BackendSettings) -> Any:
 
     Raises ConfigError when what it needs is not installed.
     """
-    try:
+    with need_mlx():
         return importlib.import_module(settings.module)
+
+
+@contextmanager
+def need_mlx() -> Iterator[None]:
+    """Turns a failed import of MLX in this block into a ConfigError."""
+    try:
+        yield
     except ModuleNotFoundError as error:
-        if settings.name != "mlx" or (error.name or "").partition(".")[0] not in ("mlx", "mlx_lm"):
+        if (error.name or "").partition(".")[0] not in ("mlx", "mlx_lm"):
             raise
         raise ConfigError(
-            "backend=mlx needs the package mlx-lm, which is there for Apple silicon and for Linux: "
-            "pip install -c constraints.txt -e '.[mlx]', or choose backend=lightning"
+            "backend=mlx needs mlx-lm, which is there for Apple silicon and for Linux: install it "
+            "with pip install -c constraints.txt -e '.[mlx]', or choose backend=lightning"
         ) from None
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from safetensors import SafetensorError, deserialize, serialize
 
 from wordle_rl.components import ConfigError
 from wordle_rl.json_files import write_bytes, write_json
@@ -31,7 +30,7 @@ _TRUNKS = {  # of PEFT -> of mlx-lm
     "model.language_model": "language_model.model",
     "language_model.model": "language_model.model",  # transformers before 4.52
 }
-_DTYPES = {"F32": (4, "float32"), "F16": (2, "float16"), "BF16": (2, "bfloat16")}
+_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 _PLAIN: dict[str, tuple[Any, ...]] = {  # settings of PEFT that mlx-lm has no other value for
     "peft_type": ("LORA",), "use_dora": (False, None), "bias": ("none",),
     "fan_in_fan_out": (False, None), "modules_to_save": (None, []), "rank_pattern": ({}, None),
@@ -82,14 +81,14 @@ def convert(source: Path, target: Path, *, base: str | None = None) -> str:
     if base is not None:
         new[name] = base
     target.mkdir(parents=True)
-    write_bytes(target / FILES[other], serialize(moved, {"format": "pt"}))
+    write_bytes(target / FILES[other], _safetensors(moved))
     write_json(target / ADAPTER, new)
     return other
 
 
 def _to_mlx(
     source: Path, config: dict[str, Any], weights: dict[str, Tensor]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
     for name, allowed in _PLAIN.items():
         if name in config and config[name] not in allowed:
             raise ConfigError(f"{source}: mlx-lm has nothing for {name}={config[name]!r}")
@@ -128,7 +127,7 @@ def _to_mlx(
 
 def _to_peft(
     source: Path, config: dict[str, Any], weights: dict[str, Tensor]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if config.get("fine_tune_type", "lora") != "lora":
         raise ConfigError(f"{source}: PEFT's LoRA has no fine_tune_type={config['fine_tune_type']}")
     record = config.get(_RECORD)
@@ -142,7 +141,9 @@ def _to_peft(
             raise ConfigError(f"{source}: {name} is no LoRA weight of a layer that can be mapped")
         trunk, layer, module, letter = found.groups()
         modules.add(module.rpartition(".")[2])
-        new = f"base_model.model.{names[trunk]}.layers.{layer}.{module}.lora_{letter.upper()}.weight"
+        new = (
+            f"base_model.model.{names[trunk]}.layers.{layer}.{module}.lora_{letter.upper()}.weight"
+        )
         moved[new] = _turned(tensor)
     if record is not None:
         return {**record["config"]}, moved
@@ -162,18 +163,37 @@ def _to_peft(
 
 
 def _read(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file: the length of a JSON header, the header, the bytes."""
     try:
-        entries = deserialize(file.read_bytes())
-    except (OSError, SafetensorError) as error:
-        raise ConfigError(f"{file}: cannot be read ({error})") from None
-    return {name: (e["dtype"], list(e["shape"]), bytes(e["data"])) for name, e in entries}
+        data = file.read_bytes()
+        start = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:start])
+        header.pop("__metadata__", None)
+        tensors = {}
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            tensors[name] = (entry["dtype"], entry["shape"], data[start + begin : start + end])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{file}: cannot be read as safetensors ({error})") from None
+    return tensors
 
 
-def _turned(tensor: Tensor) -> dict[str, Any]:
-    """A matrix transposed, in the form that serialize() takes; its numbers keep their bits."""
+def _safetensors(tensors: dict[str, Tensor]) -> bytes:
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    place = 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [place, place + len(data)]}
+        place += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *(t[2] for t in tensors.values())])
+
+
+def _turned(tensor: Tensor) -> Tensor:
+    """A matrix transposed; its numbers keep their bits."""
     dtype, shape, data = tensor
-    if dtype not in _DTYPES or len(shape) != 2:
-        raise ConfigError(f"LoRA weights must be float matrices, not {dtype} {shape}")
-    size, name = _DTYPES[dtype]
+    size = _BYTES.get(dtype, 0)
+    if len(shape) != 2 or not size or len(data) != size * shape[0] * shape[1]:
+        raise ConfigError(f"LoRA weights must be whole float matrices, not {dtype} {shape}")
     turned = np.frombuffer(data, f"u{size}").reshape(shape).T
-    return {"dtype": name, "shape": list(turned.shape), "data": turned.tobytes()}
+    return dtype, list(turned.shape), turned.tobytes()

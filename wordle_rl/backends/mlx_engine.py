@@ -54,7 +54,9 @@ class Steps:
             )
         return hidden[mx.arange(ids.shape[0]), last], keys, values
 
-    def draw(self, weights: Weights, hidden: mx.array, numbers: mx.array, sampling: Sampling) -> Any:
+    def draw(
+        self, weights: Weights, hidden: mx.array, numbers: mx.array, sampling: Sampling
+    ) -> Any:
         """ids [N] and their log-probabilities [N] at uniform numbers [N]."""
         if sampling not in self._made:
 
@@ -120,7 +122,9 @@ class MlxEngine:
             left = {r: f for r, f, fit in zip(rows, feeds, fits, strict=True) if fit}
             while left:
                 now = {r: feed[:CHUNK] for r, feed in left.items()}
-                for r, hidden in zip(now, self._forward(list(now), list(now.values())), strict=True):
+                for r, hidden in zip(
+                    now, self._forward(list(now), list(now.values())), strict=True
+                ):
                     self._length[r] += len(now[r])
                     self._pending[r], self._hidden[r] = [], hidden
                 left = {r: feed[CHUNK:] for r, feed in left.items() if len(feed) > CHUNK}
@@ -137,7 +141,9 @@ class MlxEngine:
             hidden = mx.stack([self._hidden.pop(r) for r in rows])
             for token in range(sampling.max_tokens):
                 uniform = np.array([numbers[r][token] for r in order])
-                for r, i, logprob in zip(order, *self._draw(hidden, sampling, uniform), strict=True):
+                for r, i, logprob in zip(
+                    order, *self._draw(hidden, sampling, uniform), strict=True
+                ):
                     if r not in stops:
                         drawn[r][0].append(i)
                         drawn[r][1].append(logprob)

@@ -202,9 +202,7 @@ def _keys(model: nn.Module, targets: str | list[str]) -> list[str]:
         wrong = [t for t in targets if not any(f".{n}".endswith(f".{t}") for n in inside)]
     if wrong:
         names = ", ".join(sorted({n.rpartition(".")[2] for n in inside}))
-        raise ConfigError(
-            f"model.lora.targets must be of {names}, or all-linear, not {wrong[0]!r}"
-        )
+        raise ConfigError(f"model.lora.targets must be of {names}, or all-linear, not {wrong[0]!r}")
     return keys
 
 
@@ -224,7 +222,9 @@ def _choose_trained(model: nn.Module, lora: bool) -> None:
         model.freeze()
         model.unfreeze(keys=list(LORA), strict=False)
     elif is_quantised(model):
-        raise ConfigError("model.lora must be given: quantised weights cannot be trained themselves")
+        raise ConfigError(
+            "model.lora must be given: quantised weights cannot be trained themselves"
+        )
     else:
         model.unfreeze()
     wrong = [n for n, w in tree_flatten(model.trainable_parameters()) if w.dtype != mx.float32]

@@ -19,7 +19,6 @@ from wordle_rl.backends.mlx_causal_lm import MlxLM
 from wordle_rl.backends.mlx_engine import MlxEngine, Steps, draw
 from wordle_rl.sampling import Sampling
 
-
 CONTRACT = (  # rows 2 and 9
     "test_a_prompt_fits_when_it_leaves_room_for_a_token",
     "test_a_prompt_may_be_fed_whole_or_token_by_token",

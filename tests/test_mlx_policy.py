@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import platform
-from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -24,7 +23,6 @@ from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends import mlx_causal_lm
 from wordle_rl.backends.mlx_policy import MlxPolicy
 from wordle_rl.step import update
-
 
 # rows 3 to 9, 13, 16 and 17
 GRADIENT = (

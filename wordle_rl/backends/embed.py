@@ -1,7 +1,7 @@
 """Makes a finished run the embedded model: python -m wordle_rl.backends.embed outputs/<run>
 
 Writes the run's best weights in bfloat16, the tokenizer and a model card with the figures of the
-written weights, into wordle_rl/models/tiny (or --into).
+written weights, into wordle_rl/models/tiny (or --into, a folder named as the model).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _CARD = """---
 license: mit
 ---
 
-# The embedded Wordle model
+# {title}
 
 A Qwen2 of {parameters:,} weights that plays Wordle, badly enough to learn: the start of every run
-with `model=tiny`. It was taught by imitation only; no reinforcement learning has touched it.
+with `model={name}`. It was taught by imitation only; no reinforcement learning has touched it.
 
-- Made by `make embedded-model`, which is `python train.py experiment=warm_start` and then
+- Made by {made} and then
   `python -m wordle_rl.backends.embed <run folder>`; best step {step} of {steps} by validation wins,
   seed {seed}.
 - Data: games of a scripted player ({teacher}), who guesses a random word among the answers that fit
@@ -68,7 +68,7 @@ def embed(run: RunFolder, folder: Path) -> str:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     written = setup.model.__class__(
-        name="tiny", path=str(folder), learning_rate=1.0, max_context=setup.model.max_context,
+        name=folder.name, path=str(folder), learning_rate=1.0, max_context=setup.model.max_context,
         max_tokens=setup.model.max_tokens,
     )  # fmt: skip
     policy = build_policy(written, setup.backend, temperature=1.0, optim=setup.optim)
@@ -77,7 +77,9 @@ def embed(run: RunFolder, folder: Path) -> str:
     for split in ("train", "test"):
         games = policy_games(policy, chat, setup.splits.secrets(split), setup)
         rows.append(
-            summarise(games, setup.knowledge, player="tiny", split=split, rules=setup.lab.rules)
+            summarise(
+                games, setup.knowledge, player=folder.name, split=split, rules=setup.lab.rules
+            )
         )
     card = _card(run, setup, folder, rows, parameters=policy.num_parameters[1], size=len(tokenizer))
     (folder / "README.md").write_text(card)
@@ -90,7 +92,12 @@ def _card(
 ) -> str:  # fmt: skip
     manifest = run.manifest()
     summary = json.loads((run.path / "summary.json").read_text())
+    tiny = folder.name == "tiny"
+    made = "`make embedded-model`, which is " * tiny + "`python train.py experiment=warm_start"
     return _CARD.format(
+        name=folder.name,
+        title="The embedded Wordle model" if tiny else f"The embedded model `{folder.name}`",
+        made=f"{made}`" if tiny else f"{made}_{folder.name}`",
         parameters=parameters,
         step=summary["best_step"],
         steps=setup.trainer.steps,

@@ -45,9 +45,7 @@ def _compiles(backend: MlxSettings) -> bool:
     """Whether to fuse operations; on a CPU MLX has the system's C++ compiler build each of them."""
     on_cpu = mx.default_device() == mx.Device(mx.cpu)
     if backend.compile and on_cpu and shutil.which("g++") is None:
-        raise ValueError(
-            "backend.compile=true needs the C++ compiler g++ on this machine; use null"
-        )
+        raise ValueError("backend.compile=true needs the C++ compiler g++ here; use null")
     wanted = not on_cpu if backend.compile is None else backend.compile
     (mx.enable_compile if wanted else mx.disable_compile)()  # of mlx-lm's own functions, too
     return wanted

@@ -28,7 +28,7 @@ class MlxLM:
         self.model = model
         inner = getattr(model, "language_model", model)
         self._trunk: Any = inner.model
-        self._head: Any = inner["lm_head"] if "lm_head" in inner else None
+        self._head: Any = inner.get("lm_head")  # None when it shares the embedding
         self._embedding: Any = self._trunk.embed_tokens
         self._held: Weights = dict(tree_flatten(model.trainable_parameters()))
         self.vocabulary = int(self._embedding.weight.shape[0])
@@ -108,16 +108,12 @@ class MlxLM:
         # otherwise need more memory than the model.
         module = self._embedding if self._head is None else self._head
 
-        def piece(hidden: mx.array, targets: mx.array) -> mx.array:
-            return self._chosen(hidden, targets, temperature)
+        def piece(start: int) -> mx.array:
+            part = targets[start : start + size]
+            chosen = recomputed(module, lambda hidden: self._chosen(hidden, part, temperature))
+            return chosen(hidden[start : start + size])
 
-        again = recomputed(module, piece)
-        return mx.concatenate(
-            [
-                again(hidden[i : i + size], targets[i : i + size])
-                for i in range(0, len(targets), size)
-            ]
-        )
+        return mx.concatenate([piece(start) for start in range(0, len(targets), size)])
 
     def _chosen(self, hidden: mx.array, targets: mx.array, temperature: float) -> mx.array:
         logits = self.logits(hidden) / temperature

@@ -175,14 +175,13 @@ class MlxEngine:
     ) -> tuple[list[int], list[float]]:
         n = len(hidden)
         more = ceiling(n) - n
-        ids, logprobs = self._steps.draw(
-            self._weights, mx.pad(hidden, [(0, more), (0, 0)]), mx.array(np.pad(uniform, (0, more))),
-            sampling,
-        )  # fmt: skip
+        hidden = mx.pad(hidden, [(0, more), (0, 0)])
+        numbers = mx.array(np.pad(uniform, (0, more)))
+        ids, logprobs = self._steps.draw(self._weights, hidden, numbers, sampling)
         return ids.tolist()[:n], logprobs.tolist()[:n]
 
     def _forward(self, rows: list[int], feeds: list[list[int]]) -> mx.array:
-        """Last hidden states [rows, H] of tokens fed to rows, whose lengths are left as they are."""
+        """Last hidden states [rows, H] of tokens fed to rows; their lengths stay as they are."""
         n = self._arrange(rows)
         order = self._slots[:n]
         feed = dict(zip(rows, feeds, strict=True))

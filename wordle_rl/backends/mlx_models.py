@@ -190,7 +190,9 @@ def _keys(model: nn.Module, targets: str | list[str]) -> list[str]:
     """Linear layers by their name within a layer, or by their whole name where a pattern chose."""
     linear = (nn.Linear, nn.QuantizedLinear)
     layers: Any = model.layers
-    inside = sorted({n for l in layers for n, m in l.named_modules() if isinstance(m, linear)})
+    inside = sorted(
+        {n for layer in layers for n, m in layer.named_modules() if isinstance(m, linear)}
+    )
     if targets == "all-linear":
         return inside
     if isinstance(targets, str):

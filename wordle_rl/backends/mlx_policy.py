@@ -106,8 +106,8 @@ class MlxPolicy:
             for rows in micro_batches(batch, self._micro_batch_tokens):
                 piece = _Piece(batch, rows)
                 scored = np.array(self._compiled["score"](weights, piece.ids, piece.places))
-                places = piece.of(scored)
-                out[np.ix_(rows, range(places.shape[1]))] = places
+                values = piece.of(scored)
+                out[rows, : values.shape[1]] = values
         return out
 
     def _score(self, weights: Weights, ids: mx.array, places: mx.array) -> mx.array:
@@ -159,7 +159,8 @@ class MlxPolicy:
         return loss, parts, gradients
 
     def _step(self, gradients: Weights, loss: float) -> tuple[float, bool]:
-        norm = mx.sqrt(sum(mx.sum(mx.square(g)) for g in gradients.values())).item()
+        squares = mx.stack([mx.sum(mx.square(g)) for g in gradients.values()])
+        norm = float(mx.sqrt(mx.sum(squares)))
         skipped = not (np.isfinite(norm) and np.isfinite(loss))
         if not skipped:
             limit = self.optim.clip_grad_norm
@@ -188,10 +189,11 @@ class MlxPolicy:
         self.tokenizer.inner.save_pretrained(folder)
 
     def save(self, folder: Path) -> None:
-        """Write everything a resumed run needs: export(), the optimisers' and MLX's random state."""
+        """Write all that a resumed run needs: export(), the optimisers' and MLX's random state."""
         self.export(folder / "model")
         self.optimizers.save(folder / _OPTIMIZER)
-        mx.save_safetensors(str(folder / _RANDOM), {"state": mx.random.state[0]})
+        random: Any = mx.random.state
+        mx.save_safetensors(str(folder / _RANDOM), {"key": random[0]})
 
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. The reference is left as it is.
@@ -201,7 +203,8 @@ class MlxPolicy:
         weights = load_weights(folder / "model", self.weights, is_lora=self._is_lora)
         self.optimizers.load(folder / _OPTIMIZER)
         random: Any = mx.load(str(folder / _RANDOM))
-        mx.random.state[0] = random["state"]
+        high, low = random["key"].tolist()
+        mx.random.seed(high << 32 | low)  # a seed is a key, and the other way round
         self.weights = weights
         self._refresh_copy()
 

@@ -102,7 +102,7 @@ def _to_mlx(
         layers.add(module)
         ranks.add(tensor[1][0 if letter == "A" else 1])
         moved[f"{_TRUNKS[trunk]}.layers.{layer}.{module}.lora_{letter.lower()}"] = _turned(tensor)
-    rank = config.get("r")
+    rank = int(config.get("r", 0))
     if len(trunks) != 1 or ranks != {rank}:
         raise ConfigError(
             f"{source}: mlx-lm needs one rank and one model, this has ranks {sorted(ranks)} with "

@@ -21,7 +21,7 @@ from wordle_rl.cli import user_errors
 from wordle_rl.evaluation import summarise
 from wordle_rl.run import saved_config
 from wordle_rl.run_folder import RunFolder
-from wordle_rl.settings import EMBEDDED
+from wordle_rl.settings import EMBEDDED, LightningSettings
 from wordle_rl.validation import policy_games
 
 _CARD = """---
@@ -71,6 +71,7 @@ def embed(run: RunFolder, folder: Path) -> str:
         name=folder.name, path=str(folder), learning_rate=1.0, max_context=setup.model.max_context,
         max_tokens=setup.model.max_tokens,
     )  # fmt: skip
+    assert isinstance(setup.backend, LightningSettings)
     policy = build_policy(written, setup.backend, temperature=1.0, optim=setup.optim)
     chat = Chat(policy.tokenizer)
     rows = []

@@ -200,6 +200,7 @@ def follow(
 
 
 def _policy(setup: Experiment, *, rank: int) -> TorchPolicy:
+    assert isinstance(setup.backend, LightningSettings)
     return build_policy(
         setup.model, setup.backend,
         temperature=setup.lab.sampling.temperature, optim=setup.optim, rank=rank,

@@ -60,7 +60,7 @@ class Ring:
     def take(self, slots: Sequence[int]) -> None:
         """Let slot i hold what slot slots[i] held."""
         if self.keys is not None and self.values is not None and slots:
-            index, most = mx.array(slots), max(slots) + 1
+            index, most = mx.array(list(slots)), max(slots) + 1
             self.keys = _grown(self.keys, most, 0)[index]
             self.values = _grown(self.values, most, 0)[index]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx.utils import tree_flatten, tree_unflatten
+from mlx.utils import tree_unflatten
 from mlx_lm.tuner.lora import LoRALinear
 from mlx_lm.tuner.utils import load_adapters
 from mlx_lm.utils import save_config, save_model
@@ -54,8 +54,8 @@ def fuse(adapter: Path, target: Path) -> str:
         shutil.copy(base / "generation_config.json", target)
     said = f"{target}: log-probabilities differ by at most {gap:.2g} from those with the adapter"
     if lost > _LOST:
-        kind = "quantised" if quantised else str(dict(tree_flatten(model.parameters()))
-            [f"{layers[0][0]}.weight"].dtype).rpartition(".")[2]  # fmt: skip
+        dtype: Any = fused[0][1].weight.dtype
+        kind = "quantised" if quantised else str(dtype).rpartition(".")[2]
         said += (
             f"\nwarning: rounding to {kind} weights loses up to {lost:.0%} of what the adapter "
             "changes in a layer; played with its adapter the model is exact"
@@ -80,8 +80,8 @@ def lost_to_rounding(layer: Any, fused: Any) -> float:
     """Norm of what rounding changes over the norm of the adapter's change of a weight."""
     change = (layer.scale * layer.lora_b.T) @ layer.lora_a.T
     wanted = _weight(layer.linear) + change
-    size = mx.linalg.norm(change).item()
-    return mx.linalg.norm(_weight(fused) - wanted).item() / size if size else 0.0
+    size = float(mx.linalg.norm(change))
+    return float(mx.linalg.norm(_weight(fused) - wanted)) / size if size else 0.0
 
 
 def _weight(layer: Any) -> mx.array:

@@ -14,7 +14,6 @@ from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx.utils import tree_flatten
 from mlx_lm.models import gemma3
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from mlx_lm.utils import _get_classes, load_model
@@ -229,5 +228,3 @@ def _choose_trained(model: nn.Module, lora: bool) -> None:
         )
     else:
         model.unfreeze()
-    wrong = [n for n, w in tree_flatten(model.trainable_parameters()) if w.dtype != mx.float32]
-    assert not wrong, wrong

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 from mlx.optimizers import AdamW, Optimizer
@@ -63,7 +64,7 @@ class Optimizers:
             for name, weight in weights.items()
             if optim.name == "muon" and weight.ndim == 2 and name not in tables
         }
-        self._parts: list[tuple[Optimizer, list[str]]] = []
+        self._parts: list[tuple[Any, list[str]]] = []  # optimiser, names of its weights
         if rest := [name for name in weights if name not in muon]:
             adamw = AdamW(
                 optim.lr,
@@ -99,7 +100,8 @@ class Optimizers:
 
     def load(self, file: Path) -> None:
         """Restore what save() wrote; the settings are those of now. Raises ValueError."""
-        saved, about = mx.load(str(file), return_metadata=True)
+        loaded: Any = mx.load(str(file), return_metadata=True)
+        saved, about = loaded
         own = self._flat()
         if about.get("optimizer") != self._optim.name or {k: v.shape for k, v in saved.items()} != {
             k: v.shape for k, v in own.items()

@@ -41,7 +41,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time takes some minutes)"
 	@# torch first and by its exact version: a range may choose a build for other hardware.
 	$(PY) -m pip install -c constraints.txt "$$(grep '^torch==' constraints.txt)"
-	$(PY) -m pip install -c constraints.txt -e '.[dev]'
+	$(PY) -m pip install -c constraints.txt -e '.[dev,mlx]'
 	@touch $@
 
 demo: $(STAMP)  ## train the small model on the CPU, in minutes

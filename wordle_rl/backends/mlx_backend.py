@@ -82,5 +82,6 @@ def train(
             lines.step(step + 1, values)
 
     summary = carry_out(training, fit, resume=resume, interrupts=interrupts)
+    print(f"most memory of MLX: {mx.get_peak_memory() / 1e9:.1f} GB", flush=True)
     log_outcome(loggers, setup.config, summary)
     return summary

@@ -2,7 +2,7 @@
 
     pip install -c constraints.txt mlx-lm-lora==5.10.2    # not a dependency of the project
     python benchmarks/mlx.py                              # the embedded model micro
-    python benchmarks/mlx.py --smoke                      # does it still work? Ours alone if need be
+    python benchmarks/mlx.py --smoke                      # does it still work?
 
 The same weights, prompts (the opening of a game), numbers of prompts and answers, and answers of
 the same length, since no token ends one. Theirs runs train_grpo as its command does: once with its
@@ -21,6 +21,7 @@ import argparse
 import contextlib
 import importlib.util
 import io
+import itertools
 import json
 import os
 import statistics
@@ -204,17 +205,18 @@ def theirs(
             **settings,
         )
         dataset = [(prompt, [0], "", "") for prompt in prompts]
-        silent = contextlib.redirect_stderr(io.StringIO())
-        with counted(model.model, work, lambda: model.training), silent:
-            with contextlib.redirect_stdout(io.StringIO()):
-                train_grpo(
-                    model=model, ref_model=reference, tokenizer=Endless(ours.tokenizer.inner),
-                    optimizer=mlx.optimizers.AdamW(learning_rate=0.0), train_dataset=dataset,
-                    reward_funcs=[score], args=arguments, end_answer_token="",
-                )  # fmt: skip
+        out, err = (
+            contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+        )  # fmt: skip
+        with out, err, counted(model.model, work, lambda: model.training):
+            train_grpo(
+                model=model, ref_model=reference, tokenizer=Endless(ours.tokenizer.inner),
+                optimizer=mlx.optimizers.AdamW(learning_rate=0.0), train_dataset=dataset,
+                reward_funcs=[score], args=arguments, end_answer_token="",
+            )  # fmt: skip
     # A step of theirs takes as many prompts as its batch size: a whole one is several of those.
     share = len(prompts) / arguments.batch_size
-    work.seconds = [(b - a) * share for a, b in zip(times[1:], times[2:], strict=False)]
+    work.seconds = [(b - a) * share for a, b in itertools.pairwise(times[1:])]
     said = work.said(len(work.seconds) + 1)
     return {k: v * (share if k.endswith("tokens") else 1.0) for k, v in said.items()}
 
@@ -250,8 +252,8 @@ def main() -> None:
     print(f"{given.prompts} prompts of {len(prompts[0])} tokens, {given.answers} answers each of "
           f"{given.tokens}; {mx.default_device()}, {os.cpu_count()} cores")  # fmt: skip
     for name, r in results.items():
-        print(f"{name:24} {r['seconds']:7.3f} s ({r['least']:.3f} to {r['most']:.3f}), tokens "
-              f"forward {r['forward_tokens']:.0f}, backward {r['backward_tokens']:.0f}")  # fmt: skip
+        tokens = f"tokens forward {r['forward_tokens']:.0f}, backward {r['backward_tokens']:.0f}"
+        print(f"{name:24} {r['seconds']:7.3f} s ({r['least']:.3f} to {r['most']:.3f}), {tokens}")
     if given.json:
         given.json.write_text(json.dumps(results, indent=1))
 

@@ -60,4 +60,4 @@ def load_weights(folder: Path, expected: Weights, *, is_lora: bool) -> Weights:
             f"unexpected {unexpected[:3]}, of another shape {reshaped[:3]}"
         )
     mx.eval(weights)
-    return weights
+    return {name: weights[name] for name in expected}  # sums go in this order

@@ -66,6 +66,7 @@ def load(settings: ModelSettings, *, precision: str) -> Loaded:
     quantised weights as they are, the adapters in float32. Raises ConfigError in one line when the
     model cannot be had.
     """
+    mx.random.seed(settings.seed)  # mlx-lm draws adapters from the global generator
     if settings.path != UNTRAINED:
         return _loaded(settings, settings.location, precision)
     from wordle_rl.backends.tiny_model import save_untrained
@@ -98,7 +99,7 @@ def _loaded(settings: ModelSettings, location: str, precision: str) -> Loaded:
         raise ConfigError(f"model.path={location} cannot be loaded by mlx-lm: {reason}") from error
     if settings.lora is not None:
         if adapter is None:
-            adapter = _add_lora(model, settings.lora, settings.seed, str(base))
+            adapter = _add_lora(model, settings.lora, str(base))
         else:
             _check_adapter(adapter, settings.lora)
     _choose_trained(model, lora)
@@ -166,7 +167,7 @@ def is_quantised(model: nn.Module) -> bool:
     return any(hasattr(module, "bits") for _, module in model.named_modules())
 
 
-def _add_lora(model: nn.Module, settings: LoraSettings, seed: int, base: str) -> dict[str, Any]:
+def _add_lora(model: nn.Module, settings: LoraSettings, base: str) -> dict[str, Any]:
     """Put adapters into a model; returns their adapter_config.json."""
     parameters: dict[str, Any] = {
         "rank": settings.rank,
@@ -174,7 +175,6 @@ def _add_lora(model: nn.Module, settings: LoraSettings, seed: int, base: str) ->
         "dropout": settings.dropout,
         "keys": _keys(model, settings.targets),
     }
-    mx.random.seed(seed)  # mlx-lm draws lora_a from the global generator
     linear_to_lora_layers(model, -1, parameters)
     mx.eval(model.parameters())
     return {

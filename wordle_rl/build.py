@@ -30,8 +30,10 @@ from wordle_rl.run_folder import maker
 from wordle_rl.sampling import Sampling
 from wordle_rl.settings import (
     BackendSettings,
+    LightningSettings,
     LoggerSettings,
     LoraSettings,
+    MlxSettings,
     ModelSettings,
     RolloutSettings,
     TrainerSettings,
@@ -120,6 +122,18 @@ def model_settings(node: Any) -> ModelSettings:
     return component("model", {**node, "lora": lora}, ModelSettings)
 
 
+def backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
+    """Raises ConfigError when the model belongs to another backend."""
+    kinds = {kind.name: kind.__name__ for kind in (LightningSettings, MlxSettings)}
+    target = node.get("_target_") if isinstance(node, Mapping) else None
+    # Looked at first: the settings that such a model brings fit no other backend.
+    if model.backend is not None and not str(target).endswith(f".{kinds[model.backend]}"):
+        raise ConfigError(
+            f"model={model.name} needs backend={model.backend}, which it takes when none is named"
+        )
+    return component("backend", node, BackendSettings)
+
+
 def style_of(config: Mapping[str, Any]) -> PromptStyle:
     return component("prompt", config["prompt"], PromptStyle)
 
@@ -152,9 +166,9 @@ def experiment(config: dict[str, Any]) -> Experiment:
     knowledge = Knowledge(words, feedback_table(words))
     algorithm: Algorithm = component("algorithm", config["algorithm"], Algorithm)
     rollout: RolloutSettings = component("rollout", config["rollout"], RolloutSettings)
-    backend: BackendSettings = component("backend", config["backend"], BackendSettings)
-    sampling: Sampling = component("sampling", config["sampling"], Sampling)
     model = model_settings(config["model"])
+    backend = backend_settings(config["backend"], model)
+    sampling: Sampling = component("sampling", config["sampling"], Sampling)
     _check_together(algorithm, rollout, backend, sampling, model)
     _check_secrets(settings.protocol, splits, model)
     rules: Rules = component("rules", config["rules"], Rules)
@@ -197,7 +211,6 @@ def _check_together(
     sampling: Sampling,
     model: ModelSettings,
 ) -> None:
-    check_backend(model, backend)
     algorithm.check(rollout.num_generations)
     if algorithm.player is None:
         sampling.check_trainable()
@@ -210,14 +223,6 @@ def _check_together(
         raise ConfigError(
             f"sampling.max_tokens must be below model.max_context={model.max_context}, which holds "
             f"a whole game, not {sampling.max_tokens}"
-        )
-
-
-def check_backend(model: ModelSettings, backend: BackendSettings) -> None:
-    """Raise ConfigError when a model belongs to another backend."""
-    if model.backend not in (None, backend.name):
-        raise ConfigError(
-            f"model={model.name} needs backend={model.backend}, not backend={backend.name}"
         )
 
 

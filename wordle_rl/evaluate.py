@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl.boards import boards_side_by_side
-from wordle_rl.build import check_backend, check_keys, model_settings, resolve, style_of
+from wordle_rl.build import backend_settings, check_keys, model_settings, resolve, style_of
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import full_disk_told, user_errors
@@ -35,7 +35,7 @@ from wordle_rl.rollout import Actor, PolicyActor, ScriptedActor, play
 from wordle_rl.run import ROOT, load_backend, saved_config
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.sampling import Sampling
-from wordle_rl.settings import BackendSettings, ModelSettings, WordSettings, check_seed
+from wordle_rl.settings import ModelSettings, WordSettings, check_seed
 from wordle_rl.tables import table
 
 KEYS = {
@@ -91,20 +91,20 @@ class Table:
     split: str
     settings: EvalSettings
 
-    def games(self, new_actor: Callable[[int], Actor]) -> tuple[list[Game], float, int]:
+    def games(self, new_actor: Callable[[int], Actor], most: int) -> tuple[list[Game], float, int]:
         """All games, the seconds they took, and how many ran out of time.
 
-        new_actor: the actor of a batch, given the number of its first game.
+        new_actor: the actor of a batch of at most `most` games, given the number of its first one.
         """
         secrets = [s for s in self.secrets for _ in range(self.settings.samples)]
         games: list[Game] = []
         late = 0
         begin = time.monotonic()
-        for first in range(0, len(secrets), _GAMES_AT_ONCE):
+        for first in range(0, len(secrets), most):
             start = time.monotonic()
             part = play(
                 new_actor(first),
-                secrets[first : first + _GAMES_AT_ONCE],
+                secrets[first : first + most],
                 words=self.knowledge.words,
                 rules=self.rules,
                 time_limit=self.settings.time_limit,
@@ -114,8 +114,10 @@ class Table:
             games += part
         return games, time.monotonic() - begin, late
 
-    def summary(self, name: str, new_actor: Callable[[int], Actor]) -> tuple[dict, list[Game]]:
-        games, seconds, late = self.games(new_actor)
+    def summary(
+        self, name: str, new_actor: Callable[[int], Actor], most: int = _GAMES_AT_ONCE
+    ) -> tuple[dict, list[Game]]:
+        games, seconds, late = self.games(new_actor, most)
         summary = summarise(
             games, self.knowledge, player=name, split=self.split, rules=self.rules,
             seconds=seconds, timed_out=late,
@@ -152,7 +154,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         if player is None:
             contestant = _model(config, settings, style, sampling)
         else:
-            contestant = board.scripted(player)
+            contestant = (*board.scripted(player), _GAMES_AT_ONCE)
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
     summary, games = board.summary(*contestant)
     summaries = [summary]
@@ -232,13 +234,12 @@ def _solvers(knowledge: Knowledge) -> list[Player]:
 
 def _model(
     config: dict[str, Any], settings: EvalSettings, style: PromptStyle, sampling: Sampling
-) -> tuple[str, Callable[[int], PolicyActor]]:
-    """The name of a model and its actor in a batch of games, given the number of the first."""
-    backend: BackendSettings = component("backend", config["backend"], BackendSettings)
+) -> tuple[str, Callable[[int], PolicyActor], int]:
+    """What Table.summary() needs for a model: name, actors, and how many games each can play."""
+    model = _model_settings(config, settings)
+    backend = backend_settings(config["backend"], model)
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
-    model = _model_settings(config, settings)
-    check_backend(model, backend)
     policy = load_backend(backend).build_policy(model, backend, temperature=1.0, optim=Optim())
     chat = Chat(policy.tokenizer)
     chat.check_room(style, sampling, model.max_context)
@@ -249,7 +250,8 @@ def _model(
             seed=settings.seed, first_rollout=first,
         )  # fmt: skip
 
-    return (model.name if settings.run is None else Path(settings.run).name), actor
+    name = model.name if settings.run is None else Path(settings.run).name
+    return name, actor, model.games_at_once
 
 
 def _model_settings(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:

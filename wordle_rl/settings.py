@@ -91,9 +91,11 @@ class ModelSettings:
     shape: dict[str, int] = field(default_factory=dict)
     seed: int = 0
     backend: Literal["lightning", "mlx"] | None = None  # the only one that loads it, if any
+    games_at_once: int = 512  # outside training; bounds the memory of keys and values
 
     def __post_init__(self) -> None:
         _check_least("model.max_context", self.max_context, 16)
+        _check_least("model.games_at_once", self.games_at_once, 1)
         check_seed("model.seed", self.seed)
         if self.path == UNTRAINED:
             self._check_shape()

@@ -21,7 +21,7 @@ from wordle_rl.cli import user_errors
 from wordle_rl.game_statistics import summarise
 from wordle_rl.run import saved_config
 from wordle_rl.run_folder import RunFolder
-from wordle_rl.settings import EMBEDDED
+from wordle_rl.settings import EMBEDDED, LightningSettings
 from wordle_rl.validation import policy_games
 
 _MODELS = {  # name: what it is for, the target of the Makefile, the experiment
@@ -35,6 +35,11 @@ _MODELS = {  # name: what it is for, the target of the Makefile, the experiment
         "the start of `experiment=tiny_split` and `experiment=tiny_all`",
         "skilled-model",
         "warm_start_long",
+    ),
+    "micro": (
+        "seldom: the small start of `experiment=smoke`, quick on either backend",
+        "micro-model",
+        "warm_start_micro",
     ),
 }
 _CARD = """---
@@ -86,6 +91,7 @@ def embed(run: RunFolder, name: str) -> str:
         name=name, path=str(folder), learning_rate=1.0, max_context=setup.model.max_context,
         max_tokens=setup.model.max_tokens,
     )  # fmt: skip
+    assert isinstance(setup.backend, LightningSettings)
     policy = build_policy(written, setup.backend, temperature=1.0, optim=setup.optim)
     chat = Chat(policy.tokenizer)
     rows = []

@@ -69,7 +69,11 @@ def read_to(process: subprocess.Popen[str], text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("signum", "code", "devices"), [(signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 2)]
+    ("signum", "code", "devices"),
+    [
+        (signal.SIGINT, 130, 1),
+        pytest.param(signal.SIGTERM, 143, 2, marks=pytest.mark.slow),
+    ],
 )
 def test_the_command_that_a_stopped_run_names_finishes_it(signum, code, devices, tmp_path, root):
     given = settings(tmp_path, "grpo with a reference")
@@ -157,7 +161,7 @@ def kill_after(steps: int, delay: float, root: Path, *task: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "kills", [pytest.param(2, id="2"), pytest.param(10, id="10", marks=pytest.mark.slow)]
+    "kills", [pytest.param(1, id="1"), pytest.param(10, id="10", marks=pytest.mark.slow)]
 )
 def test_killed_at_random_moments_a_run_equals_one_that_was_not(kills, tmp_path, root):  # row 22
     given = [*settings(tmp_path, "grpo with a reference"), f"trainer.steps={5 * kills}"]

@@ -129,7 +129,8 @@ def assert_equal_steps(ours: list[StepResult], theirs: list[StepResult]) -> None
     for mine, other in zip(ours, theirs, strict=True):
         assert games_of(mine) == games_of(other)
         for one, two in zip(mine.advantages, other.advantages, strict=True):
-            assert np.allclose(one, two, atol=1e-12)
+            # Values and log-probabilities, if they enter, are float32, and rows are batched anew.
+            assert np.allclose(one, two, rtol=1e-5, atol=1e-5)
         assert mine.metrics.keys() == other.metrics.keys()
         for name, value in other.metrics.items():
             assert np.isclose(mine.metrics[name], value, 1e-4, 1e-5, equal_nan=True), name
@@ -159,8 +160,14 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        *((kind, 2) for kind in KINDS),
+        ("grpo", 3),
+        *(pytest.param(kind, 3, marks=pytest.mark.slow) for kind in KINDS if kind != "grpo"),
+    ],
+)
 def test_several_processes_play_and_learn_what_one_does(kind, size):  # rows 11 and 13
     algorithm, lab = KINDS[kind]
 

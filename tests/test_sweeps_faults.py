@@ -246,7 +246,7 @@ def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tm
     assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4]] * 2
 
 
-@pytest.mark.parametrize("sampler", ["grid", "tpe"])
+@pytest.mark.parametrize("sampler", ["grid", pytest.param("tpe", marks=pytest.mark.slow)])
 def test_two_workers_share_twenty_trials(tmp_path, sampler):
     node: dict[str, Any] = {**TWENTY, "sampler": {"name": sampler}}
     if sampler != "grid":
@@ -261,7 +261,10 @@ def test_two_workers_share_twenty_trials(tmp_path, sampler):
     assert all("complete" in lines for lines in said), "both must have worked"
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("signum", "code"),
+    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
+)
 def test_a_signal_ends_the_children_and_the_same_command_goes_on(tmp_path, signum, code):
     fake, node = held(tmp_path, steps=4), {"jobs": 2}
     stopped = worker(tmp_path, fake, **node)

@@ -196,6 +196,7 @@ def test_a_model_that_is_not_there_ends_in_one_line_with_both_ways_out(tmp_path,
     assert "hf download Nobody/NoModel" in error and "model.path=" in error
 
 
+@pytest.mark.slow  # in seconds: the bandits of test_every_algorithm.py
 @pytest.mark.timeout(900)
 def test_grpo_improves_the_embedded_model_by_more_than_chance(tmp_path) -> None:
     """Validation reward rises by more than three standard errors in 30 seeded steps."""

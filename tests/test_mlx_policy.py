@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import platform
+from dataclasses import replace
 from typing import Any
 
 import mlx.core as mx
@@ -15,14 +16,18 @@ import pytest
 import test_gradient
 import test_policy
 import torch
-from mlx_tiny import loaded_from, mlx_gradients, mlx_policy_of, same_weights
-from test_policy import PLAIN, games, one_row, play_bandit
+from mlx_tiny import loaded_from, mlx_gradients, mlx_policy_of, same_weights, settings_of
+from test_policy import PLAIN, games, one_row, play_bandit, whole
 from tiny import batch_of, full_logprobs, gemma, lora_of, plain_copy, qwen
 
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.backends import mlx_causal_lm
+from wordle_rl.algorithms.ppo import Ppo
+from wordle_rl.backends import mlx_causal_lm, mlx_models
+from wordle_rl.backends.mlx_cache import ceiling
+from wordle_rl.backends.mlx_pieces import Piece
 from wordle_rl.backends.mlx_policy import MlxPolicy
-from wordle_rl.step import update
+from wordle_rl.records import Batch
+from wordle_rl.updating import update
 
 # rows 3 to 9, 13, 16 and 17
 GRADIENT = (
@@ -98,7 +103,7 @@ def test_the_reference_is_the_policy_at_the_start_and_stays_it(kind, folder):  #
     policy.keep_reference()
     start = policy.score(games())
     assert np.array_equal(policy.score(games(), reference=True), start)
-    metrics = update(policy, Grpo(beta=0.1), games())
+    metrics = update(policy, Grpo(beta=0.1), games(), whole)
     assert metrics["policy/kl"] == 0.0
     assert np.array_equal(policy.score(games(), reference=True), start)
     assert np.abs(policy.score(games()) - start).max() > 1e-3
@@ -161,12 +166,20 @@ def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, f
     assert same_weights(*(policy.weights for policy in policies))
 
 
-@pytest.mark.parametrize("kind", ["full", "bf16", "lora", "muon"])
+KINDS = ["full", "bf16", "lora", "muon", "value head"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_checkpoint_restores_weights_moments_and_randomness_bit_for_bit(kind, folder, tmp_path):
     name = "muon" if kind == "muon" else "adamw"  # row 22
     written, read = (policy_of_kind(kind, folder, name=name) for _ in range(2))
+    batch, algorithm = games(), PLAIN
+    if kind == "value head":
+        batch, algorithm = valued(games()), Ppo()
+        for policy in (written, read):
+            policy.add_value_head()
     for _ in range(3):
-        written.update(games(), PLAIN)
+        written.update(batch, algorithm)
     mx.random.seed(5)
     written.save(tmp_path)
     drawn = mx.random.uniform().item()
@@ -175,7 +188,7 @@ def test_a_checkpoint_restores_weights_moments_and_randomness_bit_for_bit(kind, 
     assert same_weights(written.weights, read.weights)
     for _ in range(2):
         for policy in (written, read):
-            policy.update(games(), PLAIN)
+            policy.update(batch, algorithm)
     assert same_weights(written.weights, read.weights)
     assert np.array_equal(written.score(games()), read.score(games()))
 
@@ -194,29 +207,84 @@ def test_the_checkpoint_of_another_model_is_refused_and_changes_nothing(case, fo
     assert same_weights(before, read.weights)
 
 
+def test_values_ask_for_a_head_and_a_checkpoint_with_one(tmp_path):
+    policy, other = mlx_policy_of(qwen(340)), mlx_policy_of(qwen(340))
+    with pytest.raises(RuntimeError, match="add_value_head"):
+        policy.values(games())
+    policy.save(tmp_path)
+    other.add_value_head()
+    with pytest.raises(ValueError, match="without a value head"):
+        other.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["full", "bf16", "lora"])
+def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, folder, tmp_path):
+    policy = policy_of_kind(kind, folder, lr=4e-2)
+    policy.add_value_head()
+    before, batch = dict(policy.weights), valued(games((0.0, 0.0, 0.0)))
+    apply = policy.apply_gradients
+    policy.apply_gradients = lambda gradients: apply(
+        {n: g if n.startswith("value_head") else mx.zeros_like(g) for n, g in gradients.items()}
+    )
+    for _ in range(100):
+        policy.update(batch, Ppo(value_clip=0.0))
+    assert batch.targets is not None
+    gap = np.abs(policy.values(batch) - batch.targets)[batch.trained]
+    assert gap.max() < 0.1 * np.ptp(batch.targets)
+    moved = {n for n in before if not np.array_equal(np.array(before[n]), policy.weights[n])}
+    assert moved == {"value_head.weight", "value_head.bias"}
+    policy.export(tmp_path)  # and the model loads as one that never had a head
+    again = mlx_models.load(settings_of(tmp_path), precision="fp32")
+    assert "value_head" not in again.model and (tmp_path / "value_head.safetensors").is_file()
+
+
+def test_rows_that_fill_a_piece_up_are_units_of_their_own():
+    count = next(n for n in range(1, 100) if ceiling(n) > n)
+    batch = replace(
+        batch_of([([1, 2], [0, 1])] * count, [1.0] * count), units=np.arange(count) // 2
+    )
+    units = np.array(Piece(batch, np.arange(count)).arrays["units"])
+    assert units[:count].tolist() == (np.arange(count) // 2).tolist()
+    more = units[count:].tolist()
+    assert len(set(more)) == len(more) > 0 and not set(more) & set(units[:count].tolist())
+
+
 @pytest.mark.parametrize("build", [qwen, gemma])
 def test_checkpointed_layers_and_head_pieces_give_the_same_gradient(build, monkeypatch):
     batch = batch_of(test_gradient.ROWS, [0.7, -1.3, 0.4])
-    plain = mlx_gradients(mlx_policy_of(build()), batch, Grpo(beta=0.0))
+    algorithm = Grpo(beta=0.0, entropy=0.1)
+    plain = mlx_gradients(mlx_policy_of(build()), batch, algorithm)
     monkeypatch.setattr(mlx_causal_lm, "_LOGITS", 64 * 3)  # three tokens a piece
     frugal = mlx_policy_of(build(), gradient_checkpointing=True)
-    again = mlx_gradients(frugal, batch, Grpo(beta=0.0))
+    again = mlx_gradients(frugal, batch, algorithm)
     assert plain.keys() == again.keys()
     largest = max(np.abs(g).max() for g in plain.values())
     assert all(np.abs(plain[n] - again[n]).max() < 1e-5 * largest for n in plain)
 
 
+def valued(batch: Batch, scale: float = 1.7) -> Batch:
+    """A batch with all that PPO learns from."""
+    random = np.random.default_rng(0)
+    old, targets = (random.normal(size=batch.ids.shape) * batch.trained for _ in range(2))
+    return replace(
+        batch, old_values=old.astype(np.float32), targets=targets.astype(np.float32),
+        target_scale=scale,
+    )  # fmt: skip
+
+
 def test_a_compiled_update_is_the_same_and_is_not_compiled_again():
-    batch = one_row(*test_policy.ROWS[0])
+    scales = (1.0, 3.0)  # a number that must not be compiled in
+    batches = [valued(one_row(*test_policy.ROWS[0]), scale) for scale in scales]
     found = []
     for compiled in (False, True):
         policy = MlxPolicy(
             loaded_from(qwen()), temperature=1.0, optim=mlx_policy_of(qwen()).optim,
             compiled=compiled,
         )  # fmt: skip
+        policy.add_value_head()
         (mx.enable_compile if compiled else mx.disable_compile)()
         try:
-            found.append([policy.update(batch, Grpo(beta=0.0, updates=2)) for _ in range(2)])
+            found.append([policy.update(batch, Ppo(entropy=0.1)) for batch in batches])
             assert len(policy._compiled) == 1
         finally:
             mx.disable_compile()

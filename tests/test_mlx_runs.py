@@ -39,6 +39,7 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
     "grpo with a reference": [((training, "validate"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
     "two updates with muon": [((CheckpointStore, "save"), 1, 0), ((MlxPolicy, "update"), 2, 1)],
     "lora": [((training, "policy_games"), 1, 0), ((MlxPolicy, "update"), 3, 3)],
+    "ppo": [((MlxPolicy, "update"), 6, 2)],  # four updates a step
 }
 
 

@@ -9,15 +9,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_unflatten
 
 from wordle_rl.backends.mlx_cache import KVShape, LayerView, Probe, Ring, rings
 
 Weights = Mapping[str, mx.array]
 _LOGITS = 2**26  # numbers in the logits of one piece: 256 MB in float32
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenOutputs:
+    """What one pass says of each trained token; all are [M]."""
+
+    logprobs: mx.array  # natural log
+    entropy: mx.array | None  # of the distribution that the token was drawn from
+    values: mx.array | None  # before it was drawn
+
+
+class ValueHead(nn.Module):
+    """A linear function of hidden states in float32, 0 everywhere at the start."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.weight = mx.zeros((hidden_size,))
+        self.bias = mx.zeros(())
+
+    def __call__(self, hidden: mx.array) -> mx.array:
+        """Values [...] of hidden states [..., H]."""
+        return hidden.astype(mx.float32) @ self.weight + self.bias
 
 
 class MlxLM:
@@ -42,7 +67,7 @@ class MlxLM:
         """Compute with these weights in the block; the model has its own ones again after it."""
         held = self._held
         # MLX puts its tracers into the same dict, so only the arrays tell.
-        if all(weights[name] is array for name, array in held.items()):
+        if all(weights.get(name, array) is array for name, array in held.items()):
             yield
             return
         self.hold(weights)
@@ -52,9 +77,9 @@ class MlxLM:
             self.hold(held)
 
     def hold(self, weights: Weights) -> None:
-        """Let these be the model's own weights; all that are ever passed in, by name."""
+        """Let these be the model's own weights, beside those that are not among them."""
         self.model.update(tree_unflatten(list(weights.items())))
-        self._held = dict(weights)
+        self._held = {**self._held, **weights}
 
     def kept(self, weights: Weights) -> list[KVShape]:
         """What each layer keeps of a token."""
@@ -93,32 +118,71 @@ class MlxLM:
         hidden = self._trunk(ids, views)
         return hidden, [view.keys for view in views], [view.values for view in views]
 
-    def logprobs(self, ids: mx.array, places: mx.array, temperature: float) -> mx.array:
-        """Natural log-probability [M] of the tokens at flat places [M] of ids [N, T].
+    def add_value_head(self) -> dict[str, mx.array]:
+        """Give the model a value head. Returns the head's weights, by their names in the model."""
+        head = ValueHead(self.hidden(mx.array([[1]])).shape[-1])
+        self.model.value_head = head
+        return {f"value_head.{name}": weight for name, weight in head.items()}
 
-        Place n T + t is token t of row n, and t must not be 0. The head runs there alone.
+    def outputs(
+        self,
+        arrays: Mapping[str, mx.array],
+        temperature: float,
+        *,
+        entropy: bool = False,
+        values: bool = False,
+    ) -> TokenOutputs:
+        """What is said of the tokens at flat places [M] of ids [N, T]; the head runs there alone.
+
+        Place n T + t is token t of row n, and t must not be 0. arrays: `ids`, `places`, and, to
+        score other tokens there than ids has, `choices` [M, K] with their `shares` [M, K].
         """
+        ids, places = arrays["ids"], arrays["places"]
         hidden = self.hidden(ids)
         hidden = hidden.reshape(-1, hidden.shape[-1])[places - 1]
-        targets = ids.reshape(-1)[places]
-        size = max(_LOGITS // self.vocabulary, 1)
-        if len(targets) <= size:
-            return self._chosen(hidden, targets, temperature)
-        # Pieces whose logits are computed again in the backward pass: a large vocabulary would
-        # otherwise need more memory than the model.
-        module = self._embedding if self._head is None else self._head
+        choices = arrays.get("choices", ids.reshape(-1)[places][:, None])
+        shares = arrays.get("shares")
 
-        def piece(start: int) -> mx.array:
-            part = targets[start : start + size]
-            chosen = recomputed(module, lambda hidden: self._chosen(hidden, part, temperature))
-            return chosen(hidden[start : start + size])
+        def piece(hidden: mx.array, start: int, end: int) -> tuple[mx.array, ...]:
+            part = None if shares is None else shares[start:end]
+            return self._of_tokens(hidden, choices[start:end], part, temperature, entropy)
 
-        return mx.concatenate([piece(start) for start in range(0, len(targets), size)])
+        count, size = len(places), max(_LOGITS // self.vocabulary, 1)
+        if count <= size:
+            found = piece(hidden, 0, count)
+        else:
+            # Pieces whose logits are computed again in the backward pass: a large vocabulary would
+            # otherwise need more memory than the model.
+            module = self._embedding if self._head is None else self._head
+            starts = range(0, count, size)
+            parts = [
+                recomputed(module, partial(piece, start=i, end=i + size))(hidden[i : i + size])
+                for i in starts
+            ]
+            found = tuple(mx.concatenate(list(column)) for column in zip(*parts, strict=True))
+        return TokenOutputs(
+            logprobs=found[0],
+            entropy=found[1] if entropy else None,
+            values=self.model.value_head(hidden) if values else None,
+        )
 
-    def _chosen(self, hidden: mx.array, targets: mx.array, temperature: float) -> mx.array:
+    def _of_tokens(
+        self,
+        hidden: mx.array,
+        choices: mx.array,
+        shares: mx.array | None,
+        temperature: float,
+        entropy: bool,
+    ) -> tuple[mx.array, ...]:
+        """Log-probabilities [M], their mean by shares, and the entropies [M] if asked for."""
         logits = self.logits(hidden) / temperature
-        chosen = mx.take_along_axis(logits, targets[:, None], axis=1)[:, 0]
-        return chosen - mx.logsumexp(logits, axis=-1)
+        normalizer = mx.logsumexp(logits, axis=-1)
+        chosen = mx.take_along_axis(logits, choices, axis=1)
+        chosen = chosen[:, 0] if shares is None else (chosen * shares).sum(-1)
+        logprobs = chosen - normalizer
+        if not entropy:
+            return (logprobs,)
+        return logprobs, normalizer - (mx.exp(logits - normalizer[:, None]) * logits).sum(-1)
 
     def checkpoint_layers(self) -> None:
         """Compute each layer again in the backward pass instead of keeping what is inside it."""

@@ -53,36 +53,46 @@ def orthogonal(matrix: mx.array) -> mx.array:
     return (x.T if tall else x).astype(matrix.dtype)
 
 
+def _adamw(optim: Optim, weight_decay: float) -> AdamW:
+    betas = [optim.beta1, optim.beta2]
+    return AdamW(optim.lr, betas=betas, weight_decay=weight_decay, bias_correction=True)
+
+
 class Optimizers:
     """The optimisers of a policy, each weight in exactly one."""
 
-    def __init__(self, weights: Weights, tables: set[str], optim: Optim) -> None:
-        """tables: names of the embedding and the head, which Muon leaves to AdamW."""
+    def __init__(
+        self, weights: Weights, tables: set[str], optim: Optim, value_head: set[str] | None = None
+    ) -> None:
+        """tables: names of the embedding and the head, which Muon leaves to AdamW.
+
+        value_head: names of weights that do not decay and always get the whole learning rate.
+        """
+        self._value_head = sorted(value_head or ())
         self._optim = optim
         muon = {
             name
             for name, weight in weights.items()
             if optim.name == "muon" and weight.ndim == 2 and name not in tables
         }
+        apart = muon.union(self._value_head)
         self._parts: list[tuple[Any, list[str]]] = []  # optimiser, names of its weights
-        if rest := [name for name in weights if name not in muon]:
-            adamw = AdamW(
-                optim.lr,
-                betas=[optim.beta1, optim.beta2],
-                weight_decay=optim.weight_decay,
-                bias_correction=True,
-            )
-            self._parts.append((adamw, rest))
+        if rest := [name for name in weights if name not in apart]:
+            self._parts.append((_adamw(optim, optim.weight_decay), rest))
         if muon:
             one = Muon(lr=optim.lr, momentum=optim.momentum, weight_decay=optim.weight_decay)
             self._parts.append((one, sorted(muon)))
+        if self._value_head:
+            self._parts.append((_adamw(optim, 0.0), self._value_head))
         for optimizer, names in self._parts:
             optimizer.init({name: weights[name] for name in names})
 
     def set_learning_rate(self, lr: float) -> None:
         """Let the next steps be of size lr, and of its share for what Muon leaves to AdamW."""
-        for optimizer, _ in self._parts:
-            rest = self._optim.name == "muon" and isinstance(optimizer, AdamW)
+        for optimizer, names in self._parts:
+            # A value head starts from nothing, and so gets no share of lr, but all of it.
+            plain = isinstance(optimizer, AdamW) and names is not self._value_head
+            rest = self._optim.name == "muon" and plain
             optimizer.learning_rate = lr * self._optim.rest_lr_ratio if rest else lr
 
     def apply(self, weights: Weights, gradients: Weights) -> Weights:

@@ -14,14 +14,14 @@ import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_flatten
 
-from wordle_rl.algorithms.base import Algorithm, Terms
+from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.mlx_cache import ceiling
 from wordle_rl.backends.mlx_causal_lm import MlxLM
 from wordle_rl.backends.mlx_engine import MlxEngine, Steps
-from wordle_rl.backends.mlx_files import load_weights, save_model
+from wordle_rl.backends.mlx_files import HEAD, load_weights, save_model
 from wordle_rl.backends.mlx_models import Loaded
 from wordle_rl.backends.mlx_optimizers import Optimizers, Weights
+from wordle_rl.backends.mlx_pieces import Arrays, Piece, weighted_loss
 from wordle_rl.batching import micro_batches
 from wordle_rl.optim import Optim
 from wordle_rl.processes import ALONE, Processes
@@ -56,8 +56,7 @@ class MlxPolicy:
         self.optim = optim
         loaded.model.eval()  # dropout stays off: scores must not depend on chance
         self.weights: Weights = dict(tree_flatten(loaded.model.trainable_parameters()))
-        tables = {n for n in self.weights if "embed_tokens" in n or "lm_head" in n}
-        self.optimizers = Optimizers(self.weights, tables, optim)
+        self.optimizers = self._fresh_optimizers()
         self._temperature = temperature
         self._micro_batch_tokens = micro_batch_tokens
         self._is_lora = loaded.adapter is not None
@@ -70,6 +69,17 @@ class MlxPolicy:
         self._steps = Steps(self.lm, max_context=max_context, compiled=compiled)
         self._reference: Weights | None = None
         self._refresh_copy()
+
+    def _fresh_optimizers(self) -> Optimizers:
+        tables = {n for n in self.weights if "embed_tokens" in n or "lm_head" in n}
+        head = {n for n in self.weights if n.startswith(HEAD)}
+        return Optimizers(self.weights, tables, self.optim, head)
+
+    @property
+    def device_bytes(self) -> int:
+        """Memory of the arrays on the GPU; 0 on the CPU."""
+        on_cpu = mx.default_device() == mx.Device(mx.cpu)
+        return 0 if on_cpu else mx.get_active_memory()
 
     @property
     def num_parameters(self) -> tuple[int, int]:
@@ -99,20 +109,39 @@ class MlxPolicy:
         if reference and self._reference is None:
             raise RuntimeError("keep_reference() was not called before a reference score")
         weights = self._reference if reference else self._computing
-        if "score" not in self._compiled:
-            self._compiled["score"] = self._compile(self._score)
-        out = np.zeros(batch.ids.shape, np.float32)
         with self.timers("reference" if reference else "score"):
-            for rows in micro_batches(batch, self._micro_batch_tokens):
-                piece = _Piece(batch, rows)
-                scored = np.array(self._compiled["score"](weights, piece.ids, piece.places))
-                values = piece.of(scored)
-                out[rows, : values.shape[1]] = values
-        return out
+            return self._found("logprobs", weights, batch)
 
-    def _score(self, weights: Weights, ids: mx.array, places: mx.array) -> mx.array:
-        with self.lm.using(weights):
-            return self.lm.logprobs(ids, places, self._temperature)
+    def add_value_head(self) -> None:
+        """Let a linear head on the trunk's hidden states learn values from now on."""
+        self.weights = self.weights | self.lm.add_value_head()
+        self.optimizers = self._fresh_optimizers()
+        self._refresh_copy()
+
+    def values(self, batch: Batch) -> FloatArray:
+        """Of the value head [N, T] before each trained token was drawn, else 0."""
+        if not any(name.startswith(HEAD) for name in self.weights):
+            raise RuntimeError("add_value_head() was not called before values were asked for")
+        with self.timers("values"):
+            return self._found("values", self._computing, batch)
+
+    def _found(self, what: str, weights: Weights | None, batch: Batch) -> FloatArray:
+        """One of the outputs at the trained tokens of a batch [N, T], else 0."""
+
+        def outputs(weights: Weights, arrays: Arrays) -> mx.array:
+            with self.lm.using(weights):
+                found = self.lm.outputs(arrays, self._temperature, values=what == "values")
+            return getattr(found, what)
+
+        out = np.zeros(batch.ids.shape, np.float32)
+        for rows in micro_batches(batch, self._micro_batch_tokens):
+            piece = Piece(batch, rows)
+            key = (what, *piece.scored)
+            if key not in self._compiled:
+                self._compiled[key] = self._compile(outputs)
+            found = piece.of(np.array(self._compiled[key](weights, piece.scored)))
+            out[rows, : found.shape[1]] = found
+        return out
 
     def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
         """One optimiser step on the weighted loss of a batch, micro-batched inside.
@@ -125,7 +154,7 @@ class MlxPolicy:
         gradients = {name: mx.zeros_like(weight) for name, weight in self.weights.items()}
         for rows in micro_batches(batch, self._micro_batch_tokens):
             with self.timers("update"):
-                piece = _Piece(batch, rows)
+                piece = Piece(batch, rows)
                 loss, parts, new = self._gradient(piece, algorithm)
                 gradients = {name: gradients[name] + new[name] for name in gradients}
                 mx.eval(loss, parts, gradients)
@@ -141,21 +170,21 @@ class MlxPolicy:
         metrics["policy/ratio_gap"] = gap
         return metrics
 
-    def _gradient(self, piece: _Piece, algorithm: Algorithm) -> Any:
+    def _gradient(self, piece: Piece, algorithm: Algorithm) -> Any:
         """Loss, sums of metrics, and the gradient by name, of a part of a batch."""
-        key = (algorithm, *(name in piece.values for name in _OPTIONAL))
+        key = (algorithm, *piece.arrays)
         if key not in self._compiled:
 
-            def loss(weights: Weights, ids: mx.array, places: mx.array, values: Weights) -> Any:
-                copies = {n: w.astype(mx.bfloat16) for n, w in weights.items()}
-                with self.lm.using(copies if self._copies else weights):
-                    found = self.lm.logprobs(ids, places, self._temperature)
-                return _loss(algorithm, found, ids.shape, places, values)
+            def loss(weights: Weights, arrays: Arrays) -> Any:
+                with self.lm.using(self._copy(weights)):
+                    outputs = self.lm.outputs(
+                        arrays, self._temperature,
+                        entropy=algorithm.needs_entropy, values=algorithm.needs_values,
+                    )  # fmt: skip
+                return weighted_loss(algorithm, outputs, arrays)
 
             self._compiled[key] = self._compile(mx.value_and_grad(loss))
-        (loss, parts), gradients = self._compiled[key](
-            self.weights, piece.ids, piece.places, piece.values
-        )
+        (loss, parts), gradients = self._compiled[key](self.weights, piece.arrays)
         return loss, parts, gradients
 
     def _step(self, gradients: Weights, loss: float) -> tuple[float, bool]:
@@ -173,10 +202,14 @@ class MlxPolicy:
         self.weights = self.optimizers.apply(self.weights, gradients)
         self._refresh_copy()
 
+    def _copy(self, weights: Weights) -> Weights:
+        """What plays, scores and learns: the weights themselves, or their bfloat16 copies."""
+        if not self._copies:
+            return weights
+        return {n: w if n.startswith(HEAD) else w.astype(mx.bfloat16) for n, w in weights.items()}
+
     def _refresh_copy(self) -> None:
-        """What plays and scores: the weights themselves, or their bfloat16 copies."""
-        copies = {n: w.astype(mx.bfloat16) for n, w in self.weights.items()}
-        self._computing = copies if self._copies else self.weights
+        self._computing = self._copy(self.weights)
         self.lm.hold(self._computing)
         mx.eval(self._computing)
 
@@ -207,61 +240,3 @@ class MlxPolicy:
         mx.random.seed(high << 32 | low)  # a seed is a key, and the other way round
         self.weights = weights
         self._refresh_copy()
-
-
-_OPTIONAL = ("old_logprobs", "ref_logprobs")
-
-
-class _Piece:
-    """Some rows of a batch as arrays, their shapes rounded up so that few are compiled."""
-
-    def __init__(self, batch: Batch, rows: np.ndarray) -> None:
-        width = max(int(batch.lengths[rows].max()), 1)  # a piece may be nothing but padding
-        self._trained = batch.trained[rows, :width]
-        shape = (ceiling(len(rows)), ceiling(width))
-        ids = np.zeros(shape, np.int32)
-        ids[: len(rows), :width] = batch.ids[rows, :width]
-        self.ids = mx.array(ids)
-        row, token = np.nonzero(self._trained)
-        self._count = len(row)
-        places = np.ones(ceiling(max(self._count, 1)), np.int32)  # what is too many goes unused
-        places[: self._count] = row * shape[1] + token
-        self.places = mx.array(places)
-        self.values: Weights = {"count": mx.array(self._count)}
-        for name in ("trained", "advantages", "weights", "sampler_logprobs", *_OPTIONAL):
-            given = getattr(batch, name)
-            if given is not None:
-                values = np.zeros(shape, np.float32)
-                values[: len(rows), :width] = given[rows, :width]
-                self.values[name] = mx.array(values)
-
-    def of(self, scored: np.ndarray) -> FloatArray:
-        """Values at the trained places, [rows, T], 0 elsewhere."""
-        out = np.zeros(self._trained.shape, np.float32)
-        out[self._trained] = scored[: self._count]
-        return out
-
-
-def _loss(
-    algorithm: Algorithm, found: mx.array, shape: tuple[int, ...], places: mx.array, values: Weights
-) -> tuple[mx.array, dict[str, mx.array]]:
-    """Weighted sum of the algorithm's loss, and the sums of its metrics over trained tokens."""
-    used = mx.arange(len(places)) < values["count"]
-    found = mx.where(used, found, 0.0)
-    size = shape[0] * shape[1]
-    logprobs = mx.zeros((size,)).at[places].add(found).reshape(shape)
-    now = mx.stop_gradient(logprobs)
-    trained = values["trained"]
-    old = values.get("old_logprobs", now)
-    terms = Terms(
-        logprobs=logprobs,
-        old_logprobs=old,
-        ref_logprobs=values.get("ref_logprobs"),
-        advantages=values["advantages"],
-        trained=trained,
-    )
-    per_token, extra = algorithm.loss(mx, terms)
-    extra |= {"sampler_gap": mx.abs(now - values["sampler_logprobs"]), "surprise": -now}
-    parts = {k: mx.sum(mx.stop_gradient(v).astype(mx.float32) * trained) for k, v in extra.items()}
-    parts["ratio_gap"] = mx.max(mx.abs(mx.exp(now - old) - 1))
-    return mx.sum(per_token * values["weights"]), parts

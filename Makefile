@@ -18,7 +18,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo embedded-model skilled-model test lint types unit slow bench-smoke format clean
+.PHONY: help venv demo embedded-model skilled-model micro-model test lint types unit slow bench-smoke format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -41,7 +41,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time takes some minutes)"
 	@# torch first and by its exact version: a range may choose a build for other hardware.
 	$(PY) -m pip install -c constraints.txt "$$(grep '^torch==' constraints.txt)"
-	$(PY) -m pip install -c constraints.txt -e '.[dev]'
+	$(PY) -m pip install -c constraints.txt -e '.[dev,mlx]'
 	@touch $@
 
 demo: $(STAMP)  ## train the small model on the CPU, in minutes
@@ -51,9 +51,15 @@ embedded-model: $(STAMP)  ## make the embedded model again (7 minutes on two cor
 	$(PY) train.py experiment=warm_start name=embedded_model
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_embedded_model_* | head -n 1)"
 
-skilled-model: $(STAMP)  ## make the stronger embedded model again (20 minutes on two cores)
-	$(PY) train.py experiment=warm_start_long name=skilled_model
-	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_skilled_model_* | head -n 1)" --name tiny_skilled
+skilled-model: $(STAMP)  ## make the stronger embedded model again (half an hour on two cores)
+	$(PY) train.py experiment=warm_start_long name=skilled_first
+	cp -r "$$(ls -dt outputs/*_skilled_first_* | head -n 1)/model" outputs/skilled_first_model
+	$(PY) train.py experiment=warm_start_more name=skilled_model model.path=outputs/skilled_first_model
+	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_skilled_model_* | head -n 1)" --last --name tiny_skilled
+
+micro-model: $(STAMP)  ## make the smallest embedded model again (3 minutes on two cores)
+	$(PY) train.py experiment=warm_start_micro name=micro_model
+	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --name micro
 
 test: lint types unit  ## all checks: style, types, quick tests
 

@@ -34,7 +34,7 @@ class Models:
 @pytest.fixture(scope="module", params=["qwen", "gemma"])
 def models(request: pytest.FixtureRequest) -> Models:
     # Gemma's window of 4 is far shorter than the games below.
-    model = (qwen(VOCAB) if request.param == "qwen" else gemma(VOCAB, window=4)).eval()
+    model = (qwen(VOCAB) if request.param == "qwen" else gemma(VOCAB, window=4, softcap=5.0)).eval()
     return Models(plain=plain_copy(model), lm=CausalLM(model))
 
 

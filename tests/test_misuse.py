@@ -59,7 +59,12 @@ def refused(capsys, monkeypatch) -> Callable[[Callable[[], object]], str]:
 TRAIN = {
     # typos
     "modle=tiny": "did you mean model?",
-    "model=qwen9b": "must be one of qwen1.5b, qwen3b, tiny, untrained",
+    "model=qwen9b": "must be one of gemma4b-mlx, micro, qwen1.5b, qwen3b, tiny, untrained",
+    "model=gemma4b-mlx backend=lightning": "model=gemma4b-mlx needs backend=mlx",
+    "backend=mlx backend.precision=fp16": "backend.precision must be one of fp32, bf16",
+    "backend=mlx backend.micro_batch_tokens=0": "backend.micro_batch_tokens must be 1",
+    "backend=mlx backend.cache_gb=-1": "backend.cache_gb must be 0",
+    "backend=mlx backend.devices=2": "backend.devices",
     "model=": "model must be one of",
     "optim.lrr=1": "did you mean optim.lr?",
     "optim.lr.max=1": "optim.lr is a single value",

@@ -81,7 +81,7 @@ def trained(policy: TorchPolicy, updates: int = 3) -> TorchPolicy:
 # -- scores ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("build", [qwen, gemma])
+@pytest.mark.parametrize("build", [qwen, gemma, lambda: gemma(softcap=5.0)])
 @pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
 def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_tokens):  # row 9
     model = build()

@@ -110,12 +110,14 @@ def qwen(vocab_size: int = 64, *, seed: int = 0, factor: float = 6.0) -> Any:
     return sharpen(build_model(vocab_size=vocab_size, seed=seed, **SHAPE), factor)
 
 
-def gemma(vocab_size: int = 64, *, window: int = 4, seed: int = 0) -> Any:
+def gemma(
+    vocab_size: int = 64, *, window: int = 4, softcap: float | None = None, seed: int = 0
+) -> Any:
     """A Gemma3 with two sliding-window layers and one that sees everything."""
     config = Gemma3TextConfig(
-        vocab_size=vocab_size, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+        vocab_size=vocab_size, hidden_size=64, intermediate_size=64, num_hidden_layers=3,
         num_attention_heads=4, num_key_value_heads=2, head_dim=8, sliding_window=window,
-        query_pre_attn_scalar=8, final_logit_softcapping=5.0, pad_token_id=0,
+        query_pre_attn_scalar=8, final_logit_softcapping=softcap, pad_token_id=0,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):

@@ -32,9 +32,11 @@ from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.run_folder import maker
 from wordle_rl.sampling import Sampling
 from wordle_rl.settings import (
+    BackendSettings,
     LightningSettings,
     LoggerSettings,
     LoraSettings,
+    MlxSettings,
     ModelSettings,
     RolloutSettings,
     TrainerSettings,
@@ -62,7 +64,7 @@ class Experiment:
     knowledge: Knowledge
     regret: Regret
     model: ModelSettings
-    backend: LightningSettings
+    backend: BackendSettings
     optim: Optim
     trainer: TrainerSettings
     logger: LoggerSettings
@@ -131,6 +133,18 @@ def model_settings(node: Any) -> ModelSettings:
     return component("model", {**node, "lora": lora}, ModelSettings)
 
 
+def backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
+    """Raises ConfigError when the model belongs to another backend."""
+    kinds = {kind.name: kind.__name__ for kind in (LightningSettings, MlxSettings)}
+    target = node.get("_target_") if isinstance(node, Mapping) else None
+    # Looked at first: the settings that such a model brings fit no other backend.
+    if model.backend is not None and not str(target).endswith(f".{kinds[model.backend]}"):
+        raise ConfigError(
+            f"model={model.name} needs backend={model.backend}, which it takes when none is named"
+        )
+    return component("backend", node, BackendSettings)
+
+
 def style_of(config: Mapping[str, Any]) -> PromptStyle:
     return component("prompt", config["prompt"], PromptStyle)
 
@@ -191,9 +205,9 @@ def experiment(config: dict[str, Any]) -> Experiment:
     knowledge = Knowledge(words, feedback_table(words))
     algorithm: Algorithm = component("algorithm", config["algorithm"], Algorithm)
     rollout: RolloutSettings = component("rollout", config["rollout"], RolloutSettings)
-    backend: LightningSettings = component("backend", config["backend"], LightningSettings)
-    sampling: Sampling = component("sampling", config["sampling"], Sampling)
     model = model_settings(config["model"])
+    backend = backend_settings(config["backend"], model)
+    sampling: Sampling = component("sampling", config["sampling"], Sampling)
     _check_together(algorithm, rollout, backend, sampling, model)
     _check_secrets(settings.protocol, splits, model)
     rules: Rules = component("rules", config["rules"], Rules)
@@ -235,7 +249,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
 def _check_together(
     algorithm: Algorithm,
     rollout: RolloutSettings,
-    backend: LightningSettings,
+    backend: BackendSettings,
     sampling: Sampling,
     model: ModelSettings,
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl.boards import boards_side_by_side
-from wordle_rl.build import check_keys, model_settings, resolve, style_of
+from wordle_rl.build import backend_settings, check_keys, model_settings, resolve, style_of
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import full_disk_told, user_errors
@@ -23,6 +23,7 @@ from wordle_rl.feedback_table import feedback_table
 from wordle_rl.game import Game, Rules
 from wordle_rl.game_statistics import summarise, write_games, write_summary
 from wordle_rl.knowledge import Knowledge
+from wordle_rl.optim import Optim
 from wordle_rl.players import Player
 from wordle_rl.players.gibberish import Gibberish
 from wordle_rl.players.greedy_entropy import GreedyEntropy
@@ -32,10 +33,10 @@ from wordle_rl.players.tree import TreePlayer
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.regret import Regret
 from wordle_rl.rollout import Actor, PolicyActor, ScriptedActor, play
-from wordle_rl.run import ROOT, saved_config
+from wordle_rl.run import ROOT, load_backend, saved_config
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.sampling import Sampling
-from wordle_rl.settings import LightningSettings, ModelSettings, WordSettings, check_seed
+from wordle_rl.settings import ModelSettings, WordSettings, check_seed
 from wordle_rl.tables import table
 
 KEYS = {
@@ -92,20 +93,20 @@ class Table:
     split: str
     settings: EvalSettings
 
-    def games(self, new_actor: Callable[[int], Actor]) -> tuple[list[Game], float, int]:
+    def games(self, new_actor: Callable[[int], Actor], most: int) -> tuple[list[Game], float, int]:
         """All games, the seconds they took, and how many ran out of time.
 
-        new_actor: the actor of a batch, given the number of its first game.
+        new_actor: the actor of a batch of at most `most` games, given the number of its first one.
         """
         secrets = [s for s in self.secrets for _ in range(self.settings.samples)]
         games: list[Game] = []
         late = 0
         begin = time.monotonic()
-        for first in range(0, len(secrets), _GAMES_AT_ONCE):
+        for first in range(0, len(secrets), most):
             start = time.monotonic()
             part = play(
                 new_actor(first),
-                secrets[first : first + _GAMES_AT_ONCE],
+                secrets[first : first + most],
                 words=self.knowledge.words,
                 rules=self.rules,
                 time_limit=self.settings.time_limit,
@@ -115,8 +116,10 @@ class Table:
             games += part
         return games, time.monotonic() - begin, late
 
-    def summary(self, name: str, new_actor: Callable[[int], Actor]) -> tuple[dict, list[Game]]:
-        games, seconds, late = self.games(new_actor)
+    def summary(
+        self, name: str, new_actor: Callable[[int], Actor], most: int = _GAMES_AT_ONCE
+    ) -> tuple[dict, list[Game]]:
+        games, seconds, late = self.games(new_actor, most)
         summary = summarise(
             games, self.knowledge, player=name, split=self.split, rules=self.rules,
             seconds=seconds, timed_out=late, regret=self.regret,
@@ -155,7 +158,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         if player is None:
             contestant = _model(config, settings, style, sampling)
         else:
-            contestant = board.scripted(player)
+            contestant = (*board.scripted(player), _GAMES_AT_ONCE)
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
     summary, games = board.summary(*contestant)
     summaries = [summary]
@@ -188,7 +191,9 @@ def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     given = {override.partition("=")[0].lstrip("+~") for override in overrides}
     if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
         raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")
-    for node in _FROM_RUN:
+    # A run's checkpoints are of its backend's kind; how that computes is up to this command.
+    other = saved.backend._target_ != cfg.backend._target_
+    for node in (*_FROM_RUN, *["backend"] * other):
         if node not in given:
             mine = OmegaConf.to_container(cfg[node])
             OmegaConf.update(cfg, node, saved[node], merge=False, force_add=True)
@@ -233,17 +238,13 @@ def _solvers(knowledge: Knowledge) -> list[Player]:
 
 def _model(
     config: dict[str, Any], settings: EvalSettings, style: PromptStyle, sampling: Sampling
-) -> tuple[str, Callable[[int], PolicyActor]]:
-    """The name of a model and its actor in a batch of games, given the number of the first."""
-    backend: LightningSettings = component("backend", config["backend"], LightningSettings)
+) -> tuple[str, Callable[[int], PolicyActor], int]:
+    """What Table.summary() needs for a model: name, actors, and how many games each can play."""
+    model = _model_settings(config, settings)
+    backend = backend_settings(config["backend"], model)
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
-    model = _model_settings(config, settings)
-    # Imported only now, when all that can be checked without the backend is right.
-    from wordle_rl.backends import lightning_backend
-    from wordle_rl.optim import Optim
-
-    policy = lightning_backend.build_policy(model, backend, temperature=1.0, optim=Optim())
+    policy = load_backend(backend).build_policy(model, backend, temperature=1.0, optim=Optim())
     chat = Chat(policy.tokenizer)
     chat.check_room(style, sampling, model.max_context)
 
@@ -253,7 +254,8 @@ def _model(
             seed=settings.seed, first_rollout=first,
         )  # fmt: skip
 
-    return (model.name if settings.run is None else Path(settings.run).name), actor
+    name = model.name if settings.run is None else Path(settings.run).name
+    return name, actor, model.games_at_once
 
 
 def _model_settings(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:

@@ -27,6 +27,11 @@ class Policy(Protocol):
         """Memory that is taken on the accelerator; 0 on the CPU."""
         ...
 
+    @property
+    def num_parameters(self) -> tuple[int, int]:
+        """Trainable and all parameters."""
+        ...
+
     def engine(self) -> Engine:
         """A fresh rollout engine on the present weights."""
         ...

@@ -1,11 +1,11 @@
-"""What a progress line or bar shows of a step's metrics, whichever backend draws it."""
+"""What a run says on the terminal about each step, whatever its backend."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
 
-SHOWN = {  # name on the line -> metric
+_SHOWN = {  # name on the terminal -> metric
     "loss": "loss",
     "reward": "reward/mean",
     "win%": "train/win_rate",
@@ -15,25 +15,24 @@ SHOWN = {  # name on the line -> metric
 }
 
 
-class Progress:
-    """Keeps the last value of everything shown; validation does not happen at every step."""
+def shown(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The few metrics that are shown, by the name that they have there."""
+    return {
+        name: metrics[metric] * (100.0 if name.endswith("%") else 1.0)
+        for name, metric in _SHOWN.items()
+        if metric in metrics
+    }
 
-    def __init__(self, first: int, end: int) -> None:
-        """first: the first step of this run or of its resumption; end: how many there will be."""
-        self._first, self._end = first, end
-        self._begin = time.monotonic()
-        self.shown: dict[str, float] = {}
 
-    def update(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """Everything shown after a step with these metrics; shares as percentages."""
-        for name, metric in SHOWN.items():
-            if metric in metrics:
-                self.shown[name] = metrics[metric] * (100.0 if name.endswith("%") else 1.0)
-        return self.shown
+class Lines:
+    """Prints a line per step, with the time that is left."""
 
-    def line(self, step: int) -> str:
-        """The line after step number `step`, counted from 0, with the minutes that are left."""
-        seconds = (time.monotonic() - self._begin) / (step + 1 - self._first)
-        minutes = (self._end - step - 1) * seconds / 60
-        shown = " ".join(f"{name}={value:.4g}" for name, value in self.shown.items())
-        return f"step {step + 1} {shown} left={minutes:.1f}min"
+    def __init__(self, steps: int) -> None:
+        """steps: how many are to come."""
+        self._steps, self._done, self._begin = steps, 0, time.monotonic()
+
+    def step(self, number: int, values: Mapping[str, float]) -> None:
+        self._done += 1
+        left = (self._steps - self._done) * (time.monotonic() - self._begin) / self._done / 60
+        text = " ".join(f"{name}={value:.4g}" for name, value in values.items())
+        print(f"step {number} {text} left={left:.1f}min", flush=True)

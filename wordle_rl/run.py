@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +21,7 @@ from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.json_files import remove_temporary_files, write_bytes
 from wordle_rl.memory import MemoryFull, start_afresh
 from wordle_rl.run_folder import RunFolder
+from wordle_rl.settings import BackendSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = "config.yaml"  # the resolved config in a run folder
@@ -55,10 +57,9 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             _describe(folder, setup)
         try:
             with user_errors():
-                # Imported only now, when all that can be checked without the backend is right.
-                from wordle_rl.backends import lightning_backend
+                backend = load_backend(setup.backend)
             print(f"run folder: {folder.path}", flush=True)
-            summary = lightning_backend.train(setup, folder, resume=resume, interrupts=interrupts)
+            summary = backend.train(setup, folder, resume=resume, interrupts=interrupts)
         except MemoryFull as full:
             _go_on(folder, full, overrides if resume else [_resume(folder)], interrupts)
         except Interrupted as signal:
@@ -103,6 +104,29 @@ def _resume(folder: RunFolder) -> str:
     """The override that resumes a run, whatever its path is made of."""
     path = str(folder.path).replace("\\", "\\\\").replace("'", "\\'")
     return f"resume='{path}'"
+
+
+def load_backend(settings: BackendSettings) -> Any:
+    """The module of a backend, imported when all that can be checked without it is right.
+
+    Raises ConfigError when what it needs is not installed.
+    """
+    with need_mlx():
+        return importlib.import_module(settings.module)
+
+
+@contextmanager
+def need_mlx() -> Iterator[None]:
+    """Turns a failed import of MLX in this block into a ConfigError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mlx", "mlx_lm"):
+            raise
+        raise ConfigError(
+            "backend=mlx needs mlx-lm, which is there for Apple silicon and for Linux: install it "
+            "with pip install -c constraints.txt -e '.[mlx]', or choose backend=lightning"
+        ) from None
 
 
 def _anchored(path: str | Path) -> Path:

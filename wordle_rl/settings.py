@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from wordle_rl.splits import Splits, split_secrets
 from wordle_rl.words import WordLists, load_words
@@ -90,9 +90,12 @@ class ModelSettings:
     lora: LoraSettings | None = None
     shape: dict[str, int] = field(default_factory=dict)
     seed: int = 0
+    backend: Literal["lightning", "mlx"] | None = None  # the only one that loads it, if any
+    games_at_once: int = 512  # outside training; bounds the memory of keys and values
 
     def __post_init__(self) -> None:
         _check_least("model.max_context", self.max_context, 16)
+        _check_least("model.games_at_once", self.games_at_once, 1)
         check_seed("model.seed", self.seed)
         if self.path == UNTRAINED:
             self._check_shape()
@@ -152,10 +155,22 @@ def _holds_model(folder: Path) -> bool:
     return described and any(file.is_file() for file in weights)
 
 
+class BackendSettings:
+    """What the settings of every backend have."""
+
+    module: ClassVar[str]  # that has train() and build_policy(), imported late
+    name: ClassVar[str]
+    devices: int
+    precision: Literal["fp32", "bf16"]
+    micro_batch_tokens: int
+
+
 @dataclass(frozen=True, kw_only=True)
-class LightningSettings:
+class LightningSettings(BackendSettings):
     """How the Lightning backend computes."""
 
+    module = "wordle_rl.backends.lightning_backend"
+    name = "lightning"
     accelerator: str = "auto"
     precision: Literal["fp32", "bf16"] = "bf16"
     devices: int = 1
@@ -168,6 +183,25 @@ class LightningSettings:
         _check_least("backend.devices", self.devices, 1)
         _check_least("backend.micro_batch_tokens", self.micro_batch_tokens, 1)
         _check_range("backend.threads", self.threads, 0, 1024)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlxSettings(BackendSettings):
+    """How the MLX backend computes: Apple silicon, or the CPU on Linux."""
+
+    module = "wordle_rl.backends.mlx_backend"
+    name = "mlx"
+    devices = 1
+    precision: Literal["fp32", "bf16"] = "bf16"
+    micro_batch_tokens: int = 4096
+    gradient_checkpointing: bool = False
+    compile: bool | None = None
+    cache_gb: float = 2.0
+
+    def __post_init__(self) -> None:
+        _check_choice("backend.precision", self.precision, ("bf16", "fp32"))
+        _check_least("backend.micro_batch_tokens", self.micro_batch_tokens, 1)
+        _check_least("backend.cache_gb", self.cache_gb, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

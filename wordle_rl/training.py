@@ -18,10 +18,12 @@ from typing import Any, Protocol
 from wordle_rl.build import Experiment
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
+from wordle_rl.cli import user_errors
 from wordle_rl.course import Course
 from wordle_rl.disk import full_disk_named
 from wordle_rl.game_log import GameLog
 from wordle_rl.game_statistics import summarise, write_summary
+from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.json_files import write_json
 from wordle_rl.memory import MemoryFull, MemoryGuard
 from wordle_rl.policy import Policy
@@ -40,6 +42,32 @@ class Reporter(Protocol):
     def metrics(self, values: dict[str, float], step: int) -> None: ...
 
     def text(self, tag: str, markdown: str, step: int) -> None: ...
+
+
+def carry_out(
+    training: Training, fit: Callable[[], None], *, resume: bool, interrupts: Interrupts
+) -> dict[str, Any]:
+    """A run from its begin, or from where it stopped, to its report. Returns the summary.
+
+    fit: does the steps that are left. Raises Interrupted, when a signal came, with everything saved
+    that a resumed run needs.
+    """
+    with user_errors():
+        resumed = resume and training.restore()
+    trained, everything = training.policy.num_parameters
+    print(
+        f"{training.setup.model.name}: {everything:,} parameters, {trained:,} of them trained",
+        flush=True,
+    )
+    interrupts.hold()
+    try:
+        if not resumed:
+            training.begin()
+        fit()
+        return training.finish()
+    except Interrupted:
+        training.save()
+        raise
 
 
 class TrainingFailed(RuntimeError):

@@ -21,8 +21,6 @@ from wordle_rl.rollout import PolicyActor, play
 from wordle_rl.sampling import Sampling
 from wordle_rl.skill import skill_metrics
 
-_GAMES_AT_ONCE = 512  # bounds the memory of keys and values
-
 
 def policy_games(
     policy: Policy,
@@ -40,8 +38,9 @@ def policy_games(
     """
     games: list[Game] = []
     mine = share(len(secrets), policy.processes)
-    for start in range(mine.start, mine.stop, _GAMES_AT_ONCE):
-        part = secrets[start : min(start + _GAMES_AT_ONCE, mine.stop)]
+    most = setup.model.games_at_once
+    for start in range(mine.start, mine.stop, most):
+        part = secrets[start : min(start + most, mine.stop)]
         lab = setup.lab
         actor = PolicyActor(
             engine=policy.engine(), chat=chat, style=lab.style,

@@ -1,7 +1,8 @@
 """Makes a finished run an embedded model: python -m wordle_rl.backends.embed outputs/<run>
 
-Writes the run's best weights in bfloat16, the tokenizer and a model card with the figures of the
-written weights, into wordle_rl/models/tiny (or what --name says).
+Writes the run's best weights (or with --last those it ended with) in bfloat16, the tokenizer and a
+model card with the figures of the written weights, into wordle_rl/models/tiny (or what --name
+says).
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.chat import Chat
+from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import user_errors
 from wordle_rl.game_statistics import summarise
 from wordle_rl.run import saved_config
 from wordle_rl.run_folder import RunFolder
-from wordle_rl.settings import EMBEDDED
+from wordle_rl.settings import EMBEDDED, LightningSettings
 from wordle_rl.validation import policy_games
 
 _MODELS = {  # name: what it is for, the target of the Makefile, the experiment
@@ -34,7 +36,12 @@ _MODELS = {  # name: what it is for, the target of the Makefile, the experiment
         "well enough to end up better than its teacher:\n"
         "the start of `experiment=tiny_split` and `experiment=tiny_all`",
         "skilled-model",
-        "warm_start_long",
+        "warm_start_long` and then `experiment=warm_start_more",
+    ),
+    "micro": (
+        "seldom: the small start of `experiment=smoke`, quick on either backend",
+        "micro-model",
+        "warm_start_micro",
     ),
 }
 _CARD = """---
@@ -46,14 +53,12 @@ license: mit
 A Qwen2 of {parameters:,} weights that plays Wordle, {purpose}.
 It was taught by imitation only; no reinforcement learning has touched it.
 
-- Made by `make {target}`, which is `python train.py experiment={experiment}` and then
-  `python -m wordle_rl.backends.embed <run folder> --name {name}`; best step {step} of {steps} by
-  validation wins, seed {seed}.
+- Made by `make {target}` with `experiment={experiment}`: {chosen} of {steps}, seed {seed}.
 - Data: games of a scripted player ({teacher}), who guesses a random word among the
   answers that fit all clues, over all 2,315 answers{slips}.
   It stands in for pretraining: the model knows the dictionary as a person knows English, test
-  secrets included. `python train.py experiment={experiment}_strict` makes a model that never saw a
-  game about a test or validation secret.
+  secrets included. `experiment={strict}_strict` makes a model that never saw a game about a test or
+  validation secret.
 - Digest of the word lists: `{words}`
 - Digest of the splits: `{splits}`
 - sha256 of model.safetensors (bfloat16): `{weights}`
@@ -71,13 +76,15 @@ On another machine the digits may differ: bfloat16 kernels round differently.
 """
 
 
-def embed(run: RunFolder, name: str) -> str:
-    """Write model, tokenizer and card; returns the card."""
+def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
+    """Write model, tokenizer and card; returns the card. last: not the best of the checkpoints."""
     from wordle_rl.backends.lightning_backend import build_policy
 
     setup = experiment(resolve(saved_config(run)))
-    model: Any = AutoModelForCausalLM.from_pretrained(run.path / "model", dtype=torch.bfloat16)
-    tokenizer = AutoTokenizer.from_pretrained(run.path / "model")
+    newest = CheckpointStore(run.checkpoints, read_only=True).latest()
+    source = newest if last and newest is not None else run.path
+    model: Any = AutoModelForCausalLM.from_pretrained(source / "model", dtype=torch.bfloat16)
+    tokenizer = AutoTokenizer.from_pretrained(source / "model")
     folder = EMBEDDED / name
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
@@ -86,6 +93,7 @@ def embed(run: RunFolder, name: str) -> str:
         name=name, path=str(folder), learning_rate=1.0, max_context=setup.model.max_context,
         max_tokens=setup.model.max_tokens,
     )  # fmt: skip
+    assert isinstance(setup.backend, LightningSettings)
     policy = build_policy(written, setup.backend, temperature=1.0, optim=setup.optim)
     chat = Chat(policy.tokenizer)
     rows = []
@@ -94,17 +102,21 @@ def embed(run: RunFolder, name: str) -> str:
         rows.append(
             summarise(games, setup.knowledge, player=name, split=split, rules=setup.lab.rules)
         )
-    card = _card(run, setup, folder, rows, parameters=policy.num_parameters[1], size=len(tokenizer))
+    best = json.loads((run.path / "summary.json").read_text())["best_step"]
+    chosen = "the last step" if last else f"step {best}, the best by validation wins,"
+    card = _card(
+        run, setup, folder, rows, chosen,
+        parameters=policy.num_parameters[1], size=len(tokenizer),
+    )  # fmt: skip
     (folder / "README.md").write_text(card)
     return card
 
 
 def _card(
-    run: RunFolder, setup: Experiment, folder: Path, rows: list[dict[str, Any]], *,
+    run: RunFolder, setup: Experiment, folder: Path, rows: list[dict[str, Any]], chosen: str, *,
     parameters: int, size: int,
 ) -> str:  # fmt: skip
     manifest = run.manifest()
-    summary = json.loads((run.path / "summary.json").read_text())
     purpose, target, made_by = _MODELS[folder.name]
     lesson = setup.lab.teacher
     slips = (
@@ -117,9 +129,10 @@ def _card(
         purpose=purpose,
         target=target,
         experiment=made_by,
+        strict=made_by.split("`")[0],
         slips=slips,
         parameters=parameters,
-        step=summary["best_step"],
+        chosen=chosen,
         steps=setup.trainer.steps,
         seed=setup.lab.seed,
         teacher=setup.lab.algorithm.imitates,
@@ -143,12 +156,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make a finished run an embedded model.")
     parser.add_argument("run", help="run folder of a warm start")
     parser.add_argument("--name", choices=_MODELS, default="tiny")
+    parser.add_argument("--last", action="store_true", help="the weights the run ended with")
     given = parser.parse_args()
     with user_errors():
         run = RunFolder.open(given.run)
         if run.manifest()["status"] != "finished":
             raise ValueError(f"{run.path}: the run is not finished")
-    print(embed(run, given.name))
+    print(embed(run, given.name, last=given.last))
 
 
 if __name__ == "__main__":

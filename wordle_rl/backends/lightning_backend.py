@@ -30,12 +30,12 @@ from wordle_rl.backends.models import load_model
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.build import Experiment, experiment
 from wordle_rl.cli import user_errors
-from wordle_rl.interrupts import SIGNALS, Interrupted, Interrupts
+from wordle_rl.interrupts import SIGNALS, Interrupts
 from wordle_rl.optim import Optim
-from wordle_rl.progress import Progress
+from wordle_rl.progress import Lines, shown
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import LightningSettings, ModelSettings
-from wordle_rl.training import Training
+from wordle_rl.training import Training, carry_out
 
 
 class Steps(Dataset[int]):
@@ -60,7 +60,7 @@ class GrpoModule(LightningModule):
         self.model = policy.model
         self._policy = policy
         self._training = training
-        self.progress = Progress(training.first_step, training.setup.trainer.steps)
+        self._shown: dict[str, float] = {}
 
     def configure_optimizers(self) -> Any:
         return self._policy.optimizers
@@ -72,8 +72,8 @@ class GrpoModule(LightningModule):
         self._policy.apply_gradients = [optimizer.step for optimizer in wrapped]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
-        metrics = self._training.run_step(int(batch))
-        self.log_dict(self.progress.update(metrics), prog_bar=True, logger=False)
+        self._shown |= shown(self._training.run_step(int(batch)))
+        self.log_dict(self._shown, prog_bar=True, logger=False)
 
 
 class OwnSignals(Callback):
@@ -92,8 +92,10 @@ class PlainProgress(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: int, batch_idx: int
     ) -> None:
-        assert isinstance(pl_module, GrpoModule)
-        print(pl_module.progress.line(batch), flush=True)
+        self._lines.step(batch + 1, trainer.progress_bar_metrics)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._lines = Lines(int(trainer.num_training_batches))
 
 
 class ProgressBar(TQDMProgressBar):
@@ -165,22 +167,15 @@ def train(
             policy.processes = stack.enter_context(others)
         with user_errors():
             training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
-            resumed = resume and training.restore()
-        trained, everything = policy.num_parameters
-        print(
-            f"{setup.model.name}: {everything:,} parameters, {trained:,} of them trained",
-            flush=True,
-        )
-        interrupts.hold()
-        shown = ProgressBar() if sys.stdout.isatty() else PlainProgress()
-        try:
-            if not resumed:
-                training.begin()
-            _fit(training, policy, setup, loggers, [shown, OwnSignals(interrupts.install)])
-            summary = training.finish()
-        except Interrupted:
-            training.save()
-            raise
+        callbacks = [
+            ProgressBar() if sys.stdout.isatty() else PlainProgress(),
+            OwnSignals(interrupts.install),
+        ]
+
+        def fit() -> None:
+            _fit(training, policy, setup, loggers, callbacks)
+
+        summary = carry_out(training, fit, resume=resume, interrupts=interrupts)
     log_outcome(loggers, setup.config, summary)
     return summary
 
@@ -206,6 +201,7 @@ def follow(
 
 
 def _policy(setup: Experiment, *, rank: int) -> TorchPolicy:
+    assert isinstance(setup.backend, LightningSettings)
     return build_policy(
         setup.model, setup.backend,
         temperature=setup.lab.sampling.temperature, optim=setup.optim, rank=rank,

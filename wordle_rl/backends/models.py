@@ -10,6 +10,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from wordle_rl.backends.adapters import ADAPTER, adapter_kind
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
 from wordle_rl.components import ConfigError
@@ -48,10 +49,15 @@ def load_model(
 
 
 def _is_adapter(location: str) -> bool:
-    return (Path(location) / "adapter_config.json").is_file()
+    return (Path(location) / ADAPTER).is_file()
 
 
 def _pretrained(location: str, dtype: torch.dtype) -> tuple[Any, Any]:
+    if _is_adapter(location) and adapter_kind(Path(location)) == "mlx":
+        raise ConfigError(
+            f"model.path={location} is an adapter in mlx-lm's form: convert it with "
+            f"python -m wordle_rl.convert {location} <new folder>, or use backend=mlx"
+        )
     try:
         tokenizer = AutoTokenizer.from_pretrained(location)
         if _is_adapter(location):

@@ -1,0 +1,199 @@
+"""LoRA adapters on disk: PEFT's folder and mlx-lm's, and from one to the other bit for bit.
+
+    PEFT    adapter_model.safetensors   ....layers.N.MODULE.lora_A.weight [r, in], lora_B [out, r]
+    mlx-lm  adapters.safetensors        ....layers.N.MODULE.lora_a [in, r], lora_b [r, out]
+
+Plain LoRA on linear layers of Qwen2 and Gemma 3 (text, and multimodal in the names of either
+transformers); anything else is refused. Neither torch nor mlx is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from wordle_rl.components import ConfigError
+from wordle_rl.json_files import write_bytes, write_json
+
+ADAPTER = "adapter_config.json"
+FILES = {"peft": "adapter_model.safetensors", "mlx": "adapters.safetensors"}
+_RECORD = "peft_config"  # where an mlx-lm config keeps the PEFT config that it was made from
+_PEFT = re.compile(r"base_model\.model\.(.+)\.layers\.(\d+)\.(.+)\.lora_([AB])\.weight")
+_MLX = re.compile(r"(.+)\.layers\.(\d+)\.(.+)\.lora_([ab])")
+_TRUNKS = {  # of PEFT -> of mlx-lm
+    "model": "model",
+    "model.language_model": "language_model.model",
+    "language_model.model": "language_model.model",  # transformers before 4.52
+}
+_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+_PLAIN: dict[str, tuple[Any, ...]] = {  # settings of PEFT that mlx-lm has no other value for
+    "peft_type": ("LORA",), "use_dora": (False, None), "bias": ("none",),
+    "fan_in_fan_out": (False, None), "modules_to_save": (None, []), "rank_pattern": ({}, None),
+    "alpha_pattern": ({}, None), "lora_bias": (False, None), "target_parameters": (None, []),
+    "trainable_token_indices": (None, [], {}), "layer_replication": (None,),
+}  # fmt: skip
+
+Tensor = tuple[str, list[int], bytes]  # dtype as safetensors names it, shape, bytes
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """adapter_config.json of a folder. Raises ConfigError."""
+    try:
+        config = json.loads((folder / ADAPTER).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{folder / ADAPTER}: cannot be read ({error})") from None
+    if not isinstance(config, dict):
+        raise ConfigError(f"{folder / ADAPTER}: not a JSON object")
+    return config
+
+
+def adapter_kind(folder: Path) -> Literal["peft", "mlx"]:
+    """Whose form an adapter folder has. Raises ConfigError for neither."""
+    config = read_config(folder)
+    if "peft_type" in config:
+        return "peft"
+    if "lora_parameters" in config:
+        return "mlx"
+    raise ConfigError(f"{folder / ADAPTER}: neither PEFT's nor mlx-lm's")
+
+
+def convert(source: Path, target: Path, *, base: str | None = None) -> str:
+    """Write the adapter of a folder into a new one in the other form; returns which.
+
+    base: the model that the new adapter is for, unless it has the same name as the old one's.
+    Raises ConfigError, before anything is written, for what cannot be mapped.
+    """
+    kind = adapter_kind(source)
+    config, weights = read_config(source), _read(source / FILES[kind])
+    if target.exists():
+        raise ConfigError(f"{target} exists already: name a new folder")
+    if kind == "peft":
+        new, moved = _to_mlx(source, config, weights)
+        name, other = "model", "mlx"
+    else:
+        new, moved = _to_peft(source, config, weights)
+        name, other = "base_model_name_or_path", "peft"
+    if base is not None:
+        new[name] = base
+    target.mkdir(parents=True)
+    write_bytes(target / FILES[other], _safetensors(moved))
+    write_json(target / ADAPTER, new)
+    return other
+
+
+def _to_mlx(
+    source: Path, config: dict[str, Any], weights: dict[str, Tensor]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    for name, allowed in _PLAIN.items():
+        if name in config and config[name] not in allowed:
+            raise ConfigError(f"{source}: mlx-lm has nothing for {name}={config[name]!r}")
+    trunks, ranks, layers, moved = set(), set(), set(), {}
+    for name, tensor in weights.items():
+        found = _PEFT.fullmatch(name)
+        if found is None or found[1] not in _TRUNKS:
+            raise ConfigError(f"{source}: {name} is no LoRA weight of a layer that can be mapped")
+        trunk, layer, module, letter = found.groups()
+        trunks.add(trunk)
+        layers.add(module)
+        ranks.add(tensor[1][0 if letter == "A" else 1])
+        moved[f"{_TRUNKS[trunk]}.layers.{layer}.{module}.lora_{letter.lower()}"] = _turned(tensor)
+    rank = int(config.get("r", 0))
+    if len(trunks) != 1 or ranks != {rank}:
+        raise ConfigError(
+            f"{source}: mlx-lm needs one rank and one model, this has ranks {sorted(ranks)} with "
+            f"r={rank} and weights of {sorted(trunks)}"
+        )
+    root = math.sqrt(rank) if config.get("use_rslora") else rank
+    parameters = {
+        "rank": rank,
+        "scale": config["lora_alpha"] / root,
+        "dropout": config.get("lora_dropout", 0.0),
+        "keys": sorted(layers),
+    }
+    record = {"config": config, "trunk": trunks.pop()}
+    return {
+        "fine_tune_type": "lora",
+        "model": config.get("base_model_name_or_path"),
+        "num_layers": -1,  # all
+        "lora_parameters": parameters,
+        _RECORD: record,
+    }, moved
+
+
+def _to_peft(
+    source: Path, config: dict[str, Any], weights: dict[str, Tensor]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if config.get("fine_tune_type", "lora") != "lora":
+        raise ConfigError(f"{source}: PEFT's LoRA has no fine_tune_type={config['fine_tune_type']}")
+    record = config.get(_RECORD)
+    names = {mlx: peft for peft, mlx in reversed(_TRUNKS.items())}  # the newest name wins
+    if record is not None:
+        names[_TRUNKS[record["trunk"]]] = record["trunk"]
+    modules, moved = set(), {}
+    for name, tensor in weights.items():
+        found = _MLX.fullmatch(name)
+        if found is None or found[1] not in names:
+            raise ConfigError(f"{source}: {name} is no LoRA weight of a layer that can be mapped")
+        trunk, layer, module, letter = found.groups()
+        modules.add(module.rpartition(".")[2])
+        new = (
+            f"base_model.model.{names[trunk]}.layers.{layer}.{module}.lora_{letter.upper()}.weight"
+        )
+        moved[new] = _turned(tensor)
+    if record is not None:
+        return {**record["config"]}, moved
+    parameters = config["lora_parameters"]
+    rank = parameters["rank"]
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": config.get("model"),
+        "r": rank,
+        "lora_alpha": parameters["scale"] * rank,
+        "lora_dropout": parameters.get("dropout", 0.0),
+        "target_modules": sorted(modules),
+        "bias": "none",
+        "inference_mode": True,
+    }, moved
+
+
+def _read(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file: the length of a JSON header, the header, the bytes."""
+    try:
+        data = file.read_bytes()
+        start = 8 + int.from_bytes(data[:8], "little")
+        header = json.loads(data[8:start])
+        header.pop("__metadata__", None)
+        tensors = {}
+        for name, entry in header.items():
+            begin, end = entry["data_offsets"]
+            tensors[name] = (entry["dtype"], entry["shape"], data[start + begin : start + end])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{file}: cannot be read as safetensors ({error})") from None
+    return tensors
+
+
+def _safetensors(tensors: dict[str, Tensor]) -> bytes:
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    place = 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [place, place + len(data)]}
+        place += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *(t[2] for t in tensors.values())])
+
+
+def _turned(tensor: Tensor) -> Tensor:
+    """A matrix transposed; its numbers keep their bits."""
+    dtype, shape, data = tensor
+    size = _BYTES.get(dtype, 0)
+    if len(shape) != 2 or not size or len(data) != size * shape[0] * shape[1]:
+        raise ConfigError(f"LoRA weights must be whole float matrices, not {dtype} {shape}")
+    turned = np.frombuffer(data, f"u{size}").reshape(shape).T
+    return dtype, list(turned.shape), turned.tobytes()

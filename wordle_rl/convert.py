@@ -1,0 +1,49 @@
+"""LoRA adapters from PEFT's form to mlx-lm's and back, and into the weights of their MLX model.
+
+python -m wordle_rl.convert <adapter> <new folder> [--base <model>]    PEFT <-> mlx-lm
+python -m wordle_rl.convert <adapter> <new folder> --fuse              a model without adapter
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from wordle_rl.cli import user_errors
+from wordle_rl.components import ConfigError
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m wordle_rl.convert",
+        description="Turn a LoRA adapter of PEFT's form into mlx-lm's, or the other way round.",
+    )
+    parser.add_argument("adapter", type=Path, help="folder with adapter_config.json")
+    parser.add_argument("target", type=Path, help="new folder")
+    parser.add_argument("--base", help="model that the new adapter names as its own")
+    parser.add_argument(
+        "--fuse", action="store_true", help="write the MLX model with the adapter in its weights"
+    )
+    given = parser.parse_args()
+    with user_errors():
+        if given.fuse:
+            if given.base is not None:
+                raise ConfigError("--base and --fuse exclude each other")
+            print(_fused(given.adapter, given.target))
+            return
+        from wordle_rl.backends.adapters import convert
+
+        form = convert(given.adapter, given.target, base=given.base)
+        print(f"{given.target}: the adapter in the form of {form}")
+
+
+def _fused(adapter: Path, target: Path) -> str:
+    from wordle_rl.run import need_mlx
+
+    with need_mlx():
+        from wordle_rl.backends.mlx_fuse import fuse
+    return fuse(adapter, target)
+
+
+if __name__ == "__main__":
+    main()

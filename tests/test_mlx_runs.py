@@ -43,7 +43,12 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
 }
 
 
-@pytest.mark.parametrize("stage", STOPS)
+SLOW = {"two updates with muon"}  # tests/test_mlx_policy.py restores Muon's moments, too
+
+
+@pytest.mark.parametrize(
+    "stage", [pytest.param(s, marks=[pytest.mark.slow] if s in SLOW else []) for s in STOPS]
+)
 def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_path, root, capfd):
     # row 22
     given = settings(tmp_path, stage)

@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,6 @@ from wordle_rl.prompts import Symbols
 from wordle_rl.records import Batch, Sequence, pad
 from wordle_rl.sampling import Sampling, uniforms
 from wordle_rl.settings import LoraSettings, ModelSettings
-from wordle_rl.step import update
 
 LORA = LoraSettings(rank=8, alpha=16.0)
 
@@ -161,7 +160,9 @@ def one_step(
         values["advantages"].append([advantage * m for m in marks])
         values["weights"].append([weight * m for m in marks])
     batch: Batch = pad(sequences, values, policy.tokenizer.pad_id)
-    update(policy, algorithm, batch)
+    if algorithm.needs_reference:
+        batch = replace(batch, ref_logprobs=policy.score(batch, reference=True))
+    policy.update(batch, algorithm)
 
 
 class Endless:

@@ -120,7 +120,7 @@ def draw_run(curves: WinCurves, out: Path) -> None:
         below.plot(steps, mean, color=_TRAINING, lw=2, label=label)
     if len(curves.val_steps):
         dots = {"color": _VALIDATION, "marker": "o", "ms": 4.5, "lw": 1.5}
-        below.plot(curves.val_steps, 100 * curves.val_rates, label="validation, greedy", **dots)
+        below.plot(curves.val_steps, 100 * curves.val_rates, label="validation", **dots)
     for which, colour in (("train", _TRAINING), ("test", _TEST)):
         steps, rates = curves.watched[which]
         if len(steps):

@@ -21,8 +21,10 @@ from wordle_rl.game import PlayedTurn, Rules
 from wordle_rl.players.gibberish import Gibberish
 from wordle_rl.sampling import Sampling
 from wordle_rl.step import StepResult, train_step
+from wordle_rl.teaching import Lesson
 
-NAMES = OPTIONS["algorithm"]
+# distill is sft with other settings: see test_teaching.py
+NAMES = [name for name in OPTIONS["algorithm"] if name != "distill"]
 LEARNERS = [name for name in NAMES if name != "sft"]
 
 
@@ -50,7 +52,8 @@ def steps(
     def reward(turn: PlayedTurn) -> float:
         return float(turn.won) + 0.05 * turn.tokens
 
-    lab = {"teacher": Gibberish() if algorithm.imitates else None, **lab}
+    teacher = Lesson(player=Gibberish()) if algorithm.imitates else None
+    lab = {"teacher": teacher, **lab}
     setup = lab_of(algorithm, lab.pop("reward", reward), **lab)
     chat = Chat(policy.tokenizer)
     results: list[StepResult] = []

@@ -26,6 +26,7 @@ WORDS = {
     *(f"{PACKAGE}.{m}" for m in ("game", "words", "feedback_table", "splits", "knowledge", "bits")),
     *(f"{PACKAGE}.{m}" for m in ("entropy", "prompts", "parser", "boards", "game_statistics")),
     *(f"{PACKAGE}.{m}" for m in ("components", "disk", "json_files", "players", "rewards")),
+    f"{PACKAGE}.tool_calls",
 }
 
 

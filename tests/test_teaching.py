@@ -14,6 +14,7 @@ from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.chat import Chat
 from wordle_rl.feedback_table import build_table
+from wordle_rl.forms import form_of
 from wordle_rl.game import Clue, Rules, State, feedback_code
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.parser import parse
@@ -35,6 +36,7 @@ WORDS = WordLists(
 )
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 CHAT = Chat(HFTokenizer(qwen_like_tokenizer()))
+FORM = form_of("conversation", CHAT, Symbols())
 
 
 def state_after(*guesses: str, secret: str) -> State:
@@ -47,7 +49,7 @@ def test_a_target_is_the_share_of_the_teachers_answers_that_go_on_with_it():
     fitting = ["crane", "crate", "grate"]
     answers = [CHAT.answer(guess_text(word)) for word in fitting]
     taken = answers[1]
-    targets = TokenTeacher(RandomConsistent(KNOWLEDGE), CHAT).targets(state, taken, start=10)
+    targets = TokenTeacher(RandomConsistent(KNOWLEDGE), FORM).targets(state, taken, start=10)
     found = {
         (int(place), int(token)): float(share)
         for place, token, share in zip(
@@ -63,7 +65,7 @@ def test_a_target_is_the_share_of_the_teachers_answers_that_go_on_with_it():
 
 
 def test_an_answer_that_the_teacher_would_not_give_has_no_targets():
-    teacher = TokenTeacher(RandomConsistent(KNOWLEDGE), CHAT)
+    teacher = TokenTeacher(RandomConsistent(KNOWLEDGE), FORM)
     state = state_after("sleep", secret="crate")
     with pytest.raises(ValueError, match="would not answer"):
         teacher.targets(state, CHAT.answer(guess_text("bleed")), start=0)
@@ -84,8 +86,7 @@ def games_of(guess: str, *, distribution: bool) -> Batch | None:
         ScriptedActor(player=Reads(), seed=0), ["crate"], words=WORDS, rules=Rules(max_turns=2)
     )
     [rollout] = rollouts([game], [scripted_turns(game, CHAT, Symbols(), {0})], 1)
-    ones, never = [np.ones(2)], np.array([False])
-    return build_batch([rollout], ones, never, CHAT, lab, range(1))
+    return build_batch([rollout], [np.ones(2)], (), CHAT, lab, range(1))
 
 
 def gradients_of(batch: Batch | None) -> dict[str, torch.Tensor]:
@@ -165,7 +166,7 @@ def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
     )  # fmt: skip
     policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
     played = collect(policy, CHAT, lab, 0)
-    batch = build_batch(played, [np.ones(6)] * 6, np.zeros(6, bool), CHAT, lab, range(6))
+    batch = build_batch(played, [np.ones(6)] * 6, (), CHAT, lab, range(6))
     assert batch is not None
     assert batch.targets is not None
     assert any(not turn.trained for rollout in played for turn in rollout.turns)

@@ -18,14 +18,17 @@ from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.components import ConfigError, check_type, component
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.game import Rules
+from wordle_rl.history import History, HistorySettings
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.optim import Optim
 from wordle_rl.players.greedy_entropy import GreedyEntropy
 from wordle_rl.players.mistakes import Mistakes
 from wordle_rl.players.random_consistent import RandomConsistent
+from wordle_rl.players.top_openers import TopOpeners
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.rewards.base import Reward
 from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rollouts.scene import RolloutKind
 from wordle_rl.run_folder import maker
 from wordle_rl.sampling import Sampling
 from wordle_rl.settings import (
@@ -33,7 +36,6 @@ from wordle_rl.settings import (
     LoggerSettings,
     LoraSettings,
     ModelSettings,
-    RolloutSettings,
     TrainerSettings,
     WordSettings,
     check_seed,
@@ -45,7 +47,7 @@ from wordle_rl.words import WordLists
 
 KEYS = {  # of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
-    *("trainer", "logger", "optim", "name", "seed", "output_dir", "resume"),
+    *("history", "trainer", "logger", "optim", "name", "seed", "output_dir", "resume"),
 }
 
 
@@ -94,7 +96,9 @@ def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
         raise ConfigError(f"{', '.join(missing)} must be given: the config needs every part")
 
 
-def reward_set(node: Any, words: WordLists, knowledge: Knowledge) -> RewardSet:
+def reward_set(
+    node: Any, words: WordLists, knowledge: Knowledge, form: str = "conversation"
+) -> RewardSet:
     """A RewardSet: `components` maps names to reward nodes, each with its weight."""
     components = node.get("components") if isinstance(node, Mapping) else node
     if not isinstance(components, Mapping):
@@ -108,7 +112,7 @@ def reward_set(node: Any, words: WordLists, knowledge: Knowledge) -> RewardSet:
         if isinstance(settings, dict):
             weights[name] = settings.pop("weight", 1.0)
             check_type(f"{key}.weight", weights[name], float)
-        parts[name] = component(key, settings, Reward, words=words, knowledge=knowledge)
+        parts[name] = component(key, settings, Reward, words=words, knowledge=knowledge, form=form)
     head = {k: v for k, v in node.items() if k != "components"}
     return component("reward", {**head, "components": parts, "weights": weights}, RewardSet)
 
@@ -151,6 +155,30 @@ def lesson(algorithm: Algorithm, knowledge: Knowledge) -> Lesson | None:
     return Lesson(player=player, mistakes=mistakes, slips=slips, distribution=distribution)
 
 
+def history(node: Any, knowledge: Knowledge, rules: Rules) -> History | None:
+    """Where training games begin; None for the empty board."""
+    settings: HistorySettings = component("history", node, HistorySettings)
+    players = {**PLAYERS, "top_openers": TopOpeners}
+    if settings.player not in players:
+        raise ConfigError(
+            f"history.player must be one of {', '.join(players)}, not {settings.player!r}"
+        )
+    if settings.most >= rules.max_turns:
+        raise ConfigError(
+            f"history.most must be below rules.max_turns={rules.max_turns}, so that there is a "
+            f"turn left to play, not {settings.most}"
+        )
+    if settings.most == 0:
+        return None
+    if rules.hard_mode and settings.player == "entropy":
+        raise ConfigError(
+            "history.player=entropy ignores clues, which rules.hard_mode=true forbids: choose "
+            "another player"
+        )
+    player = players[settings.player](knowledge)
+    return History(least=settings.least, most=settings.most, player=player)
+
+
 def experiment(config: dict[str, Any]) -> Experiment:
     """Build and check everything that needs no model. Raises ValueError in one line."""
     check_keys(config, KEYS)
@@ -162,7 +190,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
     words, splits = settings.load()
     knowledge = Knowledge(words, feedback_table(words))
     algorithm: Algorithm = component("algorithm", config["algorithm"], Algorithm)
-    rollout: RolloutSettings = component("rollout", config["rollout"], RolloutSettings)
+    rollout: RolloutKind = component("rollout", config["rollout"], RolloutKind)
     backend: LightningSettings = component("backend", config["backend"], LightningSettings)
     sampling: Sampling = component("sampling", config["sampling"], Sampling)
     model = model_settings(config["model"])
@@ -175,12 +203,15 @@ def experiment(config: dict[str, Any]) -> Experiment:
         rules=rules,
         style=style_of(config),
         sampling=sampling,
-        rewards=reward_set(config["reward"], words, knowledge),
+        rewards=reward_set(config["reward"], words, knowledge, rollout.form),
         algorithm=algorithm,
         teacher=lesson(algorithm, knowledge),
         secrets=words.answers if everything else splits.train,
         groups=rollout.groups,
         num_generations=rollout.num_generations,
+        play=rollout.play,
+        form=rollout.form,
+        history=history(config["history"], knowledge, rules),
         credit=rollout.credit,
         discount=rollout.discount,
         seed=config["seed"],
@@ -203,7 +234,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
 
 def _check_together(
     algorithm: Algorithm,
-    rollout: RolloutSettings,
+    rollout: RolloutKind,
     backend: LightningSettings,
     sampling: Sampling,
     model: ModelSettings,
@@ -211,6 +242,11 @@ def _check_together(
     algorithm.check(rollout.num_generations)
     if algorithm.player is None:
         sampling.check_trainable()
+    elif not rollout.imitates:
+        raise ConfigError(
+            "rollout=best_of lets the policy choose among its own guesses, and this algorithm "
+            "learns those of a scripted player: use rollout=game or rollout=turn"
+        )
     if rollout.groups % backend.devices:
         raise ConfigError(
             f"rollout.groups must be a multiple of backend.devices, so that each of the "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,20 +39,23 @@ class TokenTurn:
     prompt_ids: list[int]  # tokens fed since the previous answer, environment text included
     completion: Completion  # what the policy drew; trained as it is
     trained: bool = True  # False for a mistake that was put into a teacher's game
+    fresh: bool = False  # whether a prompt of its own begins here, which no earlier turn is in
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rollout:
-    """One game as it was played, with its tokens."""
+    """What is judged as one, with its tokens: a game as it was played, or one guess."""
 
-    game: Game
-    group: int  # index of the group within the step; a group has one secret
-    turns: list[TokenTurn] = field(default_factory=list)  # empty for scripted players
+    game: Game  # from the state in which the policy took over; of one turn for a guess
+    group: int  # number within the step, see wordle_rl.rollouts; a group has one state at its start
+    turns: list[TokenTurn] = field(default_factory=list)  # [K] as many as the game has
+    within: Game | None = None  # the whole game that this guess was a candidate in
+    taken: bool = True  # whether it is how that game went on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sequence:
-    """One training sequence: a conversation with the tokens that are trained on."""
+    """One training sequence: a prompt and all that followed, with the tokens to be trained on."""
 
     ids: list[int]  # [T] prompt, answers and feedback in the order they were seen
     trained: list[bool]  # [T] True for sampled tokens, those of mistakes excepted
@@ -60,19 +64,41 @@ class Sequence:
     rollout: int  # index of its rollout within the step
 
 
-def conversation(rollout: Rollout, index: int) -> Sequence:
-    """A rollout as one growing conversation."""
+def sequences(rollout: Rollout, index: int) -> list[Sequence]:
+    """A rollout's sequences, one for each of its prompts; none for a game that could not begin."""
+    count = len(rollout.turns)
+    begins = [i for i, turn in enumerate(rollout.turns) if turn.fresh or i == 0]
+    return [conversation(rollout, index, part) for part in map(range, begins, [*begins[1:], count])]
+
+
+def conversation(rollout: Rollout, index: int, numbers: range | None = None) -> Sequence:
+    """A rollout, or the turns of these numbers of it, as one growing conversation."""
     ids: list[int] = []
     trained: list[bool] = []
     logprobs: list[float] = []
     turns: list[int] = []
-    for number, turn in enumerate(rollout.turns):
+    for number in numbers or range(len(rollout.turns)):
+        turn = rollout.turns[number]
         prompt, drawn = turn.prompt_ids, turn.completion
         turns += [number] * (len(prompt) + len(drawn.ids))
         ids += prompt + drawn.ids
         trained += [False] * len(prompt) + [turn.trained] * len(drawn.ids)
         logprobs += [0.0] * len(prompt) + drawn.logprobs
     return Sequence(ids=ids, trained=trained, sampler_logprobs=logprobs, turns=turns, rollout=index)
+
+
+def last_alone(turns: list[TokenTurn]) -> TokenTurn:
+    """The last of a game's turns on its own: all it was drawn after is its prompt, not trained."""
+    last, begin = turns[-1], len(turns) - 1
+    while begin > 0 and not turns[begin].fresh:
+        begin -= 1
+    before = [[*turn.prompt_ids, *turn.completion.ids] for turn in turns[begin:-1]]
+    return TokenTurn(
+        prompt_ids=[*chain(*before), *last.prompt_ids],
+        completion=last.completion,
+        trained=last.trained,
+        fresh=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ if it had never stopped. Axes: G groups, N rollouts of a group.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace
 from itertools import repeat
@@ -17,13 +17,15 @@ import numpy as np
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.algorithms.credit import turn_advantages
 from wordle_rl.chat import Chat
-from wordle_rl.game import Game, Rules
+from wordle_rl.forms import form_of
+from wordle_rl.game import Game, PlayedTurn, Rules, State
+from wordle_rl.history import History
 from wordle_rl.policy import Policy
 from wordle_rl.processes import share
 from wordle_rl.prompts import PromptStyle
-from wordle_rl.records import Batch, Rollout, Sequence, conversation, pad
+from wordle_rl.records import Batch, Rollout, Sequence, pad, sequences
 from wordle_rl.rewards.scoring import GameReward, RewardSet
-from wordle_rl.rollout import PolicyActor, ScriptedActor, play, rollouts, scripted_turns
+from wordle_rl.rollouts.scene import Scene, whole_games
 from wordle_rl.sampling import Sampling
 from wordle_rl.teaching import Lesson, Targets, TokenTeacher, joined
 from wordle_rl.words import WordLists
@@ -41,8 +43,11 @@ class Lab:
     algorithm: Algorithm
     teacher: Lesson | None  # plays in the policy's place when the algorithm imitates
     secrets: tuple[str, ...]  # that training games may have
-    groups: int  # per step
-    num_generations: int  # games per group
+    groups: int  # secrets per step
+    num_generations: int  # rollouts per group
+    play: Callable[[Scene], list[Rollout]] = whole_games  # of a kind in wordle_rl.rollouts
+    form: str = "conversation"  # of the prompts, see wordle_rl.forms
+    history: History | None = None  # where training games begin; None for the empty board
     credit: str = "game"  # game: one advantage per game; turn: one per turn
     discount: float = 1.0  # of later turns, with credit by turn
     seed: int
@@ -54,7 +59,7 @@ class StepResult:
 
     rollouts: list[Rollout]
     rewards: list[GameReward]
-    advantages: list[np.ndarray]  # [G * N] of the turns [K] of each rollout
+    advantages: list[np.ndarray]  # [rollouts] of the turns [K] of each rollout
     metrics: dict[str, float]
 
 
@@ -84,17 +89,17 @@ def train_step(
     rewards = [reward for _, part in parts for reward in part]
     with policy.timers("reward"):
         advantages = judge(played, rewards, lab)
-        by_group = np.array([np.abs(a).max(initial=0.0) for a in advantages]).reshape(
-            lab.groups, -1
-        )
-        equal = by_group.max(axis=1) == 0.0
+        groups = {r.group for r in played}
+        equal = groups - {r.group for r, a in zip(played, advantages, strict=True) if np.any(a)}
         mine = share(lab.groups, policy.processes)
         batch = build_batch(played, advantages, equal, chat, lab, mine)
+    idle = len(equal) / len(groups)
     metrics = {
-        **game_metrics([r.game for r in played]),
+        **game_metrics(whole(played), [turn for r in played for turn in r.game.turns]),
         **reward_metrics(rewards),
-        "groups/zero_spread": float(equal.mean()),
-        "groups/skipped": float(equal.mean()) if lab.algorithm.skips_equal_groups else 0.0,
+        "groups/played": float(len(groups)),
+        "groups/zero_spread": idle,
+        "groups/skipped": idle if lab.algorithm.skips_equal_groups else 0.0,
         "tokens/sampled": float(sum(len(t.completion.ids) for r in played for t in r.turns)),
     }
     if check is not None:
@@ -115,7 +120,7 @@ def judge(played: list[Rollout], rewards: list[GameReward], lab: Lab) -> list[np
         return turn_advantages(
             to_go, num_generations=lab.num_generations, scale=lab.algorithm.scale
         )
-    totals = np.array([r.total for r in rewards]).reshape(lab.groups, lab.num_generations)
+    totals = np.array([r.total for r in rewards]).reshape(-1, lab.num_generations)
     of_game = lab.algorithm.advantages(totals).ravel()
     return [np.full(len(p.game.turns), a) for p, a in zip(played, of_game, strict=True)]
 
@@ -123,58 +128,49 @@ def judge(played: list[Rollout], rewards: list[GameReward], lab: Lab) -> list[np
 def collect(
     policy: Policy, chat: Chat, lab: Lab, step: int, check: Callable[[], None] | None = None
 ) -> list[Rollout]:
-    """The games of this process's groups of a step, group by group."""
+    """The rollouts of this process's secrets of a step, group by group."""
     mine = share(lab.groups, policy.processes)
     chosen = step_secrets(lab.secrets, seed=lab.seed, step=step, groups=lab.groups)
-    size = lab.num_generations
-    secrets = [chosen[group] for group in mine for _ in range(size)]
-    first = mine.start * size
-    if lab.teacher is not None:
-        with policy.timers("teacher"):
-            scripted = ScriptedActor(
-                player=lab.teacher.player, seed=lab.seed, step=step, first_rollout=first,
-                mistakes=lab.teacher.mistakes, slips=lab.teacher.slips,
-            )  # fmt: skip
-            games = play(scripted, secrets, words=lab.words, rules=lab.rules, check=check)
-            turns = [
-                scripted_turns(game, chat, lab.style, slipped)
-                for game, slipped in zip(games, scripted.slipped, strict=True)
-            ]
-        return rollouts(games, turns, size, first_group=mine.start)
-    actor = PolicyActor(
-        engine=policy.engine(), chat=chat, style=lab.style, sampling=lab.sampling,
-        seed=lab.seed, step=step, first_rollout=first,
+    secrets, turns = chosen[mine.start : mine.stop], lab.rules.max_turns
+    if lab.history is None:
+        starts = [State(max_turns=turns)] * len(secrets)
+    else:
+        starts = lab.history.states(secrets, mine, seed=lab.seed, step=step, max_turns=turns)
+    return lab.play(
+        Scene(
+            policy=policy, chat=chat, lab=lab, step=step, places=mine, secrets=secrets,
+            starts=starts, check=check,
+        )
     )  # fmt: skip
-    with policy.timers("game"):
-        games = play(actor, secrets, words=lab.words, rules=lab.rules, check=check)
-    return rollouts(games, actor.turns, size, first_group=mine.start)
 
 
 def build_batch(
     played: list[Rollout],
     advantages: list[np.ndarray],
-    equal: np.ndarray,
+    equal: Collection[int],
     chat: Chat,
     lab: Lab,
     mine: range,
 ) -> Batch | None:
-    """Sequences of the groups `mine` with their weights; None when the step teaches nothing.
+    """Sequences of the secrets `mine` with their weights; None when the step teaches nothing.
 
-    Weights are given on the whole step before groups without spread, and those of other processes,
-    are left out, so leaving them out changes no gradient.
+    equal: groups without spread. Weights are given on the whole step, to all sequences of a rollout
+    alike, before those groups and what other processes play are left out, so leaving them out
+    changes no gradient.
     """
-    sequences = [conversation(r, i) for i, r in enumerate(played)]
-    lengths = np.array([sum(s.trained) for s in sequences])
+    of_rollouts = [sequences(r, i) for i, r in enumerate(played)]
+    lengths = np.array([sum(sum(s.trained) for s in parts) for parts in of_rollouts])
     weights = lab.algorithm.weights(lengths)
     skip = lab.algorithm.skips_equal_groups
     kept = [
         (s, w)
-        for s, w in zip(sequences, weights, strict=True)
-        if any(s.trained) and not (skip and equal[played[s.rollout].group])
+        for parts, w in zip(of_rollouts, weights, strict=True)
+        for s in parts
+        if any(s.trained) and not (skip and played[s.rollout].group in equal)
     ]
     if not kept:
         return None
-    kept = [(s, w) for s, w in kept if played[s.rollout].group in mine]
+    kept = [(s, w) for s, w in kept if played[s.rollout].group % lab.groups in mine]
 
     def marked(values: Iterable[float], sequence: Sequence) -> list[float]:
         return [float(v) if t else 0.0 for v, t in zip(values, sequence.trained, strict=True)]
@@ -186,18 +182,19 @@ def build_batch(
     batch = pad([s for s, _ in kept], values, chat.tokenizer.pad_id)
     if lab.teacher is None or not lab.teacher.distribution:
         return batch
-    teacher = TokenTeacher(lab.teacher.player, chat)
-    targets = [sequence_targets(played[s.rollout], teacher) for s, _ in kept]
+    teacher = TokenTeacher(lab.teacher.player, form_of(lab.form, chat, lab.style))
+    targets = [sequence_targets(played[s.rollout], s, teacher) for s, _ in kept]
     return replace(batch, targets=targets)
 
 
-def sequence_targets(rollout: Rollout, teacher: TokenTeacher) -> Targets:
-    """The teacher's distributions at the trained places of a game's conversation."""
+def sequence_targets(rollout: Rollout, sequence: Sequence, teacher: TokenTeacher) -> Targets:
+    """The teacher's distributions at the trained places of a sequence of a rollout."""
     parts, place = [], 0
-    for turn, played in zip(rollout.turns, rollout.game.turns, strict=True):
+    for number in range(sequence.turns[0], sequence.turns[-1] + 1):
+        turn, state = rollout.turns[number], rollout.game.turns[number].state
         place += len(turn.prompt_ids)
         if turn.trained:
-            parts.append(teacher.targets(played.state, turn.completion.ids, place))
+            parts.append(teacher.targets(state, turn.completion.ids, place))
         place += len(turn.completion.ids)
     return joined(parts)
 
@@ -217,9 +214,14 @@ def update(policy: Policy, algorithm: Algorithm, batch: Batch) -> dict[str, floa
     return metrics
 
 
-def game_metrics(games: Many[Game]) -> dict[str, float]:
-    """How a step's games went."""
-    turns = [turn for game in games for turn in game.turns]
+def whole(played: Many[Rollout]) -> list[Game]:
+    """The games of some rollouts; one that guesses were candidates in counts once."""
+    games = [rollout.game if rollout.within is None else rollout.within for rollout in played]
+    return list({id(game): game for game in games}.values())
+
+
+def game_metrics(games: Many[Game], turns: Many[PlayedTurn]) -> dict[str, float]:
+    """How a step's games went, and all answers that were drawn in them."""
     wins = [game for game in games if game.won]
     return {
         "train/games": float(len(games)),

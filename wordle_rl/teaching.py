@@ -13,9 +13,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.chat import Chat
+from wordle_rl.forms import Form
 from wordle_rl.game import State
-from wordle_rl.players import Player, guess_text
+from wordle_rl.players import Player
 
 
 @runtime_checkable
@@ -52,12 +52,12 @@ class Targets:
 
 
 class TokenTeacher:
-    """A teacher's distribution over each next token of its answer, for one tokenizer."""
+    """A teacher's distribution over each next token of its answer, for one tokenizer and form."""
 
-    def __init__(self, teacher: Player, chat: Chat) -> None:
+    def __init__(self, teacher: Player, form: Form) -> None:
         assert isinstance(teacher, Teacher)
         self._teacher = teacher
-        answers = [chat.answer(guess_text(word)) for word in teacher.pool]
+        answers = [form.chat.answer(form.write(word)) for word in teacher.pool]
         self._ids = np.full((len(answers), max(map(len, answers))), -1, np.int64)
         for row, ids in zip(self._ids, answers, strict=True):
             row[: len(ids)] = ids

@@ -20,6 +20,8 @@ from wordle_rl.build import Experiment
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.disk import full_disk_named
+from wordle_rl.forms import check_room, form_of
+from wordle_rl.game_log import shown_games
 from wordle_rl.game_statistics import game_record, summarise, write_summary
 from wordle_rl.json_files import write_json
 from wordle_rl.policy import Policy
@@ -60,7 +62,10 @@ class Training:
         self.folder = folder
         self.reporter = reporter
         self.chat = Chat(policy.tokenizer)
-        self.chat.check_room(setup.lab.style, setup.lab.sampling, setup.model.max_context)
+        lab = setup.lab
+        form = form_of(lab.form, self.chat, lab.style)
+        guesses = lab.history.most if lab.history else 0
+        check_room(form, lab.sampling, setup.model.max_context, guesses=guesses)
         self.writes = policy.processes.rank == 0
         self.store = CheckpointStore(folder.checkpoints, read_only=not self.writes)
         self.first_step = 0
@@ -188,7 +193,8 @@ class Training:
     def _count(self, metrics: dict[str, float]) -> None:
         self._totals["games"] += metrics["train/games"]
         self._totals["wins"] += metrics["train/wins"]
-        self._totals["skipped_groups"] += metrics["groups/skipped"] * self.setup.lab.groups
+        skipped = metrics["groups/skipped"] * metrics["groups/played"]
+        self._totals["skipped_groups"] += round(skipped)
         failed = metrics.get("update/skipped", 0.0) > 0
         self._failures = self._failures + 1 if failed else 0
 
@@ -233,23 +239,20 @@ class Training:
         self.reporter.metrics({k: v for k, v in metrics.items() if math.isfinite(v)}, step)
 
     def _log_games(self, step: int, result: StepResult) -> None:
-        """One game of each group to games.jsonl; a few to the terminal and the loggers."""
+        """A game of each secret to games.jsonl; a few to the terminal and the loggers."""
         if not self.writes:
             return
-        size = self.setup.lab.num_generations
-        for i in range(0, len(result.rollouts), size):
-            reward, advantage = result.rewards[i], float(result.advantages[i].mean())
-            record = game_record(result.rollouts[i].game, reward, advantage)
-            self._games_log.append(step, record)
-        shown = range(0, len(result.rollouts), size)[: self.setup.trainer.show_games]
+        games = list(shown_games(result, self.setup.lab.num_generations))
+        for one in games:
+            record = game_record(one.game, one.reward, one.advantage)
+            self._games_log.append(step, {**record, **one.more})
+        shown = games[: self.setup.trainer.show_games]
         if not shown:
             return
         colour = sys.stdout.isatty()
-        boards = boards_side_by_side([result.rollouts[i].game for i in shown], colour=colour)
+        boards = boards_side_by_side([one.game for one in shown], colour=colour)
         print(f"\nstep {step}, games of the first groups\n{boards}\n", flush=True)
-        text = "\n\n".join(
-            markdown_board(result.rollouts[i].game, result.rewards[i]) for i in shown
-        )
+        text = "\n\n".join(markdown_board(one.game, one.reward) for one in shown)
         self.reporter.text("games", text, step)
 
     def _save(self, step: int, *, best: bool = False) -> None:

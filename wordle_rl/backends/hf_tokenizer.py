@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from jinja2 import TemplateError
+
 
 class HFTokenizer:
     """Adapts one tokenizer; `inner` is the transformers object."""
@@ -34,5 +36,12 @@ class HFTokenizer:
     def decode(self, ids: list[int]) -> str:
         return self.inner.decode(ids, skip_special_tokens=True)
 
-    def render(self, messages: list[dict[str, str]]) -> str:
-        return self.inner.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    def render(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+    ) -> str:
+        try:
+            return self.inner.apply_chat_template(
+                messages, tools=tools, tokenize=False, add_generation_prompt=True
+            )
+        except TemplateError as error:
+            raise ValueError(f"the chat template says: {error}") from None

@@ -108,6 +108,8 @@ class PolicyActor:
 
         What all of them begin with is computed once.
         """
+        if not prompts:
+            return []
         shared = 0
         if len(prompts) > 1:
             ends = min(prompts), max(prompts)  # no two prompts have less in common

@@ -171,7 +171,7 @@ class Training:
             **result.metrics,
             "lr": lr,
             "time/step": seconds,
-            "games_per_second": len(result.rollouts) / seconds,
+            "games_per_second": result.metrics["train/games"] / seconds,
             **{f"time/{name}": spent for name, spent in self.policy.timers.take().items()},
         }
         self._count(metrics)

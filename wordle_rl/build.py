@@ -176,7 +176,12 @@ def history(node: Any, knowledge: Knowledge, rules: Rules) -> History | None:
             "another player"
         )
     player = players[settings.player](knowledge)
-    return History(least=settings.least, most=settings.most, player=player)
+    return History(
+        least=settings.least,
+        most=settings.most,
+        player=player,
+        stand_in=RandomConsistent(knowledge, "allowed"),
+    )
 
 
 def experiment(config: dict[str, Any]) -> Experiment:

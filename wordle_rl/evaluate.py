@@ -20,7 +20,7 @@ from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import full_disk_told, user_errors
 from wordle_rl.components import ConfigError, component
 from wordle_rl.feedback_table import feedback_table
-from wordle_rl.forms import FORMS, check_room, form_of
+from wordle_rl.forms import check_room, form_of
 from wordle_rl.game import Game, Rules
 from wordle_rl.game_statistics import summarise, write_games, write_summary
 from wordle_rl.knowledge import Knowledge
@@ -37,6 +37,7 @@ from wordle_rl.run import ROOT, saved_config
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.sampling import Sampling
 from wordle_rl.settings import (
+    FORMS,
     LightningSettings,
     ModelSettings,
     WordSettings,

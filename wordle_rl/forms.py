@@ -20,8 +20,6 @@ from wordle_rl.prompts import CALL, CALL_THINKING, REFUSALS, PromptStyle
 from wordle_rl.sampling import Sampling
 from wordle_rl.tool_calls import parse_call
 
-FORMS = ("conversation", "fresh", "tool")
-
 
 class Form(Protocol):
     """The ids that a policy is fed, and what its answers say."""

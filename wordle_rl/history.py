@@ -1,7 +1,8 @@
 """How many guesses lie behind a training game when the policy takes it over (`history=`).
 
-The guesses are a scripted player's. One that would win is not made: that game begins there, so
-some states are less deep than was drawn. Where a step's games begin is a pure function of (seed,
+The guesses are a scripted player's. One that would win is drawn again, then by the stand-in, who
+knows more words; where both insist no more is guessed, so some states are less deep than was drawn.
+Where a step's games begin is a pure function of (seed,
 step, group).
 """
 
@@ -18,6 +19,7 @@ from wordle_rl.players import Player, pick
 from wordle_rl.sampling import uniforms
 
 _STREAM = 1 << 30  # as turn numbers, so that no game draws these uniforms
+_ATTEMPTS = 16  # at a guess that does not win
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +45,7 @@ class History:
     least: int
     most: int
     player: Player
+    stand_in: Player  # for guesses that would win
 
     def states(
         self, secrets: Sequence[str], groups: range, *, seed: int, step: int, max_turns: int
@@ -51,25 +54,30 @@ class History:
         states = [State(max_turns=max_turns) for _ in secrets]
         depths = [
             self.least + pick(number, self.most - self.least + 1)
-            for number in self._uniforms(groups, 0, seed=seed, step=step)
+            for number in self._uniforms(groups, 0, seed=seed, step=step)[:, 0]
         ]
         live = list(range(len(secrets)))
         for guesses in range(self.most):
-            live = [i for i in live if depths[i] > guesses]
+            wanting = [i for i in live if depths[i] > guesses]
+            live = []
             numbers = self._uniforms(groups, 1 + guesses, seed=seed, step=step)
-            texts = self.player.answer([states[i] for i in live], numbers[live])
-            for i, text in zip(list(live), texts, strict=True):
-                guess = parse(text).guess
-                assert guess is not None, f"{self.player.name} made no guess"
-                if guess == secrets[i]:
-                    live.remove(i)
-                    continue
-                clue = Clue(guess, feedback_code(guess, secrets[i]))
-                states[i] = State((*states[i].clues, clue), guesses + 1, max_turns)
+            for attempt in range(_ATTEMPTS):
+                player = self.player if attempt < _ATTEMPTS // 2 else self.stand_in
+                texts = player.answer([states[i] for i in wanting], numbers[wanting, attempt])
+                drawn = [parse(text).guess for text in texts]
+                for i, guess in zip(wanting, drawn, strict=True):
+                    assert guess is not None, f"{player.name} made no guess"
+                    if guess != secrets[i]:
+                        clue = Clue(guess, feedback_code(guess, secrets[i]))
+                        states[i] = State((*states[i].clues, clue), guesses + 1, max_turns)
+                        live.append(i)
+                wanting = [
+                    i for i, guess in zip(wanting, drawn, strict=True) if guess == secrets[i]
+                ]
         return states
 
     def _uniforms(self, groups: range, number: int, *, seed: int, step: int) -> np.ndarray:
-        """One for each group; number: which of its draws."""
+        """[groups, attempts]. number: which of a group's draws."""
         return uniforms(
-            seed=seed, step=step, rollouts=np.array(groups), turn=_STREAM + number, tokens=1
-        )[:, 0]
+            seed=seed, step=step, rollouts=np.array(groups), turn=_STREAM + number, tokens=_ATTEMPTS
+        )

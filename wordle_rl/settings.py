@@ -13,6 +13,7 @@ from wordle_rl.words import WordLists, load_words
 EMBEDDED = Path(__file__).resolve().parent / "models"
 UNTRAINED = "untrained"
 _HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
+FORMS = ("conversation", "fresh", "tool")  # see wordle_rl.forms
 HEAD = "lm_head"  # the language-model head's name in transformers
 
 
@@ -177,12 +178,12 @@ class RolloutSettings:
 
     groups: int
     num_generations: int
-    form: Literal["conversation", "fresh", "tool"] = "conversation"  # see wordle_rl.forms
+    form: str = "conversation"
     credit: str = "game"
     discount: float = 1.0
 
     def __post_init__(self) -> None:
-        check_choice("rollout.form", self.form, ("conversation", "fresh", "tool"))
+        check_choice("rollout.form", self.form, FORMS)
         check_choice("rollout.credit", self.credit, ("game", "turn"))
         if not 0.0 <= self.discount <= 1.0:
             raise ValueError(f"rollout.discount must be 0..1, not {self.discount}")

@@ -1,9 +1,8 @@
 """How many guesses lie behind a training game when the policy takes it over (`history=`).
 
-The guesses are a scripted player's. One that would win is drawn again, then by the stand-in, who
-knows more words; where both insist no more is guessed, so some states are less deep than was drawn.
-Where a step's games begin is a pure function of (seed,
-step, group).
+The guesses are a scripted player's. One that would win is drawn again, at last by a stand-in who
+knows more words; where no other word is found the game begins there, so some states are less deep
+than was drawn. Where a step's games begin is a pure function of (seed, step, group).
 """
 
 from __future__ import annotations

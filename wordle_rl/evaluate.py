@@ -207,7 +207,8 @@ def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                     OmegaConf.update(cfg, override, mine[key], force_add=True)
     config = resolve(cfg)
     if "form" not in given:
-        config["form"] = saved["rollout"]["form"]
+        # Runs of earlier versions name none.
+        config["form"] = OmegaConf.select(saved, "rollout.form") or "conversation"
     if "words" not in given and "words.split" not in given:
         config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
     config["run"] = str(folder.path)

@@ -243,7 +243,7 @@ def test_a_template_that_drops_or_repeats_messages_is_refused():
 
 
 def test_a_template_that_ends_answers_with_no_stop_token_is_refused():
-    def render(messages: list[dict[str, str]]) -> str:
+    def render(messages: Any) -> str:
         return "".join(f"[{m['content']}]" for m in messages)
 
     assert Chat(Rendered(render)).turn_end_id == ord("]")

@@ -89,6 +89,13 @@ TRAIN = {
     "words.protocol=both": "split, all",
     "algorithm=sft algorithm.player=oracle": "random_consistent",
     "experiment=smoke,warm_start": "-m",
+    "rollout=tree": "rollout must be one of best_of, game, turn",
+    "rollout.form=chat": "rollout.form must be one of conversation, fresh, tool",
+    "rollout=best_of rollout.advance=worst": "rollout.advance must be one of best, sampled",
+    "rollout.advance=best": "there is no setting rollout.advance",
+    "history=two": "history must be one of none, one, upto4",
+    "history=one history.player=oracle": "random_consistent_allowed, entropy, top_openers",
+    "history.least=3": "history.least and history.most",
     "num_generations=3": "rollout.num_generations",
     "model.lora={rnak:8}": "rank, alpha, dropout, targets",
     # values of another kind
@@ -151,6 +158,9 @@ TRAIN = {
     "model=qwen3b model.lora.targets=[q_proj,lm_head]": "model.lora.targets must leave out lm_head",
     "model=qwen3b model.lora.targets='.*'": "model.lora.targets must leave out lm_head",
     "model.lora={targets:[]}": "model.lora.targets",
+    "rollout=best_of algorithm=sft": "use rollout=game or rollout=turn",
+    "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
+    "rules=hard history=one history.player=entropy": "rules.hard_mode=true",
     # files and folders that are not there, or are something else
     "words.answers=/no/such/file.txt": "/no/such/file.txt: no such file",
     "words.answers=README.md": "README.md: a word list must be a file whose name ends in .txt",
@@ -183,6 +193,7 @@ EVAL = {
     "run=outputs/none": "outputs/none: no such run folder",
     "checkpoint=last": "checkpoint=last needs run=",
     "words.split=half": "train, val, test, all",
+    "form=chat": "form must be one of conversation, fresh, tool",
     "samples=0": "samples must be 1 or more",
     "time_limit=nan": "time_limit must be a number",
     "reward=phase1": "there is no choice reward",
@@ -315,6 +326,7 @@ KEPT = {
     "words.protocol=all": "words",
     "words.test=5": "words",
     "prompt.think=true": "prompt",
+    "rollout.form=fresh": "rollout.form",
     "output_dir=elsewhere": "output_dir",
     "reward=phase2": "single values",
     "+optim.foo=1": "+optim.foo=1",
@@ -430,6 +442,7 @@ MODELS = {
     "model.lora='{targets: [q_proj, k_prj]}'": "k_proj, o_proj",
     "model.lora='{targets: \".*_prj\"}'": "k_proj, o_proj",
     "model.max_context=16": "model.max_context must be 20 or more",
+    "form=tool": "rollout.form=tool needs a model whose chat template has tools",
     "backend.accelerator=mps": "auto, cpu",
 }
 

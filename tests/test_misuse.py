@@ -159,6 +159,10 @@ TRAIN = {
     "model=qwen3b model.lora.targets='.*'": "model.lora.targets must leave out lm_head",
     "model.lora={targets:[]}": "model.lora.targets",
     "rollout=best_of algorithm=sft": "use rollout=game or rollout=turn",
+    "rollout=best_of algorithm=dapo": "algorithm.resample must be 0",
+    "rollout=best_of algorithm=expert_iteration": "use rollout=game",
+    "rollout=turn algorithm=expert_iteration": "use rollout=game",
+    "rollout=turn curriculum=replay": "use rollout=game or rollout=best_of",
     "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
     "rules=hard history=one history.player=entropy": "rules.hard_mode=true",
     # files and folders that are not there, or are something else

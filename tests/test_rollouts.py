@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -25,7 +25,12 @@ from tiny import (
     qwen_like_tokenizer,
 )
 
+from wordle_rl.algorithms.base import Judgement, Terms
+from wordle_rl.algorithms.dapo import Dapo
+from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.gspo import Gspo
+from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.chat import Chat
@@ -34,16 +39,20 @@ from wordle_rl.forms import form_of
 from wordle_rl.game import Game, PlayedTurn, Rules, State
 from wordle_rl.game_log import shown_games
 from wordle_rl.history import History
+from wordle_rl.judging import Sample, assess, judge
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.players.mistakes import Mistakes
 from wordle_rl.players.random_consistent import RandomConsistent
-from wordle_rl.records import Batch, Completion, StopReason
+from wordle_rl.processes import ALONE
+from wordle_rl.records import Batch, Completion, Rollout, StopReason, sequences
+from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.best_of import BestOf
 from wordle_rl.rollouts.game import WholeGame
 from wordle_rl.rollouts.turn import OneTurn
 from wordle_rl.sampling import Sampling
-from wordle_rl.step import Lab, StepResult, build_batch, collect, train_step
+from wordle_rl.step import Lab, StepResult, collect, train_step
 from wordle_rl.teaching import Lesson
+from wordle_rl.updating import learn
 
 SIZE: dict[str, Any] = {"groups": 3, "num_generations": 4}
 KINDS: dict[str, Any] = {
@@ -98,6 +107,23 @@ def lab_for(kind: str, form: str, algorithm: Any = None, **fields: Any) -> Lab:
 
 def odd(turn: PlayedTurn) -> float:
     return float(turn.tokens % 2) + 0.1 * turn.state.turn + 0.01 * turn.tokens
+
+
+def batch_of(played: list[Rollout], advantages: list[np.ndarray], chat: Chat, lab: Lab) -> Batch:
+    """What a step would train on."""
+    seen: list[Batch] = []
+
+    class Policy:
+        processes = ALONE
+
+        def update(self, batch: Batch, algorithm: Any) -> dict[str, float]:
+            seen.append(batch)
+            return {"policy/ratio_gap": 0.0, "update/skipped": 0.0}
+
+    samples = [Sample(rollout=r, reward=GameReward(turns=()), scores=None) for r in played]
+    learn(cast(Any, Policy()), lab, 0, samples, Judgement(advantages=advantages), chat)
+    [batch] = seen
+    return batch
 
 
 @dataclass
@@ -224,7 +250,7 @@ def test_a_retried_turn_is_retried_for_all_its_candidates():
     policy = policy_for("conversation")
     rules = Rules(max_turns=2, unparsable="retry", max_retries=2)
     lab = lab_for("best_of sampled", "conversation", rules=rules, history=None)
-    played = collect(policy, Chat(policy.tokenizer), lab, 0)
+    played = collect(policy, Chat(policy.tokenizer), lab, 0, range(lab.groups))
     for rollout in played:
         assert rollout.within is not None
         assert len(rollout.within.turns) <= 4 and rollout.within.state.turn <= 2
@@ -270,12 +296,11 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
     policy = policy_for(form)
     chat = Chat(policy.tokenizer)
     lab = lab_for(kind, form, Sft(), teacher=lesson, groups=12, num_generations=1)
-    played = collect(policy, chat, lab, 0)
-    advantages = [np.ones(len(r.turns)) for r in played]
-    batch = build_batch(played, advantages, (), chat, lab, range(12))
-    assert batch is not None and batch.targets is not None
+    played = collect(policy, chat, lab, 0, range(12))
+    batch = batch_of(played, [np.ones(len(r.turns)) for r in played], chat, lab)
+    assert batch.distributions is not None
     learnt = []
-    for row, targets in enumerate(batch.targets):
+    for row, targets in enumerate(batch.distributions):
         marks = batch.trained[row]
         assert set(targets.places.tolist()) == set(np.flatnonzero(marks).tolist())
         learnt.append(batch.ids[row][marks].tolist())
@@ -288,6 +313,97 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
     assert sorted(i for ids in learnt for i in ids) == sorted(i for ids in taught for i in ids)
     assert any(not turn.trained for r in played for turn in r.turns)
     assert policy.update(batch, Sft())["update/skipped"] == 0.0
+
+
+LEARNERS: dict[str, Any] = {
+    "dapo": Dapo(resample=0), "gspo": Gspo(), "ppo": Ppo(epochs=1, minibatches=1), "dpo": Dpo(),
+    "kl in the reward": Grpo(beta=0.1, kl="reward"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["game", "turn", "best_of"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_algorithm_learns_from_every_kind_in_fresh_prompts(name, kind):
+    policy = policy_for("fresh")
+    policy.keep_reference()
+    if LEARNERS[name].needs_values:
+        policy.add_value_head()
+    result = train_step(policy, Chat(policy.tokenizer), lab_for(kind, "fresh", LEARNERS[name]), 0)
+    assert result.metrics["update/skipped"] == 0.0 and result.metrics["grad_norm"] > 0.0
+
+
+def test_each_prompt_of_a_rollout_is_scored_and_valued_on_its_own():
+    """A score for each prompt, and the value before an answer at the answer's first token."""
+    policy = policy_for("fresh")
+    policy.keep_reference()
+    policy.add_value_head()
+    chat = Chat(policy.tokenizer)
+    lab = lab_for("game", "fresh", Ppo(beta=0.1, kl="reward"))
+    played = collect(policy, chat, lab, 0, range(3))
+    samples = assess(policy, lab, played, chat.tokenizer.pad_id)
+    assert max(len(sequences(r, 0)) for r in played) > 1
+    for sample in samples:
+        assert sample.scores is not None
+        assert len(sample.scores) == len(sample.rollout.turns)
+    values = judged_values(samples, lab)
+    for sample, found in zip(samples, values, strict=True):
+        assert sample.scores is not None
+        for turn, score, value in zip(sample.rollout.turns, sample.scores, found, strict=True):
+            assert score.values is not None
+            assert len(score.values) == len(turn.prompt_ids) + len(turn.completion.ids)
+            assert value == score.values[len(turn.prompt_ids)]
+
+
+def judged_values(samples: list[Sample], lab: Lab) -> list[np.ndarray]:
+    """What the algorithm is told the value head said."""
+    told: list[Any] = []
+
+    class Listens(Ppo):
+        def judge(self, outcomes: Any) -> Judgement:
+            told.append(outcomes)
+            return super().judge(outcomes)
+
+    judge(samples, replace(lab, algorithm=Listens()))
+    return told[0].values
+
+
+@pytest.mark.parametrize("algorithm", [Gspo(), Dpo(pairs=2)], ids=["gspo", "dpo"])
+def test_a_rollout_of_several_prompts_is_split_over_no_two_pieces(algorithm):
+    """The gradient is the same however little memory there is, and a piece holds whole units."""
+
+    def slopes(tokens: int) -> dict[str, torch.Tensor]:
+        policy = policy_for("fresh", micro_batch_tokens=tokens)
+        policy.keep_reference()
+        batches: list[Batch] = []
+        real = policy.update
+
+        def update(batch: Batch, algorithm: Any) -> dict[str, float]:
+            batches.append(batch)
+            return real(batch, algorithm)
+
+        policy.update = update
+        train_step(policy, Chat(policy.tokenizer), lab_for("game", "fresh", algorithm), 0)
+        [batch] = batches
+        assert batch.units is not None and len(batch.units) > len(set(batch.units.tolist()))
+        # As if trained before, so that ratios differ from 1 and rows of a rollout from each other.
+        drift = np.random.default_rng(0).normal(0.0, 1e-4, batch.ids.shape) * batch.trained
+        old = policy_for("fresh").score(batch) + drift
+        fresh = policy_for("fresh", micro_batch_tokens=tokens)
+        return gradients(fresh, replace(batch, old_logprobs=old.astype(np.float32)), algorithm)
+
+    large, small = slopes(1_000_000), slopes(1)
+    for name, slope in large.items():
+        assert torch.allclose(slope, small[name], atol=1e-6), name
+
+
+def test_a_ratio_in_gspo_is_that_of_all_prompts_of_a_rollout():
+    moved = np.array([[0.0, 0.3, 0.1], [0.0, 0.0, 0.5], [0.2, 0.0, 0.0]])
+    terms = Terms(
+        logprobs=moved, old_logprobs=np.zeros((3, 3)), advantages=np.ones((3, 3)),
+        trained=moved > 0.0, units=np.array([4, 4, 7]),
+    )  # fmt: skip
+    ratio = Gspo().log_ratio(np, terms)
+    assert ratio == pytest.approx(np.array([[0.3] * 3, [0.3] * 3, [0.2] * 3]))
 
 
 # -- the estimator --------------------------------------------------------------------------------
@@ -323,11 +439,10 @@ def test_best_of_averages_to_the_exact_gradient_of_the_rewards_of_its_states(): 
     )  # fmt: skip
     found: list[torch.Tensor] = []
     for number in range(batches):
-        played = collect(policy, chat, lab, number)
+        played = collect(policy, chat, lab, number, range(8))
         totals = np.array([lab.rewards.score(r.game).total for r in played]).reshape(-1, n)
         advantages = [np.array([a]) for a in algorithm.advantages(totals).ravel()]
-        batch = build_batch(played, advantages, (), chat, lab, range(8))
-        assert batch is not None
+        batch = batch_of(played, advantages, chat, lab)
         # Of a game, not of a guess: the number of guesses is random.
         batch = replace(batch, weights=batch.trained / np.float32(8 * n))
         slopes = gradients(policy, batch, algorithm)

@@ -14,11 +14,12 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient, Scale
 
 @dataclass(frozen=True, kw_only=True)
 class Gspo(PolicyGradient):
-    """loss = -min(s A, clip(s, 1 - low, 1 + high) A), averaged over sequences; A as in GRPO.
+    """loss = -min(s A, clip(s, 1 - low, 1 + high) A), averaged over rollouts; A as in GRPO.
 
-    s = (p(sequence) / p_old(sequence)) ** (1 / its tokens): one ratio for a whole rollout, which is
-    the paper's sequence, however many prompts its form has. Tokens carry their own advantages as in the paper's GSPO-token (eq. 13), whose value and gradient are
-    GSPO's where all tokens of a sequence have the same one.
+    s = (p(rollout) / p_old(rollout)) ** (1 / its tokens): one ratio for a whole rollout, which is
+    the paper's sequence, however many prompts its form has. Tokens carry their own advantages as in
+    the paper's GSPO-token (eq. 13), whose value and gradient are GSPO's where all tokens of a
+    rollout have the same one.
     """
 
     clip_low: float = 3e-4

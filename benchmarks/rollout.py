@@ -43,7 +43,8 @@ from _timing import (
 )  # fmt: skip
 
 from wordle_rl.backends.torch_policy import TorchPolicy
-from wordle_rl.rollout import PolicyActor, play
+from wordle_rl.policy_actor import PolicyActor
+from wordle_rl.rollout import play
 from wordle_rl.sampling import Sampling
 
 OURS, FRESH_CALL, BEST = "ours", "fresh call per turn", "cache handed on"

@@ -243,7 +243,7 @@ def test_a_template_that_drops_or_repeats_messages_is_refused():
 
 
 def test_a_template_that_ends_answers_with_no_stop_token_is_refused():
-    def render(messages: list[dict[str, str]]) -> str:
+    def render(messages: Any) -> str:
         return "".join(f"[{m['content']}]" for m in messages)
 
     assert Chat(Rendered(render)).turn_end_id == ord("]")
@@ -279,7 +279,7 @@ def test_each_phrase_of_the_prompts_is_one_token_of_the_embedded_tokenizer():
 def test_an_answer_that_hit_its_limit_is_no_guess_whatever_it_says():  # row 18
     policy = policy_of(qwen(340), AlwaysGuesses(qwen_like_tokenizer()))
     lab = lab_of(Grpo(), lambda turn: 0.0)
-    played = collect(policy, Chat(policy.tokenizer), lab, 0)
+    played = collect(policy, Chat(policy.tokenizer), lab, 0, range(lab.groups))
     cut_off_wins = 0
     for rollout in played:
         for turn, tokens in zip(rollout.game.turns, rollout.turns, strict=True):

@@ -50,8 +50,8 @@ def test_every_option_builds_an_experiment(choice: str, answers: Path) -> None:
 def test_every_key_of_a_component_reaches_it() -> None:  # row 24
     # component() refuses keys that the class lacks, so building all nodes proves that none is idle.
     config = resolve(composed())
-    for group in ("backend", "algorithm", "rollout", "prompt", "words", "rules", "sampling",
-                  "trainer", "logger", "optim"):  # fmt: skip
+    for group in ("backend", "algorithm", "rollout", "history", "prompt", "words", "rules",
+                  "sampling", "trainer", "logger", "optim"):  # fmt: skip
         built = component(group, config[group], object)
         for key, value in config[group].items():
             if key != "_target_":
@@ -98,6 +98,12 @@ def test_num_generations_chosen_by_group_or_by_number() -> None:
 def test_a_model_may_choose_its_prompt_and_the_command_line_overrules_it() -> None:
     assert composed("model=qwen3b").prompt.think is True
     assert composed("model=qwen3b", "prompt=letters").prompt._target_.endswith("Letters")
+
+
+def test_single_turns_come_from_all_depths_unless_the_command_line_says_otherwise() -> None:
+    assert composed("rollout=turn").history.most == 4
+    assert composed("rollout=turn", "history=one").history.most == 1
+    assert composed().history.most == 0
 
 
 def test_an_experiment_wins_over_the_main_config() -> None:

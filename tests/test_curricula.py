@@ -17,7 +17,6 @@ from runs import assert_equal_runs, metrics_of, resume, run, settings, stop
 from test_configs import OPTIONS, composed
 from tiny import lab_of, policy_of, qwen
 
-from wordle_rl import step
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.build import experiment, resolve
@@ -26,6 +25,7 @@ from wordle_rl.course import Course
 from wordle_rl.curricula.base import Curriculum
 from wordle_rl.game import Game, GameStatus
 from wordle_rl.players.gibberish import Gibberish
+from wordle_rl.rollouts import scene
 from wordle_rl.step import Lab, StepResult, collect
 
 WORDS = ["crane", "slate", "moist", "lucky"]
@@ -250,7 +250,7 @@ def test_stopped_inside_a_stage_a_run_equals_one_that_never_stopped(  # row 22
     _, unbroken = run(root, *given)
     moves = [m[f"curriculum/{MOVES[name]}"] for m in metrics_of(unbroken)[1:]]
     assert len(set(moves)) > 1, "the curriculum must move within the run"
-    stop(step, "play", 4, signal.SIGINT, partial(run, root, *given))
+    stop(scene, "play", 4, signal.SIGINT, partial(run, root, *given))
     [folder] = set(root.iterdir()) - {unbroken}
     torch.manual_seed(99)
     resume(folder)

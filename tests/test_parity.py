@@ -34,9 +34,10 @@ from wordle_rl.chat import Chat
 from wordle_rl.components import component
 from wordle_rl.game import Rules
 from wordle_rl.optim import Optim
+from wordle_rl.policy_actor import PolicyActor
 from wordle_rl.prompts import Symbols
 from wordle_rl.records import Batch, TokenTurn
-from wordle_rl.rollout import PolicyActor, play
+from wordle_rl.rollout import play
 from wordle_rl.sampling import Sampling
 from wordle_rl.settings import LoraSettings
 from wordle_rl.teaching import Targets

@@ -43,6 +43,8 @@ from wordle_rl.chat import Chat
 from wordle_rl.game import PlayedTurn
 from wordle_rl.players.gibberish import Gibberish
 from wordle_rl.processes import ALONE, share
+from wordle_rl.rollouts.best_of import BestOf
+from wordle_rl.rollouts.turn import OneTurn
 from wordle_rl.run import train
 from wordle_rl.step import StepResult, train_step
 from wordle_rl.teaching import Lesson
@@ -156,6 +158,11 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "ppo": (Ppo(epochs=2, minibatches=2), {"credit": "turn", "discount": 0.5}),
     "dpo": (Dpo(minibatches=2), {}),
     "expert iteration": (ExpertIteration(), {}),
+    "best of, in fresh prompts": (
+        Grpo(beta=0.0, minibatches=2),
+        {"play": BestOf(groups=6, num_generations=3).play, "form": "fresh"},
+    ),
+    "single turns": (Grpo(beta=0.0), {"play": OneTurn(groups=6, num_generations=3).play}),
     "sft": (Sft(), {"teacher": Lesson(player=Gibberish()), "num_generations": 1}),
 }
 
@@ -177,7 +184,11 @@ def test_several_processes_play_and_learn_what_one_does(kind, size):  # rows 11 
     [(alone, expected)] = together(1, work)
     for policy, results in together(size, work):
         for result in results:
-            assert len({(r.group, r.game.secret) for r in result.rollouts}) == 6  # row 11
+            # row 11; with best_of a secret has a group for each turn
+            assert len({(r.group % 6, r.game.secret) for r in result.rollouts}) == 6
+            assert len({(r.group, r.game.turns[0].state) for r in result.rollouts}) == len(
+                {r.group for r in result.rollouts}
+            )
         assert_equal_steps(results, expected)
         assert_close_weights(policy, alone)
 

@@ -30,12 +30,13 @@ from wordle_rl.backends import lightning_backend
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.json_files import write_json
+from wordle_rl.rollouts import scene
 
 MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "loading": (lightning_backend, "build_policy"),
     "report": (training, "policy_games"),
     "validation": (training, "validate"),
-    "rollouts": (step, "play"),
+    "rollouts": (scene, "play"),
     "rewards": (step, "judge"),
     "update": (TorchPolicy, "update"),
     "log": (training.Training, "_log"),

@@ -16,6 +16,7 @@ from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.chat import Chat
 from wordle_rl.feedback_table import build_table
+from wordle_rl.forms import form_of
 from wordle_rl.game import Clue, Rules, State, feedback_code
 from wordle_rl.judging import Sample
 from wordle_rl.knowledge import Knowledge
@@ -41,6 +42,7 @@ WORDS = WordLists(
 )
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 CHAT = Chat(HFTokenizer(qwen_like_tokenizer()))
+FORM = form_of("conversation", CHAT, Symbols())
 
 
 def state_after(*guesses: str, secret: str) -> State:
@@ -53,7 +55,7 @@ def test_a_target_is_the_share_of_the_teachers_answers_that_go_on_with_it():
     fitting = ["crane", "crate", "grate"]
     answers = [CHAT.answer(guess_text(word)) for word in fitting]
     taken = answers[1]
-    targets = TokenTeacher(RandomConsistent(KNOWLEDGE), CHAT).targets(state, taken, start=10)
+    targets = TokenTeacher(RandomConsistent(KNOWLEDGE), FORM).targets(state, taken, start=10)
     found = {
         (int(place), int(token)): float(share)
         for place, token, share in zip(
@@ -69,7 +71,7 @@ def test_a_target_is_the_share_of_the_teachers_answers_that_go_on_with_it():
 
 
 def test_an_answer_that_the_teacher_would_not_give_has_no_targets():
-    teacher = TokenTeacher(RandomConsistent(KNOWLEDGE), CHAT)
+    teacher = TokenTeacher(RandomConsistent(KNOWLEDGE), FORM)
     state = state_after("sleep", secret="crate")
     with pytest.raises(ValueError, match="would not answer"):
         teacher.targets(state, CHAT.answer(guess_text("bleed")), start=0)

@@ -42,6 +42,30 @@ CHATML = (
     "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+# As Qwen2.5's with tools: they stand in the system prompt, a result is a user's message.
+QWEN_TOOLS = (
+    "{%- if tools %}{{- '<|im_start|>system\n' }}{%- if messages[0].role == 'system' %}"
+    "{{- messages[0].content }}{%- else %}{{- 'You are helpful.' }}{%- endif %}"
+    "{{- '\n\n# Tools\n\n<tools>' }}{%- for tool in tools %}{{- '\n' }}{{- tool | tojson }}"
+    '{%- endfor %}{{- \'\n</tools>\n\nReturn <tool_call>\n{"name": <function-name>, "arguments": '
+    "<args-json-object>}\n</tool_call><|im_end|>\n' }}"
+    "{%- else %}{%- if messages[0].role == 'system' %}"
+    "{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{%- else %}"
+    "{{- '<|im_start|>system\nYou are helpful.<|im_end|>\n' }}{%- endif %}{%- endif %}"
+    "{%- for message in messages %}"
+    "{%- if message.role == 'user' or (message.role == 'assistant' and not message.tool_calls) %}"
+    "{{- '<|im_start|>' + message.role + '\n' + message.content +"
+    " '<|im_end|>\n' }}{%- elif message.role == 'assistant' %}{{- '<|im_start|>' + message.role }}"
+    "{%- if message.content %}{{- '\n' + message.content }}{%- endif %}"
+    "{%- for tool_call in message.tool_calls %}{%- set tool_call = tool_call.function %}"
+    '{{- \'\n<tool_call>\n{"name": "\' + tool_call.name + \'", "arguments": \' }}'
+    "{{- tool_call.arguments | tojson }}{{- '}\n</tool_call>' }}{%- endfor %}{{- '<|im_end|>\n' }}"
+    "{%- elif message.role == 'tool' %}{%- if loop.index0 == 0 or messages[loop.index0 - 1].role !="
+    " 'tool' %}{{- '<|im_start|>user' }}{%- endif %}{{- '\n<tool_response>\n' + message.content +"
+    " '\n</tool_response>' }}{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}"
+    "{{- '<|im_end|>\n' }}{%- endif %}{%- endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
+)
 # As Gemma's: it writes <bos> itself, and puts the system prompt in front of the first message.
 GEMMA = (
     "{{ bos_token }}{% if messages[0].role == 'system' %}{% set first = messages[0].content"
@@ -68,7 +92,7 @@ def _byte_level_bpe(special: list[str]) -> Tokenizer:
 
 
 @cache
-def qwen_like_tokenizer() -> PreTrainedTokenizerFast:
+def qwen_like_tokenizer(template: str = CHATML) -> PreTrainedTokenizerFast:
     """Byte-level BPE with merges and Qwen's chat template: most id lists are not canonical."""
     inner = PreTrainedTokenizerFast(
         tokenizer_object=_byte_level_bpe(["<|endoftext|>", "<|im_start|>", "<|im_end|>"]),
@@ -76,7 +100,7 @@ def qwen_like_tokenizer() -> PreTrainedTokenizerFast:
         eos_token="<|im_end|>",
         clean_up_tokenization_spaces=False,
     )
-    inner.chat_template = CHATML
+    inner.chat_template = template
     return inner
 
 
@@ -154,6 +178,16 @@ class AlwaysGuesses(HFTokenizer):
 
     def decode(self, ids: list[int]) -> str:
         return f"<guess>{WORDS.allowed[sum(ids) % len(WORDS.allowed)]}</guess>"
+
+
+class AlwaysCalls(AlwaysGuesses):
+    """The same where a guess is a tool call; one that was written is read as it is."""
+
+    def decode(self, ids: list[int]) -> str:
+        if (text := HFTokenizer.decode(self, ids)).startswith("<tool_call>"):
+            return text
+        word = super().decode(ids)[len("<guess>") : -len("</guess>")]
+        return f'<tool_call>\n{{"name": "guess", "arguments": {{"word": "{word}"}}}}\n</tool_call>'
 
 
 def many_stops(vocab_size: int, every: int = 6) -> tuple[int, ...]:

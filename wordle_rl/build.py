@@ -18,17 +18,21 @@ from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.components import ConfigError, check_type, component
 from wordle_rl.curricula.base import Curriculum
 from wordle_rl.curricula.none import NoCurriculum
+from wordle_rl.curricula.replay import Replay
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.game import Rules
+from wordle_rl.history import History, HistorySettings
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.optim import Optim
 from wordle_rl.players.greedy_entropy import GreedyEntropy
 from wordle_rl.players.mistakes import Mistakes
 from wordle_rl.players.random_consistent import RandomConsistent
+from wordle_rl.players.top_openers import TopOpeners
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.regret import Regret
 from wordle_rl.rewards.base import Reward
 from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rollouts.scene import RolloutKind
 from wordle_rl.run_folder import maker
 from wordle_rl.sampling import Sampling
 from wordle_rl.settings import (
@@ -38,7 +42,6 @@ from wordle_rl.settings import (
     LoraSettings,
     MlxSettings,
     ModelSettings,
-    RolloutSettings,
     TrainerSettings,
     WordSettings,
     check_seed,
@@ -50,7 +53,8 @@ from wordle_rl.words import WordLists
 
 KEYS = {  # of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
-    *("curriculum", "trainer", "logger", "optim", "name", "seed", "output_dir", "resume"),
+    *("curriculum", "history", "trainer", "logger", "optim"),
+    *("name", "seed", "output_dir", "resume"),
 }
 
 
@@ -102,7 +106,11 @@ def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
 
 
 def reward_set(
-    node: Any, words: WordLists, knowledge: Knowledge, where: str = "reward"
+    node: Any,
+    words: WordLists,
+    knowledge: Knowledge,
+    form: str = "conversation",
+    where: str = "reward",
 ) -> RewardSet:
     """A RewardSet: `components` maps names to reward nodes, each with its weight.
 
@@ -120,7 +128,7 @@ def reward_set(
         if isinstance(settings, dict):
             weights[name] = settings.pop("weight", 1.0)
             check_type(f"{key}.weight", weights[name], float)
-        parts[name] = component(key, settings, Reward, words=words, knowledge=knowledge)
+        parts[name] = component(key, settings, Reward, words=words, knowledge=knowledge, form=form)
     head = {k: v for k, v in node.items() if k != "components"}
     return component(where, {**head, "components": parts, "weights": weights}, RewardSet)
 
@@ -175,11 +183,13 @@ def lesson(algorithm: Algorithm, knowledge: Knowledge) -> Lesson | None:
     return Lesson(player=player, mistakes=mistakes, slips=slips, distribution=distribution)
 
 
-def curriculum_of(config: Mapping[str, Any], lab: Lab, knowledge: Knowledge) -> Curriculum:
+def curriculum_of(
+    config: Mapping[str, Any], lab: Lab, knowledge: Knowledge, rollout: RolloutKind
+) -> Curriculum:
     """The curriculum, which leads to the rewards of reward=."""
     node = config["curriculum"]
     if isinstance(node, Mapping) and "first" in node:
-        first = reward_set(node["first"], lab.words, knowledge, "curriculum.first")
+        first = reward_set(node["first"], lab.words, knowledge, lab.form, "curriculum.first")
         node = {**node, "first": first}
     chosen = component(
         "curriculum", node, Curriculum,
@@ -190,7 +200,41 @@ def curriculum_of(config: Mapping[str, Any], lab: Lab, knowledge: Knowledge) -> 
             "curriculum must be none with an algorithm that imitates a player, as its games are "
             f"not judged, not {type(chosen).__name__.lower()}"
         )
+    if isinstance(chosen, Replay) and not rollout.finishes:
+        raise ConfigError(
+            f"curriculum=replay plays lost secrets again, and with rollout={rollout.name} games "
+            "are not played to their end: use rollout=game or rollout=best_of"
+        )
     return chosen
+
+
+def history(node: Any, knowledge: Knowledge, rules: Rules) -> History | None:
+    """Where training games begin; None for the empty board."""
+    settings: HistorySettings = component("history", node, HistorySettings)
+    players = {**PLAYERS, "top_openers": TopOpeners}
+    if settings.player not in players:
+        raise ConfigError(
+            f"history.player must be one of {', '.join(players)}, not {settings.player!r}"
+        )
+    if settings.most >= rules.max_turns:
+        raise ConfigError(
+            f"history.most must be below rules.max_turns={rules.max_turns}, so that there is a "
+            f"turn left to play, not {settings.most}"
+        )
+    if settings.most == 0:
+        return None
+    if rules.hard_mode and settings.player == "entropy":
+        raise ConfigError(
+            "history.player=entropy ignores clues, which rules.hard_mode=true forbids: choose "
+            "another player"
+        )
+    player = players[settings.player](knowledge)
+    return History(
+        least=settings.least,
+        most=settings.most,
+        player=player,
+        stand_in=RandomConsistent(knowledge, "allowed"),
+    )
 
 
 def experiment(config: dict[str, Any]) -> Experiment:
@@ -204,7 +248,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
     words, splits = settings.load()
     knowledge = Knowledge(words, feedback_table(words))
     algorithm: Algorithm = component("algorithm", config["algorithm"], Algorithm)
-    rollout: RolloutSettings = component("rollout", config["rollout"], RolloutSettings)
+    rollout: RolloutKind = component("rollout", config["rollout"], RolloutKind)
     model = model_settings(config["model"])
     backend = backend_settings(config["backend"], model)
     sampling: Sampling = component("sampling", config["sampling"], Sampling)
@@ -217,12 +261,15 @@ def experiment(config: dict[str, Any]) -> Experiment:
         rules=rules,
         style=style_of(config),
         sampling=sampling,
-        rewards=reward_set(config["reward"], words, knowledge),
+        rewards=reward_set(config["reward"], words, knowledge, rollout.form),
         algorithm=algorithm,
         teacher=lesson(algorithm, knowledge),
         secrets=words.answers if everything else splits.train[: settings.train],
         groups=rollout.groups,
         num_generations=rollout.num_generations,
+        play=rollout.play,
+        form=rollout.form,
+        history=history(config["history"], knowledge, rules),
         credit=rollout.credit,
         discount=rollout.discount,
         seed=config["seed"],
@@ -240,7 +287,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         trainer=trainer,
         logger=component("logger", config["logger"], LoggerSettings),
         lab=lab,
-        curriculum=curriculum_of(config, lab, knowledge),
+        curriculum=curriculum_of(config, lab, knowledge, rollout),
         validation=splits.val,
         test=words.answers if everything else splits.test,
     )
@@ -248,12 +295,13 @@ def experiment(config: dict[str, Any]) -> Experiment:
 
 def _check_together(
     algorithm: Algorithm,
-    rollout: RolloutSettings,
+    rollout: RolloutKind,
     backend: BackendSettings,
     sampling: Sampling,
     model: ModelSettings,
 ) -> None:
     algorithm.check(rollout.num_generations)
+    rollout.check(algorithm)
     if algorithm.imitates is None:
         sampling.check_trainable()
     if algorithm.minibatches > rollout.groups:

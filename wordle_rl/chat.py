@@ -6,13 +6,13 @@ and only the environment's own text between two answers is encoded here.
 
 from __future__ import annotations
 
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
-from wordle_rl.game import State
-from wordle_rl.prompts import PromptStyle
-from wordle_rl.sampling import Sampling
+from wordle_rl.tool_calls import TOOL, call_message, parse_call
 
 _ANSWER, _MESSAGE = "ANSWERPLACE", "MESSAGEPLACE"  # stand-ins that survive templates' trimming
+_KEPT = 100_000  # entries of a cache
 
 
 class Tokenizer(Protocol):
@@ -34,8 +34,13 @@ class Tokenizer(Protocol):
         """Text of ids without special tokens."""
         ...
 
-    def render(self, messages: list[dict[str, str]]) -> str:
-        """The chat template's text up to where the assistant's next answer begins."""
+    def render(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+    ) -> str:
+        """The chat template's text up to where the assistant's next answer begins.
+
+        Raises ValueError for messages or tools that the template refuses.
+        """
         ...
 
 
@@ -64,23 +69,18 @@ class Chat:
                 f"the chat template ends an answer with {tokenizer.encode(self._before)[:1]}, "
                 f"which is none of the tokenizer's stop ids {sorted(tokenizer.stop_ids)}"
             )
-        self._cache: dict[str, list[int]] = {}
+        self._openings: dict[tuple[str, str], list[int]] = {}
+        self._replies: dict[str, list[int]] = {}
         self._answers: dict[str, list[int]] = {}
 
     def opening(self, system: str, message: str) -> list[int]:
         """Ids up to where the first answer begins, exactly as the template writes them."""
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": message}]
-        return self.tokenizer.encode(self.tokenizer.render(messages))
-
-    def check_room(self, style: PromptStyle, sampling: Sampling, max_context: int) -> None:
-        """Raise ValueError unless a first answer fits into the context."""
-        prompt = len(self.opening(style.system, style.opening(State())))
-        if prompt + sampling.max_tokens > max_context:
-            raise ValueError(
-                f"model.max_context must be {prompt + sampling.max_tokens} or more for the first "
-                f"prompt of {prompt} tokens and sampling.max_tokens={sampling.max_tokens}, "
-                f"not {max_context}"
-            )
+        ids = self._openings.get((system, message))
+        if ids is None:
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": message}]
+            ids = self.tokenizer.encode(self._render(messages))
+            _keep(self._openings, (system, message), ids)
+        return ids
 
     def reply(self, message: str, *, last_id: int) -> list[int]:
         """Ids from the end of an answer to where the next one begins.
@@ -88,19 +88,77 @@ class Chat:
         last_id: the answer's last sampled id; the template's end of turn is fed unless the policy
         drew it itself.
         """
-        ids = self._cache.get(message)
+        ids = self._replies.get(message)
         if ids is None:
-            if len(self._cache) > 100_000:
-                self._cache.clear()
             ids = self.tokenizer.encode(self._before + message + self._after)
-            self._cache[message] = ids
+            _keep(self._replies, message, ids)
         return ids[1:] if last_id == self.turn_end_id else ids
 
     def answer(self, text: str) -> list[int]:
         """Ids of a scripted player's answer, with the end of turn that a policy would draw."""
         ids = self._answers.get(text)
         if ids is None:
-            if len(self._answers) > 100_000:
-                self._answers.clear()
-            ids = self._answers[text] = [*self.tokenizer.encode(text), self.turn_end_id]
+            ids = [*self.tokenizer.encode(text), self.turn_end_id]
+            _keep(self._answers, text, ids)
         return ids
+
+    @cached_property
+    def with_tool(self) -> ToolChat:
+        """The same for answers that are tool calls. Raises ValueError where there are none."""
+        return ToolChat(self.tokenizer)
+
+    def _render(self, messages: list[dict[str, Any]]) -> str:
+        return self.tokenizer.render(messages)
+
+
+class ToolChat(Chat):
+    """Answers are calls of one tool, and messages to the policy their results.
+
+    Raises ValueError for a chat template without tools, or one that writes calls in another form
+    than the parser reads.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer)
+        question = {"role": "user", "content": "a"}
+        result = {"role": "tool", "name": TOOL["function"]["name"], "content": _MESSAGE}
+        try:
+            text = self._render([question, call_message(_ANSWER), result])
+            begin = self._render([question])
+        except ValueError as error:
+            raise _no_tools(str(error)) from None
+        end = self._end_of_turn()
+        call, _, rest = text[len(begin) :].partition(end)
+        complete = text.startswith(begin) and text.count(_MESSAGE) == rest.count(_MESSAGE) == 1
+        if not complete or call.count(_ANSWER) != 1 or "parameters" not in begin:
+            raise _no_tools(f"it writes a call and its result as {text!r}")
+        self._call = call
+        self._before, self._after = (end + rest).split(_MESSAGE)
+        read = parse_call(tokenizer.decode(tokenizer.encode(self.call("crane"))))
+        if read.guess != "crane":
+            raise _no_tools(f"it writes a call as {call!r}")
+
+    def call(self, guess: str) -> str:
+        """The answer that guesses a word, as the template writes it."""
+        return self._call.replace(_ANSWER, guess)
+
+    def _render(self, messages: list[dict[str, Any]]) -> str:
+        return self.tokenizer.render(messages, [TOOL])
+
+    def _end_of_turn(self) -> str:
+        """The text of the token that ends an answer."""
+        ends = (self._before[:length] for length in range(1, len(self._before) + 1))
+        return next(end for end in ends if self.tokenizer.encode(end) == [self.turn_end_id])
+
+
+def _no_tools(found: str) -> ValueError:
+    return ValueError(
+        "rollout.form=tool needs a model whose chat template has tools and writes their calls as "
+        f"<tool_call>{{...}}</tool_call>, as Qwen2.5's does; {found}"
+    )
+
+
+def _keep(cache: dict[Any, list[int]], key: Any, ids: list[int]) -> None:
+    if len(cache) >= _KEPT:
+        cache.clear()
+    cache[key] = ids

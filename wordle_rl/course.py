@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from wordle_rl.curricula.base import Curriculum
 from wordle_rl.game import Game
+from wordle_rl.records import Rollout
 from wordle_rl.step import Lab, StepResult
 
 if TYPE_CHECKING:
@@ -30,8 +31,11 @@ class Course:
         """Take note of a whole step, the done-th; to be called once. Returns metrics."""
         plan = self._curriculum.plan()
         groups: dict[int, list[Game]] = {}
+        first: dict[int, Rollout] = {}  # of each game, which may have many candidates
         for rollout in result.rollouts:
-            groups.setdefault(rollout.group, []).append(rollout.game)
+            first.setdefault(id(rollout.whole_game), rollout)
+        for rollout in first.values():
+            groups.setdefault(rollout.group, []).append(rollout.whole_game)
         self._curriculum.update(list(groups.values()))
         stage = self._curriculum.plan().stage
         if self._tells and stage != plan.stage:

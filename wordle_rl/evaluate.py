@@ -20,6 +20,7 @@ from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import full_disk_told, user_errors
 from wordle_rl.components import ConfigError, component
 from wordle_rl.feedback_table import feedback_table
+from wordle_rl.forms import check_room, form_of
 from wordle_rl.game import Game, Rules
 from wordle_rl.game_statistics import summarise, write_games, write_summary
 from wordle_rl.knowledge import Knowledge
@@ -30,18 +31,20 @@ from wordle_rl.players.greedy_entropy import GreedyEntropy
 from wordle_rl.players.random_consistent import RandomConsistent
 from wordle_rl.players.random_word import RandomWord
 from wordle_rl.players.tree import TreePlayer
+from wordle_rl.policy_actor import PolicyActor
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.regret import Regret
-from wordle_rl.rollout import Actor, PolicyActor, ScriptedActor, play
+from wordle_rl.rollout import Actor, ScriptedActor, play
 from wordle_rl.run import ROOT, load_backend, saved_config
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.sampling import Sampling
-from wordle_rl.settings import ModelSettings, WordSettings, check_seed
+from wordle_rl.settings import FORMS, ModelSettings, WordSettings, check_choice, check_seed
 from wordle_rl.tables import table
 
 KEYS = {
     *("model", "backend", "prompt", "words", "rules", "sampling", "run", "checkpoint", "player"),
     *("opener", "tree", "compare", "samples", "limit", "time_limit", "show", "seed", "output_dir"),
+    "form",
 }
 _FROM_RUN = ("model", "prompt", "words", "rules")  # taken from a run unless overridden
 _GAMES_AT_ONCE = 512
@@ -54,6 +57,7 @@ class EvalSettings:
     run: str | None = None
     checkpoint: str = "best"
     player: str | None = None
+    form: str = "conversation"
     opener: str = "salet"
     tree: str | None = None
     compare: bool = True
@@ -73,6 +77,7 @@ class EvalSettings:
             raise ValueError("opener is for player=entropy")
         if self.checkpoint != "best" and self.run is None:
             raise ValueError(f"checkpoint={self.checkpoint} needs run=<the run that it is of>")
+        check_choice("form", self.form, FORMS)
         check_seed("seed", self.seed)
         for name, least in (("samples", 1), ("limit", 1), ("show", 0)):
             value = getattr(self, name)
@@ -203,6 +208,9 @@ def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                     assert isinstance(mine, dict)
                     OmegaConf.update(cfg, override, mine[key], force_add=True)
     config = resolve(cfg)
+    if "form" not in given:
+        # Runs of earlier versions name none.
+        config["form"] = OmegaConf.select(saved, "rollout.form") or "conversation"
     if "words" not in given and "words.split" not in given:
         config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
     config["run"] = str(folder.path)
@@ -246,11 +254,11 @@ def _model(
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
     policy = load_backend(backend).build_policy(model, backend, temperature=1.0, optim=Optim())
     chat = Chat(policy.tokenizer)
-    chat.check_room(style, sampling, model.max_context)
+    check_room(form_of(settings.form, chat, style), sampling, model.max_context)
 
     def actor(first: int) -> PolicyActor:
         return PolicyActor(
-            engine=policy.engine(), chat=chat, style=style, sampling=sampling,
+            engine=policy.engine(), chat=chat, style=style, form=settings.form, sampling=sampling,
             seed=settings.seed, first_rollout=first,
         )  # fmt: skip
 

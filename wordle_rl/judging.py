@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from wordle_rl.algorithms.base import Answers, Floats, Judgement, Outcomes
 from wordle_rl.game import GameStatus
 from wordle_rl.policy import Policy
-from wordle_rl.records import Batch, FloatArray, Rollout, Sequence, StopReason, conversation, pad
+from wordle_rl.records import (
+    Batch,
+    FloatArray,
+    Rollout,
+    Sequence,
+    StopReason,
+    answers_at,
+    pad,
+    sequences,
+)
 from wordle_rl.rewards.scoring import GameReward
 
 if TYPE_CHECKING:
@@ -37,26 +46,27 @@ class Sample:
 
     rollout: Rollout
     reward: GameReward  # with the algorithm's penalties
-    scores: Scores | None  # of its sequence, where the algorithm needs them to judge
+    scores: list[Scores] | None  # of its sequences, where the algorithm needs them to judge
 
 
 def assess(policy: Policy, lab: Lab, rollouts: Many[Rollout], pad_id: int) -> list[Sample]:
     """The samples of this process's rollouts."""
-    scores: Many[Scores | None] = [None] * len(rollouts)
-    sequences = [conversation(rollout, i) for i, rollout in enumerate(rollouts)]
+    scores: Many[list[Scores] | None] = [None] * len(rollouts)
     if lab.algorithm.scores_rollouts:
-        scores = _scores(policy, lab, sequences, pad_id)
+        scores = _scores(policy, lab, rollouts, pad_id)
     with policy.timers("reward"):
-        return [_sample(lab, *given) for given in zip(rollouts, sequences, scores, strict=True)]
+        return [_sample(lab, *given) for given in zip(rollouts, scores, strict=True)]
 
 
-def _sample(lab: Lab, rollout: Rollout, sequence: Sequence, scores: Scores | None) -> Sample:
+def _sample(lab: Lab, rollout: Rollout, scores: list[Scores] | None) -> Sample:
     reward = lab.rewards.score(rollout.game)
     divergence = None
-    if scores is not None and scores.ref_logprobs is not None:
-        gap = scores.old_logprobs.astype(float) - scores.ref_logprobs
+    if scores is not None and lab.algorithm.needs_reference:
         divergence = np.zeros(len(rollout.turns))
-        np.add.at(divergence, sequence.turns, gap)
+        for sequence, score in zip(sequences(rollout, 0), scores, strict=True):
+            assert score.ref_logprobs is not None
+            gap = score.old_logprobs.astype(float) - score.ref_logprobs
+            np.add.at(divergence, sequence.turns, gap)
     answers = Answers(
         lengths=np.array([len(turn.completion.ids) for turn in rollout.turns], np.int64),
         max_tokens=lab.sampling.max_tokens,
@@ -67,9 +77,11 @@ def _sample(lab: Lab, rollout: Rollout, sequence: Sequence, scores: Scores | Non
     return Sample(rollout=rollout, reward=reward, scores=scores)
 
 
-def _scores(policy: Policy, lab: Lab, sequences: list[Sequence], pad_id: int) -> list[Scores]:
-    blank = [[0.0] * len(s.ids) for s in sequences]
-    batch: Batch = pad(sequences, {"advantages": blank, "weights": blank}, pad_id)
+def _scores(policy: Policy, lab: Lab, rollouts: Many[Rollout], pad_id: int) -> list[list[Scores]]:
+    """Of each rollout's sequences."""
+    every: list[Sequence] = [s for i, rollout in enumerate(rollouts) for s in sequences(rollout, i)]
+    blank = [[0.0] * len(s.ids) for s in every]
+    batch: Batch = pad(every, {"advantages": blank, "weights": blank}, pad_id)
     old = policy.score(batch)
     ref = policy.score(batch, reference=True) if lab.algorithm.needs_reference else None
     values = policy.values(batch) if lab.algorithm.needs_values else None
@@ -77,14 +89,16 @@ def _scores(policy: Policy, lab: Lab, sequences: list[Sequence], pad_id: int) ->
     def row(of_all: FloatArray, i: int) -> FloatArray:
         return of_all[i, : batch.lengths[i]]
 
-    return [
-        Scores(
-            old_logprobs=row(old, i),
-            ref_logprobs=None if ref is None else row(ref, i),
-            values=None if values is None else row(values, i),
+    scores: list[list[Scores]] = [[] for _ in rollouts]
+    for i, sequence in enumerate(every):
+        scores[sequence.rollout].append(
+            Scores(
+                old_logprobs=row(old, i),
+                ref_logprobs=None if ref is None else row(ref, i),
+                values=None if values is None else row(values, i),
+            )
         )
-        for i in range(len(sequences))
-    ]
+    return scores
 
 
 def judge(samples: Many[Sample], lab: Lab) -> Judgement:
@@ -116,13 +130,13 @@ def _returns(sample: Sample, lab: Lab) -> Floats:
 
 def _turn_values(sample: Sample) -> Floats:
     """[K] of the value head before each answer."""
-    assert sample.scores is not None and sample.scores.values is not None
-    place, values = 0, []
-    for turn in sample.rollout.turns:
-        place += len(turn.prompt_ids)
-        values.append(float(sample.scores.values[place]))
-        place += len(turn.completion.ids)
-    return np.array(values)
+    assert sample.scores is not None
+    values = np.zeros(len(sample.rollout.turns))
+    for sequence, score in zip(sequences(sample.rollout, 0), sample.scores, strict=True):
+        assert score.values is not None
+        for number, place in answers_at(sample.rollout, sequence):
+            values[number] = score.values[place]
+    return values
 
 
 def without_spread(samples: Many[Sample], judgement: Judgement) -> NDArray[np.int64]:

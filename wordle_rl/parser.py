@@ -8,6 +8,7 @@ Spaces and line breaks (ASCII) may surround the word inside the tag; the guess n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -20,7 +21,7 @@ SURROUNDING_WHITESPACE = " \t\r\n"
 
 
 class ParseFailure(StrEnum):
-    """Why no guess could be read."""
+    """Why no guess could be read. With tool calls (tool_calls.py) theirs are the guess tags."""
 
     EMPTY = "empty"  # nothing but white space
     NO_GUESS_TAG = "no_guess_tag"  # no guess tag anywhere
@@ -32,6 +33,7 @@ class ParseFailure(StrEnum):
     NESTED_GUESSES = "nested_guesses"  # a second opening guess tag before the first is closed
     NOT_ASCII_LETTERS = "not_ascii_letters"  # anything but a-z and A-Z inside the tag
     NOT_FIVE_LETTERS = "not_five_letters"  # ASCII letters, but not five of them
+    MALFORMED_CALL = "malformed_call"  # tool calls: no JSON object of the tool and one word
     TRUNCATED = "truncated"  # the answer hit its token limit; set by the caller
 
 
@@ -61,19 +63,27 @@ def parse(text: str) -> Parsed:
 
     text: any string, of any length; time is linear in it. Never raises.
     """
+    return read_tagged(text, OPEN_GUESS, CLOSE_GUESS, as_guess)
+
+
+def read_tagged(
+    text: str, opening: str, closing: str, read: Callable[[str], str | ParseFailure]
+) -> Parsed:
+    """The guess that `read` finds between two tags, of which there must be one pair."""
     start = text.rfind(CLOSE_THINK)
     start = 0 if start < 0 else start + len(CLOSE_THINK)
-    opens, closes = text.count(OPEN_GUESS, start), text.count(CLOSE_GUESS, start)
+    opens, closes = text.count(opening, start), text.count(closing, start)
     unclosed_think = text.find(OPEN_THINK, start) >= 0
     if not text.strip(SURROUNDING_WHITESPACE):
         found: str | ParseFailure = ParseFailure.EMPTY
     elif unclosed_think:
         found = ParseFailure.UNCLOSED_THINK
     elif opens == closes == 0:
-        inside = text.find(OPEN_GUESS, 0, start) >= 0
+        inside = text.find(opening, 0, start) >= 0
         found = ParseFailure.GUESS_INSIDE_THINK if inside else ParseFailure.NO_GUESS_TAG
     else:
-        found = _between_tags(text, start, opens, closes)
+        found = _between_tags(text, start, (opening, opens), (closing, closes))
+        found = found if isinstance(found, ParseFailure) else read(found)
     failure = found if isinstance(found, ParseFailure) else None
     return Parsed(
         guess=found if failure is None else None,
@@ -85,21 +95,29 @@ def parse(text: str) -> Parsed:
     )
 
 
-def _between_tags(text: str, start: int, opens: int, closes: int) -> str | ParseFailure:
-    """The word between the guess tags after start, where at least one of them is."""
+def _between_tags(
+    text: str, start: int, opening_tags: tuple[str, int], closing_tags: tuple[str, int]
+) -> str | ParseFailure:
+    """What stands between the tags after start, each given with its count; one of them is there."""
+    (opening, opens), (closing, closes) = opening_tags, closing_tags
     if opens == 0:
         return ParseFailure.UNOPENED_GUESS
     if closes == 0:
         return ParseFailure.UNCLOSED_GUESS
-    begin = text.find(OPEN_GUESS, start) + len(OPEN_GUESS)
-    end = text.find(CLOSE_GUESS, start)
-    if opens > 1 and 0 <= text.find(OPEN_GUESS, begin) < end:
+    begin = text.find(opening, start) + len(opening)
+    end = text.find(closing, start)
+    if opens > 1 and 0 <= text.find(opening, begin) < end:
         return ParseFailure.NESTED_GUESSES
     if opens > 1 or closes > 1:
         return ParseFailure.SEVERAL_GUESSES
     if end < begin:
         return ParseFailure.UNOPENED_GUESS
-    word = text[begin:end].strip(SURROUNDING_WHITESPACE)
+    return text[begin:end]
+
+
+def as_guess(content: str) -> str | ParseFailure:
+    """Five ASCII letters in lower case, white space around them left out, or what is wrong."""
+    word = content.strip(SURROUNDING_WHITESPACE)
     # isalpha() alone accepts Cyrillic and full-width letters.
     if word and not (word.isascii() and word.isalpha()):
         return ParseFailure.NOT_ASCII_LETTERS

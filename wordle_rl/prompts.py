@@ -16,6 +16,8 @@ from wordle_rl.knowledge import letter_facts
 TASK = "You are playing Wordle: find the secret five-letter English word in six guesses.\n"
 ANSWER = "Answer with <guess>word</guess>."
 ANSWER_THINKING = "Think in <think>...</think>, then answer with <guess>word</guess>."
+CALL = "Guess by calling the tool."
+CALL_THINKING = "Think in <think>...</think>, then guess by calling the tool."
 MARKS_LEGEND = (
     "After each guess you see a mark for each letter: ✓ it is in its place, "
     "- it is in the word but elsewhere, x it is not in the word.\n"
@@ -47,8 +49,18 @@ class PromptStyle(Protocol):
     def name(self) -> str: ...
 
     @property
+    def think(self) -> bool:
+        """Whether reasoning is asked for before the guess."""
+        ...
+
+    @property
+    def rules(self) -> str:
+        """What the game is, and how to read feedback."""
+        ...
+
+    @property
     def system(self) -> str:
-        """The rules and the answer format."""
+        """The rules and the answer format, where the answer is text."""
         ...
 
     def opening(self, state: State) -> str:
@@ -66,10 +78,11 @@ class Symbols:
 
     think: bool = False  # ask for reasoning before the guess
     name = "symbols"
+    rules = TASK + MARKS_LEGEND
 
     @property
     def system(self) -> str:
-        return TASK + MARKS_LEGEND + (ANSWER_THINKING if self.think else ANSWER)
+        return self.rules + (ANSWER_THINKING if self.think else ANSWER)
 
     def opening(self, state: State) -> str:
         lines = [self._with_guess(clue) for clue in state.clues]
@@ -105,10 +118,11 @@ class WholeState:
 
     think: bool = False  # ask for reasoning before the guess
     name = "state"
+    rules = TASK + STATE_LEGEND
 
     @property
     def system(self) -> str:
-        return TASK + STATE_LEGEND + (ANSWER_THINKING if self.think else ANSWER)
+        return self.rules + (ANSWER_THINKING if self.think else ANSWER)
 
     def opening(self, state: State) -> str:
         if not state.clues:

@@ -13,13 +13,13 @@ from typing import Protocol
 import numpy as np
 
 from wordle_rl.chat import Chat
-from wordle_rl.engine import Engine
+from wordle_rl.forms import form_of
 from wordle_rl.game import Game, GameStatus, PlayedTurn, Rules, State
-from wordle_rl.parser import ParseFailure, parse
+from wordle_rl.parser import Parsed, parse
 from wordle_rl.players import Player
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.records import Completion, Rollout, StopReason, TokenTurn
-from wordle_rl.sampling import Sampling, uniforms
+from wordle_rl.sampling import uniforms
 from wordle_rl.words import WordLists
 
 
@@ -30,6 +30,7 @@ class Reply:
     text: str
     tokens: int = 0  # sampled, 0 for scripted players
     complete: bool = True  # False when a limit cut it off
+    parsed: Parsed | None = None  # None reads guess tags out of the text
 
 
 class Actor(Protocol):
@@ -60,15 +61,22 @@ def play(
     *,
     words: WordLists,
     rules: Rules,
+    starts: Sequence[State] | None = None,
+    answers: int | None = None,
     time_limit: float = float("inf"),
     check: Callable[[], None] | None = None,
 ) -> list[Game]:
     """Play one game per secret to its end.
 
-    time_limit: seconds after which a game still going is lost, looked at between turns. check:
-    called before each turn; raises to give all games up.
+    starts: the state that each game is taken over in; None for empty boards. answers: leave the
+    games after this many, however far they are. time_limit: seconds after which a game still going
+    is lost, looked at between turns. check: called before each turn; raises to give all games up.
     """
-    games = [Game(secret, words.allowed_set, rules) for secret in secrets]
+    states = [State()] * len(secrets) if starts is None else starts
+    games = [
+        Game(secret, words.allowed_set, rules, state=state)
+        for secret, state in zip(secrets, states, strict=True)
+    ]
     begin = time.monotonic()
     started = actor.start([game.state for game in games])
     live = _keep(actor, games, list(range(len(games))), started)
@@ -78,22 +86,26 @@ def play(
             check()
         replies = actor.answer(live, [games[i].state for i in live], turn)
         for i, reply in zip(live, replies, strict=True):
-            parsed = parse(reply.text)
-            cut = not reply.complete
-            games[i].play(
-                None if cut else parsed.guess,
-                text=reply.text,
-                reason=ParseFailure.TRUNCATED if cut else parsed.reason,
-                tokens=reply.tokens,
-            )
+            take(games[i], reply)
         in_time = time.monotonic() - begin < time_limit
         live = _keep(
             actor, games, live, [in_time or games[i].status is not GameStatus.PLAYING for i in live]
         )
+        turn += 1
+        if turn == answers:
+            break
         turns, states = [games[i].turns[-1] for i in live], [games[i].state for i in live]
         live = _keep(actor, games, live, actor.hear(live, turns, states))
-        turn += 1
+    actor.leave(live)
     return games
+
+
+def take(game: Game, reply: Reply) -> PlayedTurn:
+    """Play an answer in a game; one that was cut off is no guess, whatever it says."""
+    parsed = reply.parsed or parse(reply.text)
+    if not reply.complete:
+        parsed = parsed.truncated()
+    return game.play(parsed.guess, text=reply.text, reason=parsed.reason, tokens=reply.tokens)
 
 
 def _keep(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) -> list[int]:
@@ -151,90 +163,31 @@ class ScriptedActor:
         pass
 
 
-@dataclass(kw_only=True)
-class PolicyActor:
-    """A language model that sees each game as one growing conversation."""
-
-    engine: Engine
-    chat: Chat
-    style: PromptStyle
-    sampling: Sampling
-    seed: int
-    step: int = 0
-    first_rollout: int = 0  # number of game 0 within the step
-    turns: list[list[TokenTurn]] = field(default_factory=list)  # by game
-    _rows: dict[int, int] = field(default_factory=dict)  # game -> engine row
-    _fed: dict[int, list[int]] = field(default_factory=dict)  # since the last answer
-
-    def start(self, states: Sequence[State]) -> list[bool]:
-        self.turns = [[] for _ in states]
-        openings: dict[str, list[int]] = {}
-        for game, state in enumerate(states):
-            openings.setdefault(self.style.opening(state), []).append(game)
-        begun = [False] * len(states)
-        for message, games in openings.items():
-            # Games with the same opening share its computation.
-            ids = self.chat.opening(self.style.system, message)
-            [row] = self.engine.open(1)
-            if not self.engine.extend([row], [ids])[0]:
-                self.engine.release([row])
-                continue
-            rows = [row, *self.engine.fork(row, len(games) - 1)]
-            for game, row in zip(games, rows, strict=True):
-                self._rows[game], self._fed[game], begun[game] = row, ids, True
-        return begun
-
-    def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
-        numbers = uniforms(
-            seed=self.seed,
-            step=self.step,
-            rollouts=np.array(games) + self.first_rollout,
-            turn=turn,
-            tokens=self.sampling.max_tokens,
-        )
-        drawn = self.engine.decode([self._rows[g] for g in games], self.sampling, numbers)
-        for game, completion in zip(games, drawn, strict=True):
-            self.turns[game].append(TokenTurn(prompt_ids=self._fed[game], completion=completion))
-        return [
-            Reply(
-                text=self.chat.tokenizer.decode(c.ids),
-                tokens=len(c.ids),
-                complete=c.stop is StopReason.STOP_TOKEN,
-            )
-            for c in drawn
-        ]
-
-    def hear(
-        self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
-    ) -> list[bool]:
-        for game, turn, state in zip(games, turns, states, strict=True):
-            message = self.style.feedback(turn, state)
-            last_id = self.turns[game][-1].completion.ids[-1]
-            self._fed[game] = self.chat.reply(message, last_id=last_id)
-        return self.engine.extend([self._rows[g] for g in games], [self._fed[g] for g in games])
-
-    def leave(self, games: Sequence[int]) -> None:
-        self.engine.release([self._rows.pop(g) for g in games if g in self._rows])
-
-
 def scripted_turns(
-    game: Game, chat: Chat, style: PromptStyle, slipped: Collection[int] = ()
+    game: Game,
+    chat: Chat,
+    style: PromptStyle,
+    slipped: Collection[int] = (),
+    *,
+    form: str = "conversation",
 ) -> list[TokenTurn]:
-    """A scripted player's game as the conversation a policy would have had.
+    """A scripted player's game as a policy would have seen it, its guesses written as in the form.
 
     slipped: turns that were mistakes, which nobody is to learn.
     """
+    seen = form_of(form, chat, style)
     turns: list[TokenTurn] = []
     for i, turn in enumerate(game.turns):
         if i == 0:
-            prompt = chat.opening(style.system, style.opening(turn.state))
+            prompt = seen.opening(turn.state)
         else:
-            prompt = chat.reply(
-                style.feedback(game.turns[i - 1], turn.state), last_id=chat.turn_end_id
-            )
-        ids = chat.answer(turn.text)
+            prompt = seen.reply(game.turns[i - 1], turn.state, last_id=chat.turn_end_id)
+        ids = chat.answer(seen.written(turn))
         drawn = Completion(ids=ids, logprobs=[0.0] * len(ids), stop=StopReason.STOP_TOKEN)
-        turns.append(TokenTurn(prompt_ids=prompt, completion=drawn, trained=i not in slipped))
+        fresh = seen.fresh or i == 0
+        turns.append(
+            TokenTurn(prompt_ids=prompt, completion=drawn, trained=i not in slipped, fresh=fresh)
+        )
     return turns
 
 

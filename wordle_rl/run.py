@@ -26,7 +26,7 @@ from wordle_rl.settings import BackendSettings
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = "config.yaml"  # the resolved config in a run folder
 # What a run is about, and where it lies: a resumed run cannot change these.
-_KEPT = ("model", "words", "prompt", "name", "output_dir")
+_KEPT = ("model", "words", "prompt", "rollout.form", "name", "output_dir")
 
 
 @full_disk_told()
@@ -142,6 +142,7 @@ def _describe(folder: RunFolder, setup: Experiment) -> None:
         command=sys.argv,
         model=setup.model.path,
         prompt=setup.lab.style.name,
+        form=setup.lab.form,
         protocol=setup.config["words"]["protocol"],
     )
 
@@ -179,7 +180,7 @@ def resumed_config(
         key, _, value = override.partition("=")
         if key == "resume":
             continue
-        if key.partition(".")[0] in _KEPT:
+        if key in _KEPT or key.partition(".")[0] in _KEPT:
             raise ConfigError(
                 f"{override}: a resumed run keeps {', '.join(_KEPT)}; start a new one instead"
             )

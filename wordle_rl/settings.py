@@ -13,10 +13,12 @@ from wordle_rl.words import WordLists, load_words
 EMBEDDED = Path(__file__).resolve().parent / "models"
 UNTRAINED = "untrained"
 _HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
+FORMS = ("conversation", "fresh", "tool")  # see wordle_rl.forms
 HEAD = "lm_head"  # the language-model head's name in transformers
 
 
-def _check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
+def check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise ValueError unless the value of a setting is one of those allowed."""
     if value not in allowed:
         raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r}")
 
@@ -107,7 +109,7 @@ class ModelSettings:
     def _check_shape(self) -> None:
         known = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
         for key, value in self.shape.items():
-            _check_choice("model.shape's keys", key, known)
+            check_choice("model.shape's keys", key, known)
             _check_range(f"model.shape.{key}", value, 1, 100_000)
         if missing := [key for key in known if key not in self.shape]:
             raise ValueError(f"model.shape lacks {', '.join(missing)}: start from model=untrained")
@@ -178,8 +180,8 @@ class LightningSettings(BackendSettings):
     threads: int = 0
 
     def __post_init__(self) -> None:
-        _check_choice("backend.accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
-        _check_choice("backend.precision", self.precision, ("bf16", "fp32"))
+        check_choice("backend.accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
+        check_choice("backend.precision", self.precision, ("bf16", "fp32"))
         _check_least("backend.devices", self.devices, 1)
         _check_least("backend.micro_batch_tokens", self.micro_batch_tokens, 1)
         _check_range("backend.threads", self.threads, 0, 1024)
@@ -199,22 +201,24 @@ class MlxSettings(BackendSettings):
     cache_gb: float = 2.0
 
     def __post_init__(self) -> None:
-        _check_choice("backend.precision", self.precision, ("bf16", "fp32"))
+        check_choice("backend.precision", self.precision, ("bf16", "fp32"))
         _check_least("backend.micro_batch_tokens", self.micro_batch_tokens, 1)
         _check_least("backend.cache_gb", self.cache_gb, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutSettings:
-    """How many games a step plays."""
+    """How much a step plays, in which form, and how it is judged; the kinds add how."""
 
     groups: int
     num_generations: int
+    form: str = "conversation"
     credit: str = "game"
     discount: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_choice("rollout.credit", self.credit, ("game", "turn"))
+        check_choice("rollout.form", self.form, FORMS)
+        check_choice("rollout.credit", self.credit, ("game", "turn"))
         if not 0.0 <= self.discount <= 1.0:
             raise ValueError(f"rollout.discount must be 0..1, not {self.discount}")
         if self.credit == "game" and self.discount != 1.0:
@@ -289,8 +293,8 @@ class WordSettings:
     split: str = "test"
 
     def __post_init__(self) -> None:
-        _check_choice("words.protocol", self.protocol, ("split", "all"))
-        _check_choice("words.split", self.split, ("train", "val", "test", "all"))
+        check_choice("words.protocol", self.protocol, ("split", "all"))
+        check_choice("words.split", self.split, ("train", "val", "test", "all"))
         if self.train is not None:
             _check_least("words.train", self.train, 1)
             if self.protocol == "all":

@@ -15,14 +15,15 @@ import numpy as np
 
 from wordle_rl.algorithms.base import Algorithm, Judgement
 from wordle_rl.chat import Chat
-from wordle_rl.game import Rules
+from wordle_rl.game import Rules, State
+from wordle_rl.history import History
 from wordle_rl.judging import Sample, assess, judge, without_spread
 from wordle_rl.policy import Policy
 from wordle_rl.processes import share
 from wordle_rl.prompts import PromptStyle
-from wordle_rl.records import Rollout
+from wordle_rl.records import Rollout, games_of
 from wordle_rl.rewards.scoring import GameReward, RewardSet
-from wordle_rl.rollout import PolicyActor, ScriptedActor, play, rollouts, scripted_turns
+from wordle_rl.rollouts.scene import Scene, whole_games
 from wordle_rl.sampling import Sampling
 from wordle_rl.step_metrics import game_metrics, group_metrics, reward_metrics
 from wordle_rl.teaching import Lesson
@@ -43,8 +44,11 @@ class Lab:
     teacher: Lesson | None  # plays in the policy's place when the algorithm imitates
     secrets: tuple[str, ...]  # that training games may have
     replayed: tuple[str, ...] = ()  # of them, in the place of those due in the last groups
-    groups: int  # per step
-    num_generations: int  # games per group
+    groups: int  # secrets per step
+    num_generations: int  # rollouts per group
+    play: Callable[[Scene], list[Rollout]] = whole_games  # of a kind in wordle_rl.rollouts
+    form: str = "conversation"  # of the prompts, see wordle_rl.forms
+    history: History | None = None  # where training games begin; None for the empty board
     credit: str = "game"  # game: one advantage per game; turn: one per turn
     discount: float = 1.0  # of later turns, with credit by turn
     seed: int
@@ -56,7 +60,7 @@ class StepResult:
 
     rollouts: list[Rollout]
     rewards: list[GameReward]
-    advantages: list[np.ndarray]  # [G * N] of the turns [K] of each rollout
+    advantages: list[np.ndarray]  # [rollouts] of the turns [K] of each rollout
     metrics: dict[str, float]
 
 
@@ -98,10 +102,10 @@ def train_step(
     everything = samples + dropped
     played = [sample.rollout for sample in everything]
     metrics = {
-        **game_metrics([rollout.game for rollout in played]),
+        **game_metrics(games_of(played), [turn for r in played for turn in r.game.turns]),
         **reward_metrics([sample.reward for sample in everything]),
         **group_metrics(
-            groups=lab.groups,
+            groups=len({sample.rollout.group for sample in samples}),
             idle=len(without_spread(samples, judgement)),
             replaced=len(dropped) // lab.num_generations,
             skips=lab.algorithm.skips_zero_advantages,
@@ -177,26 +181,18 @@ def collect(
     numbers: range,
     check: Callable[[], None] | None = None,
 ) -> list[Rollout]:
-    """The games of the groups of a step with these numbers, group by group."""
-    size = lab.num_generations
-    secrets = [s for s in group_secrets(lab, step, numbers) for _ in range(size)]
-    first = numbers.start * size
-    if lab.teacher is not None:
-        with policy.timers("teacher"):
-            scripted = ScriptedActor(
-                player=lab.teacher.player, seed=lab.seed, step=step, first_rollout=first,
-                mistakes=lab.teacher.mistakes, slips=lab.teacher.slips,
-            )  # fmt: skip
-            games = play(scripted, secrets, words=lab.words, rules=lab.rules, check=check)
-            turns = [
-                scripted_turns(game, chat, lab.style, slipped)
-                for game, slipped in zip(games, scripted.slipped, strict=True)
-            ]
-        return rollouts(games, turns, size, first_group=numbers.start)
-    actor = PolicyActor(
-        engine=policy.engine(), chat=chat, style=lab.style, sampling=lab.sampling,
-        seed=lab.seed, step=step, first_rollout=first,
+    """The rollouts of the groups of a step with these numbers, group by group.
+
+    A kind of rollouts may add groups on the same secrets, see wordle_rl.rollouts.
+    """
+    secrets, turns = group_secrets(lab, step, numbers), lab.rules.max_turns
+    if lab.history is None:
+        starts = [State(max_turns=turns)] * len(secrets)
+    else:
+        starts = lab.history.states(secrets, numbers, seed=lab.seed, step=step, max_turns=turns)
+    return lab.play(
+        Scene(
+            policy=policy, chat=chat, lab=lab, step=step, places=numbers, secrets=secrets,
+            starts=starts, check=check,
+        )
     )  # fmt: skip
-    with policy.timers("game"):
-        games = play(actor, secrets, words=lab.words, rules=lab.rules, check=check)
-    return rollouts(games, actor.turns, size, first_group=numbers.start)

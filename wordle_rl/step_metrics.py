@@ -7,7 +7,7 @@ from collections.abc import Sequence as Many
 
 import numpy as np
 
-from wordle_rl.game import Game
+from wordle_rl.game import Game, PlayedTurn
 from wordle_rl.rewards.scoring import GameReward
 
 
@@ -25,14 +25,15 @@ def group_metrics(*, groups: int, idle: int, replaced: int, skips: bool) -> dict
     }
 
 
-def game_metrics(games: Many[Game]) -> dict[str, float]:
-    """How a step's games went."""
-    turns = [turn for game in games for turn in game.turns]
+def game_metrics(games: Many[Game], turns: Many[PlayedTurn]) -> dict[str, float]:
+    """How a step's games went, and all answers that were drawn in them."""
     wins = [game for game in games if game.won]
+    begun = [game for game in games if game.turns]
     return {
         "train/games": float(len(games)),
         "train/wins": float(len(wins)),
         "train/win_rate": len(wins) / len(games),
+        "train/earlier_guesses": float(np.mean([len(g.turns[0].state.clues) for g in begun])),
         "train/guesses_won": float(np.mean([g.state.turn for g in wins])) if wins else np.nan,
         "train/format": sum(t.guess is not None for t in turns) / len(turns),
         "train/non_words": sum(t.kind == "not_a_word" for t in turns) / len(turns),

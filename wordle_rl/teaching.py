@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.chat import Chat
+from wordle_rl.forms import Form
 from wordle_rl.game import State
-from wordle_rl.players import Player, guess_text
-
-if TYPE_CHECKING:
-    from wordle_rl.records import Rollout
+from wordle_rl.players import Player
+from wordle_rl.records import Rollout, answers_at
+from wordle_rl.records import Sequence as TokenSequence
 
 
 @runtime_checkable
@@ -55,25 +54,25 @@ class Targets:
 
 
 class TokenTeacher:
-    """A teacher's distribution over each next token of its answer, for one tokenizer."""
+    """A teacher's distribution over each next token of its answer, for one tokenizer and form."""
 
-    def __init__(self, teacher: Player, chat: Chat) -> None:
+    def __init__(self, teacher: Player, form: Form) -> None:
         assert isinstance(teacher, Teacher)
         self._teacher = teacher
-        answers = [chat.answer(guess_text(word)) for word in teacher.pool]
+        answers = [form.chat.answer(form.write(word)) for word in teacher.pool]
         self._ids = np.full((len(answers), max(map(len, answers))), -1, np.int64)
         for row, ids in zip(self._ids, answers, strict=True):
             row[: len(ids)] = ids
 
-    def of_rollout(self, rollout: Rollout) -> Targets:
-        """Targets at the trained places of a game's conversation."""
-        parts, place = [], 0
-        for turn, played in zip(rollout.turns, rollout.game.turns, strict=True):
-            place += len(turn.prompt_ids)
-            if turn.trained:
-                parts.append(self.targets(played.state, turn.completion.ids, place))
-            place += len(turn.completion.ids)
-        return joined(parts)
+    def of_sequence(self, rollout: Rollout, sequence: TokenSequence) -> Targets:
+        """Targets at the trained places of one of a rollout's sequences."""
+        return joined(
+            [
+                self.targets(rollout.game.turns[i].state, rollout.turns[i].completion.ids, place)
+                for i, place in answers_at(rollout, sequence)
+                if rollout.turns[i].trained
+            ]
+        )
 
     def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
         """Targets of an answer's tokens, each given those before it.

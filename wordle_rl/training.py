@@ -21,12 +21,14 @@ from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import user_errors
 from wordle_rl.course import Course
 from wordle_rl.disk import full_disk_named
+from wordle_rl.forms import check_room, form_of
 from wordle_rl.game_log import GameLog
 from wordle_rl.game_statistics import summarise, write_summary
 from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.json_files import write_json
 from wordle_rl.memory import MemoryFull, MemoryGuard
 from wordle_rl.policy import Policy
+from wordle_rl.records import games_of
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.skill import skill_metrics
 from wordle_rl.step import StepResult, train_step
@@ -91,7 +93,10 @@ class Training:
         self.folder = folder
         self.reporter = reporter
         self.chat = Chat(policy.tokenizer)
-        self.chat.check_room(setup.lab.style, setup.lab.sampling, setup.model.max_context)
+        lab = setup.lab
+        form = form_of(lab.form, self.chat, lab.style)
+        guesses = lab.history.most if lab.history else 0
+        check_room(form, lab.sampling, setup.model.max_context, guesses=guesses)
         self.writes = policy.processes.rank == 0
         self.store = CheckpointStore(folder.checkpoints, read_only=not self.writes)
         self.first_step = 0
@@ -237,8 +242,7 @@ class Training:
         memory = self._memory.look(self.policy)
         if not self.writes:
             return memory
-        games = [rollout.game for rollout in result.rollouts]
-        skill = skill_metrics(games, self.setup.knowledge, self.setup.regret)
+        skill = skill_metrics(games_of(result.rollouts), self.setup.knowledge, self.setup.regret)
         return {**memory, **skill, "time/skill": time.monotonic() - begin}
 
     def _check_memory(self) -> None:
@@ -250,15 +254,15 @@ class Training:
             raise
 
     def _count(self, metrics: dict[str, float]) -> None:
-        groups = metrics["groups/played"]
+        groups, resampled = metrics["groups/played"], metrics["groups/resampled"]
         for name, count in {
             "games": metrics["train/games"],
             "extra_games": metrics["train/extra_games"],
             "wins": metrics["train/wins"],
             "groups": groups,
             "zero_spread_groups": round(metrics["groups/zero_spread"] * groups),
-            "skipped_groups": round(metrics["groups/skipped"] * self.setup.lab.groups),
-            "resampled_groups": metrics["groups/resampled"],
+            "skipped_groups": round(metrics["groups/skipped"] * (groups - resampled)),
+            "resampled_groups": resampled,
         }.items():
             self._totals[name] += count
         failed = metrics.get("update/skipped", 0.0) > 0

@@ -1,7 +1,8 @@
 """Improves the policy on the judged rollouts of a step: epochs, minibatches, optimiser steps.
 
-Weights are given on each whole minibatch, that of all processes, before sequences that teach
-nothing and those of other processes are left out, so leaving them out changes no gradient.
+Weights are given on each whole minibatch, that of all processes, before rollouts that teach nothing
+and those of other processes are left out, so leaving them out changes no gradient. All sequences of
+a rollout weigh alike, so how many a form makes of it changes none either.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from numpy.typing import NDArray
 from wordle_rl.algorithms.base import Algorithm, Floats, Judgement, Rows
 from wordle_rl.batching import minibatches, take
 from wordle_rl.chat import Chat
+from wordle_rl.forms import form_of
 from wordle_rl.judging import Sample, Scores
 from wordle_rl.policy import Policy
 from wordle_rl.processes import share
-from wordle_rl.records import Batch, Sequence, conversation, pad
+from wordle_rl.records import Batch, Rollout, Sequence, pad, sequences
 from wordle_rl.teaching import TokenTeacher
 
 if TYPE_CHECKING:
     from wordle_rl.step import Lab
 
+# A row of a step's batch, with what the trainer said of it if anything.
+Row = tuple[Sequence, Scores | None]
 # The rows of one update and the weight of each row's tokens.
 Portion = tuple[NDArray[np.int64], Floats]
 
@@ -35,64 +39,74 @@ def learn(
 ) -> dict[str, float]:
     """All updates of a step. Returns their metrics."""
     algorithm = lab.algorithm
-    sequences = [conversation(sample.rollout, i) for i, sample in enumerate(samples)]
-    groups = np.array([samples[s.rollout].rollout.group for s in sequences])
-    rows = _rows(sequences, judgement)
+    groups = np.array([sample.rollout.group for sample in samples])
+    rows = _rows(samples, judgement)
     kept = rows.lengths > 0
     if algorithm.skips_zero_advantages:
         kept &= rows.used
     if not kept.any():
         return {"update/empty": 1.0}
-    own = np.flatnonzero(kept & np.isin(groups, share(lab.groups, policy.processes)))
-    batch = _batch([sequences[i] for i in own], samples, judgement, chat.tokenizer.pad_id)
+    mine = np.isin(groups % lab.groups, share(lab.groups, policy.processes))
+    own = [s for i in np.flatnonzero(kept & mine).tolist() for s in _trained(samples[i], i)]
+    of = np.array([sequence.rollout for sequence, _ in own], np.int64)  # rollout of each row
+    batch = _batch(own, judgement, chat.tokenizer.pad_id)
     if lab.teacher is not None and lab.teacher.distribution:
-        teacher = TokenTeacher(lab.teacher.player, chat)
-        own_rollouts = [samples[sequences[i].rollout].rollout for i in own]
-        batch = replace(batch, distributions=[teacher.of_rollout(r) for r in own_rollouts])
+        teacher = TokenTeacher(lab.teacher.player, form_of(lab.form, chat, lab.style))
+        targets = [teacher.of_sequence(samples[s.rollout].rollout, s) for s, _ in own]
+        batch = replace(batch, distributions=targets)
     if judgement.units is not None:
-        batch = replace(batch, units=rows.units[own])
+        batch = replace(batch, units=rows.units[of])
 
     def portions(epoch: int) -> Iterator[Portion]:
         parts = minibatches(groups, algorithm.minibatches, seed=lab.seed, step=step, epoch=epoch)
         for part in parts:
             if kept[part].any():  # in some process
-                weights = np.zeros(len(sequences))
+                weights = np.zeros(len(samples))
                 weights[part] = algorithm.weights(
                     Rows(lengths=rows.lengths[part], used=rows.used[part], units=rows.units[part])
                 )
-                mine = np.flatnonzero(np.isin(own, part))
-                yield mine, weights[own[mine]]
+                chosen = np.flatnonzero(np.isin(of, part))
+                yield chosen, weights[of[chosen]]
 
     return update(policy, algorithm, batch, portions)
 
 
-def _rows(sequences: list[Sequence], judgement: Judgement) -> Rows:
-    units = np.arange(len(judgement.advantages)) if judgement.units is None else judgement.units
+def _rows(samples: Many[Sample], judgement: Judgement) -> Rows:
+    units = np.arange(len(samples)) if judgement.units is None else judgement.units
     return Rows(
-        lengths=np.array([sum(s.trained) for s in sequences], np.int64),
-        used=np.array([bool(np.any(judgement.advantages[s.rollout])) for s in sequences]),
-        units=np.array([units[s.rollout] for s in sequences]),
+        lengths=np.array([_tokens(sample.rollout) for sample in samples], np.int64),
+        used=np.array([bool(np.any(advantages)) for advantages in judgement.advantages]),
+        units=units,
     )
 
 
-def _batch(
-    sequences: list[Sequence], samples: Many[Sample], judgement: Judgement, pad_id: int
-) -> Batch:
+def _tokens(rollout: Rollout) -> int:
+    """How many are trained."""
+    return sum(len(turn.completion.ids) for turn in rollout.turns if turn.trained)
+
+
+def _trained(sample: Sample, index: int) -> list[Row]:
+    """A rollout's sequences that have anything to be trained on."""
+    parts = sequences(sample.rollout, index)
+    scores = [None] * len(parts) if sample.scores is None else sample.scores
+    return [row for row in zip(parts, scores, strict=True) if any(row[0].trained)]
+
+
+def _batch(rows: Many[Row], judgement: Judgement, pad_id: int) -> Batch:
     """Sequences with what they are judged by; weights come with each minibatch."""
+    parts = [sequence for sequence, _ in rows]
 
     def marked(values: Floats, sequence: Sequence) -> list[float]:
-        at_tokens = values[sequence.turns] if len(values) else np.zeros(len(sequence.ids))
-        return (at_tokens * sequence.trained).tolist()
+        return (values[sequence.turns] * sequence.trained).tolist()
 
     values = {
-        "advantages": [marked(judgement.advantages[s.rollout], s) for s in sequences],
-        "weights": [[0.0] * len(s.ids) for s in sequences],
+        "advantages": [marked(judgement.advantages[s.rollout], s) for s in parts],
+        "weights": [[0.0] * len(s.ids) for s in parts],
     }
     if judgement.targets is not None:
-        values["targets"] = [marked(judgement.targets[s.rollout], s) for s in sequences]
-    scores = [samples[s.rollout].scores for s in sequences]
-    values |= _known(scores)
-    return replace(pad(sequences, values, pad_id), target_scale=judgement.target_scale)
+        values["targets"] = [marked(judgement.targets[s.rollout], s) for s in parts]
+    values |= _known([scores for _, scores in rows])
+    return replace(pad(parts, values, pad_id), target_scale=judgement.target_scale)
 
 
 def _known(scores: list[Scores | None]) -> dict[str, list[list[float]]]:

@@ -15,9 +15,10 @@ from wordle_rl.build import Experiment
 from wordle_rl.chat import Chat
 from wordle_rl.game import Game
 from wordle_rl.policy import Policy
+from wordle_rl.policy_actor import PolicyActor
 from wordle_rl.processes import share
 from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollout import PolicyActor, play
+from wordle_rl.rollout import play
 from wordle_rl.sampling import Sampling
 from wordle_rl.skill import skill_metrics
 
@@ -43,7 +44,7 @@ def policy_games(
         part = secrets[start : min(start + most, mine.stop)]
         lab = setup.lab
         actor = PolicyActor(
-            engine=policy.engine(), chat=chat, style=lab.style,
+            engine=policy.engine(), chat=chat, style=lab.style, form=lab.form,
             sampling=sampling or setup.greedy, seed=lab.seed, first_rollout=start,
         )  # fmt: skip
         games += play(

@@ -78,7 +78,7 @@ class Judgement:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """The sequences of one update, those of all processes. All are [S]."""
+    """The rollouts of one update, those of all processes. All are [R]."""
 
     lengths: NDArray[np.int64]  # trained tokens
     used: NDArray[np.bool_]  # False where every advantage is 0
@@ -132,6 +132,11 @@ class Algorithm(ABC):
         """How often groups that teach nothing are replaced by new ones."""
         return 0
 
+    @property
+    def needs_whole_games(self) -> bool:
+        """Whether `judge` reads how games ended, which single guesses seldom say."""
+        return False
+
     def check(self, num_generations: int) -> None:  # noqa: B027  # most have nothing to refuse
         """Raise ValueError when this many rollouts per group cannot be learnt from."""
 
@@ -145,7 +150,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def weights(self, rows: Rows) -> Floats:
-        """Weight [S] of every trained token of a sequence in the loss of one update."""
+        """Weight [R] of every trained token of a rollout in the loss of one update."""
 
     @abstractmethod
     def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
@@ -167,5 +172,5 @@ def token_mean(rows: Rows) -> Floats:
 
 
 def sequence_mean(rows: Rows) -> Floats:
-    """All sequences weigh alike, the tokens of one alike, and all together 1."""
+    """All rollouts weigh alike, the tokens of one alike, and all together 1."""
     return 1.0 / (len(rows.lengths) * np.maximum(rows.lengths, 1))

@@ -24,6 +24,10 @@ class ExpertIteration(Algorithm):
     def skips_zero_advantages(self) -> bool:
         return True
 
+    @property
+    def needs_whole_games(self) -> bool:
+        return True
+
     def judge(self, outcomes: Outcomes) -> Judgement:
         """Advantage 1 for what is kept, else 0."""
         totals = np.where(outcomes.won, outcomes.totals, -np.inf)

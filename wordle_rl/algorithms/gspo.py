@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from wordle_rl.algorithms.base import Terms
+import numpy as np
+
+from wordle_rl.algorithms.base import Judgement, Outcomes, Terms
 from wordle_rl.algorithms.losses import constant
 from wordle_rl.algorithms.policy_gradient import PolicyGradient, Scale
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gspo(PolicyGradient):
-    """loss = -min(s A, clip(s, 1 - low, 1 + high) A), averaged over sequences; A as in GRPO.
+    """loss = -min(s A, clip(s, 1 - low, 1 + high) A), averaged over rollouts; A as in GRPO.
 
-    s = (p(sequence) / p_old(sequence)) ** (1 / its tokens): one ratio for a whole sequence. Tokens
-    carry their own advantages as in the paper's GSPO-token (eq. 13), whose value and gradient are
-    GSPO's where all tokens of a sequence have the same one.
+    s = (p(rollout) / p_old(rollout)) ** (1 / its tokens): one ratio for a whole rollout, which is
+    the paper's sequence, however many prompts its form has. Tokens carry their own advantages as in
+    the paper's GSPO-token (eq. 13), whose value and gradient are GSPO's where all tokens of a
+    rollout have the same one.
     """
 
     clip_low: float = 3e-4
     clip_high: float = 4e-4
     scale: Scale = "std"
 
+    def judge(self, outcomes: Outcomes) -> Judgement:
+        judged = super().judge(outcomes)
+        return replace(judged, units=np.arange(len(judged.advantages)))
+
     def log_ratio(self, xp: Any, terms: Terms) -> Any:
         moved = terms.logprobs - terms.old_logprobs  # 0 where not trained
-        tokens = (terms.trained + 0.0).sum(-1)[:, None]
-        mean = constant(xp, moved).sum(-1)[:, None] / xp.clip(tokens, 1.0, None)
+        tokens = _of_rollout((terms.trained + 0.0).sum(-1), terms.units)[:, None]
+        total = _of_rollout(constant(xp, moved).sum(-1), terms.units)[:, None]
+        mean = total / xp.clip(tokens, 1.0, None)
         return mean + moved - constant(xp, moved)  # the mean's value, each token's own gradient
+
+
+def _of_rollout(sums: Any, units: Any) -> Any:
+    """Sums [S] over sequences as those of the rollouts that they are parts of."""
+    if units is None:
+        return sums
+    return ((units[:, None] == units[None, :]) * sums[None, :]).sum(-1)

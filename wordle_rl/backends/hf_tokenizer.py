@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from jinja2 import TemplateError
+
 _SHORT = 16  # tokens; shorter answers come again and again
 _MOST_TEXTS = 20_000
 
@@ -46,5 +48,12 @@ class HFTokenizer:
             text = self._texts[key] = self.inner.decode(ids, skip_special_tokens=True)
         return text
 
-    def render(self, messages: list[dict[str, str]]) -> str:
-        return self.inner.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    def render(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+    ) -> str:
+        try:
+            return self.inner.apply_chat_template(
+                messages, tools=tools, tokenize=False, add_generation_prompt=True
+            )
+        except TemplateError as error:
+            raise ValueError(f"the chat template says: {error}") from None

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from wordle_rl.game import PlayedTurn
 from wordle_rl.parser import ParseFailure, parse
+from wordle_rl.tool_calls import parse_call
 from wordle_rl.words import WordLists
 
 IN_LIST = 1.0
@@ -15,6 +16,7 @@ WRONG_CONTENT = 0.4  # also the most that a truncated answer gets
 _GRADES = {
     ParseFailure.NOT_FIVE_LETTERS: WRONG_CONTENT,
     ParseFailure.NOT_ASCII_LETTERS: WRONG_CONTENT,
+    ParseFailure.MALFORMED_CALL: WRONG_CONTENT,
     ParseFailure.SEVERAL_GUESSES: 0.3,
     ParseFailure.NESTED_GUESSES: 0.3,
     ParseFailure.GUESS_INSIDE_THINK: 0.3,
@@ -31,15 +33,17 @@ class Format:
 
     0.4 one guess tag with wrong content, or any guess of a truncated answer; 0.3 several guesses,
     or one inside the think block; 0.2 half a guess tag; 0.1 a think block only; 0 anything else.
+    Where guesses are tool calls, their tags are the guess tags.
     """
 
     words: WordLists  # its allowed guesses are the list
+    form: str = "conversation"  # of the rollouts, see wordle_rl.forms
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __call__(self, turn: PlayedTurn) -> float:
         if turn.guess is not None:
             return IN_LIST if turn.guess in self.words.allowed_set else NOT_IN_LIST
-        parsed = parse(turn.text)
+        parsed = (parse_call if self.form == "tool" else parse)(turn.text)
         if parsed.reason is None:  # a guess that was not taken: the answer hit its token limit
             return WRONG_CONTENT
         if parsed.reason is ParseFailure.NO_GUESS_TAG and parsed.closed_thinks:

@@ -1,0 +1,19 @@
+"""rollout=game: whole games; a group is several games on one secret from the same state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wordle_rl.records import Rollout
+from wordle_rl.rollouts.scene import RolloutKind, Scene, whole_games
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeGame(RolloutKind):
+    """Plays each game to its end."""
+
+    name: ClassVar[str] = "game"
+
+    def play(self, scene: Scene) -> list[Rollout]:
+        return whole_games(scene)

@@ -1,0 +1,111 @@
+"""What a kind of rollouts works with, and games played from the states of a scene's groups."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.chat import Chat
+from wordle_rl.game import Game, State
+from wordle_rl.policy import Policy
+from wordle_rl.policy_actor import PolicyActor
+from wordle_rl.records import Rollout, TokenTurn
+from wordle_rl.rollout import ScriptedActor, play, rollouts, scripted_turns
+from wordle_rl.settings import RolloutSettings
+
+if TYPE_CHECKING:
+    from wordle_rl.step import Lab
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """Secrets of a step that this process plays, and everything to play them with."""
+
+    policy: Policy
+    chat: Chat
+    lab: Lab
+    step: int
+    places: range  # numbers of the secrets within the step
+    secrets: list[str]
+    starts: list[State]  # in which each secret's game is taken over
+    check: Callable[[], None] | None = None  # raises to give the step up
+
+    def actor(self) -> PolicyActor:
+        """The policy, for num_generations games of each secret."""
+        lab = self.lab
+        return PolicyActor(
+            engine=self.policy.engine(), chat=self.chat, style=lab.style, form=lab.form,
+            sampling=lab.sampling, seed=lab.seed, step=self.step,
+            first_rollout=self.places.start * lab.num_generations,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutKind(RolloutSettings, ABC):
+    """Settings of a kind of rollouts, and how it plays."""
+
+    name: ClassVar[str]  # as in rollout=
+    candidates: ClassVar[bool] = False  # whether rollouts are guesses of which a game takes one
+    finishes: ClassVar[bool] = True  # whether games are played to their end
+
+    def check(self, algorithm: Algorithm) -> None:
+        """Raise ValueError for an algorithm that cannot learn from such rollouts."""
+        named = f"algorithm={type(algorithm).__module__.rpartition('.')[2]}"
+        if self.candidates and algorithm.imitates is not None:
+            raise ValueError(
+                f"rollout={self.name} with {named}: the policy chooses among its own guesses, and "
+                "this algorithm learns those of a scripted player; use rollout=game or rollout=turn"
+            )
+        if self.candidates and algorithm.resample_rounds > 0:
+            raise ValueError(
+                f"rollout={self.name} with {named}: algorithm.resample must be 0, as a group is a "
+                f"turn of a game and cannot be replaced alone, not {algorithm.resample_rounds}"
+            )
+        if algorithm.needs_whole_games and (self.candidates or not self.finishes):
+            raise ValueError(
+                f"rollout={self.name} with {named}: this algorithm imitates games that were won, "
+                "and a rollout is a single guess; use rollout=game"
+            )
+
+    @abstractmethod
+    def play(self, scene: Scene) -> list[Rollout]:
+        """The rollouts of a scene, group by group, num_generations in each."""
+
+
+def whole_games(scene: Scene, *, answers: int | None = None) -> list[Rollout]:
+    """num_generations games of each secret, a group of their own, played to their end.
+
+    answers: leave games after this many. A teacher plays in the policy's place if there is one.
+    """
+    lab, size = scene.lab, scene.lab.num_generations
+    secrets = [secret for secret in scene.secrets for _ in range(size)]
+    starts = [state for state in scene.starts for _ in range(size)]
+    first = scene.places.start
+
+    def played_by(actor: PolicyActor | ScriptedActor) -> list[Game]:
+        return play(
+            actor, secrets, words=lab.words, rules=lab.rules, starts=starts, answers=answers,
+            check=scene.check,
+        )  # fmt: skip
+
+    turns: list[list[TokenTurn]]
+    if lab.teacher is None:
+        actor = scene.actor()
+        with scene.policy.timers("game"):
+            games = played_by(actor)
+        turns = actor.turns
+    else:
+        with scene.policy.timers("teacher"):
+            scripted = ScriptedActor(
+                player=lab.teacher.player, seed=lab.seed, step=scene.step,
+                first_rollout=first * size, mistakes=lab.teacher.mistakes, slips=lab.teacher.slips,
+            )  # fmt: skip
+            games = played_by(scripted)
+            turns = [
+                scripted_turns(game, scene.chat, lab.style, slipped, form=lab.form)
+                for game, slipped in zip(games, scripted.slipped, strict=True)
+            ]
+    return rollouts(games, turns, size, first_group=first)

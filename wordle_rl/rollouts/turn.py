@@ -1,0 +1,23 @@
+"""rollout=turn: single guesses; a group is several guesses in the same state.
+
+A guess is judged by its own reward, as the last turn of a game that goes no further.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wordle_rl.records import Rollout
+from wordle_rl.rollouts.scene import RolloutKind, Scene, whole_games
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneTurn(RolloutKind):
+    """Leaves each game after one answer; `history` says where games begin."""
+
+    name: ClassVar[str] = "turn"
+    finishes: ClassVar[bool] = False
+
+    def play(self, scene: Scene) -> list[Rollout]:
+        return whole_games(scene, answers=1)

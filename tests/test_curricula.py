@@ -176,7 +176,7 @@ def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
     one, other = (
         collect(
             policy, Chat(policy.tokenizer),
-            Lab(**{**vars(lab), **scripted, "replayed": replayed}), 4,
+            Lab(**{**vars(lab), **scripted, "replayed": replayed}), 4, range(3),
         )
         for replayed in ((), ("again",))
     )  # fmt: skip

@@ -59,7 +59,7 @@ def refused(capsys, monkeypatch) -> Callable[[Callable[[], object]], str]:
 TRAIN = {
     # typos
     "modle=tiny": "did you mean model?",
-    "model=qwen9b": "must be one of gemma4b-mlx, micro, qwen1.5b, qwen3b, tiny, untrained",
+    "model=qwen9b": "gemma4b-mlx, micro, qwen1.5b, qwen3b, tiny, tiny_skilled, untrained",
     "model=gemma4b-mlx backend=lightning": "model=gemma4b-mlx needs backend=mlx",
     "backend=mlx backend.precision=fp16": "backend.precision must be one of fp32, bf16",
     "backend=mlx backend.micro_batch_tokens=0": "backend.micro_batch_tokens must be 1",
@@ -143,7 +143,7 @@ TRAIN = {
     "algorithm=rloo algorithm.scale=std": "algorithm.scale must be none",
     "algorithm=ppo algorithm.minibatches=65": "algorithm.minibatches must be at most",
     "algorithm=dapo algorithm.overlong=cut": "punish, filter, none",
-    "algorithm=reinforce": "dapo, dpo, dr_grpo, expert_iteration, grpo, gspo, ppo, rloo, sft",
+    "algorithm=reinforce": "dapo, distill, dpo, dr_grpo, expert_iteration, grpo, gspo, ppo, rloo",
     "algorithm.updates=2": "algorithm",
     "sampling=greedy": "sampling.temperature must be above 0 in training",
     "sampling.top_p=0.9": "sampling.top_p must be 1",

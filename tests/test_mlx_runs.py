@@ -43,7 +43,7 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
 }
 
 
-SLOW = {"two updates with muon"}  # tests/test_mlx_policy.py restores Muon's moments, too
+SLOW = {"two updates with muon", "lora", "ppo"}
 
 
 @pytest.mark.parametrize(

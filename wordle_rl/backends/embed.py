@@ -33,7 +33,7 @@ _MODELS = {  # name: what it is for, the target of the Makefile, the experiment
         "warm_start",
     ),
     "tiny_skilled": (
-        "well enough to end up better than its teacher:\n"
+        "nearly as well as its teacher:\n"
         "the start of `experiment=tiny_split` and `experiment=tiny_all`",
         "skilled-model",
         "warm_start_long` and then `experiment=warm_start_more",

@@ -127,7 +127,7 @@ def test_learning_the_distribution_has_the_mean_gradient_of_learning_each_answer
     totals: list[dict[str, torch.Tensor]] = []
     for distribution in (False, True):
         parts = [gradients_of(games_of(w, distribution=distribution)) for w in fitting]
-        totals.append({n: sum(part[n] for part in parts) for n in parts[0]})  # type: ignore[misc]
+        totals.append({n: torch.stack([part[n] for part in parts]).sum(0) for n in parts[0]})
     sampled, whole = totals
     for name, gradient in sampled.items():
         assert torch.allclose(gradient, whole[name], atol=1e-5), name

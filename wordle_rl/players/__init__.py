@@ -6,6 +6,7 @@ uniforms: the same state and uniform always get the same answer.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -38,3 +39,8 @@ def guess_text(guess: str) -> str:
 def pick(uniform: float, count: int) -> int:
     """A whole number 0..count-1 from a uniform in [0, 1), each equally likely."""
     return min(int(uniform * count), count - 1)
+
+
+def generator(uniform: float) -> random.Random:
+    """A source of as many random choices as a player needs, from a uniform in [0, 1)."""
+    return random.Random(int(uniform * 2**53))  # doubles in [0, 1) are no finer than that

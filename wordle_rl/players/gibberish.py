@@ -9,9 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wordle_rl.game import WORD_LENGTH, State
-from wordle_rl.players import guess_text
-
-_DRAWS = 2**53  # distinct uniforms in [0, 1)
+from wordle_rl.players import generator, guess_text
 
 
 class Gibberish:
@@ -21,7 +19,7 @@ class Gibberish:
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [
-            _babble(random.Random(int(uniform * _DRAWS)))
+            _babble(generator(uniform))
             for _, uniform in zip(states, uniforms.tolist(), strict=True)
         ]
 

@@ -15,10 +15,8 @@ import numpy as np
 
 from wordle_rl.game import WORD_LENGTH, State
 from wordle_rl.knowledge import Knowledge
-from wordle_rl.players import guess_text, pick
+from wordle_rl.players import generator, guess_text, pick
 from wordle_rl.players.random_consistent import RandomConsistent
-
-_DRAWS = 2**53  # distinct uniforms in [0, 1)
 
 
 class Mistakes:
@@ -35,7 +33,7 @@ class Mistakes:
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [
-            guess_text(self._mistake(state, random.Random(int(uniform * _DRAWS))))
+            guess_text(self._mistake(state, generator(uniform)))
             for state, uniform in zip(states, uniforms.tolist(), strict=True)
         ]
 

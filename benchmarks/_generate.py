@@ -18,10 +18,10 @@ from functools import partial
 from typing import Any
 
 import torch
-from _scene import Scene, bfloat16_copy
-from _timing import fastest
 from transformers import DynamicCache, GenerationConfig
 
+from benchmarks._scene import Scene, bfloat16_copy
+from benchmarks._timing import fastest
 from wordle_rl.game import PlayedTurn, State
 from wordle_rl.rollout import Reply, play
 from wordle_rl.sampling import Sampling

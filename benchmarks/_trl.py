@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from _generate import FreshActor, GenerateSettings, generate_actor
-from _scene import GROUP, Scene, bfloat16_copy
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from benchmarks._generate import FreshActor, GenerateSettings, generate_actor
+from benchmarks._scene import GROUP, Scene, bfloat16_copy
 from wordle_rl.game import Game
 from wordle_rl.rollout import play
 

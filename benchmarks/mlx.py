@@ -33,8 +33,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-sys.path.pop(0)  # this file's folder: its name would hide the package mlx
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+# In place of this folder, whose files would hide the packages mlx and trl.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 import mlx.core as mx
 import mlx.optimizers

@@ -28,11 +28,15 @@ import statistics
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from _generate import FRESH, HANDED_ON, Answers, fastest_generate, generate_games
-from _scene import Scene, bfloat16_copy, load_scene, machine, options
-from _timing import (
+# In place of this folder, whose files would hide the packages mlx and trl.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from benchmarks._generate import FRESH, HANDED_ON, Answers, fastest_generate, generate_games
+from benchmarks._scene import Scene, bfloat16_copy, load_scene, machine, options
+from benchmarks._timing import (
     alternate,
     forward_flops,
     matmul_rate,
@@ -41,7 +45,6 @@ from _timing import (
     speedup,
     spread,
 )  # fmt: skip
-
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.policy_actor import PolicyActor
 from wordle_rl.rollout import play

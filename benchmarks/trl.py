@@ -35,12 +35,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+# In place of this folder, whose files would hide the packages mlx and trl.
+sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
 import torch
 import transformers
-from _generate import HANDED_ON, GenerateSettings, fastest_generate
-from _scene import Scene, load_scene, machine, options
-from _timing import forward_flops, matmul_rate, rates, seconds, speedup, spread
 
+from benchmarks._generate import HANDED_ON, GenerateSettings, fastest_generate
+from benchmarks._scene import Scene, load_scene, machine, options
+from benchmarks._timing import forward_flops, matmul_rate, rates, seconds, speedup, spread
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.game import PlayedTurn
 from wordle_rl.optim import Optim
@@ -63,10 +66,7 @@ class Vowels:
 
 
 def find_trl() -> str | None:
-    """TRL's version, or None; afterwards `import trl` finds the library."""
-    # This file is called trl, too, and its folder comes first.
-    here = str(Path(__file__).resolve().parent)
-    sys.path = [*(path for path in sys.path if path != here), here]
+    """TRL's version, or None."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # TRL reports its use otherwise
     try:
         return importlib.metadata.version("trl")
@@ -76,7 +76,7 @@ def find_trl() -> str | None:
 
 def check_equal(scene: Scene) -> dict[str, float]:
     """Both train on the same games in float32: log-probs and gradient must agree."""
-    from _trl import Played, TrlGames, TrlSettings
+    from benchmarks._trl import Played, TrlGames, TrlSettings
 
     policy = scene.policy(copy.deepcopy(scene.network), "fp32", Optim(lr=0.0, clip_grad_norm=0.0))
     ours: dict[str, torch.Tensor] = {}
@@ -127,7 +127,7 @@ def check_equal(scene: Scene) -> dict[str, float]:
 
 def best_settings(scene: Scene, loop: GenerateSettings) -> Any:
     """TrlSettings of the fastest step: attention and precision first, then the batch size."""
-    from _trl import TrlGames, TrlSettings
+    from benchmarks._trl import TrlGames, TrlSettings
 
     def second_step(settings: TrlSettings) -> float:
         spent = TrlGames(scene, settings, steps=2, loop=loop).run()[1]
@@ -148,7 +148,7 @@ def compare(
     scene: Scene, policy: TorchPolicy, settings: Any, loop: GenerateSettings | None, repeats: int
 ) -> list[dict[str, list[float]]]:
     """Seconds and sampled tokens of our steps and of TRL's, in turns; warm-up left out."""
-    from _trl import TrlGames
+    from benchmarks._trl import TrlGames
 
     ours: dict[str, list[float]] = {"seconds": [], "tokens": []}
 

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 import torch
 from tiny import qwen
 from torch.utils.flop_counter import FlopCounterMode
 
-FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
+from benchmarks import _timing as timing
+
 HEADS, DIM, LAYERS = 4, 8, 2  # of tiny.qwen
-
-
-@pytest.fixture(scope="module")
-def timing() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(FOLDER)
-        import _timing
-
-        yield _timing
-    del sys.modules["_timing"]
 
 
 def counted(model: torch.nn.Module, tokens: int) -> float:
@@ -35,13 +21,13 @@ def counted(model: torch.nn.Module, tokens: int) -> float:
     return counter.get_total_flops() - pairs / 2
 
 
-def test_flops_of_a_conversation_are_those_torch_counts_in_a_forward_pass(timing):
+def test_flops_of_a_conversation_are_those_torch_counts_in_a_forward_pass():
     model = qwen().eval()
     model.set_attn_implementation("eager")  # torch does not count its fused kernels everywhere
     assert timing.forward_flops(model, [(20, 0)], 20) == pytest.approx(counted(model, 20))
 
 
-def test_flops_of_a_shared_opening_are_counted_once(timing):
+def test_flops_of_a_shared_opening_are_counted_once():
     model = qwen().eval()
     alone, both = (timing.forward_flops(model, [(20, 12)] * n, 0) for n in (1, 2))
     assert alone == pytest.approx(timing.forward_flops(model, [(20, 0)], 0))
@@ -49,7 +35,7 @@ def test_flops_of_a_shared_opening_are_counted_once(timing):
     assert both == pytest.approx(2 * alone - opening)
 
 
-def test_runs_take_turns_and_every_other_repeat_goes_backwards(timing):
+def test_runs_take_turns_and_every_other_repeat_goes_backwards():
     calls: list[tuple[str, int]] = []
     runs = {name: lambda step, name=name: calls.append((name, step)) for name in "abc"}
     taken = timing.alternate(runs, 3)
@@ -58,7 +44,7 @@ def test_runs_take_turns_and_every_other_repeat_goes_backwards(timing):
     assert {name: len(seconds) for name, seconds in taken.items()} == {"a": 3, "b": 3, "c": 3}
 
 
-def test_speedup_is_taken_repeat_by_repeat(timing):
+def test_speedup_is_taken_repeat_by_repeat():
     # A machine that halves its speed in one repeat halves it for both.
     assert timing.speedup([1.0, 2.0, 1.0], [4.0, 8.0, 5.0]) == {
         "median": 4.0, "least": 4.0, "most": 5.0,

@@ -1,0 +1,1 @@
+"""Timed comparisons; each file here that has no underscore is a command."""

@@ -25,6 +25,7 @@ from tiny import (
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.algorithms.dpo import Dpo
+from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.mlx_optimizers import Optimizers
@@ -62,6 +63,8 @@ def algorithms() -> dict[str, Algorithm]:
             "algorithm", resolve(composed(f"algorithm={name}"))["algorithm"], Algorithm
         )
         plain = replace(plain, minibatches=1)
+        if isinstance(plain, Gspo):  # as published, the first update here takes all ratios outside
+            plain = replace(plain, clip_low=0.05, clip_high=0.05)
         for epochs in (1, 2):
             out[f"{name} epochs={epochs}"] = replace(plain, epochs=epochs)
         if isinstance(plain, PolicyGradient):

@@ -228,7 +228,8 @@ def test_every_shipped_study_says_what_a_reader_wants_to_know(name):
         assert word in head, word
     node: Any = OmegaConf.to_container(OmegaConf.load(path))
     assert node["name"] == name and node["question"].endswith("?")
-    assert node["default"] is not None and len(node["confirm_seeds"]) >= 3
+    reported = ["trainer.report=true"] in node.get("stages", [])  # every trial meets the test secrets
+    assert node["default"] is not None and (reported or len(node["confirm_seeds"]) >= 3)
 
 
 @pytest.mark.parametrize("name", STUDIES)

@@ -131,12 +131,12 @@ class ToolChat(Chat):
         call, _, rest = text[len(begin) :].partition(end)
         complete = text.startswith(begin) and text.count(_MESSAGE) == rest.count(_MESSAGE) == 1
         if not complete or call.count(_ANSWER) != 1 or "parameters" not in begin:
-            raise _no_tools(f"it writes a call and its result as {text!r}")
+            raise _no_tools("this one writes a call or its result otherwise")
         self._call = call
         self._before, self._after = (end + rest).split(_MESSAGE)
         read = parse_call(tokenizer.decode(tokenizer.encode(self.call("crane"))))
         if read.guess != "crane":
-            raise _no_tools(f"it writes a call as {call!r}")
+            raise _no_tools("this one writes a call otherwise")
 
     def call(self, guess: str) -> str:
         """The answer that guesses a word, as the template writes it."""
@@ -154,7 +154,8 @@ class ToolChat(Chat):
 def _no_tools(found: str) -> ValueError:
     return ValueError(
         "rollout.form=tool needs a model whose chat template has tools and writes their calls as "
-        f"<tool_call>{{...}}</tool_call>, as Qwen2.5's does; {found}"
+        f"<tool_call>{{...}}</tool_call>, as Qwen2.5's does: {found}. "
+        "Other forms: conversation, fresh"
     )
 
 

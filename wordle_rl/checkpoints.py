@@ -1,9 +1,9 @@
 """Checkpoints that survive being killed at any moment, and that notice when they are broken.
 
 A checkpoint is a folder step_000123 with a checkpoint.json that lists size and sha256 of each file.
-It appears under its name only when complete. What is in the files is the caller's affair:
-Training._save and Policy.save write them. One process writes to a store; others open it with
-read_only=True.
+It appears under its name only when complete. What it holds is written by Training._save (counters,
+curriculum) and by Policy.save in backends/*_policy.py (weights, optimiser). One process writes to a
+store; others open it with read_only=True.
 """
 
 from __future__ import annotations

@@ -112,12 +112,16 @@ def _readable(error: Exception) -> str:
 
 def _no_setting(key: str, there: list[str]) -> str:
     group, _, name = key.rpartition(".")
+    files = sorted((CONF / group).glob("*.yaml")) if group and "." not in group else []
+    own = [file.stem for file in files if re.search(f"^{re.escape(name)}:", file.read_text(), re.M)]
+    only = f"; it is for {' and '.join(f'{group}={option}' for option in own)}" if own else ""
     there = sorted(set(there) - {"hydra", "_target_"})
     if not there:
-        return f"there is no setting {key}: {group} is a single value"
+        return f"there is no setting {key}: {group} is a single value{only}"
     close = difflib.get_close_matches(name, there, 1, 0.7)
     meant = f", did you mean {group and group + '.'}{close[0]}?" if close else ";"
-    return f"there is no setting {key}{meant} {group or 'the config'} has {', '.join(there)}"
+    has = f"{group or 'the config'} has {', '.join(there)}"
+    return f"there is no setting {key}{meant} {has}{only}"
 
 
 def fail(message: str, code: int = 2) -> NoReturn:

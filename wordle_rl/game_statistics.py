@@ -1,4 +1,4 @@
-"""What finished games say about a player: numbers with intervals, a table, and files.
+"""The numbers of a report: what finished games say about a player, with intervals; and its files.
 
 Intervals are 95 % and take games as independent, so a secret played twice counts as two games.
 Bits are expected ones (what a guess would tell on average over the candidates), because the bits of

@@ -226,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _failed(message: str) -> int:
-    print(f"plot_wins: {message}", file=sys.stderr)
+    print(f"error: {message}", file=sys.stderr)
     return 2
 
 

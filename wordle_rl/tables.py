@@ -1,11 +1,11 @@
-"""Summaries of several players as plain text, at most 100 columns wide."""
+"""The table at the end of a run and of eval.py: players as plain text, at most 100 columns wide."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Summary = Mapping[str, Any]  # as evaluation.summarise makes it, or read from a summary.json
+Summary = Mapping[str, Any]  # as game_statistics.summarise makes it, or read from a summary.json
 
 _NAME = 20  # columns of a player's name
 _BAR = 60  # columns of the longest bar

@@ -1,5 +1,7 @@
 """Improves the policy on the judged rollouts of a step: epochs, minibatches, optimiser steps.
 
+Rollouts that teach nothing, such as those of groups without spread, are left out here.
+
 Weights are given on each whole minibatch, that of all processes, before rollouts that teach nothing
 and those of other processes are left out, so leaving them out changes no gradient. All sequences of
 a rollout weigh alike, so how many a form makes of it changes none either.

@@ -60,7 +60,7 @@ class GrpoModule(LightningModule):
         self.model = policy.model
         self._policy = policy
         self._training = training
-        self._shown: dict[str, float] = {}
+        self.latest: dict[str, float] = {}  # what is shown of the last step
 
     def configure_optimizers(self) -> Any:
         return self._policy.optimizers
@@ -72,8 +72,8 @@ class GrpoModule(LightningModule):
         self._policy.apply_gradients = [optimizer.step for optimizer in wrapped]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
-        self._shown |= shown(self._training.run_step(int(batch)))
-        self.log_dict(self._shown, prog_bar=True, logger=False)
+        self.latest = shown(self._training.run_step(int(batch)))
+        self.log_dict(self.latest, prog_bar=True, logger=False)
 
 
 class OwnSignals(Callback):
@@ -92,7 +92,8 @@ class PlainProgress(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: int, batch_idx: int
     ) -> None:
-        self._lines.step(batch + 1, trainer.progress_bar_metrics)
+        assert isinstance(pl_module, GrpoModule)
+        self._lines.step(batch + 1, pl_module.latest)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._lines = Lines(int(trainer.num_training_batches))

@@ -1,4 +1,4 @@
-"""What every reward is: a callable on one finished turn, with a declared range."""
+"""What every reward is, a callable on one finished turn, and which turns are violations."""
 
 from __future__ import annotations
 

@@ -90,7 +90,8 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     checkpoint = store.load(path)
     rate = cfg.model.learning_rate
     adopt(cfg, saved, "model", given)
-    cfg.model.path, cfg.model.shape = str(path / "model"), {}
+    cfg.model.path = str(path / "model")
+    OmegaConf.update(cfg, "model.shape", {}, merge=False, force_add=True)
     if saved.model.path == UNTRAINED:  # its name and its rate are of learning from nothing
         cfg.model.name, cfg.model.learning_rate = saved.name, rate
     adopt(cfg, saved, "prompt", given)

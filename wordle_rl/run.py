@@ -150,6 +150,8 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
             f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "
             f"prompt={prompt_name(setup.lab.style)} and rollout.form={setup.lab.form}"
         )
+        if start["checkpoint"] == "best" and start["step"] == 0:
+            print("its best is its own start; init_checkpoint=last takes what it learnt")
     write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(OmegaConf.create(setup.config)).encode())
     folder.write_manifest(
         seeds={"seed": setup.lab.seed},

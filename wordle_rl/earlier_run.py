@@ -20,6 +20,7 @@ from wordle_rl.splits import Splits
 from wordle_rl.words import WordLists
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
+REQUIRED = "required"  # what an experiment says of init_from that makes no sense without it
 _LATER_KEYS = {"init_from": None, "init_checkpoint": "best", "allow_mismatch": False}
 _OWN_MODEL = ("model", "model.path", "model.shape", "model.name")  # never given beside a run's
 
@@ -66,7 +67,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     the manifest records of the start, None without init_from. Raises ValueError in one line.
     """
     check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last"))
-    if OmegaConf.is_missing(cfg, "init_from"):
+    if cfg.init_from == REQUIRED:
         raise ConfigError("init_from must be given: init_from=outputs/<run>")
     if cfg.init_from is None:
         if cfg.init_checkpoint != "best":

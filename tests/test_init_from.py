@@ -203,3 +203,14 @@ def test_a_start_that_failed_leaves_no_folder(tmp_path, refused: Callable):
     line = f"{SMALL} output_dir={tmp_path} prompt=letters"
     assert "max_context" in refused(training(f"{line} model.max_context=16"))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_of_an_earlier_version_can_be_gone_on_with(copy):
+    saved = OmegaConf.load(copy / "config.yaml")
+    for key in ("init_from", "init_checkpoint", "allow_mismatch"):
+        del saved[key]
+    del saved.rollout.form
+    OmegaConf.save(saved, copy / "config.yaml")
+    again = saved_config(RunFolder(copy))
+    assert (again.init_from, again.init_checkpoint, again.allow_mismatch) == (None, "best", False)
+    assert begun(copy)[0].rollout.form == "conversation"

@@ -55,6 +55,11 @@ def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -
         OmegaConf.update(cfg, key, value, force_add=True)
 
 
+def form_of_run(saved: DictConfig) -> str:
+    """The form that a run was trained in; runs of earlier versions name none."""
+    return OmegaConf.select(saved, "rollout.form") or "conversation"
+
+
 def keys_of(overrides: Iterable[str]) -> set[str]:
     """The keys that overrides are about."""
     return {override.partition("=")[0].lstrip("+~") for override in overrides}
@@ -97,7 +102,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
         cfg.model.name, cfg.model.learning_rate = saved.name, rate
     adopt(cfg, saved, "prompt", given)
     if "rollout.form" not in given:
-        cfg.rollout.form = saved.rollout.form
+        cfg.rollout.form = form_of_run(saved)
     # Weights are of either backend, adapters of their own alone.
     if saved.backend._target_ != cfg.backend._target_:
         adopt(cfg, saved, "backend", given)

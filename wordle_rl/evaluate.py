@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from wordle_rl.boards import boards_side_by_side
 from wordle_rl.build import backend_settings, check_keys, model_settings, resolve, style_of
@@ -19,7 +19,7 @@ from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import full_disk_told, user_errors
 from wordle_rl.components import ConfigError, component
-from wordle_rl.earlier_run import adopt, check_match, keys_of, saved_config
+from wordle_rl.earlier_run import adopt, check_match, form_of_run, keys_of, saved_config
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.forms import check_room, form_of
 from wordle_rl.game import Game, Rules
@@ -205,8 +205,7 @@ def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         adopt(cfg, saved, node, given)
     config = resolve(cfg)
     if "form" not in given:
-        # Runs of earlier versions name none.
-        config["form"] = OmegaConf.select(saved, "rollout.form") or "conversation"
+        config["form"] = form_of_run(saved)
     if "words" not in given and "words.split" not in given:
         config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
     config["run"] = str(folder.path)

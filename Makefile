@@ -54,7 +54,7 @@ embedded-model: $(STAMP)  ## make the embedded model again (7 minutes on two cor
 skilled-model: $(STAMP)  ## make the stronger embedded model again (half an hour on two cores)
 	$(PY) train.py experiment=warm_start_long name=skilled_first
 	$(PY) train.py experiment=warm_start_more name=skilled_model \
-	    model.path="$$(ls -dt outputs/*_skilled_first_* | head -n 1)/model"
+	    init_from="$$(ls -dt outputs/*_skilled_first_* | head -n 1)"
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_skilled_model_* | head -n 1)" --last --name tiny_skilled
 
 micro-model: $(STAMP)  ## make the smallest embedded model again (3 minutes on two cores)

@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from wordle_rl import cli
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -44,3 +47,19 @@ def cache_that_can_be_written(tmp_path_factory: pytest.TempPathFactory) -> None:
         refused = True
     if refused:
         os.environ["WORDLE_RL_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def refused(capsys, monkeypatch) -> Callable[[Callable[[], object]], str]:
+    """Runs a command that must fail. Returns its one line."""
+
+    def run(command: Callable[[], object]) -> str:
+        monkeypatch.setattr(sys, "argv", ["train.py"])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            cli.run(command)
+        [line] = capsys.readouterr().err.strip().splitlines()
+        assert stop.value.code == 2 and line.startswith("error: ")
+        return line
+
+    return run

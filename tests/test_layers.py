@@ -20,6 +20,7 @@ TENSORS = {
 }
 CONFIG = {"hydra", "omegaconf"}
 CONFIG_READERS = {"train", "eval", *(f"{PACKAGE}.{m}" for m in ("build", "run", "cli", "evaluate"))}
+CONFIG_READERS.add(f"{PACKAGE}.earlier_run")
 CONFIG_READERS.add(f"{PACKAGE}.sweeps.grammar")
 # The space of words: plain Python and numpy. A module that is not here may know tokens.
 WORDS = {

@@ -233,3 +233,33 @@ def test_memory_does_not_grow_over_300_steps(tmp_path):  # row 25
     resident = [1e3 * m[RESIDENT] for m in metrics_of(folder)[1:]]  # MB
     # What a step uses and gives back comes and goes; what it keeps raises the least of many steps.
     assert min(resident[-25:]) - min(resident[25:50]) < 20.0, resident[::25]
+
+
+FULL_CACHES = """
+import runpy
+from wordle_rl import knowledge
+knowledge._MASKS_KEPT = knowledge._ALLOWED_KEPT = knowledge._BESTS_KEPT = 256
+runpy.run_path("train.py", run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_memory_of_an_embedded_model_does_not_grow_once_its_caches_are_full(tmp_path):  # row 25
+    script = tmp_path / "full_caches.py"
+    script.write_text(FULL_CACHES)
+    given = [
+        "model=micro", "rollout.groups=4", "num_generations=4", "words.test=20", "words.val=6",
+        "backend.threads=1", "trainer.report=false", "trainer.steps=250", "logger=none",
+        "trainer.validate_every=50", "trainer.checkpoint_every=50", "trainer.show_games=0",
+        f"output_dir={tmp_path / 'out'}",
+    ]  # fmt: skip
+    subprocess.run(
+        [sys.executable, str(script), *given], cwd=PROJECT, check=True, capture_output=True,
+        # oneDNN keeps code for as many shapes of a product, 1,024 by default, some 100 MB.
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "8"},
+    )  # fmt: skip
+    [folder] = (tmp_path / "out").iterdir()
+    resident = [1e3 * m[RESIDENT] for m in metrics_of(folder)[1:]]  # MB
+    # The allocator takes some hundred steps of games of all lengths to find its size.
+    assert min(resident[-25:]) - min(resident[125:150]) < 20.0, resident[::25]

@@ -40,22 +40,6 @@ def evaluation(line: str) -> Callable[[], object]:
     return lambda: evaluate(composed(*overrides, name="eval"), overrides)
 
 
-@pytest.fixture
-def refused(capsys, monkeypatch) -> Callable[[Callable[[], object]], str]:
-    """Runs a command that must fail. Returns its one line."""
-
-    def run(command: Callable[[], object]) -> str:
-        monkeypatch.setattr(sys, "argv", ["train.py"])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            cli.run(command)
-        [line] = capsys.readouterr().err.strip().splitlines()
-        assert stop.value.code == 2 and line.startswith("error: ")
-        return line
-
-    return run
-
-
 TRAIN = {
     # typos
     "modle=tiny": "did you mean model?",
@@ -177,6 +161,14 @@ TRAIN = {
     "resume=train.py": "is a file, not a run folder",
     "resume=conf": "not a run folder (no manifest.json)",
     "resume=5": "no such run folder",
+    "init_from=outputs/none": "outputs/none: no such run folder",
+    "init_from=conf": "not a run folder (no manifest.json)",
+    "init_checkpoint=last": "init_checkpoint needs init_from=",
+    "init_checkpoint=start": "init_checkpoint must be one of best, last",
+    "model=tiny init_from=outputs/none": "model and init_from exclude each other",
+    "model.path=embedded/tiny init_from=conf": "model.path and init_from exclude each other",
+    "experiment=warm_start_more": "init_from must be given",
+    "allow_mismatch=maybe": "allow_mismatch must be true or false",
 }  # fmt: skip
 
 
@@ -332,11 +324,14 @@ KEPT = {
     "prompt.think=true": "prompt",
     "rollout.form=fresh": "rollout.form",
     "output_dir=elsewhere": "output_dir",
+    "init_from=conf": "init_from",
+    "init_checkpoint=last": "init_checkpoint",
     "reward=phase2": "single values",
     "+optim.foo=1": "+optim.foo=1",
     "optim.foo=1": "optim.foo",
     "optim.lr='[1'": "optim.lr",
     "trainer.steps=0": "trainer.steps must be 1 or more",
+    "trainer.steps=1": "trainer.steps must be 2 or more, as so many are done, not 1",
 }
 
 

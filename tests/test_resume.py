@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import random
 import signal
 import warnings
@@ -156,3 +157,23 @@ def test_a_resumed_run_takes_the_optimisers_settings_of_now(tmp_path, root):
     saved = torch.load(folder / "checkpoints/step_000002/optimizer.pt", weights_only=True)
     [group] = saved[0]["param_groups"]
     assert (group["weight_decay"], group["betas"], group["lr"]) == (0.5, (0.9, 0.5), 0.125)
+
+
+def test_a_finished_run_says_that_nothing_is_left_and_can_be_reported_on(tmp_path, root, capsys):
+    given = [*settings(tmp_path, "sft"), "trainer.steps=1", "trainer.report=false"]
+    _, folder = run(root, *given)
+    assert "nothing left to train" not in capsys.readouterr().out
+    summary = resume(folder, "trainer.report=true")
+    assert "nothing left to train: all 1 steps are done" in capsys.readouterr().out
+    assert summary["games"] == 6 and "start" not in summary  # the start was not played then
+
+
+def test_a_resumed_run_keeps_the_rows_of_its_csv_file(tmp_path, root):
+    given = [*settings(tmp_path, "sft"), "trainer.steps=2", "trainer.report=false", "logger=csv"]
+    _, folder = run(root, *given)
+    resume(folder, "trainer.steps=3")
+    with open(folder / "csv" / "metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    logged = metrics_of(folder)
+    assert [int(row["step"]) for row in rows] == [m["step"] for m in logged] == [0, 1, 2, 3]
+    assert [row["loss"] for row in rows] == [str(m.get("loss", "")) for m in logged]

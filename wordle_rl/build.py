@@ -19,6 +19,7 @@ from wordle_rl.components import ConfigError, check_type, component
 from wordle_rl.curricula.base import Curriculum
 from wordle_rl.curricula.none import NoCurriculum
 from wordle_rl.curricula.replay import Replay
+from wordle_rl.earlier_run import check_match, check_secrets
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.game import Rules
 from wordle_rl.history import History, HistorySettings
@@ -33,7 +34,6 @@ from wordle_rl.regret import Regret
 from wordle_rl.rewards.base import Reward
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.scene import RolloutKind
-from wordle_rl.run_folder import maker
 from wordle_rl.sampling import Sampling
 from wordle_rl.settings import (
     BackendSettings,
@@ -54,7 +54,7 @@ from wordle_rl.words import WordLists
 KEYS = {  # of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
     *("curriculum", "history", "trainer", "logger", "optim"),
-    *("name", "seed", "output_dir", "resume"),
+    *("name", "seed", "output_dir", "resume", "init_from", "init_checkpoint", "allow_mismatch"),
 }
 
 
@@ -172,15 +172,17 @@ def lesson(algorithm: Algorithm, knowledge: Knowledge) -> Lesson | None:
     if name not in PLAYERS:
         raise ConfigError(f"algorithm.player must be one of {', '.join(PLAYERS)}, not {name!r}")
     player = PLAYERS[name](knowledge)
-    slips = getattr(algorithm, "slips", 0.0)
-    distribution = getattr(algorithm, "targets", "sampled") == "distribution"
-    if distribution and not isinstance(player, Teacher):
+    if algorithm.imitates_choices and not isinstance(player, Teacher):
         raise ConfigError(
             f"algorithm.targets=distribution needs a player with a choice of guesses, "
             f"random_consistent or random_consistent_allowed, not {name}"
         )
-    mistakes = Mistakes(knowledge) if slips else None
-    return Lesson(player=player, mistakes=mistakes, slips=slips, distribution=distribution)
+    return Lesson(
+        player=player,
+        mistakes=Mistakes(knowledge) if algorithm.mistakes else None,
+        slips=algorithm.mistakes,
+        distribution=algorithm.imitates_choices,
+    )
 
 
 def curriculum_of(
@@ -244,6 +246,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         check_type(name, config[name], str)
     check_type("seed", config["seed"], int)
     check_seed("seed", config["seed"])
+    check_type("allow_mismatch", config["allow_mismatch"], bool)
     settings: WordSettings = component("words", config["words"], WordSettings)
     words, splits = settings.load()
     knowledge = Knowledge(words, feedback_table(words))
@@ -253,13 +256,18 @@ def experiment(config: dict[str, Any]) -> Experiment:
     backend = backend_settings(config["backend"], model)
     sampling: Sampling = component("sampling", config["sampling"], Sampling)
     _check_together(algorithm, rollout, backend, sampling, model)
-    _check_secrets(settings.protocol, splits, model)
+    if len(splits.val) < 2:
+        raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint by")
+    check_secrets(settings.protocol, splits, model.location)
+    style = style_of(config)
+    if not config["allow_mismatch"]:
+        check_match(model.location, style, ("rollout.form", rollout.form), words)
     rules: Rules = component("rules", config["rules"], Rules)
     everything = settings.protocol == "all"
     lab = Lab(
         words=words,
         rules=rules,
-        style=style_of(config),
+        style=style,
         sampling=sampling,
         rewards=reward_set(config["reward"], words, knowledge, rollout.form),
         algorithm=algorithm,
@@ -318,20 +326,4 @@ def _check_together(
         raise ConfigError(
             f"sampling.max_tokens must be below model.max_context={model.max_context}, which holds "
             f"a whole game, not {sampling.max_tokens}"
-        )
-
-
-def _check_secrets(protocol: str, splits: Splits, model: ModelSettings) -> None:
-    if len(splits.val) < 2:
-        raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint by")
-    run = maker(model.location)
-    if protocol == "all" or run is None:
-        return
-    earlier = run.manifest()
-    digest = earlier.get("digests", {}).get("splits")
-    if earlier.get("protocol") != "split" or digest != splits.digest:
-        raise ConfigError(
-            f"model.path={model.path} comes from {run.path}, which may have trained on secrets "
-            "that are now for the test: use words.protocol=all, or a run with words.protocol=split "
-            "and the same words"
         )

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from wordle_rl.tool_calls import TOOL, call_message, parse_call
 
 _ANSWER, _MESSAGE = "ANSWERPLACE", "MESSAGEPLACE"  # stand-ins that survive templates' trimming
-_KEPT = 100_000  # entries of a cache
+_KEPT = 20_000  # entries of a cache, of some 10 kB at most; the allowed words are 12,972
 
 
 class Tokenizer(Protocol):

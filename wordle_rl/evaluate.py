@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from wordle_rl.boards import boards_side_by_side
 from wordle_rl.build import backend_settings, check_keys, model_settings, resolve, style_of
@@ -19,6 +19,7 @@ from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import full_disk_told, user_errors
 from wordle_rl.components import ConfigError, component
+from wordle_rl.earlier_run import adopt, check_match, form_of_run, keys_of, saved_config
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.forms import check_room, form_of
 from wordle_rl.game import Game, Rules
@@ -35,16 +36,17 @@ from wordle_rl.policy_actor import PolicyActor
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.regret import Regret
 from wordle_rl.rollout import Actor, ScriptedActor, play
-from wordle_rl.run import ROOT, load_backend, saved_config
+from wordle_rl.run import ROOT, load_backend
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.sampling import Sampling
 from wordle_rl.settings import FORMS, ModelSettings, WordSettings, check_choice, check_seed
 from wordle_rl.tables import table
+from wordle_rl.words import WordLists
 
 KEYS = {
     *("model", "backend", "prompt", "words", "rules", "sampling", "run", "checkpoint", "player"),
     *("opener", "tree", "compare", "samples", "limit", "time_limit", "show", "seed", "output_dir"),
-    "form",
+    *("form", "allow_mismatch"),
 }
 _FROM_RUN = ("model", "prompt", "words", "rules")  # taken from a run unless overridden
 _GAMES_AT_ONCE = 512
@@ -58,6 +60,7 @@ class EvalSettings:
     checkpoint: str = "best"
     player: str | None = None
     form: str = "conversation"
+    allow_mismatch: bool = False
     opener: str = "salet"
     tree: str | None = None
     compare: bool = True
@@ -161,7 +164,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         player = _player(settings, knowledge)
         style, sampling = style_of(config), component("sampling", config["sampling"], Sampling)
         if player is None:
-            contestant = _model(config, settings, style, sampling)
+            contestant = _model(config, settings, style, sampling, words)
         else:
             contestant = (*board.scripted(player), _GAMES_AT_ONCE)
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
@@ -193,24 +196,16 @@ def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         return resolve(cfg)
     folder = RunFolder.open(ROOT / str(cfg.run))
     saved = saved_config(folder)
-    given = {override.partition("=")[0].lstrip("+~") for override in overrides}
+    given = keys_of(overrides)
     if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
         raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")
     # A run's checkpoints are of its backend's kind; how that computes is up to this command.
     other = saved.backend._target_ != cfg.backend._target_
     for node in (*_FROM_RUN, *["backend"] * other):
-        if node not in given:
-            mine = OmegaConf.to_container(cfg[node])
-            OmegaConf.update(cfg, node, saved[node], merge=False, force_add=True)
-            for override in given:
-                key = override.removeprefix(node + ".")
-                if key != override:
-                    assert isinstance(mine, dict)
-                    OmegaConf.update(cfg, override, mine[key], force_add=True)
+        adopt(cfg, saved, node, given)
     config = resolve(cfg)
     if "form" not in given:
-        # Runs of earlier versions name none.
-        config["form"] = OmegaConf.select(saved, "rollout.form") or "conversation"
+        config["form"] = form_of_run(saved)
     if "words" not in given and "words.split" not in given:
         config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
     config["run"] = str(folder.path)
@@ -245,10 +240,16 @@ def _solvers(knowledge: Knowledge) -> list[Player]:
 
 
 def _model(
-    config: dict[str, Any], settings: EvalSettings, style: PromptStyle, sampling: Sampling
+    config: dict[str, Any],
+    settings: EvalSettings,
+    style: PromptStyle,
+    sampling: Sampling,
+    words: WordLists,
 ) -> tuple[str, Callable[[int], PolicyActor], int]:
     """What Table.summary() needs for a model: name, actors, and how many games each can play."""
     model = _model_settings(config, settings)
+    if not settings.allow_mismatch:
+        check_match(model.location, style, ("form", settings.form), words)
     backend = backend_settings(config["backend"], model)
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
@@ -262,8 +263,15 @@ def _model(
             seed=settings.seed, first_rollout=first,
         )  # fmt: skip
 
-    name = model.name if settings.run is None else Path(settings.run).name
-    return name, actor, model.games_at_once
+    return _name(model, settings), actor, model.games_at_once
+
+
+def _name(model: ModelSettings, settings: EvalSettings) -> str:
+    """What plays: a model, or a run and which of its checkpoints if that is not the best."""
+    if settings.run is None:
+        return model.name
+    checkpoint = "" if settings.checkpoint == "best" else f" {Path(settings.checkpoint).name}"
+    return Path(settings.run).name + checkpoint
 
 
 def _model_settings(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:

@@ -17,6 +17,7 @@ from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import fail, full_disk_told, user_errors
 from wordle_rl.components import ConfigError
+from wordle_rl.earlier_run import CONFIG, begin_from, prompt_name, saved_config
 from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.json_files import remove_temporary_files, write_bytes
 from wordle_rl.memory import MemoryFull, start_afresh
@@ -24,9 +25,11 @@ from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import BackendSettings
 
 ROOT = Path(__file__).resolve().parent.parent
-CONFIG = "config.yaml"  # the resolved config in a run folder
 # What a run is about, and where it lies: a resumed run cannot change these.
-_KEPT = ("model", "words", "prompt", "rollout.form", "name", "output_dir")
+_KEPT = (
+    *("model", "words", "prompt", "rollout.form", "name", "output_dir"),
+    *("init_from", "init_checkpoint"),
+)
 
 
 @full_disk_told()
@@ -48,13 +51,16 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                 config, changes = resumed_config(folder, overrides)
                 setup = experiment(config)
             else:
+                start = begin_from(cfg, overrides, ROOT)
                 setup, changes = experiment(resolve(cfg)), {}
                 folder = RunFolder.create(_anchored(setup.config["output_dir"]), cfg.name)
             stack.enter_context(folder.lock())
+            if resume:
+                _check_steps(folder, setup.trainer.steps)
         if resume:
             _reopen(folder, changes)
         else:
-            _describe(folder, setup)
+            _describe(folder, setup, start)
         try:
             with user_errors():
                 backend = load_backend(setup.backend)
@@ -65,6 +71,10 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         except Interrupted as signal:
             folder.set_status("interrupted")
             print(f"\n{signal}: go on with python train.py resume={folder.path}", flush=True)
+            raise
+        except (Exception, SystemExit):
+            if not resume:
+                folder.remove_unless_begun()
             raise
     print(f"\nrun folder: {folder.path}\nfull games: python eval.py run={folder.path}")
     print(f"curves: tensorboard --logdir {folder.path.parent}")
@@ -134,14 +144,22 @@ def _anchored(path: str | Path) -> Path:
     return ROOT / str(path)
 
 
-def _describe(folder: RunFolder, setup: Experiment) -> None:
+def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None) -> None:
+    if start is not None:
+        print(
+            f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "
+            f"prompt={prompt_name(setup.lab.style)} and rollout.form={setup.lab.form}"
+        )
+        if start["checkpoint"] == "best" and start["step"] == 0:
+            print("its best is its own start; init_checkpoint=last takes what it learnt")
     write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(OmegaConf.create(setup.config)).encode())
     folder.write_manifest(
         seeds={"seed": setup.lab.seed},
         digests={"words": setup.words.digest, "splits": setup.splits.digest},
         command=sys.argv,
         model=setup.model.path,
-        prompt=setup.lab.style.name,
+        init_from=start,
+        prompt=prompt_name(setup.lab.style),
         form=setup.lab.form,
         protocol=setup.config["words"]["protocol"],
     )
@@ -150,24 +168,21 @@ def _describe(folder: RunFolder, setup: Experiment) -> None:
 def _reopen(folder: RunFolder, changes: dict[str, Any]) -> None:
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
+    folder.note_resume(step=_steps_done(folder), command=sys.argv, changes=changes)
+
+
+def _steps_done(folder: RunFolder) -> int:
     newest = CheckpointStore(folder.checkpoints, read_only=True).latest()
-    step = int(newest.name.removeprefix("step_")) if newest else 0
-    folder.note_resume(step=step, command=sys.argv, changes=changes)
+    return int(newest.name.removeprefix("step_")) if newest else 0
 
 
-def saved_config(folder: RunFolder) -> DictConfig:
-    """The config that a run was started with."""
-    path = folder.path / CONFIG
-    if not path.is_file():
-        raise ConfigError(f"{path} is missing: the run folder is not complete")
-    try:
-        loaded = OmegaConf.load(path)
-    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
-        raise ConfigError(f"{path}: cannot be read as YAML ({error})") from None
-    if not isinstance(loaded, DictConfig):
-        raise ConfigError(f"{path}: not a config of settings by name")
-    OmegaConf.set_struct(loaded, True)
-    return loaded
+def _check_steps(folder: RunFolder, steps: int) -> None:
+    """Tell when a resumed run has no step left; raise ConfigError when it has done too many."""
+    done = _steps_done(folder)
+    if steps < done:
+        raise ConfigError(f"trainer.steps must be {done} or more, as so many are done, not {steps}")
+    if steps == done:
+        print(f"nothing left to train: all {done} steps are done", flush=True)
 
 
 def resumed_config(

@@ -13,6 +13,7 @@ import os
 import platform
 import re
 import secrets
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -135,6 +136,11 @@ class RunFolder:
         write_json(
             self.path / "manifest.json", {**manifest, "status": "running", "resumes": resumes}
         )
+
+    def remove_unless_begun(self) -> None:
+        """Remove the folder of a run that failed before anything was measured."""
+        if not any((self.path / name).exists() for name in ("start.json", "metrics.jsonl")):
+            shutil.rmtree(self.path, ignore_errors=True)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -45,6 +45,10 @@ class Reporter(Protocol):
 
     def text(self, tag: str, markdown: str, step: int) -> None: ...
 
+    def go_on(self, records: list[dict[str, Any]]) -> None:
+        """Be told what was logged before a resume, oldest first."""
+        ...
+
 
 def carry_out(
     training: Training, fit: Callable[[], None], *, resume: bool, interrupts: Interrupts
@@ -153,6 +157,7 @@ class Training:
         if self.writes:
             for log in (self._metrics_log, self._games_log):
                 log.truncate_after(self.first_step if begun else -1)
+            self.reporter.go_on(self._metrics_log.read())
             if begun and self._best_step == self.first_step:
                 self.store.mark_best(self.first_step)  # a kill may have come before that
         return begun
@@ -176,11 +181,13 @@ class Training:
             **{f"total_{name}": value for name, value in self._totals.items()},
         }
         if self.setup.trainer.report:
-            end = self._report("end")
-            start = json.loads((self.folder.path / "start.json").read_text())
-            summary |= {**end, "start": start, "player": "end"}
+            reports = [self._report("end")]
+            summary |= reports[0]
+            if (written := self.folder.path / "start.json").exists():  # asked for from the start
+                reports.append(json.loads(written.read_text()))
+                summary["start"] = reports[1]
             if self.writes:
-                print("\n" + table([end, start]), flush=True)
+                print("\n" + table(reports), flush=True)
         if self.writes:
             write_summary(self.folder.path, summary)
             self.folder.set_status("finished")

@@ -103,6 +103,16 @@ class Algorithm(ABC):
         return None
 
     @property
+    def mistakes(self) -> float:
+        """Share of the imitated player's turns that are mistakes, which are never learnt."""
+        return 0.0
+
+    @property
+    def imitates_choices(self) -> bool:
+        """Whether all that the player might have guessed is imitated, not only its guess."""
+        return False
+
+    @property
     def needs_reference(self) -> bool:
         """Whether ref_logprobs are read, in the loss or in penalties."""
         return False

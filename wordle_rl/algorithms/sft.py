@@ -47,6 +47,14 @@ class Sft(Algorithm):
     def imitates(self) -> str | None:
         return self.player
 
+    @property
+    def mistakes(self) -> float:
+        return self.slips
+
+    @property
+    def imitates_choices(self) -> bool:
+        return self.targets == "distribution"
+
     def judge(self, outcomes: Outcomes) -> Judgement:
         return Judgement(advantages=[np.ones(len(returns)) for returns in outcomes.returns])
 

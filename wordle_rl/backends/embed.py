@@ -20,8 +20,8 @@ from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import user_errors
+from wordle_rl.earlier_run import saved_config
 from wordle_rl.game_statistics import summarise
-from wordle_rl.run import saved_config
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import EMBEDDED, LightningSettings
 from wordle_rl.validation import policy_games

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,16 @@ class LightningReporter:
         for logger in self._loggers:
             logger.log_metrics(values, step=step)
 
+    def go_on(self, records: list[dict[str, Any]]) -> None:
+        """Write what was logged before a resume again where a logger starts its file anew."""
+        for logger in self._loggers:
+            if isinstance(logger, CSVLogger):
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message="Experiment logs directory")
+                    for record in records:
+                        values = {k: v for k, v in record.items() if v is not None}
+                        logger.log_metrics(values, step=values.pop("step"))
+
     def text(self, tag: str, markdown: str, step: int) -> None:
         for logger in self._loggers:
             if isinstance(logger, TensorBoardLogger):
@@ -51,7 +62,8 @@ def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
     if settings.tensorboard:
         loggers.append(TensorBoardLogger(folder, name="", version="tensorboard"))
     if settings.csv:
-        loggers.append(CSVLogger(folder, name="", version="csv"))
+        csv = CSVLogger(folder, name="", version="csv", flush_logs_every_n_steps=1)
+        loggers.append(csv)
     if settings.wandb:
         if importlib.util.find_spec("wandb") is None:
             raise ValueError("logger=wandb needs the package wandb: pip install wandb")

@@ -21,6 +21,7 @@ from transformers import AutoTokenizer
 
 from wordle_rl.backends.adapters import ADAPTER, adapter_kind, read_config
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.hub import notice_offline
 from wordle_rl.backends.mlx_config import for_mlx_lm
 from wordle_rl.components import ConfigError
 from wordle_rl.disk import full_disk
@@ -122,6 +123,7 @@ def fetched(location: str) -> Path:
         return Path(location)
     from huggingface_hub import snapshot_download
 
+    notice_offline(location)
     try:
         return Path(snapshot_download(location, allow_patterns=_FILES))
     except Exception as error:

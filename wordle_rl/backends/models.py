@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from wordle_rl.backends.adapters import ADAPTER, adapter_kind
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.hub import notice_offline
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
 from wordle_rl.components import ConfigError
 from wordle_rl.disk import full_disk
@@ -58,6 +59,7 @@ def _pretrained(location: str, dtype: torch.dtype) -> tuple[Any, Any]:
             f"model.path={location} is an adapter in mlx-lm's form: convert it with "
             f"python -m wordle_rl.convert {location} <new folder>, or use backend=mlx"
         )
+    notice_offline(location)
     try:
         tokenizer = AutoTokenizer.from_pretrained(location)
         if _is_adapter(location):
@@ -100,6 +102,7 @@ def _adapted(location: str, dtype: torch.dtype) -> Any:
     from peft import PeftConfig, PeftModel
 
     base = PeftConfig.from_pretrained(location).base_model_name_or_path
+    notice_offline(str(base))
     inner = AutoModelForCausalLM.from_pretrained(str(base), dtype=dtype)
     return PeftModel.from_pretrained(inner, location, is_trainable=True)
 

@@ -1,0 +1,160 @@
+"""Going on from an earlier run: what is taken from it, and what must be as it was there."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
+
+from wordle_rl.checkpoints import MANIFEST, CheckpointStore
+from wordle_rl.components import ConfigError
+from wordle_rl.prompts import PromptStyle
+from wordle_rl.run_folder import RunFolder, maker
+from wordle_rl.settings import UNTRAINED, check_choice
+from wordle_rl.splits import Splits
+from wordle_rl.words import WordLists
+
+CONFIG = "config.yaml"  # the resolved config in a run folder
+REQUIRED = "required"  # what an experiment says of init_from that makes no sense without it
+_LATER_KEYS = {"init_from": None, "init_checkpoint": "best", "allow_mismatch": False}
+_OWN_MODEL = ("model", "model.path", "model.shape", "model.name")  # never given beside a run's
+
+
+def saved_config(folder: RunFolder) -> DictConfig:
+    """The config that a run was started with. Raises ConfigError."""
+    path = folder.path / CONFIG
+    if not path.is_file():
+        raise ConfigError(f"{path} is missing: the run folder is not complete")
+    try:
+        loaded = OmegaConf.load(path)
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML ({error})") from None
+    if not isinstance(loaded, DictConfig):
+        raise ConfigError(f"{path}: not a config of settings by name")
+    loaded = OmegaConf.merge(_LATER_KEYS, loaded)  # runs of earlier versions lack these
+    assert isinstance(loaded, DictConfig)
+    OmegaConf.set_struct(loaded, True)
+    return loaded
+
+
+def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -> None:
+    """Take a part from a run's config, unless the command line chose it, but for its single values.
+
+    given: keys of the command line.
+    """
+    if node in given:
+        return
+    said = {key: OmegaConf.select(cfg, key) for key in given if key.startswith(f"{node}.")}
+    OmegaConf.update(cfg, node, saved[node], merge=False, force_add=True)
+    for key, value in said.items():
+        OmegaConf.update(cfg, key, value, force_add=True)
+
+
+def form_of_run(saved: DictConfig) -> str:
+    """The form that a run was trained in; runs of earlier versions name none."""
+    return OmegaConf.select(saved, "rollout.form") or "conversation"
+
+
+def keys_of(overrides: Iterable[str]) -> set[str]:
+    """The keys that overrides are about."""
+    return {override.partition("=")[0].lstrip("+~") for override in overrides}
+
+
+def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[str, Any] | None:
+    """Put the model, prompt and form of init_from's run into a config, where nothing else is given.
+
+    overrides: those of the command line. root: what relative paths are relative to. Returns what
+    the manifest records of the start, None without init_from. Raises ValueError in one line.
+    """
+    check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last"))
+    if cfg.init_from == REQUIRED:
+        raise ConfigError("init_from must be given: init_from=outputs/<run>")
+    if cfg.init_from is None:
+        if cfg.init_checkpoint != "best":
+            raise ConfigError("init_checkpoint needs init_from=<the run that it is of>")
+        return None
+    given = keys_of(overrides)
+    if other := [key for key in _OWN_MODEL if key in given]:
+        raise ConfigError(f"{other[0]} and init_from exclude each other: a run has its own model")
+    folder = RunFolder.open(root / str(cfg.init_from))
+    saved = saved_config(folder)
+    status = folder.manifest().get("status")
+    if status != "finished":
+        raise ConfigError(
+            f"init_from={cfg.init_from}: the run is {status}, not finished; first end it with "
+            f"python train.py resume={cfg.init_from}"
+        )
+    store = CheckpointStore(folder.checkpoints, read_only=True)
+    path = store.best() if cfg.init_checkpoint == "best" else store.latest()
+    if path is None:
+        raise ConfigError(f"{store.folder}: there is no {cfg.init_checkpoint} checkpoint")
+    checkpoint = store.load(path)
+    rate = cfg.model.learning_rate
+    adopt(cfg, saved, "model", given)
+    cfg.model.path = str(path / "model")
+    OmegaConf.update(cfg, "model.shape", {}, merge=False, force_add=True)
+    if saved.model.path == UNTRAINED:  # its name and its rate are of learning from nothing
+        cfg.model.name, cfg.model.learning_rate = saved.name, rate
+    adopt(cfg, saved, "prompt", given)
+    if "rollout.form" not in given:
+        cfg.rollout.form = form_of_run(saved)
+    # Weights are of either backend, adapters of their own alone.
+    if saved.backend._target_ != cfg.backend._target_:
+        adopt(cfg, saved, "backend", given)
+    return {
+        "run": str(folder.path),
+        "checkpoint": cfg.init_checkpoint,
+        "step": checkpoint.step,
+        "sha256": hashlib.sha256((path / MANIFEST).read_bytes()).hexdigest(),
+    }
+
+
+def prompt_name(style: PromptStyle) -> str:
+    """The option of prompt= that a style is."""
+    return style.name + "_think" * style.think
+
+
+def check_secrets(protocol: str, splits: Splits, model: str) -> None:
+    """Raise ConfigError when the run that made a model may have trained on what is now tested.
+
+    model: its hub name or folder.
+    """
+    run = maker(model)
+    if protocol == "all" or run is None:
+        return
+    earlier = run.manifest()
+    digest = earlier.get("digests", {}).get("splits")
+    if earlier.get("protocol") != "split" or digest != splits.digest:
+        raise ConfigError(
+            f"the model comes from {run.path}, which may have trained on secrets that are now for "
+            "the test: use words.protocol=all, or a run with words.protocol=split and the same "
+            "words"
+        )
+
+
+def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: WordLists) -> None:
+    """Raise ConfigError when the run that made a model had another prompt, form or word lists.
+
+    model: its hub name or folder. form: the key of the setting, and its value.
+    """
+    run = maker(model)
+    if run is None:
+        return
+    earlier = run.manifest()
+    key, value = form
+    for name, now, then in (
+        ("prompt", prompt_name(style), earlier.get("prompt")),
+        (key, value, earlier.get("form")),
+        ("words", words.digest, earlier.get("digests", {}).get("words")),
+    ):
+        if then not in (None, now):
+            wrong = "words: other word lists" if name == "words" else f"{name}={now}: not {then}"
+            raise ConfigError(
+                f"{wrong} as in {run.path}, which the model comes from; choose the same, or say "
+                "allow_mismatch=true"
+            )

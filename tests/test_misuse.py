@@ -188,6 +188,7 @@ EVAL = {
     "player=entropy opener=zzzzz": "opener must be one of the allowed words",
     "run=outputs/none": "outputs/none: no such run folder",
     "checkpoint=last": "checkpoint=last needs run=",
+    "player=random model=tiny": "player and model exclude each other",
     "words.split=half": "train, val, test, all",
     "form=chat": "form must be one of conversation, fresh, tool",
     "samples=0": "samples must be 1 or more",

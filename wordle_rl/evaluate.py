@@ -168,6 +168,8 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         else:
             contestant = (*board.scripted(player), _GAMES_AT_ONCE)
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
+    many = len(board.secrets) * settings.samples
+    print(f"{contestant[0]} plays {many} games", flush=True)
     summary, games = board.summary(*contestant)
     summaries = [summary]
     if settings.compare:
@@ -192,11 +194,13 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
 def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """The config, with what a run was trained with where the command line says nothing."""
+    given = keys_of(overrides)
+    if cfg.player is not None and "model" in given:
+        raise ConfigError("player and model exclude each other: give one of them")
     if cfg.run is None:
         return resolve(cfg)
     folder = RunFolder.open(ROOT / str(cfg.run))
     saved = saved_config(folder)
-    given = keys_of(overrides)
     if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
         raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")
     # A run's checkpoints are of its backend's kind; how that computes is up to this command.
@@ -286,6 +290,10 @@ def _model_settings(config: dict[str, Any], settings: EvalSettings) -> ModelSett
         path = found.path if found else None
     else:
         path = ROOT / settings.checkpoint
+        if not path.is_dir():
+            raise ConfigError(
+                f"checkpoint must be best, last, start or a checkpoint's folder, not {path}"
+            )
     if path is None:
         raise ConfigError(f"{store.folder}: there is no {settings.checkpoint} checkpoint yet")
     path = store.load(path).path / "model"

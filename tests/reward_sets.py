@@ -31,6 +31,7 @@ POLICIES = [
     for invalid, unparsable, retries in product(
         ("accept", "lose_turn", "end_game", "retry"), ("lose_turn", "end_game", "retry"), (1, 9)
     )
+    if retries == 1 or "retry" in (invalid, unparsable)  # else nothing is ever asked for again
 ]
 
 

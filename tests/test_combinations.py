@@ -10,7 +10,6 @@ import copy
 import functools
 import math
 import random
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,7 +77,8 @@ VALUES = {
     "precision": {name: [f"backend.precision={name}"] for name in ("fp32", "bf16")},
 }
 SMALL = [
-    "rollout.groups=4", "words.test=6", "words.val=6", "model.max_context=4096", "optim.lr=0.001",
+    "rollout.groups=4", "words.test=6", "words.val=6", "optim.lr=0.001",
+    "model.max_tokens=12", "model.max_context=4096",
     "trainer.steps=2", "trainer.validate_every=2", "trainer.report=false", "trainer.show_games=0",
 ]  # fmt: skip
 LEFT_OUT = {"logger=wandb"}  # needs an account; test_misuse.py is for its absence
@@ -231,8 +231,9 @@ def learns(root: Path, overrides: list[str]) -> bool:
     assert start["step"] == 0 and [m["step"] for m in steps] == [1, 2]
     assert 0.0 <= summary["val_win_rate"] <= 1.0
     for step in steps:
-        assert all(math.isfinite(step[name]) for name in ("loss", "reward/mean", "time/step"))
-        assert step["update/skipped"] == 0.0 and step["train/games"] > 0
+        assert step["train/games"] > 0 and math.isfinite(step["reward/mean"])
+        # A step whose groups teach nothing has no update.
+        assert math.isfinite(step.get("loss", 0.0)) and not step.get("update/skipped")
     return any(step.get("grad_norm", 0.0) > 0.0 for step in steps)
 
 
@@ -279,10 +280,11 @@ def test_all_pairs_of_options_compose_and_the_command_line_has_the_last_word() -
 
 def test_some_combinations_by_chance_train(builder, places, tmp_path) -> None:
     draw, moved = random.Random(2), 0
-    for number in range(4):
-        row = {factor: next(iter(options)) for factor, options in FACTORS.items()}
+    quick = FACTORS | {"backend": {"lightning": FACTORS["backend"]["lightning"]}}
+    for number in range(3):
+        row = {factor: next(iter(options)) for factor, options in quick.items()}
         for factor in draw.sample(list(row), len(row)):
-            changed = row | {factor: draw.choice(list(FACTORS[factor]))}
+            changed = row | {factor: draw.choice(list(quick[factor]))}
             row = changed if builder.accepts(changed) else row
         moved += learns(tmp_path / str(number), command(row, places))
     assert moved >= 2
@@ -296,20 +298,11 @@ def test_every_pair_of_options_trains_or_is_refused_in_one_line(
     covering = Covering(FACTORS, builder.accepts)
     failed, moved = [], set()
     for number, row in enumerate(covering.rows):
-        begin = time.monotonic()
         try:
             if learns(tmp_path / str(number), command(row, places)):
                 moved |= row.items()
         except (Exception, SystemExit) as error:  # to be told with all others at the end
             failed.append(f"{row}: {error!r} {capsys.readouterr().err}")
-        with capsys.disabled():
-            print(
-                number,
-                f"{time.monotonic() - begin:.1f} {time.process_time():.1f}",
-                row,
-                failed[-1:],
-                flush=True,
-            )
     told = {}
     for pair, row in covering.refused.items():
         capsys.readouterr()
@@ -326,3 +319,11 @@ def test_every_pair_of_options_trains_or_is_refused_in_one_line(
     options = {(factor, option) for factor, options in FACTORS.items() for option in options}
     assert not failed, "\n".join(failed)
     assert moved == options
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPTIONS["experiment"])
+def test_every_experiment_trains(name, places, tmp_path) -> None:
+    untrained = composed(f"experiment={name}").model.path == UNTRAINED
+    model = SHAPE_SMALL if untrained else f"model.path={places['model']}"
+    learns(tmp_path / "run", [f"experiment={name}", *SMALL, *CPU, model])

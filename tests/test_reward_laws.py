@@ -247,7 +247,7 @@ def test_a_game_of_cheats_scores_below_every_honest_game(name):
 
 
 # row 19
-@pytest.mark.parametrize("name", [*LAWFUL, *range(8)])
+@pytest.mark.parametrize("name", [*LAWFUL, *range(4)])
 def test_an_early_win_beats_any_later_win_which_beats_any_loss(name):
     rewards = LAWFUL[name] if isinstance(name, str) else noisy(name)
     rng = random.Random(f"{name}")
@@ -265,7 +265,7 @@ def test_an_early_win_beats_any_later_win_which_beats_any_loss(name):
         )
     ]
     for policy in POLICIES:
-        games = [random_game(rng, policy) for _ in range(40)]
+        games = [random_game(rng, policy) for _ in range(20)]
         for game in games + [play(texts, **policy) for texts in extremes]:
             key = game.state.turn if game.won else 7
             by_turn.setdefault(key, []).append(rewards.score(game).total)
@@ -297,7 +297,7 @@ def test_a_staller_who_never_tries_to_win_is_below_every_winner(name, max_turns)
     assert sloppy.won and best < rewards.score(sloppy).total
 
 
-@pytest.mark.parametrize("name", [*LAWFUL, *range(8)])
+@pytest.mark.parametrize("name", [*LAWFUL, *range(4)])
 def test_wins_at_the_same_turn_are_exactly_equal_when_honest_and_less_after_violations(name):
     rewards = LAWFUL[name] if isinstance(name, str) else noisy(name)
     totals = {

@@ -89,8 +89,8 @@ Factors = dict[str, dict[str, list[str]]]  # the overrides of each option of eac
 def overrides_of(group: str, option: str) -> list[str]:
     extra = WITH.get(f"{group}={option}", [])
     if group == "model":
-        yaml = (ROOT / "conf" / group / f"{option}.yaml").read_text()
-        extra = [SHAPE_SMALL] if f"path: {UNTRAINED}" in yaml else ["model.path=<model>"]
+        text = (ROOT / "conf" / group / f"{option}.yaml").read_text()
+        extra = [SHAPE_SMALL] if f"path: {UNTRAINED}" in text else ["model.path=<model>"]
     return [f"{group}={option}", *extra]
 
 
@@ -147,7 +147,8 @@ def plain(config: DictConfig) -> Any:
 class Builder:
     """Says in a hundredth of the time whether train.py would refuse a combination.
 
-    Hydra composes each option once; here their nodes are only put together.
+    Hydra composes each option once; here their nodes are only put together. What is known of the
+    words is computed once, also for the runs that follow.
     """
 
     def __init__(self, places: dict[str, Path], patch: pytest.MonkeyPatch) -> None:

@@ -291,6 +291,14 @@ def test_some_combinations_by_chance_train(builder, places, tmp_path) -> None:
     assert moved >= 2
 
 
+@pytest.mark.parametrize("algorithm", ["sft", "distill"])
+def test_a_policy_that_imitates_learns_whatever_it_draws_by(algorithm, places, tmp_path) -> None:
+    """Its own draws are greedy; log-probabilities at that temperature would not be finite."""
+    row = {factor: next(iter(options)) for factor, options in FACTORS.items()}
+    row |= {"algorithm": algorithm, "num_generations": "1", "sampling": "greedy"}
+    assert learns(tmp_path / "run", command(row, places))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_every_pair_of_options_trains_or_is_refused_in_one_line(

@@ -1,71 +1,130 @@
 """What a lawful set of rewards guarantees: cheating, stalling and quitting never pay."""
 
-import importlib
 import math
 import random
 import zlib
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
+from reward_sets import (
+    ANSWERS,
+    KNOWLEDGE,
+    LAWFUL,
+    POLICIES,
+    SECRET,
+    SETS,
+    WORDS,
+    guesses,
+    node,
+    options,
+    play,
+    shipped,
+)
+from test_tool_calls import call, guess
 
-from wordle_rl.feedback_table import build_table
-from wordle_rl.game import Game, GameStatus, Rules, TurnKind
-from wordle_rl.knowledge import Knowledge
-from wordle_rl.parser import parse
-from wordle_rl.players.cheaters import CHEATERS
+from wordle_rl.build import reward_set
+from wordle_rl.components import component
+from wordle_rl.curricula.base import Curriculum
+from wordle_rl.game import Game, GameStatus, PlayedTurn, State, TurnKind
+from wordle_rl.players import guess_text
+from wordle_rl.players.cheaters import CHEATERS, Cheater, Repeater, Staller
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rewards.win import Win
-from wordle_rl.words import WordLists
+from wordle_rl.settings import FORMS
 
-ANSWERS = ("batch", "catch", "crane", "crept", "hatch", "latch", "match", "patch", "sleep", "watch")
-PROBES = ("blimp", "chimp", "fuzzy", "jazzy", "lymph", "oomph", "puppy")
-WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted((*ANSWERS, *PROBES))))
-KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
-SECRET = "match"
+READ_APART = [form for form in FORMS if form != "fresh"]  # whose answers are a conversation's
 
-CONF = Path(__file__).parents[1] / "conf" / "reward"
-POLICIES = [
-    {"invalid": invalid, "unparsable": unparsable, "max_retries": retries}
-    for invalid, unparsable, retries in product(
-        ("accept", "lose_turn", "end_game", "retry"), ("lose_turn", "end_game", "retry"), (1, 9)
-    )
-]
-CHEATS = {
-    "two guesses": "<guess>match</guess><guess>batch</guess>",
-    "guess inside think": "<think><guess>match</guess></think>",
-    "empty": "",
-    "copied feedback": "<guess>C(x) A(✓) T(✓) C(✓) H(✓)</guess>",
-    "look-alike letters": "<guess>m\u0430tch</guess>",
-    "unclosed": "<guess>match",
-    "think only": "<think>I shall win</think>",
-    "tag soup": "<think></think><guess>match<guess></guess></guess>",
-    "no word": "<guess>zzzzz</guess>",
-    "repeat": "<guess>fuzzy</guess>",  # made before in the states below
+
+def writer(form: str) -> Callable[[str], str]:
+    """What makes an answer of a guess."""
+    return (lambda word: call(guess(word))) if form == "tool" else guess_text
+
+
+def cheats(form: str) -> dict[str, str]:
+    """Answers that a careless reader or reward would pay for."""
+    write, opening = writer(form), "<tool_call>" if form == "tool" else "<guess>"
+    closing = opening.replace("<", "</")
+    unclosed = write("match").removesuffix(closing)
+    return {
+        "two guesses": write("match") + write("batch"),
+        "guess inside think": f"<think>{write('match')}</think>",
+        "empty": "",
+        "copied feedback": write("C(x) A(✓) T(✓) C(✓) H(✓)"),
+        "look-alike letters": write("m\u0430tch"),
+        "unclosed": unclosed,
+        "think only": "<think>I shall win</think>",
+        "tag soup": f"<think></think>{unclosed}{opening}{closing}{closing}",
+        "no word": write("zzzzz"),
+        "repeat": write("fuzzy"),  # made before in the states below
+    }
+
+
+CHEATS = cheats("conversation")
+
+
+def stages(curriculum: str, rewards: RewardSet, form: str) -> list[RewardSet]:
+    """The rewards that a curriculum plans over some epochs of readable games, if it takes them."""
+    given = node("curriculum", curriculum)
+    if "first" in given:
+        given["first"] = reward_set(given["first"], WORDS, KNOWLEDGE, form)
+    injected = {"rewards": rewards, "secrets": ANSWERS, "groups": 4}
+    try:
+        taught = component("curriculum", given, Curriculum, **injected)
+    except ValueError:
+        return []  # refused
+    planned = []
+    for _ in range(12):
+        planned.append(taught.plan().rewards)
+        taught.update([[play(guesses(secret), secret=secret)] for secret in ANSWERS[:4]])
+    return planned
+
+
+def on_the_way(form: str) -> dict[str, RewardSet]:
+    """Every set of conf/reward, and all that the curricula make of the lawful ones on their way."""
+    found = {name: shipped(name, form) for name in SETS}
+    for curriculum, name in product(options("curriculum"), LAWFUL):
+        for number, planned in enumerate(stages(curriculum, found[name], form)):
+            if planned not in found.values():
+                found[f"{curriculum} to {name}, step {number}"] = planned
+    return found
+
+
+EVERY = {form: on_the_way(form) for form in READ_APART}
+EVERY_LAWFUL = {
+    form: {name: rewards for name, rewards in every.items() if rewards.lawful}
+    for form, every in EVERY.items()
 }
 
 
-def load(name: str) -> RewardSet:
-    """The set of a file in conf/reward."""
-    config = yaml.safe_load((CONF / f"{name}.yaml").read_text())
-    components, weights = {}, {}
-    for key, settings in config["components"].items():
-        module, _, kind = settings.pop("_target_").rpartition(".")
-        weights[key] = settings.pop("weight")
-        component = getattr(importlib.import_module(module), kind)
-        extra = {"words": WORDS, "knowledge": KNOWLEDGE}
-        wanted = {field.name for field in fields(component)} & extra.keys()
-        components[key] = component(**settings, **{name: extra[name] for name in wanted})
-    assert config["_target_"] == "wordle_rl.rewards.scoring.RewardSet"
-    return RewardSet(components=components, weights=weights, lawful=config["lawful"])
+def turns_of(cheater: type[Cheater], form: str) -> list[tuple[PlayedTurn, Game]]:
+    """The turns of some games of a cheater, each with its game, which is over."""
+    player, played = cheater(KNOWLEDGE, writer(form)), []
+    for uniform, secret in product((0.1, 0.6, 0.9), ANSWERS):
+        texts: list[str] = []
+        while (game := play(texts, secret=secret, form=form)).status is GameStatus.PLAYING:
+            texts.append(player.answer([game.state], np.array([uniform]))[0])
+        played += [(turn, game) for turn in game.turns]
+    return played
 
 
-SETS = {path.stem: load(path.stem) for path in CONF.glob("*.yaml")}
-LAWFUL = {name: rewards for name, rewards in SETS.items() if rewards.lawful}
+@cache
+def honest_turns(state: State, secret: str) -> list[PlayedTurn]:
+    """What can be guessed in a state, all with answers of great length."""
+    words = [word for word in WORDS.allowed if word not in state.guesses]
+    new = [Game(secret, WORDS.allowed_set, state=state) for _ in words]
+    return [game.play(word, tokens=10**6) for game, word in zip(new, words, strict=True)]
+
+
+@cache
+def worst_guess(state: State, secret: str, form: str, name: str) -> float:
+    """The least that an honest guess gets of one of EVERY."""
+    turns = honest_turns(state, secret)
+    return min(EVERY[form][name].score_turns([turn]).total for turn in turns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,19 +151,6 @@ def noisy(seed: int) -> RewardSet:
     return RewardSet(components=components, weights=weights)
 
 
-def play(texts, max_turns: int = 6, secret: str = SECRET, tokens: int = 0, **policy) -> Game:
-    game = Game(secret, WORDS.allowed_set, Rules(max_turns=max_turns, **policy))
-    for text in texts:
-        parsed = parse(text)
-        if game.status is GameStatus.PLAYING:
-            game.play(parsed.guess, text=text, reason=parsed.reason, tokens=tokens)
-    return game
-
-
-def guesses(*words: str) -> list[str]:
-    return [f"<guess>{word}</guess>" for word in words]
-
-
 def random_game(rng: random.Random, policy: dict, max_turns: int = 6) -> Game:
     """A game of honest guesses and cheats in random proportion."""
     honest = rng.choice([0.0, 0.3, 0.7, 1.0])
@@ -120,50 +166,68 @@ HISTORIES = [("fuzzy",), ("fuzzy", "catch"), ("blimp", "fuzzy", "catch", "sleep"
 
 
 # row 19
-@pytest.mark.parametrize("name", LAWFUL)
+@pytest.mark.parametrize("form", READ_APART)
 @pytest.mark.parametrize("history", HISTORIES)
-def test_every_cheat_scores_below_every_honest_legal_guess(name, history):
-    rewards = LAWFUL[name]
+def test_every_cheat_scores_below_every_honest_legal_guess(form, history):
+    write, every = writer(form), EVERY_LAWFUL[form].values()
     for policy in POLICIES:
-        before = guesses(*history)
+        before = [write(word) for word in history]
         words = [word for word in WORDS.allowed if word not in history]
         if policy["invalid"] == "accept":  # then any five letters are legal
             words += ["zazaz", "uuuuu"]
         honest = [
-            play([*before, text], tokens=10**6, **policy).turns[-1] for text in guesses(*words)
+            play([*before, write(word)], tokens=10**6, form=form, **policy).turns[-1]
+            for word in words
         ]
-        worst = min(rewards.score_turns([turn]).total for turn in honest)
-        for cheat, text in CHEATS.items():
-            turn = play([*before, text], **policy).turns[-1]
+        worst = [min(rewards.score_turns([turn]).total for turn in honest) for rewards in every]
+        for cheat, text in cheats(form).items():
+            turn = play([*before, text], form=form, **policy).turns[-1]
             if cheat == "no word" and turn.kind is TurnKind.ACCEPTED:
                 continue
-            assert rewards.score_turns([turn]).total < worst, cheat
+            for rewards, least in zip(every, worst, strict=True):
+                assert rewards.score_turns([turn]).total < least, (cheat, rewards)
 
 
 # row 19
-@pytest.mark.parametrize("name", LAWFUL)
+@pytest.mark.parametrize("form", READ_APART)
 @pytest.mark.parametrize("cheater", CHEATERS, ids=lambda cheater: cheater.name)
-def test_scripted_cheaters_gain_less_on_each_turn_than_the_worst_honest_guess(name, cheater):
-    rewards, player = LAWFUL[name], cheater(KNOWLEDGE)
-    for uniform, secret in product((0.1, 0.6, 0.9), ANSWERS):
-        game = Game(secret, WORDS.allowed_set)
-        while game.status is GameStatus.PLAYING:
-            state = game.state
-            text = player.answer([state], np.array([uniform]))[0]
-            parsed = parse(text)
-            turn = game.play(parsed.guess, text=text, reason=parsed.reason)
-            if turn.kind is TurnKind.ACCEPTED and not turn.repeat:
-                continue  # the Staller, and a Repeater's first guess, are honest turn by turn
-            honest = [
-                Game(secret, WORDS.allowed_set, state=state).play(word, tokens=10**6)
-                for word in WORDS.allowed
-                if word not in state.guesses
-            ]
-            worst = min(rewards.score_turns([turn]).total for turn in honest)
-            assert rewards.score_turns([turn]).total < worst
-        if not game.won:
-            sloppy = play([*[""] * 5, *guesses(secret)], secret=secret)
-            assert rewards.score(game).total < rewards.score(sloppy).total
+def test_scripted_cheaters_gain_less_on_each_turn_than_the_worst_honest_guess(form, cheater):
+    cheated = 0
+    for turn, game in turns_of(cheater, form):
+        if turn is game.turns[-1] and not game.won:
+            sloppy = play([*[""] * 5, *guesses(game.secret)], secret=game.secret)
+            for rewards in EVERY_LAWFUL[form].values():
+                assert rewards.score(game).total < rewards.score(sloppy).total
+        if turn.kind is TurnKind.ACCEPTED and not turn.repeat:
+            continue  # the Staller, and a Repeater's first guess, are honest turn by turn
+        cheated += 1
+        for name, rewards in EVERY_LAWFUL[form].items():
+            worst = worst_guess(turn.state, game.secret, form, name)
+            assert rewards.score_turns([turn]).total < worst, name
+    assert cheated > 0 or cheater is Staller
+
+
+def test_mixtures_are_among_the_sets_that_were_tried():
+    for every in EVERY_LAWFUL.values():
+        assert len(every) > len(LAWFUL) > 4
+        weights = [rewards.weights.get("format", 0.0) for rewards in every.values()]
+        assert any(0.3 < weight < 1.0 for weight in weights)
+
+
+@pytest.mark.parametrize("name", sorted(SETS.keys() - LAWFUL.keys()))
+def test_the_sets_of_the_seeds_pay_for_cheating(name):
+    """What they are kept to show: words said again, and games that are never won, pay."""
+    assert name.endswith("_seed"), "another set that is shipped must be lawful"
+    rewards = SETS[name]
+    again = [
+        rewards.score_turns([turn]).total
+        > worst_guess(turn.state, game.secret, "conversation", name)
+        for turn, game in turns_of(Repeater, "conversation")
+        if turn.repeat
+    ]
+    assert np.mean(again) > 0.5
+    won = rewards.score(play(guesses("catch", SECRET))).total
+    assert rewards.score(play(guesses(*["catch"] * 6))).total > won
 
 
 # row 19
@@ -183,7 +247,7 @@ def test_a_game_of_cheats_scores_below_every_honest_game(name):
 
 
 # row 19
-@pytest.mark.parametrize("name", [*LAWFUL, *range(8)])
+@pytest.mark.parametrize("name", [*LAWFUL, *range(4)])
 def test_an_early_win_beats_any_later_win_which_beats_any_loss(name):
     rewards = LAWFUL[name] if isinstance(name, str) else noisy(name)
     rng = random.Random(f"{name}")
@@ -201,7 +265,7 @@ def test_an_early_win_beats_any_later_win_which_beats_any_loss(name):
         )
     ]
     for policy in POLICIES:
-        games = [random_game(rng, policy) for _ in range(40)]
+        games = [random_game(rng, policy) for _ in range(20)]
         for game in games + [play(texts, **policy) for texts in extremes]:
             key = game.state.turn if game.won else 7
             by_turn.setdefault(key, []).append(rewards.score(game).total)
@@ -233,7 +297,7 @@ def test_a_staller_who_never_tries_to_win_is_below_every_winner(name, max_turns)
     assert sloppy.won and best < rewards.score(sloppy).total
 
 
-@pytest.mark.parametrize("name", [*LAWFUL, *range(8)])
+@pytest.mark.parametrize("name", [*LAWFUL, *range(4)])
 def test_wins_at_the_same_turn_are_exactly_equal_when_honest_and_less_after_violations(name):
     rewards = LAWFUL[name] if isinstance(name, str) else noisy(name)
     totals = {

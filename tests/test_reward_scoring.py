@@ -1,70 +1,18 @@
 """How a set of rewards adds up, what it refuses, and what the shipped sets are."""
 
-import importlib
 import math
 import random
-from dataclasses import fields
-from itertools import product
-from pathlib import Path
 
 import pytest
-import yaml
+from reward_sets import POLICIES, SECRET, SETS, WORDS, guesses, play
 
-from wordle_rl.feedback_table import build_table
-from wordle_rl.game import Game, GameStatus, Rules
-from wordle_rl.knowledge import Knowledge
-from wordle_rl.parser import parse
+from wordle_rl.game import Game
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.repeat import Repeat
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rewards.win import Win
-from wordle_rl.words import WordLists
 
-ANSWERS = ("batch", "catch", "crane", "crept", "hatch", "latch", "match", "patch", "sleep", "watch")
-PROBES = ("blimp", "chimp", "fuzzy", "jazzy", "lymph", "oomph", "puppy")
-WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted((*ANSWERS, *PROBES))))
-KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
-SECRET = "match"
-
-CONF = Path(__file__).parents[1] / "conf" / "reward"
-POLICIES = [
-    {"invalid": invalid, "unparsable": unparsable, "max_retries": retries}
-    for invalid, unparsable, retries in product(
-        ("accept", "lose_turn", "end_game", "retry"), ("lose_turn", "end_game", "retry"), (1, 9)
-    )
-]
-
-
-def load(name: str) -> RewardSet:
-    """The set of a file in conf/reward."""
-    config = yaml.safe_load((CONF / f"{name}.yaml").read_text())
-    components, weights = {}, {}
-    for key, settings in config["components"].items():
-        module, _, kind = settings.pop("_target_").rpartition(".")
-        weights[key] = settings.pop("weight")
-        component = getattr(importlib.import_module(module), kind)
-        extra = {"words": WORDS, "knowledge": KNOWLEDGE}
-        wanted = {field.name for field in fields(component)} & extra.keys()
-        components[key] = component(**settings, **{name: extra[name] for name in wanted})
-    assert config["_target_"] == "wordle_rl.rewards.scoring.RewardSet"
-    return RewardSet(components=components, weights=weights, lawful=config["lawful"])
-
-
-SETS = {path.stem: load(path.stem) for path in CONF.glob("*.yaml")}
 TEXTS = ["", "<guess>x</guess>", "<think>well</think>", "<guess>zzzzz</guess>"]
-
-
-def play(texts, max_turns: int = 6, secret: str = SECRET, tokens: int = 0, **policy) -> Game:
-    game = Game(secret, WORDS.allowed_set, Rules(max_turns=max_turns, **policy))
-    for text in texts:
-        parsed = parse(text)
-        if game.status is GameStatus.PLAYING:
-            game.play(parsed.guess, text=text, reason=parsed.reason, tokens=tokens)
-    return game
-
-
-def guesses(*words: str) -> list[str]:
-    return [f"<guess>{word}</guess>" for word in words]
 
 
 def random_game(rng: random.Random, policy: dict) -> Game:
@@ -172,7 +120,6 @@ def test_the_shipped_sets_have_the_documented_weights():
     assert shaping["phase2_seed"] == second
     assert shaping["phase2"] == {**second, "repeat": 1.0}
     assert shaping["win_only"] == {}
-    assert {name for name in SETS if not SETS[name].lawful} == {"phase1_seed", "phase2_seed"}
 
 
 def test_weights_can_be_replaced_and_a_weight_of_0_switches_a_component_off():

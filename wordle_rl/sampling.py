@@ -39,6 +39,11 @@ class Sampling:
         if self.top_k < 0:
             raise ValueError(f"sampling.top_k must be 0 (off) or more, not {self.top_k}")
 
+    @property
+    def scoring_temperature(self) -> float:
+        """At which tokens are scored: that of the draws, 1 for imitation where draws are greedy."""
+        return self.temperature or 1.0
+
     def check_trainable(self) -> None:
         """Raise ValueError when the policy gradient of these draws would be wrong."""
         if self.temperature == 0.0:

@@ -205,7 +205,7 @@ def _policy(setup: Experiment, *, rank: int) -> TorchPolicy:
     assert isinstance(setup.backend, LightningSettings)
     return build_policy(
         setup.model, setup.backend,
-        temperature=setup.lab.sampling.temperature, optim=setup.optim, rank=rank,
+        temperature=setup.lab.sampling.scoring_temperature, optim=setup.optim, rank=rank,
     )  # fmt: skip
 
 

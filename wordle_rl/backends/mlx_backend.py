@@ -69,7 +69,7 @@ def train(
     with user_errors():
         policy = build_policy(
             setup.model, setup.backend,
-            temperature=setup.lab.sampling.temperature, optim=setup.optim,
+            temperature=setup.lab.sampling.scoring_temperature, optim=setup.optim,
         )  # fmt: skip
         loggers = build_loggers(setup.logger, Path(folder.path))
         training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)

@@ -5,7 +5,7 @@ Each cheats on every turn. They know the candidates, so that nothing but the che
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -18,12 +18,16 @@ _FULL_WIDTH = str.maketrans({chr(ord("a") + i): chr(0xFF41 + i) for i in range(2
 
 
 class Cheater:
-    """What the cheaters share: a good word to cheat with."""
+    """What the cheaters share: a good word to cheat with.
+
+    write: makes the answer of a guess, in the form that is cheated.
+    """
 
     name = "cheater"
 
-    def __init__(self, knowledge: Knowledge) -> None:
+    def __init__(self, knowledge: Knowledge, write: Callable[[str], str] = guess_text) -> None:
         self._knowledge = knowledge
+        self._write = write
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [self._text(s, u) for s, u in zip(states, uniforms.tolist(), strict=True)]
@@ -43,7 +47,7 @@ class TwoGuesses(Cheater):
 
     def _text(self, state: State, uniform: float) -> str:
         other = self._candidate(state, 1.0 - uniform)
-        return guess_text(self._candidate(state, uniform)) + guess_text(other)
+        return self._write(self._candidate(state, uniform)) + self._write(other)
 
 
 class GuessInsideThink(Cheater):
@@ -52,7 +56,7 @@ class GuessInsideThink(Cheater):
     name = "cheater-guess-inside-think"
 
     def _text(self, state: State, uniform: float) -> str:
-        return f"<think>{guess_text(self._candidate(state, uniform))}</think>"
+        return f"<think>{self._write(self._candidate(state, uniform))}</think>"
 
 
 class Repeater(Cheater):
@@ -61,7 +65,7 @@ class Repeater(Cheater):
     name = "cheater-repeater"
 
     def _text(self, state: State, uniform: float) -> str:
-        return guess_text(state.guesses[0] if state.clues else self._candidate(state, uniform))
+        return self._write(state.guesses[0] if state.clues else self._candidate(state, uniform))
 
 
 class Empty(Cheater):
@@ -82,7 +86,7 @@ class CopiedFeedback(Cheater):
         invented = Clue(self._candidate(state, uniform), ALL_PLACED)
         clue = state.clues[-1] if state.clues else invented
         pairs = zip(clue.guess.upper(), clue.marks, strict=True)
-        return guess_text(" ".join(f"{letter}({mark})" for letter, mark in pairs))
+        return self._write(" ".join(f"{letter}({mark})" for letter, mark in pairs))
 
 
 class LookAlikeLetters(Cheater):
@@ -95,7 +99,7 @@ class LookAlikeLetters(Cheater):
         disguised = word.translate(_CYRILLIC)
         # the lower half of the uniforms prefers Cyrillic, which has no look-alike of some words
         cyrillic = uniform < 0.5 and disguised != word
-        return guess_text(disguised if cyrillic else word.translate(_FULL_WIDTH))
+        return self._write(disguised if cyrillic else word.translate(_FULL_WIDTH))
 
 
 class Staller(Cheater):
@@ -115,7 +119,7 @@ class Staller(Cheater):
         fitting = np.flatnonzero(harmless & self._knowledge.consistent_allowed(state))
         for choice in (fitting, np.flatnonzero(harmless), np.arange(len(words.allowed))):
             if len(choice):
-                return guess_text(words.allowed[choice[pick(uniform, len(choice))]])
+                return self._write(words.allowed[choice[pick(uniform, len(choice))]])
         raise ValueError("the list of allowed words is empty")
 
 

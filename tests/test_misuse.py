@@ -147,6 +147,7 @@ TRAIN = {
     "rollout=best_of algorithm=expert_iteration": "use rollout=game",
     "rollout=turn algorithm=expert_iteration": "use rollout=game",
     "rollout=turn curriculum=replay": "use rollout=game or rollout=best_of",
+    "rollout.advance=best": "it is for rollout=best_of",
     "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
     "rules=hard history=one history.player=entropy": "rules.hard_mode=true",
     # files and folders that are not there, or are something else

@@ -57,6 +57,9 @@ def run(main: Callable[[], None]) -> None:
             main()
     except (HydraException, OmegaConfBaseException) as error:
         fail(_readable(error))
+    except BrokenPipeError:  # whoever read the output has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
 
 
 def quoted(argument: str) -> str:

@@ -42,7 +42,7 @@ def options(group: str) -> list[str]:
 def node(group: str, option: str) -> Any:
     """What a file of conf/ holds, with what it takes from others."""
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        return OmegaConf.to_container(compose(f"{group}/{option}"))[group]
+        return OmegaConf.to_container(compose("config", [f"{group}={option}"])[group])
 
 
 @cache

@@ -72,7 +72,7 @@ def won(results: list[StepResult]) -> float:
 
 def test_all_nine_are_shipped():
     expected = "dapo dpo dr_grpo expert_iteration grpo gspo ppo rloo sft"
-    assert " ".join(NAMES) == expected
+    assert set(expected.split()) <= set(NAMES)
 
 
 @pytest.mark.parametrize("credit", ["game", "turn"])

@@ -341,7 +341,7 @@ def sampled_games(
         conversation(Rollout(game=game, group=i // n, turns=mine), i)
         for i, mine in enumerate(turns)
     ]
-    advantages = algorithm.advantages(REWARDS[guesses[..., 0], guesses[..., 1]]).ravel()
+    advantages = algorithm.advantages_by_game(REWARDS[guesses[..., 0], guesses[..., 1]]).ravel()
     lengths = np.array([sum(s.trained) for s in sequences])
     ones = np.ones(len(lengths), bool)
     weights = algorithm.weights(Rows(lengths=lengths, used=ones, units=np.arange(len(lengths))))

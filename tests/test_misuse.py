@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from test_configs import ROOT, composed
+from test_configs import OPTIONS, ROOT, composed
 
 from wordle_rl import cli
 from wordle_rl.build import experiment, resolve
@@ -40,10 +40,14 @@ def evaluation(line: str) -> Callable[[], object]:
     return lambda: evaluate(composed(*overrides, name="eval"), overrides)
 
 
+def one_of(group: str) -> str:
+    return f"{group} must be one of {', '.join(OPTIONS[group])}, not"
+
+
 TRAIN = {
     # typos
     "modle=tiny": "did you mean model?",
-    "model=qwen9b": "gemma4b-mlx, micro, qwen1.5b, qwen3b, tiny, tiny_skilled, untrained",
+    "model=no_such": one_of("model"),
     "model=gemma4b-mlx backend=lightning": "model=gemma4b-mlx needs backend=mlx",
     "backend=mlx backend.precision=fp16": "backend.precision must be one of fp32, bf16",
     "backend=mlx backend.micro_batch_tokens=0": "backend.micro_batch_tokens must be 1",
@@ -54,7 +58,7 @@ TRAIN = {
     "optim.lr.max=1": "optim.lr is a single value",
     "+foo=1": "there is no setting foo",
     "+optim.foo=1": "clip_grad_norm",
-    "curriculum=exam": "curriculum must be one of gated, linear, none, phases, replay",
+    "curriculum=no_such": one_of("curriculum"),
     "curriculum=phases reward=phase1": "curriculum.first must differ from reward=",
     "curriculum=linear reward=phase1_seed": "reward.lawful and curriculum.first.lawful",
     "curriculum=linear reward.components.win.speed=0.5": "win must have the same settings",
@@ -73,11 +77,15 @@ TRAIN = {
     "words.protocol=both": "split, all",
     "algorithm=sft algorithm.player=oracle": "random_consistent",
     "experiment=smoke,warm_start": "-m",
-    "rollout=tree": "rollout must be one of best_of, game, turn",
+    "rollout=no_such": one_of("rollout"),
     "rollout.form=chat": "rollout.form must be one of conversation, fresh, tool",
     "rollout=best_of rollout.advance=worst": "rollout.advance must be one of best, sampled",
     "rollout.advance=best": "there is no setting rollout.advance",
-    "history=two": "history must be one of none, one, upto4",
+    "reward.components.win.turns=2": "there is no setting reward.components.win.turns",
+    "model.seed=1": "only what is listed there can be overridden: list it, or write +model.seed=",
+    "+reward.components.format.form=tool": "reward.components.format.form is filled in by the",
+    "curriculum=replay +curriculum.groups=3": "curriculum.groups is filled in by the program",
+    "history=no_such": one_of("history"),
     "history=one history.player=oracle": "random_consistent_allowed, entropy, top_openers",
     "history.least=3": "history.least and history.most",
     "num_generations=3": "rollout.num_generations",
@@ -127,7 +135,7 @@ TRAIN = {
     "algorithm=rloo algorithm.scale=std": "algorithm.scale must be none",
     "algorithm=ppo algorithm.minibatches=65": "algorithm.minibatches must be at most",
     "algorithm=dapo algorithm.overlong=cut": "punish, filter, none",
-    "algorithm=reinforce": "dapo, distill, dpo, dr_grpo, expert_iteration, grpo, gspo, ppo, rloo",
+    "algorithm=no_such": one_of("algorithm"),
     "algorithm.updates=2": "algorithm",
     "sampling=greedy": "sampling.temperature must be above 0 in training",
     "sampling.top_p=0.9": "sampling.top_p must be 1",
@@ -146,8 +154,7 @@ TRAIN = {
     "rollout=best_of algorithm=dapo": "algorithm.resample must be 0",
     "rollout=best_of algorithm=expert_iteration": "use rollout=game",
     "rollout=turn algorithm=expert_iteration": "use rollout=game",
-    "rollout=turn curriculum=replay": "use rollout=game or rollout=best_of",
-    "rollout.advance=best": "it is for rollout=best_of",
+    "rollout=turn curriculum=replay": "curriculum=replay goes by how games end",
     "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
     "rules=hard history=one history.player=entropy": "rules.hard_mode=true",
     # files and folders that are not there, or are something else

@@ -153,6 +153,13 @@ def test_a_reward_outside_its_declared_range_stops_the_run(value):
         rewards.score(play(guesses("catch")))
 
 
+def test_a_reversed_range_is_refused():
+    tax = Tax()
+    tax.range = (-1.0, -2.0)
+    with pytest.raises(ValueError, match=r"tax must have a range \(least, greatest\), not \(-1"):
+        RewardSet(components={"tax": tax}, weights={"tax": 1.0}, lawful=False)
+
+
 @pytest.mark.parametrize(
     ("components", "weights", "lawful", "message"),
     [

@@ -7,7 +7,7 @@ torch.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +15,16 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.components import ConfigError, check_type, component
+from wordle_rl.components import ConfigError, check_type, component, option_of
 from wordle_rl.curricula.base import Curriculum
 from wordle_rl.curricula.none import NoCurriculum
-from wordle_rl.curricula.replay import Replay
 from wordle_rl.earlier_run import check_match, check_secrets
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.game import Rules
 from wordle_rl.history import History, HistorySettings
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.optim import Optim
+from wordle_rl.players import Player
 from wordle_rl.players.greedy_entropy import GreedyEntropy
 from wordle_rl.players.mistakes import Mistakes
 from wordle_rl.players.random_consistent import RandomConsistent
@@ -157,7 +157,7 @@ def style_of(config: Mapping[str, Any]) -> PromptStyle:
     return component("prompt", config["prompt"], PromptStyle)
 
 
-PLAYERS = {
+PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # that algorithms and histories may name
     "random_consistent": lambda k: RandomConsistent(k, "answers"),
     "random_consistent_allowed": lambda k: RandomConsistent(k, "allowed"),
     "entropy": GreedyEntropy,
@@ -200,12 +200,12 @@ def curriculum_of(
     if lab.teacher is not None and not isinstance(chosen, NoCurriculum):
         raise ConfigError(
             "curriculum must be none with an algorithm that imitates a player, as its games are "
-            f"not judged, not {type(chosen).__name__.lower()}"
+            f"not judged, not {option_of(chosen)}"
         )
-    if isinstance(chosen, Replay) and not rollout.finishes:
+    if chosen.needs_whole_games and not rollout.finishes:
         raise ConfigError(
-            f"curriculum=replay plays lost secrets again, and with rollout={rollout.name} games "
-            "are not played to their end: use rollout=game or rollout=best_of"
+            f"curriculum={option_of(chosen)} goes by how games end, and with "
+            f"rollout={rollout.name} they are left before: use rollout=game or rollout=best_of"
         )
     return chosen
 

@@ -11,10 +11,10 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from wordle_rl.disk import full_disk
 
@@ -104,7 +104,7 @@ def _readable(error: Exception) -> str:
         options = sorted(error.options, key=lambda o: (o.isdigit() and int(o), o))
         return f"{group} must be one of {', '.join(options)}, not {option!r}{more}"
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
-        return _no_setting(cause.full_key, [str(name) for name in cause.parent_node or ()])
+        return _no_setting(cause.full_key, cause.parent_node or {})
     if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
         return f"{found[1]}: give one value, or make a study with -m sweep=..."
     if found := re.match("Could not override '(.*)'. No match in the defaults list", str(error)):
@@ -113,12 +113,19 @@ def _readable(error: Exception) -> str:
     return re.sub(r"To append to .*|full_key: \S+|object_type=\S+", "", text)
 
 
-def _no_setting(key: str, there: list[str]) -> str:
+def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
+    from wordle_rl.components import settings_of
+
     group, _, name = key.rpartition(".")
+    if "_target_" in node and name in settings_of(node["_target_"]):
+        return (
+            f"{key} is not listed in the YAML file of {group}, and only what is listed there can "
+            f"be overridden: list it, or write +{key}=..."
+        )
     files = sorted((CONF / group).glob("*.yaml")) if group and "." not in group else []
     own = [file.stem for file in files if re.search(f"^{re.escape(name)}:", file.read_text(), re.M)]
     only = f"; it is for {' and '.join(f'{group}={option}' for option in own)}" if own else ""
-    there = sorted(set(there) - {"hydra", "_target_"})
+    there = sorted(set(map(str, node)) - {"hydra", "_target_"})
     if not there:
         return f"there is no setting {key}: {group} is a single value{only}"
     close = difflib.get_close_matches(name, there, 1, 0.7)

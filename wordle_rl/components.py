@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
-import inspect
 import sys
 from collections.abc import Mapping
 from types import NoneType, UnionType
@@ -36,6 +35,8 @@ def component(key: str, node: Any, kind: type, **injected: Any) -> Any:
     fields = {f.name: f for f in dataclasses.fields(cls)}
     if unknown := sorted(set(settings) - set(fields)):
         raise ConfigError(f"{key} has no setting {', '.join(unknown)}; it has {', '.join(fields)}")
+    if filled := sorted(set(settings) & set(injected)):
+        raise ConfigError(f"{key}.{filled[0]} is filled in by the program and cannot be set")
     hints = get_type_hints(cls)
     for name, value in settings.items():
         check_type(f"{key}.{name}".lstrip("."), value, hints[name])
@@ -45,6 +46,17 @@ def component(key: str, node: Any, kind: type, **injected: Any) -> Any:
         if no_default and name not in filled:
             raise ConfigError(f"{key}.{name} must be given: {key}.{name}=...")
     return cls(**filled)
+
+
+def settings_of(target: Any) -> list[str]:
+    """Settings of the class that a `_target_` names; none where it is no component."""
+    cls = _named(target)
+    return [f.name for f in dataclasses.fields(cls)] if cls else []
+
+
+def option_of(part: object) -> str:
+    """The option that a part comes from: it is called as the file of the part's class."""
+    return type(part).__module__.rpartition(".")[2]
 
 
 def check_type(key: str, value: Any, hint: Any) -> None:
@@ -89,23 +101,38 @@ def _type_name(hint: Any) -> str:
 
 
 def _class(key: str, target: Any, kind: type) -> type:
+    cls = _named(target)
+    if cls is None:
+        raise ConfigError(f"{key}._target_ must be a dataclass of {PACKAGE}*, not {target!r}")
+    if not _is_protocol(kind) and not issubclass(cls, kind):
+        raise ConfigError(f"{key}._target_ must be a subclass of {kind.__name__}, not {target}")
+    if lacking := _lacking(cls, kind):
+        raise ConfigError(
+            f"{key}._target_ must be of kind {kind.__name__}: {target} lacks {', '.join(lacking)}"
+        )
+    return cls
+
+
+def _named(target: Any) -> type | None:
+    """The class of a `_target_`, if it may be one."""
     module, _, name = str(target).rpartition(".")
     found = None
     if module.startswith(PACKAGE) and not f"{module}.".startswith(BACKENDS):
         with contextlib.suppress(ImportError):
             found = getattr(importlib.import_module(module), name, None)
-    own = isinstance(found, type) and found.__module__.startswith(PACKAGE)
-    own = own and not inspect.isabstract(found)  # what several components share is none itself
-    if not isinstance(found, type) or not own or not dataclasses.is_dataclass(found):
-        raise ConfigError(f"{key}._target_ must be a component of {PACKAGE}*, not {target!r}")
-    if not _is_kind(found, kind):
-        raise ConfigError(f"{key}._target_ must be of kind {kind.__name__}, not {target}")
-    return found
+    if not isinstance(found, type) or not dataclasses.is_dataclass(found):
+        return None
+    return found if found.__module__.startswith(PACKAGE) else None
 
 
-def _is_kind(cls: type, kind: type) -> bool:
-    """Whether a class is, or has all the members of the protocol, that a node asks for."""
-    if not getattr(kind, "_is_protocol", False):
-        return issubclass(cls, kind)
-    wanted = {name for name in vars(kind) if not name.startswith("_") or name == "__call__"}
-    return wanted <= {*dir(cls), *(f.name for f in dataclasses.fields(cls))}
+def _is_protocol(kind: type) -> bool:
+    return getattr(kind, "_is_protocol", False)
+
+
+def _lacking(cls: type, kind: type) -> list[str]:
+    """Members of the kind that a class does not have; one that several share may lack some."""
+    lacking = set(getattr(cls, "__abstractmethods__", ()))
+    if _is_protocol(kind):
+        wanted = {name for name in vars(kind) if not name.startswith("_") or name == "__call__"}
+        lacking |= wanted - {*dir(cls), *(f.name for f in dataclasses.fields(cls))}
+    return sorted(lacking)

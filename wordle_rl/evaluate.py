@@ -8,13 +8,21 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
 from wordle_rl.boards import boards_side_by_side
-from wordle_rl.build import backend_settings, check_keys, model_settings, resolve, style_of
+from wordle_rl.build import (
+    PLAYERS,
+    backend_settings,
+    check_keys,
+    model_settings,
+    resolve,
+    style_of,
+)
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import full_disk_told, user_errors
@@ -218,9 +226,8 @@ def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
 def _player(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
     players: dict[str, Callable[[], Player]] = {
+        **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
         "entropy": lambda: GreedyEntropy(knowledge, opener=settings.opener),
-        "random_consistent": lambda: RandomConsistent(knowledge, "answers"),
-        "random_consistent_allowed": lambda: RandomConsistent(knowledge, "allowed"),
         "random": lambda: RandomWord(knowledge.words),
         "gibberish": Gibberish,
         "tree": lambda: TreePlayer.from_file(Path(settings.tree or "")),

@@ -76,7 +76,7 @@ class PolicyGradient(Algorithm):
         return self.entropy == 0.0 and (self.beta == 0.0 or self.kl == "reward")
 
     def check(self, num_generations: int) -> None:
-        self.advantages(np.zeros((1, num_generations)))
+        self.advantages_by_game(np.zeros((1, num_generations)))
 
     def penalties(self, answers: Answers) -> dict[str, Floats]:
         if self.beta == 0.0 or self.kl == "loss":
@@ -85,14 +85,18 @@ class PolicyGradient(Algorithm):
         return {"kl": -self.beta * answers.divergence}
 
     def judge(self, outcomes: Outcomes) -> Judgement:
+        """With credit by turn, alike in all algorithms that do not override this."""
         if outcomes.by_turn:
             advantages = turn_advantages(outcomes.returns, outcomes.groups, scale=self.scale)
         else:
-            advantages = game_advantages(outcomes, self.advantages)
+            advantages = game_advantages(outcomes, self.advantages_by_game)
         return Judgement(advantages=advantages)
 
-    def advantages(self, rewards: Floats) -> Floats:
-        """Advantage of each rollout [G, N] against its group, from summed rewards [G, N]."""
+    def advantages_by_game(self, rewards: Floats) -> Floats:
+        """Advantage of each rollout [G, N] against its group, from summed rewards [G, N].
+
+        Credit by turn has no use for it.
+        """
         return group_advantages(rewards, self.scale)
 
     def weights(self, rows: Rows) -> Floats:

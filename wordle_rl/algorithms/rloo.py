@@ -24,7 +24,7 @@ class Rloo(PolicyGradient):
         if self.scale != "none":
             raise ValueError(f"algorithm.scale must be none in RLOO, not {self.scale!r}")
 
-    def advantages(self, rewards: Floats) -> Floats:
+    def advantages_by_game(self, rewards: Floats) -> Floats:
         return leave_one_out(rewards)
 
     def weights(self, rows: Rows) -> Floats:

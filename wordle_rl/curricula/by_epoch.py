@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wordle_rl.curricula.base import check_first
+from wordle_rl.curricula.base import Curriculum, check_first
 from wordle_rl.game import Game
 from wordle_rl.rewards.scoring import RewardSet
 
 
 @dataclass(kw_only=True)
-class ByEpoch:
+class ByEpoch(Curriculum):
     """Leads from the set `first` to the run's reward= within some epochs.
 
     An epoch is as many groups as there are training secrets. Groups are counted, not steps, so a

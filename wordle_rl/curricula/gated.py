@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wordle_rl.curricula.base import Plan, check_first
+from wordle_rl.curricula.base import Curriculum, Plan, check_first
 from wordle_rl.game import Game
 from wordle_rl.rewards.scoring import RewardSet
 
 
 @dataclass(kw_only=True)
-class Gated:
+class Gated(Curriculum):
     """The set `first` until the share of turns with a readable guess reaches a threshold.
 
     The share is taken over the turns of the last `window` steps, and not before there were as

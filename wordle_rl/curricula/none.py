@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wordle_rl.curricula.base import Plan
+from wordle_rl.curricula.base import Curriculum, Plan
 from wordle_rl.game import Game
 from wordle_rl.rewards.scoring import RewardSet
 
 
 @dataclass(kw_only=True)
-class NoCurriculum:
+class NoCurriculum(Curriculum):
     """The same at every step."""
 
     rewards: RewardSet

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wordle_rl.curricula.base import Plan
+from wordle_rl.curricula.base import Curriculum, Plan
 from wordle_rl.game import Game, GameStatus
 from wordle_rl.rewards.scoring import RewardSet
 
 
 @dataclass(kw_only=True)
-class Replay:
+class Replay(Curriculum):
     """A share of each step's groups goes to secrets of which more games were lost than allowed.
 
     A secret waits until it is replayed, the one lost longest ago first; lost again it waits again.
@@ -38,6 +38,10 @@ class Replay:
                 f"rollout.groups={self.groups} to be replayed, not {self.share}"
             )
         self._waiting: list[str] = []  # lost secrets, oldest loss first
+
+    @property
+    def needs_whole_games(self) -> bool:
+        return True
 
     @property
     def _most(self) -> int:

@@ -70,9 +70,10 @@ class GameReward:
 class RewardSet:
     """Named rewards with their weights.
 
-    Raises ValueError when names and weights differ or a weight is negative or not finite, and for a
-    lawful set unless it has exactly one Win, of positive weight, and no component whose greatest
-    value is below 0. A weight of 0 switches a component off: it is not computed.
+    Raises ValueError when names and weights differ, a weight is negative or not finite, or a range
+    is reversed, and for a lawful set unless it has exactly one Win, of positive weight, and no
+    component whose greatest value is below 0. A weight of 0 switches a component off: it is not
+    computed.
     """
 
     components: Mapping[str, Reward]
@@ -90,6 +91,12 @@ class RewardSet:
         for name, weight in self.weights.items():
             if not (math.isfinite(weight) and weight >= 0):
                 raise ValueError(f"reward weight of {name} must be 0 or more, not {weight}")
+        for name, part in self.components.items():
+            least, greatest = part.range
+            if not least <= greatest:
+                raise ValueError(
+                    f"reward {name} must have a range (least, greatest), not {part.range}"
+                )
         if self.lawful:
             self._check_lawful()
 

@@ -25,7 +25,6 @@ class BestOf(RolloutKind):
     """
 
     advance: Literal["best", "sampled"] = "best"
-    name: ClassVar[str] = "best_of"
     candidates: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from wordle_rl.records import Rollout
 from wordle_rl.rollouts.scene import RolloutKind, Scene, whole_games
@@ -12,8 +11,6 @@ from wordle_rl.rollouts.scene import RolloutKind, Scene, whole_games
 @dataclass(frozen=True, kw_only=True)
 class WholeGame(RolloutKind):
     """Plays each game to its end."""
-
-    name: ClassVar[str] = "game"
 
     def play(self, scene: Scene) -> list[Rollout]:
         return whole_games(scene)

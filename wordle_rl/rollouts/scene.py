@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.chat import Chat
+from wordle_rl.components import option_of
 from wordle_rl.game import Game, State
 from wordle_rl.policy import Policy
 from wordle_rl.policy_actor import PolicyActor
@@ -47,13 +48,17 @@ class Scene:
 class RolloutKind(RolloutSettings, ABC):
     """Settings of a kind of rollouts, and how it plays."""
 
-    name: ClassVar[str]  # as in rollout=
     candidates: ClassVar[bool] = False  # whether rollouts are guesses of which a game takes one
     finishes: ClassVar[bool] = True  # whether games are played to their end
 
+    @property
+    def name(self) -> str:
+        """As in rollout=."""
+        return option_of(self)
+
     def check(self, algorithm: Algorithm) -> None:
         """Raise ValueError for an algorithm that cannot learn from such rollouts."""
-        named = f"algorithm={type(algorithm).__module__.rpartition('.')[2]}"
+        named = f"algorithm={option_of(algorithm)}"
         if self.candidates and algorithm.imitates is not None:
             raise ValueError(
                 f"rollout={self.name} with {named}: the policy chooses among its own guesses, and "

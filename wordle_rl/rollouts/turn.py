@@ -16,7 +16,6 @@ from wordle_rl.rollouts.scene import RolloutKind, Scene, whole_games
 class OneTurn(RolloutKind):
     """Leaves each game after one answer; `history` says where games begin."""
 
-    name: ClassVar[str] = "turn"
     finishes: ClassVar[bool] = False
 
     def play(self, scene: Scene) -> list[Rollout]:

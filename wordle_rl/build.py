@@ -29,6 +29,7 @@ from wordle_rl.players.mistakes import Mistakes
 from wordle_rl.players.random_consistent import RandomConsistent
 from wordle_rl.players.top_openers import TopOpeners
 from wordle_rl.prompts import PromptStyle
+from wordle_rl.reasoning import Reasoning
 from wordle_rl.regret import Regret
 from wordle_rl.rewards.base import Reward
 from wordle_rl.rewards.scoring import RewardSet
@@ -164,7 +165,7 @@ PLAYERS = {
 }
 
 
-def lesson(algorithm: Algorithm, knowledge: Knowledge) -> Lesson | None:
+def lesson(algorithm: Algorithm, knowledge: Knowledge, style: PromptStyle) -> Lesson | None:
     """The games that an algorithm imitates, if it does."""
     name = algorithm.imitates
     if name is None:
@@ -180,7 +181,18 @@ def lesson(algorithm: Algorithm, knowledge: Knowledge) -> Lesson | None:
             f"random_consistent or random_consistent_allowed, not {name}"
         )
     mistakes = Mistakes(knowledge) if slips else None
-    return Lesson(player=player, mistakes=mistakes, slips=slips, distribution=distribution)
+    length = getattr(algorithm, "reasoning", "none")
+    if length != "none" and not style.think:
+        raise ConfigError(
+            f"algorithm.reasoning={length} needs a prompt that asks for thoughts: prompt.think=true"
+        )
+    return Lesson(
+        player=player,
+        mistakes=mistakes,
+        slips=slips,
+        distribution=distribution,
+        reasoning=None if length == "none" else Reasoning(knowledge, length),
+    )
 
 
 def curriculum_of(
@@ -256,14 +268,15 @@ def experiment(config: dict[str, Any]) -> Experiment:
     _check_secrets(settings.protocol, splits, model)
     rules: Rules = component("rules", config["rules"], Rules)
     everything = settings.protocol == "all"
+    style = style_of(config)
     lab = Lab(
         words=words,
         rules=rules,
-        style=style_of(config),
+        style=style,
         sampling=sampling,
         rewards=reward_set(config["reward"], words, knowledge, rollout.form),
         algorithm=algorithm,
-        teacher=lesson(algorithm, knowledge),
+        teacher=lesson(algorithm, knowledge, style),
         secrets=words.answers if everything else splits.train[: settings.train],
         groups=rollout.groups,
         num_generations=rollout.num_generations,

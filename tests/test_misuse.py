@@ -77,6 +77,8 @@ TRAIN = {
     "curriculum=phases curriculum.epochs=0": "curriculum.epochs must be above 0",
     "curriculum=gated curriculum.threshold=90": "curriculum.threshold must be above 0, up to 1",
     "curriculum=replay rollout.groups=2": "curriculum.share must be 0.5 or more",
+    "algorithm=sft algorithm.reasoning=long": "one of none, notes, brief, full, not 'long'",
+    "algorithm=distill algorithm.reasoning=notes": "set prompt.think=true",
     "curriculum=replay algorithm=sft": "curriculum must be none with an algorithm that imitates",
     "curriculum=phases curriculum.first.components.win.weight=x": "curriculum.first.components.win",
     "trainer.memory_limit_gb=0": "trainer.memory_limit_gb must be above 0",

@@ -184,7 +184,7 @@ def lesson(algorithm: Algorithm, knowledge: Knowledge, style: PromptStyle) -> Le
     length = getattr(algorithm, "reasoning", "none")
     if length != "none" and not style.think:
         raise ConfigError(
-            f"algorithm.reasoning={length} needs a prompt that asks for thoughts: prompt.think=true"
+            f"algorithm.reasoning={length} needs a prompt that asks for it: set prompt.think=true"
         )
     return Lesson(
         player=player,

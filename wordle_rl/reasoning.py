@@ -5,10 +5,10 @@ remain, and why this guess. The guess is not named, so one thought goes before e
 teacher might make in a state. The order of letters is that in which they were found, so most of a
 thought repeats the one before it.
 
-`notes` are made for character-level models: `_r__e+a24-cst=10+✓` reads place 2 is r, place 5 is e, a
-is in the word but not at places 2 and 4, c, s and t are not, ten answers or more remain, the guess
-fits all clues. A letter stands as often as the word has it for sure, `!` says that it has no more.
-`brief` is a line of English, `full` whole sentences.
+`notes` are made for character-level models: `_r__e+a34-cst=10+✓` reads place 2 is r, place 5 is e,
+a is in the word but not at places 3 and 4, c, s and t are not, ten answers or more remain, the
+guess fits all clues (x: it does not). A letter stands as often as the word has it for sure, `!`
+says that it has no more. `brief` is a line of English, `full` whole sentences.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class Wording:
 _PATTERNS = "_.?"  # signs of an unknown place in notes
 _BRIEF = (
     Wording(
-        nothing="nothing known", placed="{pattern}", known="has {letters}", letter="{letter}{barred}",
-        barred=" (not {places})", either=", ", absent="no {letters}", left="{left} fit",
-        last="1 fits", fits="taking such a word", tests="testing, leaves about {rest}", apart="; ",
+        nothing="nothing known", placed="{pattern}", known="has {letters}",
+        letter="{letter}{barred}", barred=" (not {places})", either=", ",
+        absent="no {letters}", left="{left} fit", last="1 fits", fits="taking such a word", tests="testing, leaves about {rest}", apart="; ",
     ),
     Wording(
         nothing="no clues yet", placed="places {pattern}", known="with {letters}",
-        letter="{letter}{barred}", barred=" not at {places}", either="/", absent="without {letters}",
-        left="{left} left", last="1 left", fits="a guess that fits",
+        letter="{letter}{barred}", barred=" not at {places}", either="/",
+        absent="without {letters}", left="{left} left", last="1 left", fits="a guess that fits",
         tests="a test to leave about {rest}", apart=" | ",
     ),
     Wording(
@@ -94,8 +94,8 @@ _FULL = (
     ),
     Wording(
         nothing="There are no clues yet.", placed="These places are settled: {places}.",
-        known="{letters}", letter="There must be {letter}{barred}.", barred=", not in place {places}",
-        either=" or ", absent="These letters are out: {letters}.",
+        known="{letters}", letter="There must be {letter}{barred}.",
+        barred=", not in place {places}", either=" or ", absent="These letters are out: {letters}.",
         left="That leaves {left} answers.", last="That leaves 1 answer.",
         fits="My guess agrees with all clues.",
         tests="My guess cannot be the answer, but about {rest} would remain.", apart=" ",

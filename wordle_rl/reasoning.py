@@ -69,7 +69,8 @@ _BRIEF = (
     Wording(
         nothing="nothing known", placed="{pattern}", known="has {letters}",
         letter="{letter}{barred}", barred=" (not {places})", either=", ",
-        absent="no {letters}", left="{left} fit", last="1 fits", fits="taking such a word", tests="testing, leaves about {rest}", apart="; ",
+        absent="no {letters}", left="{left} fit", last="1 fits", fits="taking such a word",
+        tests="testing, leaves about {rest}", apart="; ",
     ),
     Wording(
         nothing="no clues yet", placed="places {pattern}", known="with {letters}",

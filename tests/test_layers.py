@@ -28,7 +28,7 @@ WORDS = {
     *(f"{PACKAGE}.{m}" for m in ("game", "words", "feedback_table", "splits", "knowledge", "bits")),
     *(f"{PACKAGE}.{m}" for m in ("entropy", "prompts", "parser", "boards", "game_statistics")),
     *(f"{PACKAGE}.{m}" for m in ("components", "disk", "json_files", "players", "rewards")),
-    *(f"{PACKAGE}.{m}" for m in ("curricula", "regret", "skill", "tool_calls")),
+    *(f"{PACKAGE}.{m}" for m in ("curricula", "reasoning", "regret", "skill", "tool_calls")),
 }
 
 

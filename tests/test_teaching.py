@@ -20,14 +20,15 @@ from wordle_rl.forms import form_of
 from wordle_rl.game import Clue, Rules, State, feedback_code
 from wordle_rl.judging import Sample
 from wordle_rl.knowledge import Knowledge
-from wordle_rl.parser import parse
+from wordle_rl.parser import parse, thought_of
 from wordle_rl.players import guess_text
 from wordle_rl.players.greedy_entropy import GreedyEntropy
 from wordle_rl.players.mistakes import Mistakes
 from wordle_rl.players.random_consistent import RandomConsistent
 from wordle_rl.processes import ALONE
 from wordle_rl.prompts import Symbols
-from wordle_rl.records import Batch, Rollout, conversation
+from wordle_rl.reasoning import Reasoning
+from wordle_rl.records import Batch, Rollout, answers_at, conversation, sequences
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollout import ScriptedActor, play, rollouts, scripted_turns
 from wordle_rl.step import Lab, collect
@@ -210,3 +211,29 @@ def test_a_player_without_a_choice_of_guesses_is_no_teacher_of_distributions():
 def test_mistakes_on_the_empty_board_are_non_words():
     texts = Mistakes(KNOWLEDGE).answer([State()] * 50, np.linspace(0, 0.99, 50))
     assert not {parse(text).guess for text in texts} & set(WORDS.allowed)
+
+
+def test_a_thought_is_learnt_as_it_stands_and_the_distribution_at_the_guess():
+    teacher, reasoning = RandomConsistent(KNOWLEDGE), Reasoning(KNOWLEDGE, "brief")
+    actor = ScriptedActor(player=teacher, seed=4, reasoning=reasoning)
+    games = play(actor, ["crate", "slate"], words=WORDS, rules=Rules())
+    style = Symbols(think=True)
+    played = rollouts(games, [scripted_turns(game, CHAT, style) for game in games], 1)
+    tokens = TokenTeacher(teacher, FORM)
+    for rollout in played:
+        [sequence] = sequences(rollout, 0)
+        targets = tokens.of_sequence(rollout, sequence)
+        assert set(targets.places.tolist()) == set(np.flatnonzero(sequence.trained).tolist())
+        for i, start in answers_at(rollout, sequence):
+            turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
+            thought = CHAT.tokenizer.encode(thought_of(turn.text))
+            assert thought and ids[: len(thought)] == thought
+            for place, token in enumerate(thought, start):
+                assert targets.ids[targets.places == place].tolist() == [token]
+                assert targets.probabilities[targets.places == place].tolist() == [1.0]
+            begin, end = start + len(thought), start + len(ids)
+            alone = tokens.targets(turn.state, ids[len(thought) :], begin)
+            behind = (targets.places >= begin) & (targets.places < end)
+            assert np.array_equal(targets.places[behind], alone.places)
+            assert np.array_equal(targets.ids[behind], alone.ids)
+            assert np.array_equal(targets.probabilities[behind], alone.probabilities)

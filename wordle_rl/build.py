@@ -30,6 +30,7 @@ from wordle_rl.players.mistakes import Mistakes
 from wordle_rl.players.random_consistent import RandomConsistent
 from wordle_rl.players.top_openers import TopOpeners
 from wordle_rl.prompts import PromptStyle
+from wordle_rl.reasoning import Reasoning
 from wordle_rl.regret import Regret
 from wordle_rl.rewards.base import Reward
 from wordle_rl.rewards.scoring import RewardSet
@@ -164,7 +165,7 @@ PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # that algorithms and his
 }
 
 
-def lesson(algorithm: Algorithm, knowledge: Knowledge) -> Lesson | None:
+def lesson(algorithm: Algorithm, knowledge: Knowledge, style: PromptStyle) -> Lesson | None:
     """The games that an algorithm imitates, if it does."""
     name = algorithm.imitates
     if name is None:
@@ -177,11 +178,17 @@ def lesson(algorithm: Algorithm, knowledge: Knowledge) -> Lesson | None:
             f"algorithm.targets=distribution needs a player with a choice of guesses, "
             f"random_consistent or random_consistent_allowed, not {name}"
         )
+    length = algorithm.thoughts
+    if length != "none" and not style.think:
+        raise ConfigError(
+            f"algorithm.reasoning={length} needs a prompt that asks for it: set prompt.think=true"
+        )
     return Lesson(
         player=player,
         mistakes=Mistakes(knowledge) if algorithm.mistakes else None,
         slips=algorithm.mistakes,
         distribution=algorithm.imitates_choices,
+        reasoning=None if length == "none" else Reasoning(knowledge, length),
     )
 
 
@@ -264,6 +271,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         check_match(model.location, style, ("rollout.form", rollout.form), words)
     rules: Rules = component("rules", config["rules"], Rules)
     everything = settings.protocol == "all"
+    style = style_of(config)
     lab = Lab(
         words=words,
         rules=rules,
@@ -271,7 +279,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         sampling=sampling,
         rewards=reward_set(config["reward"], words, knowledge, rollout.form),
         algorithm=algorithm,
-        teacher=lesson(algorithm, knowledge),
+        teacher=lesson(algorithm, knowledge, style),
         secrets=words.answers if everything else splits.train[: settings.train],
         groups=rollout.groups,
         num_generations=rollout.num_generations,

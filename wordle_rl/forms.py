@@ -14,7 +14,7 @@ from typing import Protocol
 
 from wordle_rl.chat import Chat, ToolChat
 from wordle_rl.game import Clue, PlayedTurn, State, TurnKind
-from wordle_rl.parser import Parsed, parse
+from wordle_rl.parser import Parsed, parse, thought_of
 from wordle_rl.players import guess_text
 from wordle_rl.prompts import CALL, CALL_THINKING, REFUSALS, PromptStyle
 from wordle_rl.sampling import Sampling
@@ -102,7 +102,9 @@ class Tool(Conversation):
         return self.chat.call(guess)
 
     def written(self, turn: PlayedTurn) -> str:
-        return turn.text if turn.guess is None else self.write(turn.guess)
+        if turn.guess is None:
+            return turn.text
+        return thought_of(turn.text) + self.write(turn.guess)
 
     def parse(self, text: str) -> Parsed:
         return parse_call(text)

@@ -19,6 +19,7 @@ import numpy as np
 
 from wordle_rl.game import Game, GameStatus, Rules, marks_of
 from wordle_rl.json_files import json_bytes, write_bytes, write_json
+from wordle_rl.parser import thought_of
 from wordle_rl.skill import by_turn, skills, summary
 
 if TYPE_CHECKING:
@@ -61,8 +62,10 @@ def summarise(
 
     seconds: time that all games took together. timed_out: how many of the games were cut short; an
     unfinished game counts as lost. Shares are in 0..1, None where there is nothing to divide by;
-    format_compliance, non_words and repeats are shares of all turns; what wordle_rl.skill measures
-    is over accepted guesses, all together and by turn. regret: None leaves it out.
+    format_compliance, non_words, repeats and thinks are shares of all turns; thought_characters is
+    over turns that think; tokens_per_game are sampled ones, 0 for scripted players; what
+    wordle_rl.skill measures is over accepted guesses, all together and by turn. regret: None leaves
+    it out.
     Raises ValueError without games, or when one was played by other rules.
     """
     if not games:
@@ -120,9 +123,13 @@ def _play(games: Sequence[Game]) -> dict[str, Any]:
     parsed = [(game, turn.guess) for game, turn in answers if turn.guess is not None]
     # asked of the list, because rules that accept any five letters do not call them non-words
     non_words = sum(guess not in game.allowed for game, guess in parsed)
+    thoughts = [len(thought) for _, turn in answers if (thought := thought_of(turn.text))]
     common = sorted(Counter(guess for _, guess in parsed).items(), key=lambda item: -item[1])
     return {
         "turns": len(answers),
+        "tokens_per_game": sum(turn.tokens for _, turn in answers) / len(games),
+        "thinks": _share(len(thoughts), len(answers)),
+        "thought_characters": _share(sum(thoughts), len(thoughts)),
         "format_compliance": _share(len(parsed), len(answers)),
         "non_words": _share(non_words, len(answers)),
         "repeats": _share(sum(turn.repeat for _, turn in answers), len(answers)),

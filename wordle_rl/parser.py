@@ -58,6 +58,13 @@ class Parsed:
         return replace(self, guess=None, reason=ParseFailure.TRUNCATED)
 
 
+def thought_of(text: str) -> str:
+    """An answer up to the end of its last think block, line breaks behind it included."""
+    end = text.rfind(CLOSE_THINK)
+    behind = "" if end < 0 else text[end + len(CLOSE_THINK) :]
+    return "" if end < 0 else text[: len(text) - len(behind.lstrip("\r\n"))]
+
+
 def parse(text: str) -> Parsed:
     """The guess of an answer, or the named reason why there is none.
 

@@ -15,9 +15,10 @@ import numpy as np
 from wordle_rl.chat import Chat
 from wordle_rl.forms import form_of
 from wordle_rl.game import Game, GameStatus, PlayedTurn, Rules, State
-from wordle_rl.parser import Parsed, parse
+from wordle_rl.parser import Parsed, parse, thought_of
 from wordle_rl.players import Player
 from wordle_rl.prompts import PromptStyle
+from wordle_rl.reasoning import Reasoning
 from wordle_rl.records import Completion, Rollout, StopReason, TokenTurn
 from wordle_rl.sampling import uniforms
 from wordle_rl.words import WordLists
@@ -122,7 +123,8 @@ def _keep(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) ->
 class ScriptedActor:
     """A scripted player; what it draws depends on (seed, step, game, turn) alone.
 
-    slips: how often mistakes answers in the player's place.
+    slips: how often mistakes answers in the player's place. reasoning: writes the thought before
+    each guess; before a mistake it gives no reason for it.
     """
 
     player: Player
@@ -131,6 +133,7 @@ class ScriptedActor:
     first_rollout: int = 0  # number of game 0 within the step
     mistakes: Player | None = None
     slips: float = 0.0
+    reasoning: Reasoning | None = None
     slipped: list[set[int]] = field(default_factory=list)  # by game: turns that were mistakes
 
     def start(self, states: Sequence[State]) -> list[bool]:
@@ -143,7 +146,7 @@ class ScriptedActor:
             step=self.step,
             rollouts=np.array(games) + self.first_rollout,
             turn=turn,
-            tokens=2,
+            tokens=3,
         )
         texts = self.player.answer(states, numbers[:, 0])
         if self.mistakes is not None:
@@ -152,6 +155,11 @@ class ScriptedActor:
                 if slip:
                     texts[i] = instead[i]
                     self.slipped[games[i]].add(turn)
+        if self.reasoning is not None:
+            for i, (game, state) in enumerate(zip(games, states, strict=True)):
+                reasoned = turn not in self.slipped[game]
+                guess = parse(texts[i]).guess if reasoned else None
+                texts[i] = self.reasoning(state, guess, numbers[i, 2]) + texts[i]
         return [Reply(text=text) for text in texts]
 
     def hear(
@@ -182,7 +190,10 @@ def scripted_turns(
             prompt = seen.opening(turn.state)
         else:
             prompt = seen.reply(game.turns[i - 1], turn.state, last_id=chat.turn_end_id)
-        ids = chat.answer(seen.written(turn))
+        text = seen.written(turn)
+        # On its own, so that the tokens of the guess do not depend on the thought before it.
+        thought = thought_of(text)
+        ids = [*chat.tokenizer.encode(thought), *chat.answer(text.removeprefix(thought))]
         drawn = Completion(ids=ids, logprobs=[0.0] * len(ids), stop=StopReason.STOP_TOKEN)
         fresh = seen.fresh or i == 0
         turns.append(

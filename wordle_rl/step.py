@@ -25,7 +25,7 @@ from wordle_rl.records import Rollout, games_of
 from wordle_rl.rewards.scoring import GameReward, RewardSet
 from wordle_rl.rollouts.scene import Scene, whole_games
 from wordle_rl.sampling import Sampling
-from wordle_rl.step_metrics import game_metrics, group_metrics, reward_metrics
+from wordle_rl.step_metrics import game_metrics, group_metrics, reward_metrics, token_metrics
 from wordle_rl.teaching import Lesson
 from wordle_rl.updating import learn
 from wordle_rl.words import WordLists
@@ -111,7 +111,7 @@ def train_step(
             skips=lab.algorithm.skips_zero_advantages,
         ),
         "train/extra_games": float(len(dropped)),
-        "tokens/sampled": float(sum(len(t.completion.ids) for r in played for t in r.turns)),
+        **token_metrics(played),
     }
     if check is not None:
         check()

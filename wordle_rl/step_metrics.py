@@ -8,6 +8,8 @@ from collections.abc import Sequence as Many
 import numpy as np
 
 from wordle_rl.game import Game, PlayedTurn
+from wordle_rl.parser import thought_of
+from wordle_rl.records import Rollout, games_of
 from wordle_rl.rewards.scoring import GameReward
 
 
@@ -29,6 +31,7 @@ def game_metrics(games: Many[Game], turns: Many[PlayedTurn]) -> dict[str, float]
     """How a step's games went, and all answers that were drawn in them."""
     wins = [game for game in games if game.won]
     begun = [game for game in games if game.turns]
+    thoughts = [len(thought) for t in turns if (thought := thought_of(t.text))]
     return {
         "train/games": float(len(games)),
         "train/wins": float(len(wins)),
@@ -38,6 +41,18 @@ def game_metrics(games: Many[Game], turns: Many[PlayedTurn]) -> dict[str, float]
         "train/format": sum(t.guess is not None for t in turns) / len(turns),
         "train/non_words": sum(t.kind == "not_a_word" for t in turns) / len(turns),
         "train/repeats": sum(t.repeat for t in turns) / len(turns),
+        "train/thinks": len(thoughts) / len(turns),
+        "train/thought_characters": float(np.mean(thoughts)) if thoughts else 0.0,
+    }
+
+
+def token_metrics(rollouts: Many[Rollout]) -> dict[str, float]:
+    """What a step's answers cost in tokens, thoughts and ends of turns included."""
+    answers = [len(turn.completion.ids) for rollout in rollouts for turn in rollout.turns]
+    return {
+        "tokens/sampled": float(sum(answers)),
+        "tokens/per_answer": float(np.mean(answers)) if answers else 0.0,
+        "tokens/per_game": sum(answers) / len(games_of(rollouts)),
     }
 
 

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from wordle_rl.forms import Form
 from wordle_rl.game import State
 from wordle_rl.players import Player
+from wordle_rl.reasoning import Reasoning
 from wordle_rl.records import Rollout, answers_at
 from wordle_rl.records import Sequence as TokenSequence
+from wordle_rl.sampling import Sampling
 
 
 @runtime_checkable
@@ -42,6 +44,7 @@ class Lesson:
     mistakes: Player | None = None  # answers in its place, never to be learnt
     slips: float = 0.0  # how often
     distribution: bool = False  # learn all the player might have answered; it must be a Teacher
+    reasoning: Reasoning | None = None  # writes the thought before each guess
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,21 +61,29 @@ class TokenTeacher:
 
     def __init__(self, teacher: Player, form: Form) -> None:
         assert isinstance(teacher, Teacher)
-        self._teacher = teacher
+        self._teacher, self._form = teacher, form
         answers = [form.chat.answer(form.write(word)) for word in teacher.pool]
         self._ids = np.full((len(answers), max(map(len, answers))), -1, np.int64)
         for row, ids in zip(self._ids, answers, strict=True):
             row[: len(ids)] = ids
 
     def of_sequence(self, rollout: Rollout, sequence: TokenSequence) -> Targets:
-        """Targets at the trained places of one of a rollout's sequences."""
-        return joined(
-            [
-                self.targets(rollout.game.turns[i].state, rollout.turns[i].completion.ids, place)
-                for i, place in answers_at(rollout, sequence)
-                if rollout.turns[i].trained
-            ]
-        )
+        """Targets at the trained places of one of a rollout's sequences.
+
+        A thought before a guess is the same whichever guess follows, so its tokens stand alone and
+        the guess's targets are those without it.
+        """
+        parts = []
+        for i, place in answers_at(rollout, sequence):
+            if rollout.turns[i].trained:
+                turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
+                assert turn.guess is not None
+                begin = len(ids) - len(self._form.chat.answer(self._form.write(turn.guess)))
+                parts += [
+                    _certain(ids[:begin], place),
+                    self.targets(turn.state, ids[begin:], place + begin),
+                ]
+        return joined(parts)
 
     def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
         """Targets of an answer's tokens, each given those before it.
@@ -95,6 +106,29 @@ class TokenTeacher:
             ids=np.concatenate(ids),
             probabilities=np.concatenate(probabilities),
         )
+
+
+def check_thoughts(lesson: Lesson, form: Form, sampling: Sampling) -> None:
+    """Raise ValueError unless any thought and the guess behind it fit into an answer."""
+    if lesson.reasoning is None:
+        return
+    thought = max(len(form.chat.tokenizer.encode(text)) for text in lesson.reasoning.longest())
+    guess = max(len(form.chat.answer(form.write(word))) for word in lesson.reasoning.words)
+    if thought + guess > sampling.max_tokens:
+        raise ValueError(
+            f"sampling.max_tokens must be {thought + guess} or more with algorithm.reasoning="
+            f"{lesson.reasoning.length}, whose longest thought has {thought} of this model's "
+            f"tokens, not {sampling.max_tokens}"
+        )
+
+
+def _certain(ids: Sequence[int], start: int) -> Targets:
+    """Targets that are the tokens themselves; start: the place of the first."""
+    return Targets(
+        places=np.arange(start, start + len(ids)),
+        ids=np.array(ids, np.int64),
+        probabilities=np.ones(len(ids), np.float32),
+    )
 
 
 def joined(parts: Sequence[Targets]) -> Targets:

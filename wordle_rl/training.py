@@ -33,6 +33,7 @@ from wordle_rl.run_folder import RunFolder
 from wordle_rl.skill import skill_metrics
 from wordle_rl.step import StepResult, train_step
 from wordle_rl.tables import table
+from wordle_rl.teaching import check_thoughts
 from wordle_rl.validation import policy_games, validate, watch
 
 _PATIENCE = 5  # updates in a row that may fail before the run stops
@@ -101,6 +102,8 @@ class Training:
         form = form_of(lab.form, self.chat, lab.style)
         guesses = lab.history.most if lab.history else 0
         check_room(form, lab.sampling, setup.model.max_context, guesses=guesses)
+        if lab.teacher is not None:
+            check_thoughts(lab.teacher, form, lab.sampling)
         self.writes = policy.processes.rank == 0
         self.store = CheckpointStore(folder.checkpoints, read_only=not self.writes)
         self.first_step = 0

@@ -113,6 +113,11 @@ class Algorithm(ABC):
         return False
 
     @property
+    def thoughts(self) -> str:
+        """Length of the reasoning that is written before the imitated guesses, or none."""
+        return "none"
+
+    @property
     def needs_reference(self) -> bool:
         """Whether ref_logprobs are read, in the loss or in penalties."""
         return False

@@ -107,6 +107,7 @@ def whole_games(scene: Scene, *, answers: int | None = None) -> list[Rollout]:
             scripted = ScriptedActor(
                 player=lab.teacher.player, seed=lab.seed, step=scene.step,
                 first_rollout=first * size, mistakes=lab.teacher.mistakes, slips=lab.teacher.slips,
+                reasoning=lab.teacher.reasoning,
             )  # fmt: skip
             games = played_by(scripted)
             turns = [

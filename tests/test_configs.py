@@ -41,8 +41,6 @@ def answers(tmp_path_factory) -> Path:
 )
 def test_every_option_builds_an_experiment(choice: str, answers: Path) -> None:
     extra = [f"words.answers={answers}"] if choice == "words=custom" else []
-    if choice == "experiment=tiny_think_grpo":
-        extra = ["model.path=embedded/micro"]
     if choice in ("num_generations=1", "sampling=greedy"):
         extra = ["algorithm=sft"]  # nothing to compare: refused for GRPO
     setup = experiment(resolve(composed(choice, *extra)))

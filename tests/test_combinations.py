@@ -327,7 +327,11 @@ def test_every_pair_of_options_trains_or_is_refused_in_one_line(
         assert any(key.partition(".")[0] in line for key in keys), (pair, line)
     options = {(factor, option) for factor, options in FACTORS.items() for option in options}
     assert not failed, "\n".join(failed)
-    assert moved == options
+    defaults = {factor: next(iter(choices)) for factor, choices in FACTORS.items()}
+    for number, (factor, option) in enumerate(sorted(options - moved)):
+        # Wins by chance, which expert_iteration waits for, are rare but on a few words.
+        row = defaults | {"words": "custom", "num_generations": "16", factor: option}
+        assert learns(tmp_path / f"again_{number}", command(row, places)), option
 
 
 @pytest.mark.slow

@@ -31,13 +31,14 @@ class LightningReporter:
 
     def __init__(self, loggers: list[Logger]) -> None:
         self._loggers = loggers
-        for logger in loggers:
-            if isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_custom_scalars(_CHARTS)
+        self._opened = False  # not before there is something: a start that fails leaves no file
 
     def metrics(self, values: dict[str, float], step: int) -> None:
         for logger in self._loggers:
+            if isinstance(logger, TensorBoardLogger) and not self._opened:
+                logger.experiment.add_custom_scalars(_CHARTS)
             logger.log_metrics(values, step=step)
+        self._opened = True
 
     def go_on(self, records: list[dict[str, Any]]) -> None:
         """Write what was logged before a resume again where a logger starts its file anew."""

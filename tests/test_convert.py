@@ -186,7 +186,8 @@ def test_the_command_converts_and_refuses_in_one_line(tmp_path, capsys, monkeypa
 # -- mlx-lm takes what is written -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("quantised", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("quantised", [False, True])
 def test_mlx_lms_own_commands_take_a_trained_adapter_as_it_is(quantised, tmp_path):
     base = tmp_path / "base"
     model = qwen()

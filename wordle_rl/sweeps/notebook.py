@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.json_files import write_bytes
+from wordle_rl.sweeps.attempt import ROOT
 from wordle_rl.sweeps.results import Result, Study
 from wordle_rl.sweeps.space import shown
 
@@ -108,6 +109,8 @@ def csv_text(study: Study) -> str:
         values = [r.params.get(name) for name in params]
         phase = "confirmation" if r.confirms else "search"
         figures = [r.figures.get(name) for name in _FIGURES]
+        if figures[0] is not None:  # the run, as seen from the project
+            figures[0] = str(figures[0]).removeprefix(f"{ROOT}/")
         writer.writerow([r.number, phase, r.state, *values, r.value, *figures])
     return out.getvalue()
 

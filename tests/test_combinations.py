@@ -339,5 +339,6 @@ def test_every_pair_of_options_trains_or_is_refused_in_one_line(
 def test_every_experiment_trains(name, places, tmp_path) -> None:
     untrained = composed(f"experiment={name}").model.path == UNTRAINED
     model = SHAPE_SMALL if untrained else f"model.path={places['model']}"
+    small = [o for o in SMALL if not o.startswith("model.max_tokens=")]  # thoughts need theirs
     # Those that go on from another run go on from this model.
-    learns(tmp_path / "run", [f"experiment={name}", "init_from=null", *SMALL, *CPU, model])
+    learns(tmp_path / "run", [f"experiment={name}", "init_from=null", *small, *CPU, model])

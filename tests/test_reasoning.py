@@ -142,7 +142,7 @@ def test_every_statement_follows_from_the_clues_and_none_is_left_out(length):
     reasoning = Reasoning(KNOWLEDGE, length)
     draw = random.Random(1)
     kinds: Counter[str] = Counter()
-    for state, guess, secret in states(250, seed=len(length)):
+    for state, guess, secret in states(150, seed=len(length)):
         said = read(reasoning(state, guess, draw.random()), length)
         possible = fitting(list(state.clues))
         for word in possible:
@@ -179,7 +179,7 @@ def test_every_statement_follows_from_the_clues_and_none_is_left_out(length):
             assert said.rest == pytest.approx(mean, abs=0.0501)
         kinds.update(["exact"] * bool(known_ends), doubles=max(sure.values(), default=0) > 1)
         kinds[said.why] += 1
-    assert min(kinds["exact"], kinds["doubles"], kinds["fits"], kinds["tests"]) > 5
+    assert min(kinds["exact"], kinds["doubles"], kinds["fits"], kinds["tests"]) > 2
 
 
 def assert_left(said: str, left: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from dataclasses import replace
 from typing import Any, cast
 
@@ -213,13 +214,13 @@ def test_mistakes_on_the_empty_board_are_non_words():
     assert not {parse(text).guess for text in texts} & set(WORDS.allowed)
 
 
-def test_a_thought_is_learnt_as_it_stands_and_the_distribution_at_the_guess():
+def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay():
     teacher, reasoning = RandomConsistent(KNOWLEDGE), Reasoning(KNOWLEDGE, "brief")
     actor = ScriptedActor(player=teacher, seed=4, reasoning=reasoning)
     games = play(actor, ["crate", "slate"], words=WORDS, rules=Rules())
     style = Symbols(think=True)
     played = rollouts(games, [scripted_turns(game, CHAT, style) for game in games], 1)
-    tokens = TokenTeacher(teacher, FORM)
+    tokens = TokenTeacher(teacher, FORM, reasoning)
     for rollout in played:
         [sequence] = sequences(rollout, 0)
         targets = tokens.of_sequence(rollout, sequence)
@@ -228,9 +229,16 @@ def test_a_thought_is_learnt_as_it_stands_and_the_distribution_at_the_guess():
             turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
             thought = CHAT.tokenizer.encode(thought_of(turn.text))
             assert thought and ids[: len(thought)] == thought
-            for place, token in enumerate(thought, start):
-                assert targets.ids[targets.places == place].tolist() == [token]
-                assert targets.probabilities[targets.places == place].tolist() == [1.0]
+            drawable = {reasoning(turn.state, turn.guess, u) for u in (0.1, 0.5, 0.9)}
+            wordings = [CHAT.tokenizer.encode(text) for text in drawable]
+            assert len(wordings) == 3
+            for place in range(len(thought)):
+                alike = [ids for ids in wordings if ids[:place] == thought[:place]]
+                expected = Counter(ids[place] for ids in alike)
+                here = targets.places == start + place
+                found = zip(targets.ids[here], targets.probabilities[here], strict=True)
+                shares = {token: count / len(alike) for token, count in expected.items()}
+                assert {int(t): float(p) for t, p in found} == pytest.approx(shares)
             begin, end = start + len(thought), start + len(ids)
             alone = tokens.targets(turn.state, ids[len(thought) :], begin)
             behind = (targets.places >= begin) & (targets.places < end)

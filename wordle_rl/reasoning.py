@@ -64,7 +64,7 @@ class Wording:
     between: str = ", "  # letters known to be in the word
 
 
-_PATTERNS = "_.?"  # signs of an unknown place in notes
+_UNKNOWN = "_.?"  # signs of an unknown place in notes
 _BRIEF = (
     Wording(
         nothing="nothing known", placed="{pattern}", known="has {letters}",
@@ -121,17 +121,21 @@ class Reasoning:
         self.length = length
         self.words = knowledge.words.answers
         self._knowledge = knowledge
-        self._wordings = {"brief": _BRIEF, "full": _FULL}.get(length, ())
 
     def __call__(self, state: State, guess: str | None, uniform: float) -> str:
         """The think block and the line break behind it.
 
         guess: None says nothing about why. uniform: in [0, 1), chooses the wording.
         """
-        return self._block(self._view(state, guess), uniform)
+        blocks = self.wordings(state, guess)
+        return blocks[pick(uniform, len(blocks))]
+
+    def wordings(self, state: State, guess: str | None) -> list[str]:
+        """All that might be drawn, each equally likely."""
+        return self._blocks(self._view(state, guess))
 
     def longest(self) -> list[str]:
-        """Thoughts longer than any state asks for, one in each wording."""
+        """Thoughts longer than any state asks for, one of each wording."""
         known = (
             Known(letter=letter, copies=1, exact=True, barred=(1, 2, 3, 4))
             for letter in string.ascii_lowercase[:WORD_LENGTH]
@@ -144,15 +148,15 @@ class Reasoning:
             fits=False,
             rest=float(len(self.words)),
         )
-        count = len(self._wordings or _PATTERNS)
-        return [self._block(view, place / count) for place in range(count)]
+        return self._blocks(view)
 
-    def _block(self, view: View, uniform: float) -> str:
-        if self._wordings:
-            thought = _english(view, self._wordings[pick(uniform, len(self._wordings))])
+    def _blocks(self, view: View) -> list[str]:
+        if self.length == "notes":
+            thoughts = [_notes(view, unknown) for unknown in _UNKNOWN]
         else:
-            thought = _notes(view, _PATTERNS[pick(uniform, len(_PATTERNS))])
-        return f"{OPEN_THINK}{thought}{CLOSE_THINK}\n"
+            wordings = _BRIEF if self.length == "brief" else _FULL
+            thoughts = [_english(view, wording) for wording in wordings]
+        return [f"{OPEN_THINK}{thought}{CLOSE_THINK}\n" for thought in thoughts]
 
     def _view(self, state: State, guess: str | None) -> View:
         facts = letter_facts(state.clues)

@@ -59,19 +59,16 @@ class Targets:
 class TokenTeacher:
     """A teacher's distribution over each next token of its answer, for one tokenizer and form."""
 
-    def __init__(self, teacher: Player, form: Form) -> None:
+    def __init__(self, teacher: Player, form: Form, reasoning: Reasoning | None = None) -> None:
         assert isinstance(teacher, Teacher)
-        self._teacher, self._form = teacher, form
-        answers = [form.chat.answer(form.write(word)) for word in teacher.pool]
-        self._ids = np.full((len(answers), max(map(len, answers))), -1, np.int64)
-        for row, ids in zip(self._ids, answers, strict=True):
-            row[: len(ids)] = ids
+        self._teacher, self._form, self._reasoning = teacher, form, reasoning
+        self._ids = _rows([form.chat.answer(form.write(word)) for word in teacher.pool])
 
     def of_sequence(self, rollout: Rollout, sequence: TokenSequence) -> Targets:
         """Targets at the trained places of one of a rollout's sequences.
 
-        A thought before a guess is the same whichever guess follows, so its tokens stand alone and
-        the guess's targets are those without it.
+        A thought before a guess does not depend on which guess follows, so its targets are those of
+        its wordings alone, and the guess's targets are those without it.
         """
         parts = []
         for i, place in answers_at(rollout, sequence):
@@ -79,10 +76,11 @@ class TokenTeacher:
                 turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
                 assert turn.guess is not None
                 begin = len(ids) - len(self._form.chat.answer(self._form.write(turn.guess)))
-                parts += [
-                    _certain(ids[:begin], place),
-                    self.targets(turn.state, ids[begin:], place + begin),
-                ]
+                if self._reasoning is not None:
+                    wordings = self._reasoning.wordings(turn.state, turn.guess)
+                    thoughts = _rows([self._form.chat.tokenizer.encode(text) for text in wordings])
+                    parts.append(_shares(thoughts, ids[:begin], place))
+                parts.append(self.targets(turn.state, ids[begin:], place + begin))
         return joined(parts)
 
     def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
@@ -91,21 +89,10 @@ class TokenTeacher:
         answer: ids of one of the teacher's own answers in this state. start: its place in the
         sequence. Raises ValueError for an answer that the teacher would not give.
         """
-        left = self._ids[self._teacher.choices(state)]
-        places, ids, probabilities = [], [], []
-        for i, token in enumerate(answer):
-            values, counts = np.unique(left[:, i], return_counts=True)
-            places.append(np.full(len(values), start + i))
-            ids.append(values)
-            probabilities.append((counts / len(left)).astype(np.float32))
-            left = left[left[:, i] == token]
-            if not len(left):
-                raise ValueError(f"the teacher would not answer {list(answer)} in {state}")
-        return Targets(
-            places=np.concatenate(places),
-            ids=np.concatenate(ids),
-            probabilities=np.concatenate(probabilities),
-        )
+        try:
+            return _shares(self._ids[self._teacher.choices(state)], answer, start)
+        except LookupError:
+            raise ValueError(f"the teacher would not answer {list(answer)} in {state}") from None
 
 
 def check_thoughts(lesson: Lesson, form: Form, sampling: Sampling) -> None:
@@ -122,12 +109,32 @@ def check_thoughts(lesson: Lesson, form: Form, sampling: Sampling) -> None:
         )
 
 
-def _certain(ids: Sequence[int], start: int) -> Targets:
-    """Targets that are the tokens themselves; start: the place of the first."""
+def _rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
+    """Ids of several texts [texts, tokens], -1 behind their ends."""
+    rows = np.full((len(texts), max(map(len, texts))), -1, np.int64)
+    for row, ids in zip(rows, texts, strict=True):
+        row[: len(ids)] = ids
+    return rows
+
+
+def _shares(left: NDArray[np.int64], drawn: Sequence[int], start: int) -> Targets:
+    """Targets of the tokens of a text that was drawn from equally likely ones.
+
+    left: [texts, tokens]. start: place of the drawn text. Raises LookupError when it is not there.
+    """
+    places, ids, probabilities = [], [], []
+    for i, token in enumerate(drawn):
+        values, counts = np.unique(left[:, i], return_counts=True)
+        places.append(np.full(len(values), start + i))
+        ids.append(values)
+        probabilities.append((counts / len(left)).astype(np.float32))
+        left = left[left[:, i] == token]
+        if not len(left):
+            raise LookupError
     return Targets(
-        places=np.arange(start, start + len(ids)),
-        ids=np.array(ids, np.int64),
-        probabilities=np.ones(len(ids), np.float32),
+        places=np.concatenate(places),
+        ids=np.concatenate(ids),
+        probabilities=np.concatenate(probabilities),
     )
 
 

@@ -53,7 +53,8 @@ def learn(
     of = np.array([sequence.rollout for sequence, _ in own], np.int64)  # rollout of each row
     batch = _batch(own, judgement, chat.tokenizer.pad_id)
     if lab.teacher is not None and lab.teacher.distribution:
-        teacher = TokenTeacher(lab.teacher.player, form_of(lab.form, chat, lab.style))
+        form = form_of(lab.form, chat, lab.style)
+        teacher = TokenTeacher(lab.teacher.player, form, lab.teacher.reasoning)
         targets = [teacher.of_sequence(samples[s.rollout].rollout, s) for s, _ in own]
         batch = replace(batch, distributions=targets)
     if judgement.units is not None:

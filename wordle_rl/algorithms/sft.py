@@ -28,7 +28,7 @@ class Sft(Algorithm):
     """loss = -log p(token), averaged over all tokens of the player's answers.
 
     With targets=distribution, log p is its mean over what the player might have answered given the
-    tokens before; a thought is learnt as it was drawn.
+    tokens before.
     """
 
     player: str = "random_consistent"  # the scripted player to imitate, see wordle_rl.players

@@ -18,7 +18,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo embedded-model skilled-model micro-model test lint types unit slow bench-smoke format clean
+.PHONY: help venv demo embedded-model skilled-model mini-model micro-model test lint types unit slow bench-smoke format clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -56,6 +56,10 @@ skilled-model: $(STAMP)  ## make the stronger embedded model again (half an hour
 	$(PY) train.py experiment=warm_start_more name=skilled_model \
 	    init_from="$$(ls -dt outputs/*_skilled_first_* | head -n 1)"
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_skilled_model_* | head -n 1)" --last --name tiny_skilled
+
+mini-model: $(STAMP)  ## make the embedded model of the studies again (5 minutes on two cores)
+	$(PY) train.py experiment=warm_start_mini name=mini_model
+	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_mini_model_* | head -n 1)" --name mini
 
 micro-model: $(STAMP)  ## make the smallest embedded model again (3 minutes on two cores)
 	$(PY) train.py experiment=warm_start_micro name=micro_model

@@ -24,6 +24,7 @@ from runs import metrics_of, run
 from test_configs import GROUPS, OPTIONS, ROOT, composed
 from test_tool_calls import call, guess
 from tiny import QWEN_TOOLS, SHAPE, many_stops, sharpen
+from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
 from wordle_rl import build, cli
@@ -38,6 +39,7 @@ from wordle_rl.forms import check_room, form_of
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.players import guess_text
 from wordle_rl.settings import FORMS, UNTRAINED, WordSettings
+from wordle_rl.tool_calls import TOOL
 from wordle_rl.words import load_words
 
 # A study is no run, an experiment is a combination by itself, Hydra's own groups choose nothing.
@@ -77,7 +79,7 @@ VALUES = {
     "precision": {name: [f"backend.precision={name}"] for name in ("fp32", "bf16")},
 }
 SMALL = [
-    "rollout.groups=4", "words.test=6", "words.val=6", "optim.lr=0.001",
+    "rollout.groups=4", "words.test=4", "words.val=4", "optim.lr=0.001",
     "model.max_tokens=12", "model.max_context=4096",
     "trainer.steps=2", "trainer.validate_every=2", "trainer.report=false", "trainer.show_games=0",
 ]  # fmt: skip
@@ -120,6 +122,8 @@ def places(tmp_path_factory) -> dict[str, Path]:
     (folder / "words.txt").write_text("\n".join(words))
     inner = build_tokenizer()  # its prompts are short, and it has each letter
     inner.chat_template = QWEN_TOOLS
+    described = HFTokenizer(inner).render([{"role": "user", "content": ""}], tools=[TOOL])
+    inner.add_tokens([AddedToken(line, normalized=False) for line in described.split("\n") if line])
     begin = len(inner)
     inner.add_tokens([guess_text(word) for word in words])
     inner.add_tokens([call(guess(word)) for word in words])

@@ -38,6 +38,11 @@ _MODELS = {  # name: what it is for, the target of the Makefile, the experiment
         "skilled-model",
         "warm_start_long` and then `experiment=warm_start_more",
     ),
+    "mini": (
+        "badly enough to learn: the start of the shipped studies",
+        "mini-model",
+        "warm_start_mini",
+    ),
     "micro": (
         "seldom: the small start of `experiment=smoke`, quick on either backend",
         "micro-model",

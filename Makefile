@@ -12,6 +12,8 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/installed
 # The Python to build the environment with; found on the PATH unless it is named.
 PYTHON ?=
+# Processes of the quick tests.
+WORKERS ?= 2
 # Passed on to the command: make demo ARGS="model=qwen3b"
 ARGS ?=
 
@@ -75,7 +77,7 @@ types: $(STAMP)  ## check types
 	$(PY) -m pyright
 
 unit: $(STAMP)  ## run the quick tests
-	$(PY) -m pytest -m "not slow" $(ARGS)
+	$(PY) -m pytest -m "not slow" -n $(WORKERS) --dist worksteal $(ARGS)
 
 slow: $(STAMP)  ## run the slow tests
 	$(PY) -m pytest -m slow $(ARGS)

@@ -60,16 +60,33 @@ def test_a_table_has_a_row_for_each_arm_and_counts_what_did_not_complete():
     _, _, first, second = table.splitlines()
     cells = [cell.strip() for cell in first.strip("|").split("|")]
     # t(1 df) * stdev / sqrt(2) = 12.706 * 10 points
-    assert cells[:4] == ["x=1", "2, 1 pruned", "60.0 ± 127.1", "40.0"]
-    assert cells[5].startswith("30.0 ±")
+    assert cells[:5] == ["x=1", "2, 1 pruned", "60.0 ± 127.1", "-", "40.0"]
+    assert cells[7].startswith("30.0 ±")
     assert second.startswith("| x=2 | 1 | 20.0 |")
+
+
+def test_arms_are_compared_with_the_default_seed_by_seed():
+    def trial(x: int, seed: int, value: float | None, test: float) -> Result:
+        return result(value, params={"x": x, "seed": seed}, figures={"test_win_rate": test})
+
+    table = notebook.table(
+        [
+            *(trial(1, 0, 0.50, 0.4), trial(1, 1, 0.60, 0.4), trial(1, 2, 0.90, 0.4)),
+            *(trial(2, 0, 0.55, 0.3), trial(2, 1, 0.61, 0.3), trial(2, 2, None, 0.3)),
+        ],
+        {"x": 1},
+    )
+    _, _, first, second = ([c.strip() for c in line.split("|")] for line in table.splitlines())
+    assert (first[4], first[6]) == ("-", "-")
+    # 5 points and 1; t(1 df) * stdev / sqrt(2) = 12.706 * 2
+    assert (second[4], second[6]) == ("+3.0 ± 25.4", "-10.0 ± 0.0")
 
 
 def test_a_notebook_has_table_csv_and_pictures(root):
     page = study.collect(root / "study")
     text = page.read_text()
     assert "Is x good?" in text and "python train.py -m sweep=study" in text
-    assert "| x=0.9 y=a | 2 | 49.0 ± 0.0 |" in text
+    assert "| x=0.9 y=a | 2 | 49.0 ± 0.0 | +" in text
     assert "Best on validation secrets: **x=0.9 y=a**" in text
     assert "arm=winner" in text and "arm=default" in text
     names = {p.name for p in page.parent.glob("*.png")}

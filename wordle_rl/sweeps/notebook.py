@@ -10,15 +10,16 @@ import io
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from wordle_rl.json_files import write_bytes
 from wordle_rl.sweeps.attempt import ROOT
+from wordle_rl.sweeps.plan import ARM
 from wordle_rl.sweeps.results import Result, Study
-from wordle_rl.sweeps.space import shown
+from wordle_rl.sweeps.space import same_params, shown
 
 BEGIN, END = "<!-- results: made by python -m wordle_rl.study -->", "<!-- end of results -->"
 CONCLUSION = "## Conclusion"
@@ -52,11 +53,13 @@ class Mean:
         return cls(mean=statistics.fmean(given), half=half, count=len(given))
 
 
-def shown_mean(mean: Mean | None, *, scale: float = 1.0, digits: int = 1) -> str:
+def shown_mean(
+    mean: Mean | None, *, scale: float = 1.0, digits: int = 1, sign: Literal["", "+"] = ""
+) -> str:
     if mean is None:
         return "-"
     half = "" if mean.half is None else f" ± {scale * mean.half:.{digits}f}"
-    return f"{scale * mean.mean:.{digits}f}{half}"
+    return f"{scale * mean.mean:{sign}.{digits}f}{half}"
 
 
 def arms(results: Sequence[Result]) -> list[tuple[dict[str, Any], list[Result]]]:
@@ -67,18 +70,45 @@ def arms(results: Sequence[Result]) -> list[tuple[dict[str, Any], list[Result]]]
     return list(found.values())
 
 
-def table(results: Sequence[Result]) -> str:
-    """A row for each arm: means over seeds with their 95 % intervals."""
-    head = ("arm", "seeds", "validation wins %", "test wins %", "mean guesses (test)",
-            "groups without spread %", "games/s", "minutes")  # fmt: skip
+Figure = Callable[[Result], float | None]
+
+
+def _value(trial: Result) -> float | None:
+    return trial.value
+
+
+def _figure(name: str) -> Figure:
+    return lambda trial: trial.figures.get(name)
+
+
+def difference(trials: Sequence[Result], base: Sequence[Result], figure: Figure) -> Mean | None:
+    """A figure's mean difference between trials of equal seeds; None where no seed has both."""
+    known = {t.params.get("seed"): figure(t) for t in base if t.state == "complete"}
+    pairs = [(figure(t), known.get(t.params.get("seed"))) for t in trials if t.state == "complete"]
+    return Mean.of([one - other for one, other in pairs if one is not None and other is not None])
+
+
+def table(results: Sequence[Result], default: Mapping[str, Any] | None = None) -> str:
+    """A row for each arm: means over seeds with their 95 % intervals.
+
+    default: the arm that the others are compared with, seed by seed.
+    """
+    base = [r for r in results if default is not None and same_params(r.arm, default)]
+    head = ("arm", "seeds", "validation wins %", "to default", "test wins %", "to default",
+            "mean guesses (test)", "groups without spread %", "games/s", "minutes")  # fmt: skip
     rows = []
     for arm, trials in arms(results):
         done = [t for t in trials if t.state == "complete"]
         wins = Mean.of([t.value for t in done])
 
-        def figure(name: str, done: Sequence[Result] = done) -> Mean | None:
+        def mean(name: str, done: Sequence[Result] = done) -> Mean | None:
             return Mean.of([t.figures.get(name) for t in done])
 
+        others = [] if trials[0] in base else base
+        to_default = [
+            shown_mean(difference(trials, others, figure), scale=100, sign="+")
+            for figure in (_value, _figure("test_win_rate"))
+        ]
         pruned = sum(t.state == "pruned" for t in trials)
         failed = sum(t.state == "failed" for t in trials)
         notes = [f"{n} {what}" for n, what in ((pruned, "pruned"), (failed, "failed")) if n]
@@ -86,11 +116,13 @@ def table(results: Sequence[Result]) -> str:
             shown(arm) or "-",
             ", ".join([str(len(done)), *notes]),
             shown_mean(wins, scale=100),
-            shown_mean(figure("test_win_rate"), scale=100),
-            shown_mean(figure("test_mean_guesses_losses_as_7"), digits=2),
-            shown_mean(figure("no_spread"), scale=100),
-            shown_mean(figure("games_per_second")),
-            shown_mean(figure("seconds"), scale=1 / 60),
+            to_default[0],
+            shown_mean(mean("test_win_rate"), scale=100),
+            to_default[1],
+            shown_mean(mean("test_mean_guesses_losses_as_7"), digits=2),
+            shown_mean(mean("no_spread"), scale=100),
+            shown_mean(mean("games_per_second")),
+            shown_mean(mean("seconds"), scale=1 / 60),
         )
         rows.append((wins.mean if wins else -1.0, row))
     if len(rows) > _MOST_ROWS:
@@ -126,13 +158,14 @@ def page(study: Study, pictures: Sequence[tuple[str, str]], before: str | None) 
         BEGIN,
         f"Trials: {told}. Intervals are 95 %, Student's t over seeds. A lost game counts as 7 "
         "guesses; minutes are those of training. The checkpoint is the one with the most "
-        "validation wins.",
-        table(search),
+        "validation wins. To default: the mean difference, in points, from the default arm with "
+        "equal seeds.",
+        table(search, study.identity.get("default")),
     ]
     if study.best is not None:
         parts.append(f"Best on validation secrets: **{shown(study.best)}**.")
     if confirm:
-        parts += ["With fresh seeds, on the test secrets:", table(confirm)]
+        parts += ["With fresh seeds, on the test secrets:", table(confirm, {ARM: "default"})]
     parts += [f"![{title}]({file})" for title, file in pictures] + [END]
     results = "\n\n".join(parts)
     if before is not None and BEGIN in before and END in before:

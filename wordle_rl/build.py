@@ -167,27 +167,29 @@ PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # that algorithms and his
 
 def lesson(algorithm: Algorithm, knowledge: Knowledge, style: PromptStyle) -> Lesson | None:
     """The games that an algorithm imitates, if it does."""
-    name = algorithm.imitates
-    if name is None:
+    wanted = algorithm.imitates
+    if wanted is None:
         return None
-    if name not in PLAYERS:
-        raise ConfigError(f"algorithm.player must be one of {', '.join(PLAYERS)}, not {name!r}")
-    player = PLAYERS[name](knowledge)
-    if algorithm.imitates_choices and not isinstance(player, Teacher):
+    if wanted.player not in PLAYERS:
+        raise ConfigError(
+            f"algorithm.player must be one of {', '.join(PLAYERS)}, not {wanted.player!r}"
+        )
+    player = PLAYERS[wanted.player](knowledge)
+    if wanted.choices and not isinstance(player, Teacher):
         raise ConfigError(
             f"algorithm.targets=distribution needs a player with a choice of guesses, "
-            f"random_consistent or random_consistent_allowed, not {name}"
+            f"random_consistent or random_consistent_allowed, not {wanted.player}"
         )
-    length = algorithm.thoughts
+    length = wanted.reasoning
     if length != "none" and not style.think:
         raise ConfigError(
             f"algorithm.reasoning={length} needs a prompt that asks for it: set prompt.think=true"
         )
     return Lesson(
         player=player,
-        mistakes=Mistakes(knowledge) if algorithm.mistakes else None,
-        slips=algorithm.mistakes,
-        distribution=algorithm.imitates_choices,
+        mistakes=Mistakes(knowledge) if wanted.slips else None,
+        slips=wanted.slips,
+        distribution=wanted.choices,
         reasoning=None if length == "none" else Reasoning(knowledge, length),
     )
 

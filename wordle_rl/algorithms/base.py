@@ -86,6 +86,16 @@ class Rows:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Imitation:
+    """The games of a scripted player."""
+
+    player: str  # its name, see wordle_rl.players
+    reasoning: str = "none"  # length of the thought that is written before each guess
+    choices: bool = False  # all that the player might have guessed is learnt, not only its guess
+    slips: float = 0.0  # share of turns in which a mistake, never learnt, takes the guess's place
+
+
+@dataclass(frozen=True, kw_only=True)
 class Algorithm(ABC):
     """Policies are improved by minimising the weighted sum of `loss` over trained tokens."""
 
@@ -98,24 +108,9 @@ class Algorithm(ABC):
                 raise ValueError(f"algorithm.{name} must be 1..100, not {getattr(self, name)}")
 
     @property
-    def imitates(self) -> str | None:
-        """Name of the scripted player to imitate, or None when the policy itself plays."""
+    def imitates(self) -> Imitation | None:
+        """What is learnt in place of the policy's own games, or None when the policy plays."""
         return None
-
-    @property
-    def mistakes(self) -> float:
-        """Share of the imitated player's turns that are mistakes, which are never learnt."""
-        return 0.0
-
-    @property
-    def imitates_choices(self) -> bool:
-        """Whether all that the player might have guessed is imitated, not only its guess."""
-        return False
-
-    @property
-    def thoughts(self) -> str:
-        """Length of the reasoning that is written before the imitated guesses, or none."""
-        return "none"
 
     @property
     def needs_reference(self) -> bool:

@@ -86,6 +86,8 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
     from wordle_rl.backends.lightning_backend import build_policy
 
     setup = experiment(resolve(saved_config(run)))
+    if setup.lab.algorithm.imitates is None:
+        raise ValueError(f"{run.path}: not a warm start, which imitates a player")
     newest = CheckpointStore(run.checkpoints, read_only=True).latest()
     source = newest if last and newest is not None else run.path
     model: Any = AutoModelForCausalLM.from_pretrained(source / "model", dtype=torch.bfloat16)
@@ -123,12 +125,9 @@ def _card(
 ) -> str:  # fmt: skip
     manifest = run.manifest()
     purpose, target, made_by = _MODELS[folder.name]
-    lesson = setup.lab.teacher
-    slips = (
-        f"; {lesson.slips:.0%} of its turns are mistakes, not learnt"
-        if lesson and lesson.slips
-        else ""
-    )
+    taught = setup.lab.algorithm.imitates
+    assert taught is not None
+    slips = f"; {taught.slips:.0%} of its turns are mistakes, not learnt" if taught.slips else ""
     return _CARD.format(
         name=folder.name,
         purpose=purpose,
@@ -140,7 +139,7 @@ def _card(
         chosen=chosen,
         steps=setup.trainer.steps,
         seed=setup.lab.seed,
-        teacher=setup.lab.algorithm.imitates,
+        teacher=taught.player,
         words=manifest["digests"]["words"],
         splits=manifest["digests"]["splits"],
         weights=hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),

@@ -273,7 +273,6 @@ def experiment(config: dict[str, Any]) -> Experiment:
         check_match(model.location, style, ("rollout.form", rollout.form), words)
     rules: Rules = component("rules", config["rules"], Rules)
     everything = settings.protocol == "all"
-    style = style_of(config)
     lab = Lab(
         words=words,
         rules=rules,

@@ -132,6 +132,29 @@ def test_a_class_of_another_kind_is_told_what_it_lacks():
         component("curriculum", shared, Curriculum)
 
 
+MISTAKES = {  # in a new part's module, and what is said of it
+    "import wordle_rl.gamme": "cannot be imported: No module named 'wordle_rl.gamme'",
+    "from wordle_rl.game import Plann": "cannot be imported: cannot import name 'Plann'",
+    "class Vowl: ...": "has no Vowel",
+    "class Vowel: ...": "lacks @dataclass",
+}
+
+
+@pytest.mark.parametrize("source", MISTAKES)
+def test_what_is_wrong_with_a_module_is_told(source, root):
+    (root / "wordle_rl" / "rewards" / "vowel.py").write_text(source + "\n")
+    key = r"reward\.components\.vowel\._target_"
+    with pytest.raises(ConfigError, match=f"{key} .*{re.escape(MISTAKES[source])}"):
+        built(root, "reward=phase2_vowel")
+
+
+def test_rewards_of_a_first_step_that_break_a_law_are_refused_before_it(root):
+    path = root / "wordle_rl" / "curricula" / "raise_win.py"
+    path.write_text(path.read_text().replace("self._raised = False", "self._raised = True"))
+    with pytest.raises(ValueError, match=r"exactly one win component .* not win of weight 0"):
+        built(root, "curriculum=raise_win", "curriculum.factor=0")
+
+
 @pytest.mark.parametrize("name", PLAYERS)
 def test_players_that_can_be_imitated_can_be_evaluated(name):
     words = WordLists(answers=("crane", "salet"), allowed=("crane", "salet"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import signal
 import warnings
@@ -171,6 +172,14 @@ def test_a_restored_curriculum_plans_what_the_one_that_never_stopped_plans(name,
         for one in (unbroken, stopped):
             one.update(seen)
     assert name not in MOVING or len({repr(plan) for plan in plans}) > 1, "it must change"
+
+
+@pytest.mark.parametrize("state", [{"seen": {1, 2}}, {"seen": (1, 2)}, {1: 2}, {"seen": math.nan}])
+def test_a_state_that_json_would_change_is_refused(state, words, monkeypatch):
+    taught, _ = curriculum(words, "curriculum=replay")
+    monkeypatch.setattr(type(taught), "state_dict", lambda self: state)
+    with pytest.raises(TypeError, match="curriculum=replay: state_dict must hold what JSON does"):
+        Course(taught, None, tells=False).state_dict()  # type: ignore[arg-type]
 
 
 def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():

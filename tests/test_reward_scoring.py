@@ -156,7 +156,14 @@ def test_a_reward_outside_its_declared_range_stops_the_run(value):
 def test_a_reversed_range_is_refused():
     tax = Tax()
     tax.range = (-1.0, -2.0)
-    with pytest.raises(ValueError, match=r"tax must have a range \(least, greatest\), not \(-1"):
+    with pytest.raises(ValueError, match=r"tax must have a range \(least, greatest\) .* not \(-1"):
+        RewardSet(components={"tax": tax}, weights={"tax": 1.0}, lawful=False)
+
+
+def test_a_range_that_is_a_method_is_refused():
+    tax = Tax()
+    tax.range = lambda: (-1.0, 0.0)  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="reward tax must have range as a property"):
         RewardSet(components={"tax": tax}, weights={"tax": 1.0}, lawful=False)
 
 

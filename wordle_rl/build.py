@@ -216,6 +216,7 @@ def curriculum_of(
             f"curriculum={option_of(chosen)} goes by how games end, and with "
             f"rollout={rollout.name} they are left before: use rollout=game or rollout=best_of"
         )
+    chosen.plan()  # what is wrong with its first rewards is told now
     return chosen
 
 

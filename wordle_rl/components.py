@@ -6,13 +6,15 @@ for are taken, so that a config cannot run anything else.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
 import sys
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 PACKAGE, BACKENDS = "wordle_rl.", "wordle_rl.backends."  # the latter holds no components
 
@@ -50,8 +52,10 @@ def component(key: str, node: Any, kind: type, **injected: Any) -> Any:
 
 def settings_of(target: Any) -> list[str]:
     """Settings of the class that a `_target_` names; none where it is no component."""
-    cls = _named(target)
-    return [f.name for f in dataclasses.fields(cls)] if cls else []
+    try:
+        return [f.name for f in dataclasses.fields(_named("", target))]
+    except ConfigError:
+        return []
 
 
 def option_of(part: object) -> str:
@@ -101,9 +105,7 @@ def _type_name(hint: Any) -> str:
 
 
 def _class(key: str, target: Any, kind: type) -> type:
-    cls = _named(target)
-    if cls is None:
-        raise ConfigError(f"{key}._target_ must be a dataclass of {PACKAGE}*, not {target!r}")
+    cls = _named(key, target)
     if not _is_protocol(kind) and not issubclass(cls, kind):
         raise ConfigError(f"{key}._target_ must be a subclass of {kind.__name__}, not {target}")
     if lacking := _lacking(cls, kind):
@@ -113,16 +115,25 @@ def _class(key: str, target: Any, kind: type) -> type:
     return cls
 
 
-def _named(target: Any) -> type | None:
-    """The class of a `_target_`, if it may be one."""
+def _named(key: str, target: Any) -> type[DataclassInstance]:
+    """The class of a `_target_`. Raises ConfigError naming the key when it may be none."""
     module, _, name = str(target).rpartition(".")
-    found = None
-    if module.startswith(PACKAGE) and not f"{module}.".startswith(BACKENDS):
-        with contextlib.suppress(ImportError):
-            found = getattr(importlib.import_module(module), name, None)
-    if not isinstance(found, type) or not dataclasses.is_dataclass(found):
-        return None
-    return found if found.__module__.startswith(PACKAGE) else None
+    what = f"a dataclass of {PACKAGE}*"
+    other = ConfigError(f"{key}._target_ must be {what}, not {target!r}")
+    if not module.startswith(PACKAGE) or f"{module}.".startswith(BACKENDS):
+        raise other
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        told = f"{module} cannot be imported: {error}"
+        raise ConfigError(f"{key}._target_ must be {what}: {told}") from error
+    if found is None:
+        raise ConfigError(f"{key}._target_ must be {what}: {module} has no {name}")
+    if not isinstance(found, type) or not found.__module__.startswith(PACKAGE):
+        raise other
+    if not dataclasses.is_dataclass(found):
+        raise ConfigError(f"{key}._target_ must be {what}: {target} lacks @dataclass")
+    return found
 
 
 def _is_protocol(kind: type) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from wordle_rl.components import option_of
 from wordle_rl.curricula.base import Curriculum
 from wordle_rl.game import Game
+from wordle_rl.json_files import plain
 from wordle_rl.records import Rollout
 from wordle_rl.step import Lab, StepResult
 
@@ -19,8 +21,17 @@ class Course:
 
     def __init__(self, curriculum: Curriculum, reporter: Reporter, *, tells: bool) -> None:
         self._curriculum, self._reporter, self._tells = curriculum, reporter, tells
-        self.state_dict = curriculum.state_dict
         self.load_state_dict = curriculum.load_state_dict
+
+    def state_dict(self) -> dict[str, Any]:
+        """The curriculum's state. Raises TypeError unless JSON gives it back as it is."""
+        state = self._curriculum.state_dict()
+        if plain(state) != state:
+            raise TypeError(
+                f"curriculum={option_of(self._curriculum)}: state_dict must hold what JSON does, "
+                f"dicts of text, lists, text, numbers and truth values, not {state}"
+            )
+        return state
 
     def planned(self, lab: Lab) -> Lab:
         """The lab of the next step."""

@@ -92,20 +92,24 @@ class RewardSet:
             if not (math.isfinite(weight) and weight >= 0):
                 raise ValueError(f"reward weight of {name} must be 0 or more, not {weight}")
         for name, part in self.components.items():
+            if not isinstance(part.range, tuple):
+                raise ValueError(f"reward {name} must have range as a property, a pair of numbers")
             least, greatest = part.range
             if not least <= greatest:
                 raise ValueError(
-                    f"reward {name} must have a range (least, greatest), not {part.range}"
+                    f"reward {name} must have a range (least, greatest) in this order, "
+                    f"not {part.range}"
                 )
         if self.lawful:
             self._check_lawful()
 
     def _check_lawful(self) -> None:
         wins = [name for name, part in self.components.items() if isinstance(part, Win)]
-        if len(wins) != 1 or self.weights[wins[0]] == 0:
+        if [self.weights[name] > 0 for name in wins] != [True]:
+            given = ", ".join(f"{name} of weight {self.weights[name]:g}" for name in wins)
             raise ValueError(
                 "a lawful reward set must have exactly one win component with a weight above 0, "
-                f"not {wins}; or set reward.lawful=false"
+                f"not {given or 'none'}; or set reward.lawful=false"
             )
         for name, part in self.components.items():
             if part.range[1] < 0:

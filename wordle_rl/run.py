@@ -122,6 +122,8 @@ def load_backend(settings: BackendSettings) -> Any:
     Raises ConfigError when what it needs is not installed.
     """
     with need_mlx():
+        if settings.name == "mlx":
+            importlib.import_module("wordle_rl.backends.mlx_blas").borrow_blas()
         return importlib.import_module(settings.module)
 
 

@@ -27,7 +27,7 @@ def ceiling(n: int) -> int:
 
 
 def sizes(compiled: bool) -> Callable[[int], int]:
-    """What a side of a shape is rounded up to: nothing costs more tokens where nothing is compiled."""
+    """What a side of a shape is rounded up to: not at all, where nothing is compiled."""
     return ceiling if compiled else lambda n: n
 
 

@@ -188,6 +188,7 @@ class MlxEngine:
         if more := self._steps.size(n) - n:
             hidden, uniform = mx.pad(hidden, [(0, more), (0, 0)]), np.pad(uniform, (0, more))
         ids, logprobs = self._steps.draw(self._weights, hidden, mx.array(uniform), sampling)
+        mx.eval(ids, logprobs)
         return ids.tolist()[:n], logprobs.tolist()[:n]
 
     def _forward(self, rows: list[int], feeds: list[list[int]]) -> mx.array:

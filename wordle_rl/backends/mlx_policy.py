@@ -34,8 +34,8 @@ _OPTIMIZER, _RANDOM = "optimizer.safetensors", "random.safetensors"
 class MlxPolicy:
     """Implements wordle_rl.policy.Policy on one device.
 
-    micro_batch_tokens: padded tokens per forward and backward pass; compiled ones are rounded up by at most
-    a third.
+    micro_batch_tokens: padded tokens per forward and backward pass; rounded up by at most a third
+    where it is compiled.
     """
 
     def __init__(

@@ -88,7 +88,7 @@ class Ours:
     """A policy that takes a step whenever it is asked to."""
 
     def __init__(self, beta: float) -> None:
-        self.policy = MlxPolicy(
+        self.policy: Any = MlxPolicy(
             loaded(), temperature=1.0, optim=Optim(lr=0.0), compiled=False, max_context=512,
             micro_batch_tokens=16_384,
         )  # fmt: skip

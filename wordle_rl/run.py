@@ -123,7 +123,9 @@ def load_backend(settings: BackendSettings) -> Any:
     """
     with need_mlx():
         if settings.name == "mlx":
-            importlib.import_module("wordle_rl.backends.mlx_blas").borrow_blas()
+            from wordle_rl.backends.mlx_blas import borrow_blas
+
+            borrow_blas()
         return importlib.import_module(settings.module)
 
 

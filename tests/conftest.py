@@ -23,6 +23,14 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
 
 
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Before a test module imports MLX, let it multiply as it does in a run."""
+    if "mlx" in module_path.read_text():
+        from wordle_rl.backends.mlx_blas import borrow_blas
+
+        borrow_blas()
+
+
 @pytest.fixture(autouse=True)
 def same_start() -> None:
     """Global generators and the thread count as at the start, whatever earlier tests did."""

@@ -47,9 +47,10 @@ def test_every_option_builds_an_experiment(choice: str, answers: Path) -> None:
     assert setup.lab.groups * setup.lab.num_generations > 0
 
 
-def test_every_key_of_a_component_reaches_it() -> None:  # row 24
+@pytest.mark.parametrize("backend", OPTIONS["backend"])
+def test_every_key_of_a_component_reaches_it(backend: str) -> None:  # row 24
     # component() refuses keys that the class lacks, so building all nodes proves that none is idle.
-    config = resolve(composed())
+    config = resolve(composed(f"backend={backend}"))
     for group in ("backend", "algorithm", "rollout", "history", "prompt", "words", "rules",
                   "sampling", "trainer", "logger", "optim"):  # fmt: skip
         built = component(group, config[group], object)

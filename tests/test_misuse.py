@@ -53,6 +53,9 @@ TRAIN = {
     "backend=mlx backend.micro_batch_tokens=0": "backend.micro_batch_tokens must be 1",
     "backend=mlx backend.cache_gb=-1": "backend.cache_gb must be 0",
     "backend=mlx backend.devices=2": "backend.devices",
+    "backend=mlx +backend.threads=1": "cache_gb",  # which is Lightning's, so those of MLX are named
+    "backend=mlx algorithm=gpro": one_of("algorithm"),
+    "backend=mlx optim.lrr=1": "did you mean optim.lr?",
     "model=": "model must be one of",
     "optim.lrr=1": "did you mean optim.lr?",
     "optim.lr.max=1": "optim.lr is a single value",

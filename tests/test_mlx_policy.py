@@ -241,7 +241,7 @@ def test_rows_that_fill_a_piece_up_are_units_of_their_own():
     batch = replace(
         batch_of([([1, 2], [0, 1])] * count, [1.0] * count), units=np.arange(count) // 2
     )
-    units = np.array(Piece(batch, np.arange(count)).arrays["units"])
+    units = np.array(Piece(batch, np.arange(count), ceiling).arrays["units"])
     assert units[:count].tolist() == (np.arange(count) // 2).tolist()
     more = units[count:].tolist()
     assert len(set(more)) == len(more) > 0 and not set(more) & set(units[:count].tolist())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from functools import partial
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import runs
+import torch
 from runs import assert_equal_runs, assert_saved, files, metrics_of, resume, run, stop
 from test_configs import composed
 
@@ -18,7 +20,10 @@ from wordle_rl import training
 from wordle_rl.backends.mlx_policy import MlxPolicy
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.evaluate import evaluate
+from wordle_rl.game_log import GameLog
+from wordle_rl.records import StopReason
 from wordle_rl.run import train
+from wordle_rl.step import StepResult
 
 TORCH_ONLY = {"backend.accelerator=cpu", "backend.threads=1"}
 
@@ -94,6 +99,31 @@ def test_a_run_plays_the_same_games_and_learns_the_same_as_on_lightning(both):
         assert first[1][name] == pytest.approx(first[0][name], rel=1e-3, abs=1e-5), name
 
 
+def test_the_groups_of_a_run_have_one_secret_and_what_was_cut_off_does_not_win(
+    tmp_path, root, monkeypatch
+):  # rows 11 and 18
+    steps: list[StepResult] = []
+    log = GameLog.training
+
+    def training(self: GameLog, step: int, result: StepResult, size: int) -> None:
+        steps.append(result)
+        log(self, step, result, size)
+
+    monkeypatch.setattr(GameLog, "training", training)
+    _, folder = run(root, *settings(tmp_path, "lora"), "trainer.steps=2", "trainer.report=false")
+    records = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
+    logged = [r["secret"] for r in records if r["split"] == "train"]
+    assert [len(result.rollouts) for result in steps] == [4 * 2] * 2
+    for result in steps:
+        secrets = [{r.game.secret for r in result.rollouts if r.group == g} for g in range(4)]
+        assert [list(s) for s in secrets] == [[logged.pop(0)] for _ in range(4)]
+    turns = [pair for result in steps for r in result.rollouts
+             for pair in zip(r.game.turns, r.turns, strict=True)]  # fmt: skip
+    cut = [turn for turn, tokens in turns if tokens.completion.stop is not StopReason.STOP_TOKEN]
+    assert 0 < len(cut) < len(turns)
+    assert all(t.guess is None and t.reason == "truncated" and not t.won for t in cut)
+
+
 def test_a_fully_trained_run_is_evaluated_on_either_backend(both, tmp_path):
     wins = []
     for overrides in ([], ["backend=lightning"]):
@@ -133,6 +163,21 @@ def test_without_mlx_everything_else_runs_and_the_backend_ends_in_one_line(tmp_p
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
     assert "backend=mlx needs mlx-lm" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="torch brings another BLAS")
+def test_a_run_on_linux_multiplies_with_the_blas_of_torch():
+    code = (
+        "from types import SimpleNamespace; from wordle_rl.run import load_backend\n"
+        "mx = load_backend(SimpleNamespace(name='mlx', module='mlx.core'))  # no more than that\n"
+        "a = mx.arange(12.0).reshape(3, 4); print((a @ a.T)[1].tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "MKL_VERBOSE": "1"}, cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "SGEMM(" in done.stdout and "[38.0, 126.0, 214.0]" in done.stdout
 
 
 @pytest.mark.timeout(600)

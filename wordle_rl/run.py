@@ -122,6 +122,10 @@ def load_backend(settings: BackendSettings) -> Any:
     Raises ConfigError when what it needs is not installed.
     """
     with need_mlx():
+        if settings.name == "mlx":
+            from wordle_rl.backends.mlx_blas import borrow_blas
+
+            borrow_blas()
         return importlib.import_module(settings.module)
 
 

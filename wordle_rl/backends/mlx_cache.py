@@ -7,7 +7,7 @@ belongs to follows from the row's length alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import mlx.core as mx
@@ -24,6 +24,11 @@ def ceiling(n: int) -> int:
     if step == 1:
         return next(size for size in (1, 2, 4, 8) if size >= n)
     return -(-n // step) * step
+
+
+def sizes(compiled: bool) -> Callable[[int], int]:
+    """What a side of a shape is rounded up to: not at all, where nothing is compiled."""
+    return ceiling if compiled else lambda n: n
 
 
 class KVShape(NamedTuple):

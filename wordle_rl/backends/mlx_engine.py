@@ -14,7 +14,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.backends.mlx_cache import CHUNK, KVShape, ceiling
+from wordle_rl.backends.mlx_cache import CHUNK, KVShape, sizes
 from wordle_rl.backends.mlx_causal_lm import MlxLM, Weights
 from wordle_rl.records import Completion, StopReason
 from wordle_rl.sampling import Sampling
@@ -28,7 +28,9 @@ class Steps:
 
     def __init__(self, lm: MlxLM, *, max_context: int, compiled: bool) -> None:
         self.lm, self.max_context = lm, max_context
+        self.size = sizes(compiled)
         self._rings = lm.rings(max_context)
+        self._compiled = compiled
         self._compile: Callable[[Any], Any] = mx.compile if compiled else lambda f: f
         self._made: dict[Any, Any] = {}
         self._shapes: list[KVShape] | None = None
@@ -38,8 +40,16 @@ class Steps:
             self._shapes = self.lm.kept(weights)
         return self._shapes
 
+    def ends(self, tokens: int) -> tuple[int, ...]:
+        """How many keys of each layer are in sight of rows of at most so many tokens."""
+        if self._compiled:
+            return tuple(ring.capacity(tokens) for ring in self._rings)
+        return tuple(min(tokens, ring.size) for ring in self._rings)
+
     def feed(self, *arguments: Any, ends: tuple[int, ...]) -> Any:
         """weights, ids, positions, last, keys, values -> hidden [N, H], keys, values."""
+        if not self._compiled:
+            return self._feed(*arguments, ends=ends)
         if ends not in self._made:
             self._made[ends] = self._compile(lambda *a: self._feed(*a, ends=ends))
         return self._made[ends](*arguments)
@@ -52,7 +62,8 @@ class Steps:
             hidden, keys, values = self.lm.cached_hidden(
                 ids, positions, keys, values, self._rings, ends
             )
-        return hidden[mx.arange(ids.shape[0]), last], keys, values
+        hidden = hidden[:, 0] if ids.shape[1] == 1 else hidden[mx.arange(ids.shape[0]), last]
+        return hidden, keys, values
 
     def draw(
         self, weights: Weights, hidden: mx.array, numbers: mx.array, sampling: Sampling
@@ -174,49 +185,45 @@ class MlxEngine:
         self, hidden: mx.array, sampling: Sampling, uniform: NDArray[np.float32]
     ) -> tuple[list[int], list[float]]:
         n = len(hidden)
-        more = ceiling(n) - n
-        hidden = mx.pad(hidden, [(0, more), (0, 0)])
-        numbers = mx.array(np.pad(uniform, (0, more)))
-        ids, logprobs = self._steps.draw(self._weights, hidden, numbers, sampling)
+        if more := self._steps.size(n) - n:
+            hidden, uniform = mx.pad(hidden, [(0, more), (0, 0)]), np.pad(uniform, (0, more))
+        ids, logprobs = self._steps.draw(self._weights, hidden, mx.array(uniform), sampling)
+        mx.eval(ids, logprobs)
         return ids.tolist()[:n], logprobs.tolist()[:n]
 
     def _forward(self, rows: list[int], feeds: list[list[int]]) -> mx.array:
         """Last hidden states [rows, H] of tokens fed to rows; their lengths stay as they are."""
         n = self._arrange(rows)
         order = self._slots[:n]
-        feed = dict(zip(rows, feeds, strict=True))
-        lengths = np.array([0 if r is None else self._length[r] for r in order])
-        width = ceiling(max(map(len, feeds)))
+        place = {row: slot for slot, row in enumerate(order)}
+        slots = [place[row] for row in rows]
+        lengths = np.array([0 if r is None else self._length[r] for r in order], np.int32)
+        width = self._steps.size(max(map(len, feeds)))
         tokens = int(lengths.max()) + width
-        ids = np.zeros((n, width), np.int32)
-        last = np.zeros(n, np.int32)
-        for slot, row in enumerate(order):
-            if row in feed:
-                ids[slot, : len(feed[row])] = feed[row]
-                last[slot] = len(feed[row]) - 1
+        ids, last = np.zeros((n, width), np.int32), np.zeros(n, np.int32)
+        ids[slots] = [[*feed, *[0] * (width - len(feed))] for feed in feeds]
+        last[slots] = [len(feed) - 1 for feed in feeds]
         shapes = self._steps.shapes(self._weights)
-        slots = ceiling(len(self._slots))
         buffers = [
-            ring.buffers(slots, tokens, shape)
+            ring.buffers(self._steps.size(len(self._slots)), tokens, shape)
             for ring, shape in zip(self._rings, shapes, strict=True)
         ]
         keys, values = [k for k, _ in buffers], [v for _, v in buffers]
         del buffers
-        ends = tuple(ring.capacity(tokens) for ring in self._rings)
         hidden, keys, values = self._steps.feed(
-            self._weights, mx.array(ids), mx.array((lengths[:, None] + np.arange(width)), mx.int32),
-            mx.array(last), keys, values, ends=ends,
+            self._weights, mx.array(ids),
+            mx.array(lengths[:, None] + np.arange(width, dtype=np.int32)), mx.array(last),
+            keys, values, ends=self._steps.ends(tokens),
         )  # fmt: skip
         for ring, k, v in zip(self._rings, keys, values, strict=True):
             ring.keys, ring.values = k, v
         del keys, values
         mx.eval(hidden, [(ring.keys, ring.values) for ring in self._rings])
-        slot = {row: i for i, row in enumerate(order)}
-        return hidden[mx.array([slot[r] for r in rows])]
+        return hidden if slots == list(range(n)) else hidden[mx.array(slots)]
 
     def _arrange(self, rows: list[int]) -> int:
         """Bring rows into the first slots; returns how many slots to compute, a rounded number."""
-        n = ceiling(len(rows))
+        n = self._steps.size(len(rows))
         wanted = set(rows)
         if not wanted <= set(self._slots[: max(n, len(rows))]):
             first = [i for i, row in enumerate(self._slots) if row in wanted]
@@ -239,17 +246,20 @@ def draw(logits: mx.array, sampling: Sampling, numbers: mx.array) -> tuple[mx.ar
     log-probabilities under the distribution that was drawn from (temperature, top-k and top-p
     applied; greedy: temperature 1).
     """
-    if sampling.temperature == 0.0:
+    greedy = sampling.temperature == 0.0
+    logits = logits if greedy else _cut(logits / sampling.temperature, sampling)
+    logits = logits - mx.max(logits, axis=-1, keepdims=True)
+    shares = mx.exp(logits)
+    total = mx.sum(shares, axis=-1, keepdims=True)
+    if greedy:
         ids = mx.argmax(logits, axis=-1)
-        logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
     else:
-        logits = _cut(logits / sampling.temperature, sampling)
-        logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
-        cumulative = mx.cumsum(mx.exp(logprobs), axis=-1)
+        cumulative = mx.cumsum(shares, axis=-1)
         # Rounding must not reach the total, behind which no token lies.
         target = mx.minimum(numbers, 1.0 - 2.0**-22)[:, None] * cumulative[:, -1:]
         ids = mx.sum(cumulative <= target, axis=-1)
-    return ids, mx.take_along_axis(logprobs, ids[:, None], axis=1)[:, 0]
+    logprobs = mx.take_along_axis(logits, ids[:, None], axis=1) - mx.log(total)
+    return ids, logprobs[:, 0]
 
 
 def _cut(logits: mx.array, sampling: Sampling) -> mx.array:

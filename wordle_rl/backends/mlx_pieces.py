@@ -1,19 +1,18 @@
 """Parts of a batch as MLX arrays, and the loss of one.
 
-Shapes are rounded up, so that few are compiled. What fills them up is trained nowhere, and its rows
-are units of their own.
+Shapes can be rounded up, so that few are compiled. What fills them up is trained nowhere, and its
+rows are units of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.algorithms.base import Algorithm, Terms
-from wordle_rl.backends.mlx_cache import ceiling
 from wordle_rl.backends.mlx_causal_lm import TokenOutputs
 from wordle_rl.records import Batch, FloatArray
 from wordle_rl.teaching import Targets
@@ -27,18 +26,19 @@ _GIVEN = ("old_logprobs", "ref_logprobs", "old_values", "targets")  # where the 
 class Piece:
     """Some rows of a batch."""
 
-    def __init__(self, batch: Batch, rows: NDArray[np.int64]) -> None:
+    def __init__(self, batch: Batch, rows: NDArray[np.int64], size: Callable[[int], int]) -> None:
+        """size: what a side of a shape is rounded up to."""
         width = max(int(batch.lengths[rows].max()), 1)  # a piece may be nothing but padding
         self._trained = batch.trained[rows, :width]
         self._count = int(self._trained.sum())
-        shape = (ceiling(len(rows)), ceiling(width))
+        shape = (size(len(rows)), size(width))
 
         def filled(values: NDArray, dtype: type) -> NDArray:
             out = np.zeros(shape, dtype)
             out[: len(rows), :width] = values[rows, :width]
             return out
 
-        places = np.ones(ceiling(max(self._count, 1)), np.int32)  # what is too many goes unused
+        places = np.ones(size(max(self._count, 1)), np.int32)  # what is too many goes unused
         row, token = np.nonzero(self._trained)
         places[: self._count] = row * shape[1] + token
         units = -1 - np.arange(shape[0])  # those of a batch are 0 or more
@@ -57,7 +57,7 @@ class Piece:
                 arrays[name] = filled(given, np.float32)
         if batch.distributions is not None:
             targets = [batch.distributions[row] for row in rows]
-            arrays |= _choices(targets, self._trained, len(places))
+            arrays |= _choices(targets, self._trained, len(places), size)
         self.arrays: Arrays = {name: mx.array(array) for name, array in arrays.items()}
 
     @property
@@ -73,7 +73,10 @@ class Piece:
 
 
 def _choices(
-    targets: Sequence[Targets], trained: NDArray[np.bool_], count: int
+    targets: Sequence[Targets],
+    trained: NDArray[np.bool_],
+    count: int,
+    size: Callable[[int], int],
 ) -> dict[str, NDArray]:
     """Tokens that may stand at each trained place, and their probabilities; [count, K] both."""
     number = trained.cumsum().reshape(trained.shape) - 1
@@ -81,7 +84,7 @@ def _choices(
     order = np.argsort(place, kind="stable")
     place = place[order]
     column = np.arange(len(place)) - np.searchsorted(place, place)  # within its place
-    shape = (count, ceiling(int(column.max(initial=0)) + 1))
+    shape = (count, size(int(column.max(initial=0)) + 1))
     ids, shares = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
     ids[place, column] = np.concatenate([t.ids for t in targets])[order]
     shares[place, column] = np.concatenate([t.probabilities for t in targets])[order]

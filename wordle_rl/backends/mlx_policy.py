@@ -34,7 +34,8 @@ _OPTIMIZER, _RANDOM = "optimizer.safetensors", "random.safetensors"
 class MlxPolicy:
     """Implements wordle_rl.policy.Policy on one device.
 
-    micro_batch_tokens: padded tokens per forward and backward pass; rounded up by at most a third.
+    micro_batch_tokens: padded tokens per forward and backward pass; rounded up by at most a third
+    where it is compiled.
     """
 
     def __init__(
@@ -135,7 +136,7 @@ class MlxPolicy:
 
         out = np.zeros(batch.ids.shape, np.float32)
         for rows in micro_batches(batch, self._micro_batch_tokens):
-            piece = Piece(batch, rows)
+            piece = Piece(batch, rows, self._steps.size)
             key = (what, *piece.scored)
             if key not in self._compiled:
                 self._compiled[key] = self._compile(outputs)
@@ -154,7 +155,7 @@ class MlxPolicy:
         gradients = {name: mx.zeros_like(weight) for name, weight in self.weights.items()}
         for rows in micro_batches(batch, self._micro_batch_tokens):
             with self.timers("update"):
-                piece = Piece(batch, rows)
+                piece = Piece(batch, rows, self._steps.size)
                 loss, parts, new = self._gradient(piece, algorithm)
                 gradients = {name: gradients[name] + new[name] for name in gradients}
                 mx.eval(loss, parts, gradients)

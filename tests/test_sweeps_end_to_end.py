@@ -27,21 +27,21 @@ STUDY = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["2", pytest.param("2,4", marks=pytest.mark.slow)])
-def sizes(request: pytest.FixtureRequest) -> list[str]:
-    """The sizes of groups that the study compares."""
+@pytest.fixture(scope="module", params=["1.0", pytest.param("0.3,1.0", marks=pytest.mark.slow)])
+def norms(request: pytest.FixtureRequest) -> list[str]:
+    """The norms that the study compares."""
     return request.param.split(",")
 
 
 @pytest.fixture(scope="module")
-def root(sizes: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(norms: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("study")
     answers = root / "answers.txt"
     answers.write_text("\n".join(a + "o" + b + "e" + c for a in "bcd" for b in "lr" for c in "dst"))
     places = [f"hydra.sweeper.folder='{root}/study'", f"hydra.sweeper.trials='{root}/trials'"]
     done = subprocess.run(
-        [sys.executable, "train.py", "-m", "sweep=gen_count", *STUDY, *places, *TINY,
-         f"num_generations=choice({','.join(sizes)})", "words=custom",
+        [sys.executable, "train.py", "-m", "sweep=grad_clip", *STUDY, *places, *TINY,
+         f"optim.clip_grad_norm=choice({','.join(norms)})", "words=custom",
          f"words.answers='{answers}'"],
         cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
@@ -50,10 +50,10 @@ def root(sizes: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_each_trial_plays_its_budget_and_is_reported_on(root, sizes):
+def test_each_trial_plays_its_budget_and_is_reported_on(root, norms):
     trials = stored(root, "tiny").trials
     assert {t.state.name for t in trials} == {"COMPLETE"}
-    assert sorted(str(t.params["num_generations"]) for t in trials) == sizes
+    assert sorted(str(t.params["optim.clip_grad_norm"]) for t in trials) == norms
     for trial in trials:
         run = Path(trial.user_attrs["run"])
         summary = json.loads((run / "summary.json").read_text())
@@ -65,4 +65,4 @@ def test_each_trial_plays_its_budget_and_is_reported_on(root, sizes):
 
 def test_its_notebook_is_one_command(root):
     page = study.collect(root / "study").read_text()
-    assert "| num_generations=2 | 1 |" in page and "curves.png" in page
+    assert "| clip_grad_norm=1 | 1 |" in page and "curves.png" in page

@@ -11,10 +11,7 @@ import importlib
 import sys
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 PACKAGE, BACKENDS = "wordle_rl.", "wordle_rl.backends."  # the latter holds no components
 
@@ -115,7 +112,7 @@ def _class(key: str, target: Any, kind: type) -> type:
     return cls
 
 
-def _named(key: str, target: Any) -> type[DataclassInstance]:
+def _named(key: str, target: Any) -> Any:
     """The class of a `_target_`. Raises ConfigError naming the key when it may be none."""
     module, _, name = str(target).rpartition(".")
     what = f"a dataclass of {PACKAGE}*"

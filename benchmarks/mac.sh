@@ -1,15 +1,30 @@
 #!/usr/bin/env bash
 # All that only a Mac with Apple silicon can show, in one go; nobody has run it yet.
 #
-#     make venv && source .venv/bin/activate && bash benchmarks/mac.sh [folder for the report]
+#     make venv && source .venv/bin/activate && bash benchmarks/mac.sh [new folder for the report]
 #
-# Downloads Gemma-3-4b-it in bf16 (8 GB) and in 4 bit (2.6 GB); needs 24 GB of memory, or
-# BF16=0 on 16 GB. Takes about an hour. Each part writes a log; a part that fails is named at the
-# end and does not stop the others.
+# Gemma-3-4b-it is run in the sizes that conf/model/gemma4b-mlx.yaml gives the memory of this Mac
+# (16 GB or more). Downloads its 4 bit form (2.6 GB), from 24 GB on the bf16 one, too (8 GB), and
+# mlx-lm-lora for the benchmark, into the report's folder. Takes an hour or more (a guess). Each part
+# writes a log; a part that fails is named at the end and does not stop the others.
 set -uo pipefail
+if [ "$(uname -sm)" != "Darwin arm64" ]; then
+    echo "error: this is not a Mac with Apple silicon" >&2
+    exit 2
+fi
+given="${1:-}"
+[ -n "$given" ] && case "$given" in /*) ;; *) given="$PWD/$given" ;; esac
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-OUT="$(mkdir -p "${1:-outputs/mac}" && cd "${1:-outputs/mac}" && pwd)"
-BF16="${BF16:-1}"
+if ! python -c "import mlx_lm, wordle_rl" 2>/dev/null; then
+    echo "error: activate the environment first: make venv && source .venv/bin/activate" >&2
+    exit 2
+fi
+OUT="${given:-$PWD/outputs/mac/$(date +%Y-%m-%d_%H-%M-%S)}"
+if [ -e "$OUT" ]; then
+    echo "error: $OUT exists already: name a new folder" >&2
+    exit 2
+fi
+mkdir -p "$OUT"
 failed=()
 
 part() {  # name, command...
@@ -21,41 +36,42 @@ part() {  # name, command...
 newest() { ls -dt "$OUT/$1"/*_*/ | head -n 1; }
 
 { sw_vers; sysctl -n machdep.cpu.brand_string hw.memsize; python -m pip freeze; } >"$OUT/machine.txt"
-if [ "$(uname -sm)" != "Darwin arm64" ]; then
-    echo "error: this is not a Mac with Apple silicon" >&2
-    exit 2
-fi
+memory=$(($(sysctl -n hw.memsize) / 1024 / 1024 / 1024))
 
 # The contracts on Metal, compiled: the same tests that CI runs on Linux's CPU build.
-part parity python -m pytest tests/test_parity.py tests/test_mlx_engine.py tests/test_mlx_policy.py -rA
+part parity python -m pytest tests/test_parity.py tests/test_mlx_engine.py \
+    tests/test_mlx_policy.py tests/test_mlx_steps.py -rA
 part formats python -m pytest tests/test_convert.py -rA
 part runs python -m pytest tests/test_mlx_runs.py -rA
 
-# The embedded model learns as on the other backend, and how long a step takes.
+# The embedded models learn as on the other backend, and how long a step takes.
+part smoke python train.py backend=mlx experiment=smoke output_dir="$OUT/smoke"
 part tiny python train.py backend=mlx output_dir="$OUT/tiny"
 part tiny_on_mps python train.py backend.accelerator=mps trainer.steps=10 output_dir="$OUT/mps"
-part benchmark python benchmarks/mlx.py --json "$OUT/benchmark.json"
+part install python -m pip install --no-deps --target "$OUT/mlx-lm-lora" mlx-lm-lora==5.10.2
+part benchmark env PYTHONPATH="$OUT/mlx-lm-lora" python benchmarks/mlx.py --json "$OUT/benchmark.json"
 
 # Gemma 3 4B: does it load, play, learn and stay within the memory that its table says?
-models=(mlx-community/gemma-3-4b-it-4bit)
-[ "$BF16" = 1 ] && models+=(mlx-community/gemma-3-4b-it-bf16)
-for model in "${models[@]}"; do
-    short="${model##*-}"
-    for n in 2 4 8; do
-        part "gemma_${short}_$n" python train.py model=gemma4b-mlx model.path="$model" \
+gemma() {  # form, numbers of generations...
+    local form="$1" model="mlx-community/gemma-3-4b-it-$1" run n; shift
+    for n in "$@"; do
+        part "gemma_${form}_$n" python train.py model=gemma4b-mlx model.path="$model" \
             num_generations=$n trainer.steps=3 trainer.report=false trainer.validate_every=3 \
             words=custom words.answers=wordle_rl/data/original/answers.txt words.val=4 words.test=4 \
-            output_dir="$OUT/gemma_${short}_$n"
+            output_dir="$OUT/gemma_${form}_$n"
     done
-    run="$(newest "gemma_${short}_2")"
-    part "resume_$short" python train.py resume="$run" trainer.steps=4
-    part "eval_$short" python eval.py run="$run" limit=4 compare=false output_dir="$OUT/eval"
-    part "generate_$short" python -m mlx_lm generate --model "$model" \
+    run="$(newest "gemma_${form}_2")"
+    part "resume_$form" python train.py resume="$run" trainer.steps=4
+    part "eval_$form" python eval.py run="$run" limit=4 compare=false output_dir="$OUT/eval"
+    part "generate_$form" python -m mlx_lm generate --model "$model" \
         --adapter-path "${run}model" --prompt "Name a five-letter word." --max-tokens 32
-    part "fuse_$short" python -m wordle_rl.convert "${run}model" "$OUT/fused_$short" --fuse
-    part "peft_$short" python -m wordle_rl.convert "${run}model" "$OUT/peft_$short" \
+    part "fuse_$form" python -m wordle_rl.convert "${run}model" "$OUT/fused_$form" --fuse
+    part "peft_$form" python -m wordle_rl.convert "${run}model" "$OUT/peft_$form" \
         --base google/gemma-3-4b-it
-done
+}
+if [ "$memory" -ge 48 ]; then gemma 4bit 2 4 8; gemma bf16 2 4 8
+elif [ "$memory" -ge 24 ]; then gemma 4bit 2 4 8; gemma bf16 2 4
+else gemma 4bit 2 4; fi
 grep -h "memory of MLX" "$OUT"/*.log
 
 if [ ${#failed[@]} -gt 0 ]; then echo "failed: ${failed[*]}; see $OUT"; exit 1; fi

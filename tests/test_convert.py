@@ -249,3 +249,9 @@ def test_fusing_says_what_rounding_costs(precision, tmp_path, capsys, monkeypatc
     else:
         assert "rounding to bfloat16" in said and "%" in said
     assert (tmp_path / "fused/config.json").is_file()
+
+
+def test_a_folder_that_holds_a_whole_model_is_refused_as_such(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match="holds a whole model, and no adapter"):
+        convert(tmp_path, tmp_path / "new")

@@ -43,6 +43,8 @@ Tensor = tuple[str, list[int], bytes]  # dtype as safetensors names it, shape, b
 
 def read_config(folder: Path) -> dict[str, Any]:
     """adapter_config.json of a folder. Raises ConfigError."""
+    if not (folder / ADAPTER).exists() and (folder / "config.json").exists():
+        raise ConfigError(f"{folder} holds a whole model, and no adapter that could be converted")
     try:
         config = json.loads((folder / ADAPTER).read_bytes())
     except (OSError, ValueError) as error:

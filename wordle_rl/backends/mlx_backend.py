@@ -81,7 +81,7 @@ def train(
             lines.step(step + 1, shown(training.run_step(step)))
 
     summary = carry_out(training, fit, resume=resume, interrupts=interrupts)
-    if peak := mx.get_peak_memory():  # not counted by the CPU build
+    if (peak := mx.get_peak_memory()) and mx.metal.is_available():  # the CPU build counts little
         print(f"most memory of MLX: {peak / 1e9:.1f} GB", flush=True)
     log_outcome(loggers, setup.config, summary)
     return summary

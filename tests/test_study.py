@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import statistics
 from pathlib import Path
@@ -60,9 +61,9 @@ def test_a_table_has_a_row_for_each_arm_and_counts_what_did_not_complete():
     _, _, first, second = table.splitlines()
     cells = [cell.strip() for cell in first.strip("|").split("|")]
     # t(1 df) * stdev / sqrt(2) = 12.706 * 10 points
-    assert cells[:5] == ["x=1", "2, 1 pruned", "60.0 ± 127.1", "-", "40.0"]
-    assert cells[7].startswith("30.0 ±")
-    assert second.startswith("| x=2 | 1 | 20.0 |")
+    assert cells[:6] == ["x=1", "2, 1 pruned", "-", "60.0 ± 127.1", "-", "40.0"]
+    assert cells[8].startswith("30.0 ±")
+    assert second.startswith("| x=2 | 1 | - | 20.0 |")
 
 
 def test_arms_are_compared_with_the_default_seed_by_seed():
@@ -77,16 +78,35 @@ def test_arms_are_compared_with_the_default_seed_by_seed():
         {"x": 1},
     )
     _, _, first, second = ([c.strip() for c in line.split("|")] for line in table.splitlines())
-    assert (first[4], first[6]) == ("-", "-")
+    assert (first[5], first[7]) == ("default", "default")
     # 5 points and 1; t(1 df) * stdev / sqrt(2) = 12.706 * 2
-    assert (second[4], second[6]) == ("+3.0 ± 25.4", "-10.0 ± 0.0")
+    assert (second[5], second[7]) == ("+3.0 ± 25.4", "-10.0 ± 0.0")
+
+
+def test_pruning_is_told_by_the_games_that_it_saved_and_the_start_by_its_validation():
+    def trial(seed: int, value: float | None, games: int) -> Result:
+        figures = {"games": games, "curve": [(0, 0.1 * (seed + 1)), (games, 0.5)]}
+        return result(value, params={"x": 1, "seed": seed}, figures=figures)
+
+    trials = [trial(0, 0.5, 100), trial(1, None, 40), trial(0, None, 20), trial(1, 0.6, 100)]
+    assert notebook._saved(trials) == [
+        "Pruning saved 35% of the games that all trials in full would have played."
+    ]
+    assert notebook._saved(trials[:1]) == []
+    [told] = notebook._of_start(trials)
+    assert told.startswith("The start wins 15.0 ± 63.5 %")  # t(1 df) * 5 points
 
 
 def test_a_notebook_has_table_csv_and_pictures(root):
+    about = json.loads((root / "study" / "study.json").read_text())
+    about["command"] = ["train.py", "-m", "sweep='study'", "optim.lr=1e-4,2e-4", "name='my run'"]
+    (root / "study" / "study.json").write_text(json.dumps(about))
     page = study.collect(root / "study")
     text = page.read_text()
-    assert "Is x good?" in text and "python train.py -m sweep=study" in text
-    assert "| x=0.9 y=a | 2 | 49.0 ± 0.0 | +" in text
+    assert "Is x good?" in text
+    # as it can be typed, and quoted for a shell where it must be
+    assert "python train.py -m sweep=study optim.lr=1e-4,2e-4 'name='" in text
+    assert "| x=0.9 y=a | 2 | 40 | 49.0 ± 0.0 | +" in text
     assert "Best on validation secrets: **x=0.9 y=a**" in text
     assert "arm=winner" in text and "arm=default" in text
     names = {p.name for p in page.parent.glob("*.png")}

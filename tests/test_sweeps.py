@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import optuna
 import pytest
 from omegaconf import OmegaConf
 from optuna.trial import TrialState
-from studies import plan_of
+from studies import plan_of, work
 from test_configs import ROOT
 
 from wordle_rl.components import ConfigError
@@ -22,6 +23,7 @@ from wordle_rl.sweeps.plan import Plan, started_from
 from wordle_rl.sweeps.sampling import sampler, suggest
 from wordle_rl.sweeps.settings import SamplerSettings, study_settings
 from wordle_rl.sweeps.space import Choice, Range, grid, probes, shown
+from wordle_rl.sweeps.storage import Worker
 
 STUDIES = sorted(p.stem for p in (ROOT / "conf" / "sweep").glob("*.yaml"))
 
@@ -213,6 +215,39 @@ def test_a_sampler_repeats_itself_by_trial_and_differs_by_seed(name):
     one = points(0, interrupted=False)
     assert one == points(0, interrupted=True) != points(1, interrupted=False)
     assert len({p["a"] for p in one}) == 6
+
+
+def test_the_folder_of_another_trial_is_never_taken_for_this_ones(tmp_path):
+    work(tmp_path)
+    (tmp_path / "study" / "study.db").unlink()
+    with pytest.raises(
+        ConfigError, match=r"0000 holds another trial, of an earlier study: remove "
+    ):
+        work(tmp_path, params={"x": "choice(0.2, 0.3)"})
+
+
+def test_a_study_that_is_begun_anew_says_where_it_is_now(tmp_path):
+    work(tmp_path)
+    before = (tmp_path / "study" / "study.json").read_bytes()
+    work(tmp_path)
+    assert (tmp_path / "study" / "study.json").read_bytes() == before
+    url = f"journal:{tmp_path}/journal.log"
+    work(tmp_path, storage=url, trials=str(tmp_path / "new"))
+    assert json.loads((tmp_path / "study" / "study.json").read_bytes())["storage"] == url
+
+
+def test_workers_with_cores_of_their_own_take_all_of_them(tmp_path):
+    one, other = Worker(tmp_path), Worker(tmp_path)
+    one.cores, other.cores = {0, 1}, {2, 3}
+    study = optuna.create_study()
+    trial = study.ask()
+    other.sign(trial)
+    [running] = study.get_trials()
+    assert not one.shares_cores(running) and other.shares_cores(running)
+    one.cores = {1, 2}
+    assert one.shares_cores(running)
+    one.close()
+    other.close()
 
 
 # -- the shipped files, and the command line -------------------------------------------------------

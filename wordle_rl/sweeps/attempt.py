@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import threading
@@ -14,7 +15,8 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from wordle_rl.json_files import RunFolderError
+from wordle_rl.components import ConfigError
+from wordle_rl.json_files import RunFolderError, write_json
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.child import ChildFailed, Run, carry_out
 from wordle_rl.sweeps.phases import Phase
@@ -25,6 +27,9 @@ from wordle_rl.sweeps.storage import Worker, root_number
 ROOT = Path(__file__).resolve().parent.parent.parent
 OBJECTIVE = "val_win_rate"  # of summary.json: validation wins of the best checkpoint
 _CURVE = "val/win_rate"
+
+
+_STAGES = "trial.json"  # in a trial's folder: the overrides of its stages
 
 
 class TrialFailed(Exception):
@@ -77,8 +82,10 @@ class Attempt:
             raise TrialFailed
         params = suggest(trial, self._phase.space)
         folder = self._phase.folder / f"{root_number(frozen):04d}"
-        runs = self._runs(folder, self._phase.stages(params))
-        self._means.say(progress.start(trial.number, params, folder))
+        stages = self._phase.stages(params)
+        runs = self._runs(folder, stages)
+        gone_on_with = _claimed(folder, stages)
+        self._means.say(progress.start(trial.number, params, folder, gone_on_with))
         summary: dict[str, Any] = {}
         try:
             for number, _ in enumerate(runs):
@@ -153,6 +160,23 @@ class Attempt:
         trial.report(value, self._count)
         if self._count < self._phase.validations and trial.should_prune():
             raise optuna.TrialPruned
+
+
+def _claimed(folder: Path, stages: list[list[str]]) -> bool:
+    """Make a trial's folder its own; whether it was before, and something ran in it.
+
+    Raises ConfigError where something else did: the trial of an earlier study, say.
+    """
+    path, began = folder / _STAGES, any(folder.rglob("manifest.json"))
+    if not began:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(path, stages)
+    elif not path.exists() or json.loads(path.read_bytes()) != stages:
+        raise ConfigError(
+            f"{folder} holds another trial, of an earlier study: remove {folder.parent}, or set "
+            "hydra.sweeper.trials to a new folder"
+        )
+    return began
 
 
 def figures(

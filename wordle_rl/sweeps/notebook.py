@@ -9,6 +9,8 @@ import csv
 import io
 import json
 import math
+import re
+import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +26,9 @@ from wordle_rl.sweeps.space import same_params, shown
 BEGIN, END = "<!-- results: made by python -m wordle_rl.study -->", "<!-- end of results -->"
 CONCLUSION = "## Conclusion"
 UNWRITTEN = "*Not written yet.*"
+MOST_CURVES = 10  # arms that can be told apart in one picture
 _MOST_ROWS = 20
+_PLAIN = re.compile(r"='([\w.,/-]+)'$")  # a value that Hydra was given in quotes it can do without
 # 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
       2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)  # fmt: skip
@@ -94,8 +98,9 @@ def table(results: Sequence[Result], default: Mapping[str, Any] | None = None) -
     default: the arm that the others are compared with, seed by seed.
     """
     base = [r for r in results if default is not None and same_params(r.arm, default)]
-    head = ("arm", "seeds", "validation wins %", "to default", "test wins %", "to default",
-            "mean guesses (test)", "groups without spread %", "games/s", "minutes")  # fmt: skip
+    head = ("arm", "seeds", "games", "validation wins %", "validation, to default", "test wins %",
+            "test, to default", "mean guesses (test)", "groups without spread %", "games/s",
+            "minutes")  # fmt: skip
     rows = []
     for arm, trials in arms(results):
         done = [t for t in trials if t.state == "complete"]
@@ -104,9 +109,10 @@ def table(results: Sequence[Result], default: Mapping[str, Any] | None = None) -
         def mean(name: str, done: Sequence[Result] = done) -> Mean | None:
             return Mean.of([t.figures.get(name) for t in done])
 
-        others = [] if trials[0] in base else base
         to_default = [
-            shown_mean(difference(trials, others, figure), scale=100, sign="+")
+            "default"
+            if trials[0] in base
+            else shown_mean(difference(trials, base, figure), scale=100, sign="+")
             for figure in (_value, _figure("test_win_rate"))
         ]
         pruned = sum(t.state == "pruned" for t in trials)
@@ -115,6 +121,7 @@ def table(results: Sequence[Result], default: Mapping[str, Any] | None = None) -
         row = (
             shown(arm) or "-",
             ", ".join([str(len(done)), *notes]),
+            shown_mean(mean("games"), digits=0).removesuffix(" ± 0"),
             shown_mean(wins, scale=100),
             to_default[0],
             shown_mean(mean("test_win_rate"), scale=100),
@@ -149,23 +156,28 @@ def csv_text(study: Study) -> str:
 
 def page(study: Study, pictures: Sequence[tuple[str, str]], before: str | None) -> str:
     """The README of a study. pictures: title and file of each. before: the page as it is now."""
-    command = f"python train.py -m sweep={study.name}"
+    command = "python " + shlex.join(_PLAIN.sub(r"=\1", word) for word in study.command)
     search = [r for r in study.results if not r.confirms]
     confirm = [r for r in study.results if r.confirms]
     counts = {s: sum(r.state == s for r in search) for s in ("complete", "pruned", "failed")}
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "none yet"
     parts = [
         BEGIN,
-        f"Trials: {told}. Intervals are 95 %, Student's t over seeds. A lost game counts as 7 "
-        "guesses; minutes are those of training. The checkpoint is the one with the most "
-        "validation wins. To default: the mean difference, in points, from the default arm with "
-        "equal seeds.",
+        f"Trials: {told}. Intervals are 95 %, Student's t over seeds; - is not measured. "
+        "Validation wins are those of the checkpoint that has the most, the start included; test "
+        "wins are its greedy ones. To default: the mean difference, in points, from the default "
+        "arm with equal seeds. A lost game counts as 7 guesses; minutes are those of training.",
+        *_of_start(search),
         table(search, study.identity.get("default")),
     ]
+    parts += _saved(search)
     if study.best is not None:
         parts.append(f"Best on validation secrets: **{shown(study.best)}**.")
     if confirm:
-        parts += ["With fresh seeds, on the test secrets:", table(confirm, {ARM: "default"})]
+        parts += ["The winner and the default again, with fresh seeds:"]
+        parts += [table(confirm, {ARM: "default"})]
+    if len(arms(search)) > MOST_CURVES:
+        parts.append(f"Pictures show the best {MOST_CURVES} arms.")
     parts += [f"![{title}]({file})" for title, file in pictures] + [END]
     results = "\n\n".join(parts)
     if before is not None and BEGIN in before and END in before:
@@ -175,6 +187,29 @@ def page(study: Study, pictures: Sequence[tuple[str, str]], before: str | None) 
         f"# {study.name}\n\n{study.question}\n\n    {command}\n\n{results}\n\n"
         f"{CONCLUSION}\n\n{UNWRITTEN}\n"
     )
+
+
+def _of_start(results: Sequence[Result]) -> list[str]:
+    """What the trials began with, which differs with the draws of their seeds."""
+    start: dict[Any, float] = {}
+    for result in results:
+        for games, wins in (result.figures.get("curve") or [])[:1]:
+            if games == 0.0:
+                start[result.params.get("seed")] = wins
+    if not start:
+        return []
+    wins = shown_mean(Mean.of([*start.values()]), scale=100)
+    return [f"The start wins {wins} % of the validation games (seeds draw them anew, too)."]
+
+
+def _saved(results: Sequence[Result]) -> list[str]:
+    """How much of the search was spared by pruning."""
+    pruned = [r.figures.get("games") or 0.0 for r in results if r.state == "pruned"]
+    whole = [r.figures.get("games") or 0.0 for r in results if r.state == "complete"]
+    if not pruned or not whole:
+        return []
+    share = 1.0 - (sum(whole) + sum(pruned)) / (max(whole) * len(whole + pruned))
+    return [f"Pruning saved {share:.0%} of the games that all trials in full would have played."]
 
 
 def conclusion(page: str) -> str:

@@ -174,7 +174,8 @@ def _check_identity(phase: Phase, before: Mapping[str, Any], where: str) -> None
             raise ConfigError(
                 f"study {phase.name} in {where} was made with other {key}: "
                 f"{_difference(before.get(key), value)}; its trials cannot be compared with new "
-                "ones: give it another hydra.sweeper.name=..., or remove the old study"
+                "ones: give it another hydra.sweeper.name=..., or remove the old study and its "
+                f"trials, {phase.folder}"
             )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.json_files import write_bytes
-from wordle_rl.sweeps.notebook import Mean, arms
+from wordle_rl.sweeps.notebook import MOST_CURVES, Mean, arms
 from wordle_rl.sweeps.results import Result, Study
 from wordle_rl.sweeps.space import shown
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _DOTS = 130  # dots per inch
 _LOG = 20  # numbers that differ by more are drawn on a logarithmic scale
-_MOST_CURVES = 10  # arms that can be told apart in one picture
 
 
 def draw(study: Study, folder: Path) -> list[tuple[str, str]]:
@@ -46,13 +45,13 @@ Arms = Sequence[tuple[dict[str, Any], list[Result]]]
 
 def _best_arms(results: Sequence[Result]) -> Arms:
     found = [(arm, trials) for arm, trials in arms(results) if any(_curve(t) for t in trials)]
-    if len(found) <= _MOST_CURVES:
+    if len(found) <= MOST_CURVES:
         return found
 
     def wins(entry: tuple[dict[str, Any], list[Result]]) -> float:
         return max((t.value or 0.0 for t in entry[1]), default=0.0)
 
-    return sorted(found, key=wins, reverse=True)[:_MOST_CURVES]
+    return sorted(found, key=wins, reverse=True)[:MOST_CURVES]
 
 
 def _curve(result: Result) -> list[list[float]]:
@@ -120,7 +119,7 @@ def _importance(study: Study) -> Figure | None:
     figure, axes = _figure()
     entries = sorted(study.importance.items(), key=lambda item: item[1])
     axes.barh([name for name, _ in entries], [value for _, value in entries], color="#3a6ea5")
-    axes.set_xlabel("share of the spread of validation wins (PED-ANOVA)")
+    axes.set_xlabel("what sets the better trials apart (PED-ANOVA, shares)")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 

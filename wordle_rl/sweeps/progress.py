@@ -21,8 +21,16 @@ def say(line: str) -> None:
     print(line, flush=True)
 
 
-def start(number: int, params: Params, folder: Path) -> str:
-    return f"trial {number}  {shown(params)}  running in {_short(folder)}"
+def start(number: int, params: Params, folder: Path, gone_on_with: bool) -> str:
+    """gone_on_with: an earlier trial of the same parameters was stopped, or its worker died."""
+    state = "goes on" if gone_on_with else "running"
+    return f"trial {number}  {shown(params)}  {state} in {_short(folder)}"
+
+
+def confirming(best: Params, seeds: Sequence[int]) -> str:
+    return (
+        f"best on validation secrets: {shown(best)}; again with seeds {', '.join(map(str, seeds))}"
+    )
 
 
 def line(trial: FrozenTrial, trials: Sequence[FrozenTrial], left: int) -> str:

@@ -48,6 +48,7 @@ class Study:
 
     name: str
     question: str
+    command: Sequence[str]  # that began it
     identity: Mapping[str, Any]
     url: str
     results: tuple[Result, ...]
@@ -68,7 +69,10 @@ def read_study(folder: Path, url: str | None = None) -> Study:
         raise NotebookError(f"{folder / 'study.json'}: not JSON") from None
     url = url or about["storage"]
     if url is None and not (folder / "study.db").is_file():
-        raise NotebookError(f"{folder / 'study.db'} is missing: the study ran elsewhere")
+        raise NotebookError(
+            f"{folder / 'study.db'} is missing: the study ran elsewhere, and only its results are "
+            "here; python train.py -m runs it again"
+        )
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     url = url or f"sqlite:///{(folder / 'study.db').resolve()}"
     storage = open_storage(url, heartbeat=60, grace=180)
@@ -82,7 +86,8 @@ def read_study(folder: Path, url: str | None = None) -> Study:
         confirm = optuna.load_study(study_name=about["name"] + CONFIRM, storage=storage)
         results += _results(confirm, confirms=True)
     return Study(
-        name=about["name"], question=about["question"], identity=about["identity"], url=url,
+        name=about["name"], question=about["question"], command=about["command"],
+        identity=about["identity"], url=url,
         results=tuple(results), best=winner(study.get_trials(deepcopy=False)),
         importance=_importance(study),
     )  # fmt: skip

@@ -96,7 +96,7 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.host = platform.node()
+        self.host, self.cores = platform.node(), _cores()
         self.path = folder / f".worker-{self.host}-{os.getpid()}-{secrets.token_hex(3)}"
         self._file = open(self.path, "wb")  # noqa: SIM115  held as long as the process works
         fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -107,12 +107,26 @@ class Worker:
 
     def sign(self, trial: optuna.Trial) -> None:
         """Say that a trial is this worker's."""
-        trial.set_user_attr(_WORKER, {"host": self.host, "lock": str(self.path)})
+        trial.set_user_attr(
+            _WORKER, {"host": self.host, "cores": sorted(self.cores), "lock": str(self.path)}
+        )
+
+    def shares_cores(self, trial: FrozenTrial) -> bool:
+        """Whether a trial's worker runs on some of this one's cores."""
+        other = trial.user_attrs.get(_WORKER, {})
+        return other.get("host") == self.host and not self.cores.isdisjoint(other["cores"])
 
     def beat(self, trial: optuna.Trial) -> None:
         """Say that this worker lives, where the storage does not do it by itself."""
         if isinstance(trial.storage, JournalStorage):
             trial.set_user_attr(_BEAT, time.time())
+
+
+def _cores() -> set[int]:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
 
 
 def recover(study: optuna.Study, *, grace: int) -> None:

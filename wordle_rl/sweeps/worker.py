@@ -6,7 +6,7 @@ Not for Windows.
 
 from __future__ import annotations
 
-import os
+import json
 import sys
 import threading
 from collections.abc import Callable
@@ -73,6 +73,8 @@ def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
             phase = confirmation(plan, best, places.trials)
             with alone(places.folder):
                 confirm = open_phase(storage, phase, shown_url(places.url))
+            if not phase.finished(confirm.get_trials(deepcopy=False)):
+                say(progress.confirming(best, settings.confirm_seeds))
             crew.work(phase, confirm)
     lost = len(search(plan, places.trials).missing(study.get_trials(deepcopy=False)))
     say(progress.ending(study.study_name, best, lost, places.folder))
@@ -81,15 +83,17 @@ def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
 def _describe(plan: Plan, places: Places) -> None:
     """What python -m wordle_rl.study needs to find the study again."""
     path, settings = places.folder / "study.json", plan.settings
-    if not path.exists():
-        url = shown_url(places.url)  # passwords stay out of files
-        about = {
-            "name": settings.name,
-            "question": settings.question,
-            "storage": url if settings.storage else None,
-            "command": [argument.replace(places.url, url) for argument in sys.argv],
-            "identity": plan.identity(),
-        }
+    url = shown_url(places.url)  # passwords stay out of files
+    about = {
+        "name": settings.name,
+        "question": settings.question,
+        "storage": url if settings.storage else None,
+        "command": [argument.replace(places.url, url) for argument in sys.argv],
+        "identity": plan.identity(),
+    }
+    before = json.loads(path.read_bytes()) if path.exists() else {}
+    # The command that began it stays; a study begun anew, or elsewhere, has its own.
+    if any(before.get(key) != about[key] for key in ("storage", "identity")):
         write_json(path, about)
 
 
@@ -139,7 +143,7 @@ class _Crew:
         self._stack.callback(worker.close)
         return Means(
             settings=self._settings, worker=worker, stop=self._stop, say=self._say,
-            threads=lambda study: self._threads(study, worker.host),
+            threads=lambda study: self._threads(study, worker),
         )  # fmt: skip
 
     def _take(self, phase: Phase, means: Means) -> None:
@@ -194,11 +198,11 @@ class _Crew:
             self._failure = f"study {study.study_name}: trials {numbers} failed in a row: {cause}"
             self._stop.set()
 
-    def _threads(self, study: optuna.Study, host: str) -> int:
-        """This machine's cores, shared among the children that run on it now."""
+    def _threads(self, study: optuna.Study, worker: Worker) -> int:
+        """The cores that this worker may use, shared among the children that run on them now."""
         running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        here = sum(t.user_attrs.get("worker", {}).get("host") == host for t in running)
-        return max((self._settings.cores or _cores()) // max(here, self._settings.jobs), 1)
+        here = sum(map(worker.shares_cores, running))
+        return max((self._settings.cores or len(worker.cores)) // max(here, self._settings.jobs), 1)
 
 
 def _counts(trial: FrozenTrial) -> bool:
@@ -206,9 +210,3 @@ def _counts(trial: FrozenTrial) -> bool:
     return trial.state.is_finished() and (
         trial.state != TrialState.FAIL or "cause" in trial.user_attrs
     )
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

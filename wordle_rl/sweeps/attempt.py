@@ -27,8 +27,6 @@ from wordle_rl.sweeps.storage import Worker, root_number
 ROOT = Path(__file__).resolve().parent.parent.parent
 OBJECTIVE = "val_win_rate"  # of summary.json: validation wins of the best checkpoint
 _CURVE = "val/win_rate"
-
-
 _STAGES = "trial.json"  # in a trial's folder: the overrides of its stages
 
 

@@ -194,8 +194,8 @@ def _of_start(results: Sequence[Result]) -> list[str]:
     start: dict[Any, float] = {}
     for result in results:
         for games, wins in (result.figures.get("curve") or [])[:1]:
-            if games == 0.0:
-                start[result.params.get("seed")] = wins
+            if games == 0.0 and start.setdefault(result.params.get("seed"), wins) != wins:
+                return []  # arms with starts of their own
     if not start:
         return []
     wins = shown_mean(Mean.of([*start.values()]), scale=100)

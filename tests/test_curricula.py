@@ -179,7 +179,7 @@ def test_a_state_that_json_would_change_is_refused(state, words, monkeypatch):
     taught, _ = curriculum(words, "curriculum=replay")
     monkeypatch.setattr(type(taught), "state_dict", lambda self: state)
     with pytest.raises(TypeError, match="curriculum=replay: state_dict must hold what JSON does"):
-        Course(taught, None, tells=False).state_dict()  # type: ignore[arg-type]
+        Course(taught, None, tells=False).state_dict()
 
 
 def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():

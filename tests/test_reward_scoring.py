@@ -162,7 +162,7 @@ def test_a_reversed_range_is_refused():
 
 def test_a_range_that_is_a_method_is_refused():
     tax = Tax()
-    tax.range = lambda: (-1.0, 0.0)  # type: ignore[assignment]
+    tax.range = lambda: (-1.0, 0.0)
     with pytest.raises(ValueError, match="reward tax must have range as a property"):
         RewardSet(components={"tax": tax}, weights={"tax": 1.0}, lawful=False)
 

@@ -4,11 +4,6 @@ python train.py --help lists the choices, --cfg job shows the composed config. H
 only once the config is known to be right.
 """
 
-import os
-
-# Threads that wait spin only briefly: beside other processes long spins slow each step tenfold.
-os.environ.setdefault("GOMP_SPINCOUNT", "20000")
-
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig

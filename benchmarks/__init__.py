@@ -1,1 +1,5 @@
 """Timed comparisons; each file here that has no underscore is a command."""
+
+from wordle_rl.cli import brief_spins
+
+brief_spins()  # as the commands do, before anything here imports torch

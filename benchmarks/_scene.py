@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.metadata
-import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from hydra import compose, initialize_config_dir
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.models import load_model
 from wordle_rl.backends.torch_policy import TorchPolicy
+from wordle_rl.backends.torch_timing import cpu_threads
 from wordle_rl.build import experiment, resolve
 from wordle_rl.chat import Chat
 from wordle_rl.optim import Optim
@@ -104,7 +104,7 @@ class Scene:
 
 def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     """The scene of the options; overrides: further settings of a training config."""
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count() or 1)
+    torch.set_num_threads(cpu_threads())
     groups = [f"rollout.groups={given.games // GROUP}", f"rollout.num_generations={GROUP}"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", [*MODELS[given.model][0], *groups, *overrides])

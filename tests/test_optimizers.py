@@ -26,10 +26,12 @@ def test_adamw_moves_every_weight():
 def test_muon_moves_the_matrices_of_the_layers_and_nothing_else():
     model = qwen()
     names = owned(model, Optim(name="muon"))
-    assert all(".layers." in name and name.endswith("proj.weight") for name in names["Muon"])
-    assert len(names["Muon"]) == 7 * model.config.num_hidden_layers
+    assert all(".layers." in name and name.endswith("proj.weight") for name in names["ExactMuon"])
+    assert len(names["ExactMuon"]) == 7 * model.config.num_hidden_layers
     assert "model.embed_tokens.weight" in names["AdamW"]
-    assert sorted(names["Muon"] + names["AdamW"]) == sorted(n for n, _ in model.named_parameters())
+    assert sorted(names["ExactMuon"] + names["AdamW"]) == sorted(
+        n for n, _ in model.named_parameters()
+    )
 
 
 def test_under_lora_muon_moves_the_adapters_alone(tmp_path):
@@ -37,7 +39,7 @@ def test_under_lora_muon_moves_the_adapters_alone(tmp_path):
     qwen_like_tokenizer().save_pretrained(tmp_path)
     model = lora_of(str(tmp_path))
     names = owned(model, Optim(name="muon"))
-    assert set(names) == {"Muon"} and all("lora_" in name for name in names["Muon"])
+    assert set(names) == {"ExactMuon"} and all("lora_" in name for name in names["ExactMuon"])
 
 
 def test_a_step_of_muon_has_the_published_size_in_every_direction():

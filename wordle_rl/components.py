@@ -88,7 +88,7 @@ def _fits(value: Any, hint: Any) -> bool:
 def _type_name(hint: Any) -> str:
     arguments = get_args(hint)
     if get_origin(hint) is Literal:
-        return "one of " + ", ".join(map(str, arguments))
+        return "one of " * (len(arguments) > 1) + ", ".join(map(str, arguments))
     if get_origin(hint) in (Union, UnionType):
         return " or ".join(_type_name(argument) for argument in arguments)
     if get_origin(hint) is list:

@@ -265,6 +265,8 @@ def _model(
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
     policy = load_backend(backend).build_policy(model, backend, temperature=1.0, optim=Optim())
+    for line in policy.computing.reasons:
+        print(line, flush=True)
     chat = Chat(policy.tokenizer)
     check_room(form_of(settings.form, chat, style), sampling, model.max_context)
 

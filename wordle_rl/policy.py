@@ -7,6 +7,7 @@ from typing import Protocol
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.chat import Tokenizer
+from wordle_rl.computing import Computing
 from wordle_rl.engine import Engine
 from wordle_rl.processes import Processes
 from wordle_rl.records import Batch, FloatArray
@@ -18,6 +19,7 @@ class Policy(Protocol):
 
     timers: Timers
     processes: Processes  # that train copies of it together
+    computing: Computing  # precision and CPU threads
 
     @property
     def tokenizer(self) -> Tokenizer: ...

@@ -194,6 +194,10 @@ def resumed_config(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The saved config with single values replaced, and what was replaced."""
     saved = saved_config(folder)
+    if OmegaConf.select(saved, "backend.precision") == "auto":
+        # What was found fastest at the start stays, on another machine too.
+        found = folder.manifest().get("computing", {}).get("precision", "auto")
+        saved.backend.precision = found
     changes = {}
     for override in overrides:
         key, _, value = override.partition("=")

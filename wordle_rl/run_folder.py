@@ -119,8 +119,11 @@ class RunFolder:
         """Record that the run is running, finished, interrupted or failed, and since when."""
         if status not in STATUSES:
             raise ValueError(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
-        changed = {"status": status, "status_since": _now()}
-        write_json(self.path / "manifest.json", {**self.manifest(), **changed})
+        self.update_manifest(status=status, status_since=_now())
+
+    def update_manifest(self, **entries: Any) -> None:
+        """Replace entries of the manifest, or add them, as JSON."""
+        write_json(self.path / "manifest.json", {**self.manifest(), **entries})
 
     def note_resume(self, *, step: int, command: Sequence[str], changes: Mapping[str, Any]) -> None:
         """Record that the run goes on from a step, and which settings differ from before."""

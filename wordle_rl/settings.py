@@ -163,8 +163,11 @@ class BackendSettings:
     module: ClassVar[str]  # that has train() and build_policy(), imported late
     name: ClassVar[str]
     devices: int
-    precision: Literal["fp32", "bf16"]
+    precision: Literal["auto", "fp32", "bf16"]
     micro_batch_tokens: int
+
+
+_PRECISIONS = ("auto", "bf16", "fp32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,17 +177,18 @@ class LightningSettings(BackendSettings):
     module = "wordle_rl.backends.lightning_backend"
     name = "lightning"
     accelerator: str = "auto"
-    precision: Literal["fp32", "bf16"] = "bf16"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
     devices: int = 1
     micro_batch_tokens: int = 4096
-    threads: int = 0
+    threads: int | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
         check_choice("backend.accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
-        check_choice("backend.precision", self.precision, ("bf16", "fp32"))
+        check_choice("backend.precision", self.precision, _PRECISIONS)
         _check_least("backend.devices", self.devices, 1)
         _check_least("backend.micro_batch_tokens", self.micro_batch_tokens, 1)
-        _check_range("backend.threads", self.threads, 0, 1024)
+        if isinstance(self.threads, int) and not 1 <= self.threads <= 1024:
+            raise ValueError(f"backend.threads must be auto or 1..1024, not {self.threads}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,14 +198,14 @@ class MlxSettings(BackendSettings):
     module = "wordle_rl.backends.mlx_backend"
     name = "mlx"
     devices = 1
-    precision: Literal["fp32", "bf16"] = "bf16"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
     micro_batch_tokens: int = 4096
     gradient_checkpointing: bool = False
     compile: bool | None = None
     cache_gb: float = 2.0
 
     def __post_init__(self) -> None:
-        check_choice("backend.precision", self.precision, ("bf16", "fp32"))
+        check_choice("backend.precision", self.precision, _PRECISIONS)
         _check_least("backend.micro_batch_tokens", self.micro_batch_tokens, 1)
         _check_least("backend.cache_gb", self.cache_gb, 0.0)
 

@@ -66,6 +66,10 @@ def carry_out(
         f"{training.setup.model.name}: {everything:,} parameters, {trained:,} of them trained",
         flush=True,
     )
+    computing = training.policy.computing
+    for line in computing.reasons:
+        print(line, flush=True)
+    training.folder.update_manifest(computing=computing.record())
     interrupts.hold()
     try:
         if not resumed:
@@ -226,6 +230,7 @@ class Training:
             **self._course.follow(done, result),
             "lr": lr,
             "time/step": seconds,
+            **self._watch_threads(seconds),
             "games_per_second": result.metrics["train/games"] / seconds,
             **{f"time/{name}": spent for name, spent in self.policy.timers.take().items()},
         }
@@ -254,6 +259,18 @@ class Training:
             return memory
         skill = skill_metrics(games_of(result.rollouts), self.setup.knowledge, self.setup.regret)
         return {**memory, **skill, "time/skill": time.monotonic() - begin}
+
+    def _watch_threads(self, seconds: float) -> dict[str, float]:
+        """The threads that computed a step of so many seconds; chosen again if it was slow."""
+        threads = self.policy.computing.threads
+        if threads is None:
+            return {}
+        used = {"machine/threads": float(threads.count)}
+        slow = any(self.policy.processes.gather(threads.ask_again(seconds)))
+        change = threads.choose() if slow else None
+        if change is not None and self.writes:
+            print(change, flush=True)
+        return used
 
     def _check_memory(self) -> None:
         """Raise MemoryFull, all being saved, when the last step left the run above its limit."""

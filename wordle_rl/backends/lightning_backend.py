@@ -9,7 +9,6 @@ whose number differs from process to process, while the policy sums gradients on
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import sys
 import warnings
@@ -26,8 +25,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from wordle_rl.backends.distributed import TorchProcesses, meeting_point, started
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
-from wordle_rl.backends.models import load_model
+from wordle_rl.backends.models import load_model, matrix_shape
 from wordle_rl.backends.torch_policy import TorchPolicy
+from wordle_rl.backends.torch_timing import choose_computing
 from wordle_rl.build import Experiment, experiment
 from wordle_rl.cli import user_errors
 from wordle_rl.interrupts import SIGNALS, Interrupts
@@ -117,20 +117,21 @@ def build_policy(
     rank: int = 0,
 ) -> TorchPolicy:
     """The policy on the device that the settings ask for. rank: number of this process."""
-    cores = int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count() or 1
-    torch.set_num_threads(backend.threads or max(cores // backend.devices, 1))
-    network, tokenizer = load_model(
-        model, precision=backend.precision, device=_device(backend, rank)
-    )
-    return TorchPolicy(
+    device = _device(backend, rank)
+    shape = matrix_shape(model)
+    computing = choose_computing(backend, torch.device(device), shape)
+    network, tokenizer = load_model(model, precision=computing.precision, device=device)
+    policy = TorchPolicy(
         network,
         tokenizer,
         temperature=temperature,
         optim=optim,
-        precision=backend.precision,
+        precision=computing.precision,
         micro_batch_tokens=backend.micro_batch_tokens,
         max_context=model.max_context,
     )
+    policy.computing = computing
+    return policy
 
 
 def _device(backend: LightningSettings, rank: int) -> str:
@@ -163,7 +164,10 @@ def train(
         loggers = build_loggers(setup.logger, folder.path)
     with ExitStack() as stack:
         if setup.backend.devices > 1:
-            task = {"config": setup.config, "folder": str(folder.path), "resume": resume}
+            # One precision for all; how many threads are fastest each process finds out.
+            chosen = {**setup.config["backend"], "precision": policy.computing.precision}
+            config = {**setup.config, "backend": chosen}
+            task = {"config": config, "folder": str(folder.path), "resume": resume}
             others = started(setup.backend.devices, policy.device, task)
             policy.processes = stack.enter_context(others)
         with user_errors():

@@ -29,16 +29,19 @@ def build_policy(
 ) -> MlxPolicy:
     """The policy on MLX's default device."""
     _limit_memory(backend)
-    return MlxPolicy(
-        load(model, precision=backend.precision),
+    loaded = load(model, precision=backend.precision)
+    policy = MlxPolicy(
+        loaded,
         temperature=temperature,
         optim=optim,
-        precision=backend.precision,
+        precision=loaded.computing.precision,
         micro_batch_tokens=backend.micro_batch_tokens,
         max_context=model.max_context,
         compiled=_compiles(backend),
         gradient_checkpointing=backend.gradient_checkpointing,
     )
+    policy.computing = loaded.computing
+    return policy
 
 
 def _compiles(backend: MlxSettings) -> bool:

@@ -10,7 +10,7 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -23,7 +23,9 @@ from wordle_rl.backends.adapters import ADAPTER, adapter_kind, read_config
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.hub import notice_offline
 from wordle_rl.backends.mlx_config import for_mlx_lm
+from wordle_rl.backends.mlx_timing import choose_computing
 from wordle_rl.components import ConfigError
+from wordle_rl.computing import Computing, Precision
 from wordle_rl.disk import full_disk
 from wordle_rl.settings import HEAD, UNTRAINED, LoraSettings, ModelSettings
 
@@ -40,6 +42,7 @@ class Loaded:
     config: dict[str, Any]  # its config.json, with what mlx-lm reads otherwise put right
     generation: dict[str, Any] | None  # its generation_config.json
     adapter: dict[str, Any] | None  # adapter_config.json in mlx-lm's form, under LoRA
+    computing: Computing
 
 
 class _Gemma3(gemma3.Model):
@@ -60,12 +63,12 @@ def _classes(config: dict[str, Any]) -> tuple[Any, Any]:
     return _get_classes(config)
 
 
-def load(settings: ModelSettings, *, precision: str) -> Loaded:
+def load(settings: ModelSettings, *, precision: Precision | Literal["auto"]) -> Loaded:
     """The model, ready to train, and its tokenizer.
 
-    Fully trained models come in float32; the frozen base under LoRA in the asked precision, its
-    quantised weights as they are, the adapters in float32. Raises ConfigError in one line when the
-    model cannot be had.
+    precision: auto times both on a CPU, and is bf16 on a GPU. Fully trained models come in float32;
+    the frozen base under LoRA in that precision, its quantised weights as they are, the adapters in
+    float32. Raises ConfigError in one line when the model cannot be had.
     """
     mx.random.seed(settings.seed)  # mlx-lm draws adapters from the global generator
     if settings.path != UNTRAINED:
@@ -77,7 +80,9 @@ def load(settings: ModelSettings, *, precision: str) -> Loaded:
         return _loaded(settings, folder, precision)
 
 
-def _loaded(settings: ModelSettings, location: str, precision: str) -> Loaded:
+def _loaded(
+    settings: ModelSettings, location: str, precision: Precision | Literal["auto"]
+) -> Loaded:
     try:
         folder = fetched(location)
         is_adapter = (folder / ADAPTER).is_file()
@@ -87,7 +92,9 @@ def _loaded(settings: ModelSettings, location: str, precision: str) -> Loaded:
         generation = base / "generation_config.json"
         generation = json.loads(generation.read_text()) if generation.is_file() else None
         lora = settings.lora is not None or is_adapter
-        _cast(model, mx.bfloat16 if lora and precision == "bf16" else mx.float32)
+        computing = choose_computing(precision, config)
+        half = lora and computing.precision == "bf16"
+        _cast(model, mx.bfloat16 if half else mx.float32)
         adapter = read_config(folder) if is_adapter else None
         if adapter is not None:
             load_adapters(model, str(folder))
@@ -108,6 +115,7 @@ def _loaded(settings: ModelSettings, location: str, precision: str) -> Loaded:
     stops = tuple(stops) if isinstance(stops, list) else (stops,)
     return Loaded(
         model=model,
+        computing=computing,
         tokenizer=HFTokenizer(
             tokenizer, extra_stop_ids=tuple(int(i) for i in stops if i is not None)
         ),

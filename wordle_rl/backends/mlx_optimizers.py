@@ -8,6 +8,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.optimizers import AdamW, Optimizer
 
+from wordle_rl.computing import Precision
 from wordle_rl.optim import Optim
 
 Weights = dict[str, mx.array]
@@ -21,8 +22,12 @@ class Muon(Optimizer):
     Source: K. Jordan, kellerjordan.github.io/posts/muon; size of the step: arXiv 2502.16982.
     """
 
-    def __init__(self, *, lr: float, momentum: float, weight_decay: float) -> None:
+    def __init__(
+        self, *, lr: float, momentum: float, weight_decay: float, products: mx.Dtype
+    ) -> None:
+        """products: type in which steps are made orthogonal."""
         super().__init__()
+        self._products = products
         self._maybe_schedule("learning_rate", lr)
         self.momentum, self.weight_decay = momentum, weight_decay
 
@@ -32,7 +37,7 @@ class Muon(Optimizer):
     def apply_single(self, gradient: mx.array, parameter: mx.array, state: dict) -> mx.array:
         held = state["momentum"] + (gradient - state["momentum"]) * (1.0 - self.momentum)
         state["momentum"] = held
-        step = orthogonal(gradient + (held - gradient) * self.momentum)
+        step = orthogonal(gradient + (held - gradient) * self.momentum, self._products)
         size = 0.2 * max(parameter.shape) ** 0.5
         return (
             parameter * (1.0 - self.learning_rate * self.weight_decay)
@@ -40,10 +45,10 @@ class Muon(Optimizer):
         )
 
 
-def orthogonal(matrix: mx.array) -> mx.array:
-    """About the nearest matrix with orthogonal rows or columns, by Newton-Schulz in bfloat16."""
+def orthogonal(matrix: mx.array, products: mx.Dtype = mx.bfloat16) -> mx.array:
+    """About the nearest matrix with orthogonal rows or columns, by Newton-Schulz in this type."""
     a, b, c = _COEFFICIENTS
-    x = matrix.astype(mx.bfloat16)
+    x = matrix.astype(products)
     tall = x.shape[0] > x.shape[1]
     x = x.T if tall else x
     x = x / mx.maximum(mx.linalg.norm(x.astype(mx.float32)), 1e-7).astype(x.dtype)
@@ -62,11 +67,17 @@ class Optimizers:
     """The optimisers of a policy, each weight in exactly one."""
 
     def __init__(
-        self, weights: Weights, tables: set[str], optim: Optim, value_head: set[str] | None = None
+        self,
+        weights: Weights,
+        tables: set[str],
+        optim: Optim,
+        value_head: set[str] | None = None,
+        precision: Precision = "fp32",
     ) -> None:
         """tables: names of the embedding and the head, which Muon leaves to AdamW.
 
         value_head: names of weights that do not decay and always get the whole learning rate.
+        precision: of Muon's products; the weights are float32 in any case.
         """
         self._value_head = sorted(value_head or ())
         self._optim = optim
@@ -80,7 +91,10 @@ class Optimizers:
         if rest := [name for name in weights if name not in apart]:
             self._parts.append((_adamw(optim, optim.weight_decay), rest))
         if muon:
-            one = Muon(lr=optim.lr, momentum=optim.momentum, weight_decay=optim.weight_decay)
+            one = Muon(
+                lr=optim.lr, momentum=optim.momentum, weight_decay=optim.weight_decay,
+                products=mx.float32 if precision == "fp32" else mx.bfloat16,
+            )  # fmt: skip
             self._parts.append((one, sorted(muon)))
         if self._value_head:
             self._parts.append((_adamw(optim, 0.0), self._value_head))

@@ -23,6 +23,7 @@ from wordle_rl.backends.mlx_models import Loaded
 from wordle_rl.backends.mlx_optimizers import Optimizers, Weights
 from wordle_rl.backends.mlx_pieces import Arrays, Piece, weighted_loss
 from wordle_rl.batching import micro_batches
+from wordle_rl.computing import Computing, Precision
 from wordle_rl.optim import Optim
 from wordle_rl.processes import ALONE, Processes
 from wordle_rl.records import Batch, FloatArray
@@ -44,7 +45,7 @@ class MlxPolicy:
         *,
         temperature: float,
         optim: Optim,
-        precision: str = "fp32",
+        precision: Precision = "fp32",
         micro_batch_tokens: int = 16_384,
         max_context: int = 1024,
         compiled: bool = True,
@@ -54,6 +55,7 @@ class MlxPolicy:
         self.tokenizer: HFTokenizer = loaded.tokenizer
         self.timers = Timers()
         self.processes: Processes = ALONE
+        self.computing = Computing(precision=precision)  # until it is known why
         self.optim = optim
         loaded.model.eval()  # dropout stays off: scores must not depend on chance
         self.weights: Weights = dict(tree_flatten(loaded.model.trainable_parameters()))
@@ -74,7 +76,7 @@ class MlxPolicy:
     def _fresh_optimizers(self) -> Optimizers:
         tables = {n for n in self.weights if "embed_tokens" in n or "lm_head" in n}
         head = {n for n in self.weights if n.startswith(HEAD)}
-        return Optimizers(self.weights, tables, self.optim, head)
+        return Optimizers(self.weights, tables, self.optim, head, self.computing.precision)
 
     @property
     def device_bytes(self) -> int:

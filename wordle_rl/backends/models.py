@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from wordle_rl.backends.adapters import ADAPTER, adapter_kind
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -49,11 +51,52 @@ def load_model(
     return model.to(device), tokenizer
 
 
+def matrix_shape(settings: ModelSettings) -> tuple[int, int]:
+    """Width of the model's layers and of their inner layers, read without its weights.
+
+    Raises ConfigError in one line when the model cannot be had.
+    """
+    if settings.path == UNTRAINED:
+        return settings.shape["hidden_size"], settings.shape["intermediate_size"]
+    with _one_line(settings.location):
+        config = AutoConfig.from_pretrained(_base_of(settings.location)).get_text_config()
+        width = config.hidden_size
+        return width, getattr(config, "intermediate_size", None) or 4 * width
+
+
+def _base_of(location: str) -> str:
+    """The model under an adapter; any other model is its own base."""
+    if not _is_adapter(location):
+        return location
+    from peft import PeftConfig
+
+    return str(PeftConfig.from_pretrained(location).base_model_name_or_path)
+
+
 def _is_adapter(location: str) -> bool:
     return (Path(location) / ADAPTER).is_file()
 
 
 def _pretrained(location: str, dtype: torch.dtype) -> tuple[Any, Any]:
+    with _one_line(location):
+        tokenizer = AutoTokenizer.from_pretrained(location)
+        if _is_adapter(location):
+            return _adapted(location, dtype), tokenizer
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            location, dtype=dtype, output_loading_info=True
+        )
+    model, found = loaded
+    if missing := sorted(found["missing_keys"]):
+        raise ConfigError(
+            f"model.path={location} lacks {len(missing)} of the weights that its config.json asks "
+            f"for, such as {missing[0]}: they are another model's"
+        )
+    return model, tokenizer
+
+
+@contextmanager
+def _one_line(location: str) -> Iterator[None]:
+    """Turns whatever goes wrong while a model is loaded into a ConfigError of one line."""
     if _is_adapter(location) and adapter_kind(Path(location)) == "mlx":
         raise ConfigError(
             f"model.path={location} is an adapter in mlx-lm's form: convert it with "
@@ -61,12 +104,7 @@ def _pretrained(location: str, dtype: torch.dtype) -> tuple[Any, Any]:
         )
     notice_offline(location)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(location)
-        if _is_adapter(location):
-            return _adapted(location, dtype), tokenizer
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            location, dtype=dtype, output_loading_info=True
-        )
+        yield
     except Exception as error:  # whatever the parsers of three libraries raise about bad files
         if full_disk(error):
             raise
@@ -78,13 +116,6 @@ def _pretrained(location: str, dtype: torch.dtype) -> tuple[Any, Any]:
             f"be reached: connect and run `hf download {location}`, or give a folder that holds it"
             " with model.path=/path/to/it"
         ) from error
-    model, found = loaded
-    if missing := sorted(found["missing_keys"]):
-        raise ConfigError(
-            f"model.path={location} lacks {len(missing)} of the weights that its config.json asks "
-            f"for, such as {missing[0]}: they are another model's"
-        )
-    return model, tokenizer
 
 
 def _check_adapter(model: Any, settings: LoraSettings) -> None:
@@ -99,11 +130,11 @@ def _check_adapter(model: Any, settings: LoraSettings) -> None:
 
 
 def _adapted(location: str, dtype: torch.dtype) -> Any:
-    from peft import PeftConfig, PeftModel
+    from peft import PeftModel
 
-    base = PeftConfig.from_pretrained(location).base_model_name_or_path
-    notice_offline(str(base))
-    inner = AutoModelForCausalLM.from_pretrained(str(base), dtype=dtype)
+    base = _base_of(location)
+    notice_offline(base)
+    inner = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
     return PeftModel.from_pretrained(inner, location, is_trainable=True)
 
 

@@ -2,16 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
+from wordle_rl.computing import Precision
 from wordle_rl.optim import Optim
 
 
-def build_optimizers(model: nn.Module, optim: Optim) -> list[Any]:
-    """The optimisers of a model's trainable parameters, each parameter in exactly one."""
+class ExactMuon(torch.optim.Muon):
+    """torch's Muon with float32 products, for processors on which its bfloat16 ones are slow.
+
+    Settings and state are those of torch's, so either continues from the other's checkpoint.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """One step: momentum, orthogonal direction, weight decay."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._move(parameter, group)
+        return loss
+
+    def _move(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
+        gradient, state = parameter.grad, self.state[parameter]
+        assert gradient is not None
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(gradient)
+        average = state["momentum_buffer"].lerp_(gradient, 1.0 - group["momentum"])
+        ahead = gradient.lerp(average, group["momentum"])  # Nesterov's
+        parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
+        size = 0.2 * max(parameter.shape) ** 0.5  # match_rms_adamw, arXiv 2502.16982
+        parameter.sub_(orthogonal(ahead, group), alpha=group["lr"] * size)
+
+
+def orthogonal(matrix: torch.Tensor, settings: Mapping[str, Any]) -> torch.Tensor:
+    """About the nearest matrix with orthogonal rows or columns, in the matrix's own precision.
+
+    settings: ns_coefficients, ns_steps and eps of torch.optim.Muon. Source: K. Jordan,
+    kellerjordan.github.io/posts/muon (Newton-Schulz iteration).
+    """
+    a, b, c = settings["ns_coefficients"]
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / x.norm().clamp(min=settings["eps"])
+    for _ in range(settings["ns_steps"]):
+        gram = x @ x.T
+        x = a * x + torch.addmm(gram, gram, gram, beta=b, alpha=c) @ x
+    return x.T if tall else x
+
+
+def build_optimizers(model: nn.Module, optim: Optim, precision: Precision = "fp32") -> list[Any]:
+    """The optimisers of a model's trainable parameters, each parameter in exactly one.
+
+    precision: of Muon's products; the weights are float32 in any case.
+    """
     trainable = [p for p in model.parameters() if p.requires_grad]
     matrices = _layer_matrices(model) if optim.name == "muon" else set()
     rest = [p for p in trainable if p not in matrices]
@@ -24,7 +76,7 @@ def build_optimizers(model: nn.Module, optim: Optim) -> list[Any]:
         )
     if matrices:
         optimizers.append(
-            torch.optim.Muon(
+            (ExactMuon if precision == "fp32" else torch.optim.Muon)(
                 [p for p in trainable if p in matrices],
                 lr=optim.lr,
                 momentum=optim.momentum,

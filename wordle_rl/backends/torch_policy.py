@@ -10,7 +10,7 @@ import contextlib
 import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,12 +25,11 @@ from wordle_rl.backends.torch_engine import TorchEngine
 from wordle_rl.backends.value_head import ValueHead
 from wordle_rl.backends.weights import load_weights
 from wordle_rl.batching import micro_batches
+from wordle_rl.computing import Computing, Precision
 from wordle_rl.optim import Optim
 from wordle_rl.processes import ALONE, Processes
 from wordle_rl.records import Batch, FloatArray
 from wordle_rl.timing import Timers
-
-Precision = Literal["fp32", "bf16"]
 
 
 class TorchPolicy:
@@ -59,9 +58,10 @@ class TorchPolicy:
         self.tokenizer = tokenizer
         self.timers = Timers()
         self.processes: Processes = ALONE  # until others are started beside this one
+        self.computing = Computing(precision=precision)  # until it is known why, and on what
         self.optim = optim
         self.trainable = [p for p in model.parameters() if p.requires_grad]
-        self.optimizers = build_optimizers(model, optim)
+        self.optimizers = build_optimizers(model, optim, precision)
         # Lightning puts its own in the place of these two.
         self.backward: Callable[[torch.Tensor], None] = torch.Tensor.backward
         self.apply_gradients: list[Callable[[], Any]] = [o.step for o in self.optimizers]

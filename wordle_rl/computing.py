@@ -1,0 +1,158 @@
+"""Which precision and how many CPU threads a run computes with, found by timing both.
+
+Backends supply what is timed; the decisions and the sentences that report them are here. Only one
+thread is compared with all of them, not the numbers in between.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+K = TypeVar("K")
+Precision = Literal["fp32", "bf16"]
+
+# bf16 is less exact, and a smaller gain could be the machine's load, which changes.
+BF16_SPEEDUP = 1.3
+# Between two timings of the same work, a difference below this is noise.
+THREADS_SPEEDUP = 1.1
+SLOW_STEP = 3.0  # a step this many times longer than the median suggests that cores were taken
+RECHECK_SECONDS = 60.0  # on fewer threads than allowed: how often to look whether cores are free
+_HISTORY, _LEAST_HISTORY = 20, 3  # steps that make up the median
+
+_PRECISION_BUDGET = 0.2  # seconds
+_THREADS_BUDGET = 0.3
+
+_WIDEST = 1024  # larger matrices are cut to this; the precisions compare in the same way
+_FLOPS = 5e7  # of one timed product: 20 ms on the slowest processors known
+_MOST_ROWS = 512
+
+
+def timed_sizes(shape: tuple[int, int]) -> tuple[int, int, int]:
+    """Rows, width and inner width of the products to time for layers of this shape."""
+    width, inner = (min(size, _WIDEST) for size in shape)
+    return max(min(int(_FLOPS / (2 * width * inner)), _MOST_ROWS), 1), width, inner
+
+
+def time_in_turns(
+    works: Mapping[K, Callable[[], object]],
+    budget: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[K, list[float]]:
+    """Seconds of each call of each work, called in turns until `budget` seconds are spent.
+
+    A first round warms up and is not counted; at least one counted round is made.
+    """
+    seconds: dict[K, list[float]] = {key: [] for key in works}
+    begin = clock()
+    for work in works.values():
+        work()
+    while not all(seconds.values()) or clock() - begin < budget:
+        for key, work in works.items():
+            start = clock()
+            work()
+            seconds[key].append(clock() - start)
+    return seconds
+
+
+def faster_precision(
+    works: Mapping[Precision, Callable[[], object]],
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[Precision, str]:
+    """The precision to compute with, and a sentence that says why.
+
+    works: the same products in "fp32" and in "bf16". The fastest call of each counts, which other
+    programs disturbed least.
+    """
+    seconds = time_in_turns(works, _PRECISION_BUDGET, clock)
+    speedup = min(seconds["fp32"]) / min(seconds["bf16"])
+    if speedup >= BF16_SPEEDUP:
+        return "bf16", f"bf16: {speedup:.1f} times as fast as fp32 on this processor"
+    if speedup >= 1.0:
+        return "fp32", f"fp32: bf16 is only {speedup:.1f} times as fast on this processor"
+    return "fp32", f"fp32: bf16 is {1 / speedup:.1f} times slower on this processor"
+
+
+@dataclass(kw_only=True)
+class Threads:
+    """The CPU threads of this process: a fixed number, or one or all, whichever is faster now.
+
+    most: threads that may be used. use: sets the number. work: a stretch of work like decoding,
+    timed to choose; without it the number stays at `most`.
+    """
+
+    most: int
+    use: Callable[[int], None]
+    work: Callable[[], object] | None = None
+    clock: Callable[[], float] = time.monotonic
+    count: int = field(init=False)
+    _steps: deque[float] = field(init=False)  # seconds of the latest steps on `count` threads
+    _timed: float = field(init=False, default=0.0)
+
+    def __post_init__(self) -> None:
+        self._set(self.most)
+
+    def choose(self) -> str | None:
+        """Time one thread against all and use the faster; a sentence, if that changed anything."""
+        if self.work is None or self.most == 1:
+            return None
+        works = {n: self._on(n) for n in (1, self.most)}
+        seconds = time_in_turns(works, _THREADS_BUDGET, self.clock)
+        one, all_of_them = (sum(seconds[n]) for n in (1, self.most))
+        fewer_is_kept = THREADS_SPEEDUP if self.count == 1 else 1.0 / THREADS_SPEEDUP
+        before = self.count
+        self._set(self.most if all_of_them * fewer_is_kept < one else 1)
+        self._timed = self.clock()
+        if self.count == before:
+            return None
+        if self.count == 1:
+            return (
+                f"1 thread from here on: other programs hold cores, and {self.most} threads are "
+                f"{all_of_them / one:.1f} times slower"
+            )
+        return f"{self.most} threads from here on: {one / all_of_them:.1f} times as fast as one"
+
+    def ask_again(self, seconds: float) -> bool:
+        """Whether a step that took so many seconds calls for another choose()."""
+        if self.work is None or self.most == 1:
+            return False
+        enough = len(self._steps) >= _LEAST_HISTORY
+        slow = enough and seconds > SLOW_STEP * statistics.median(self._steps)
+        self._steps.append(seconds)
+        waiting = self.count < self.most and self.clock() - self._timed >= RECHECK_SECONDS
+        return slow or waiting
+
+    def _on(self, count: int) -> Callable[[], object]:
+        def work() -> None:
+            assert self.work is not None
+            self.use(count)
+            self.work()
+
+        return work
+
+    def _set(self, count: int) -> None:
+        self.use(count)
+        self.count = count
+        self._steps = deque(maxlen=_HISTORY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computing:
+    """How a policy computes, which the manifest records.
+
+    reasons: a sentence on each choice that was made by timing. threads: None where the backend has
+    no CPU threads to choose.
+    """
+
+    precision: Precision
+    reasons: tuple[str, ...] = ()
+    threads: Threads | None = None
+
+    def record(self) -> dict[str, Any]:
+        """What the manifest keeps."""
+        count = None if self.threads is None else self.threads.count
+        return {"precision": self.precision, "threads": count, "reasons": list(self.reasons)}

@@ -3,11 +3,11 @@
 One calls generate anew each turn, over the whole conversation. The other hands the cache on from
 turn to turn and feeds only what is new, with everything found to help on CPU: the opening that all
 games share computed once, all games in one batch, finished games dropped, no logits processors,
-log-probs and other outputs off, inference mode, bfloat16 weights cast once. Which attention is used
-and whether padding that unequal answers leave in the cache is squeezed out are settings, which the
-benchmark chooses by trying. Tried on the embedded model, found slower and left out: a batch for
-each length, which needs no masks but makes batches small; StaticCache, compiled or not;
-generate_batch (continuous batching).
+log-probs and other outputs off, inference mode, weights cast once to the faster precision. Which
+attention is used and whether padding that unequal answers leave in the cache is squeezed out are
+settings, which the benchmark chooses by trying. Tried on the embedded model, found slower and left
+out: a batch for each length, which needs no masks but makes batches small; StaticCache, compiled or
+not; generate_batch (continuous batching).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from transformers import DynamicCache, GenerationConfig
 
-from benchmarks._scene import Scene, bfloat16_copy
+from benchmarks._scene import Scene, copy_to_play
 from benchmarks._timing import fastest
 from wordle_rl.game import PlayedTurn, State
 from wordle_rl.rollout import Reply, play
@@ -227,6 +227,6 @@ def generate_games(
 
 
 def fastest_generate(scene: Scene, choices: list[GenerateSettings]) -> GenerateSettings:
-    """What generate plays the scene's games with in the least time, in bfloat16."""
-    model, sampling = bfloat16_copy(scene.network), scene.lab.sampling
+    """What generate plays the scene's games with in the least time."""
+    model, sampling = copy_to_play(scene.network, scene.precision), scene.lab.sampling
     return fastest({c: partial(generate_games, model, scene, c, sampling) for c in choices})

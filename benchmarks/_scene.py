@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import copy
 import dataclasses
 import importlib.metadata
 import platform
@@ -14,13 +15,15 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.models import load_model
+from wordle_rl.backends.models import load_model, matrix_shape
 from wordle_rl.backends.torch_policy import TorchPolicy
-from wordle_rl.backends.torch_timing import cpu_threads
+from wordle_rl.backends.torch_timing import DTYPES, choose_computing
 from wordle_rl.build import experiment, resolve
 from wordle_rl.chat import Chat
+from wordle_rl.computing import Precision
 from wordle_rl.optim import Optim
 from wordle_rl.sampling import Sampling
+from wordle_rl.settings import LightningSettings
 from wordle_rl.step import Lab, step_secrets
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,18 +32,21 @@ GROUP = 8  # games on the same secret
 SHAPE_100M = "{hidden_size: 768, layers: 12, heads: 12, kv_heads: 4, intermediate_size: 3072}"
 MODELS = {
     "tiny": (["model=tiny"], 512),
+    "mini": (["model=mini"], 512),
     "100m": (["model=untrained", f"model.shape={SHAPE_100M}", "model.max_tokens=8"], 64),
 }
 SMOKE_GAMES = 16
 
 
-def options(description: str | None) -> argparse.Namespace:
-    """The command line that both benchmarks share."""
+def options(
+    description: str | None, *, model: str = "tiny", games: int | None = None
+) -> argparse.Namespace:
+    """The command line that the benchmarks share; model and games: their defaults here."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    sizes = ", ".join(f"{name} {games}" for name, (_, games) in MODELS.items())
-    parser.add_argument("--model", choices=sorted(MODELS), default="tiny")
+    sizes = games or ", ".join(f"{name} {most}" for name, (_, most) in MODELS.items())
+    parser.add_argument("--model", choices=sorted(MODELS), default=model)
     parser.add_argument("--games", type=int, help=f"a multiple of {GROUP} (default: {sizes})")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each contestant")
     parser.add_argument("--json", type=Path, help="also write all numbers to this file")
@@ -49,7 +55,7 @@ def options(description: str | None) -> argparse.Namespace:
     )
     given = parser.parse_args()
     if given.games is None:
-        given.games = SMOKE_GAMES if given.smoke else MODELS[given.model][1]
+        given.games = SMOKE_GAMES if given.smoke else games or MODELS[given.model][1]
     if given.smoke:
         given.repeats = 1
     if given.games < 2 * GROUP or given.games % GROUP:
@@ -72,6 +78,8 @@ class Scene:
     """One model and the games it plays."""
 
     network: Any  # transformers' model, float32
+    precision: Precision  # the faster one on this machine
+    shape: tuple[int, int]  # width of the layers and of their inner layers
     tokenizer: HFTokenizer
     chat: Chat
     lab: Lab
@@ -104,16 +112,21 @@ class Scene:
 
 def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     """The scene of the options; overrides: further settings of a training config."""
-    torch.set_num_threads(cpu_threads())
     groups = [f"rollout.groups={given.games // GROUP}", f"rollout.num_generations={GROUP}"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", [*MODELS[given.model][0], *groups, *overrides])
     setup = experiment(resolve(config))
+    assert isinstance(setup.backend, LightningSettings)
+    shape = matrix_shape(setup.model)
+    computing = choose_computing(setup.backend, torch.device("cpu"), shape)
+    print(*computing.reasons, sep="\n", flush=True)
     network, tokenizer = load_model(setup.model, precision="fp32", device="cpu")
     network.eval()
     return Scene(
         network=network,
-        tokenizer=tokenizer if given.model == "tiny" else Endless(tokenizer.inner),
+        precision=computing.precision,
+        shape=shape,
+        tokenizer=tokenizer if given.model in ("tiny", "mini") else Endless(tokenizer.inner),
         chat=Chat(tokenizer),
         lab=setup.lab,
         micro_batch_tokens=setup.backend.micro_batch_tokens,
@@ -134,12 +147,10 @@ def machine(*packages: str) -> dict[str, str]:
     return {**described, "python": platform.python_version(), **versions}
 
 
-def bfloat16_copy(network: Any) -> Any:
-    """Weights in bfloat16 once and for all; rotary frequencies stay exact, as they do in ours."""
-    import copy
-
+def copy_to_play(network: Any, precision: Precision) -> Any:
+    """Weights cast once and for all; rotary frequencies stay exact, as they do in ours."""
     copied = copy.deepcopy(network)
     for parameter in copied.parameters():
-        parameter.data = parameter.data.to(torch.bfloat16)
+        parameter.data = parameter.data.to(DTYPES[precision])
         parameter.requires_grad_(False)
     return copied

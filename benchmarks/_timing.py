@@ -78,10 +78,10 @@ def forward_flops(network: Any, conversations: Sequence[tuple[int, int]], drawn:
 
 
 @torch.inference_mode()
-def matmul_rate(network: nn.Module, rows: int, least_seconds: float) -> float:
-    """Measured bfloat16 FLOP/s of the model's own matrices, each times `rows` tokens."""
-    matrices = [m.weight.detach().to(torch.bfloat16) for m in linears(network)]
-    inputs = {n: torch.randn(rows, n).to(torch.bfloat16) for n in {w.shape[1] for w in matrices}}
+def matmul_rate(network: nn.Module, dtype: torch.dtype, rows: int, least_seconds: float) -> float:
+    """Measured FLOP/s in dtype of the model's own matrices, each times `rows` tokens."""
+    matrices = [m.weight.detach().to(dtype) for m in linears(network)]
+    inputs = {n: torch.randn(rows, n).to(dtype) for n in {w.shape[1] for w in matrices}}
 
     def once(_: int) -> None:
         for weight in matrices:

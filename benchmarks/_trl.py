@@ -5,7 +5,7 @@ generate anew each turn over the whole conversation. OwnGeneration does the same
 trainer's own method; what it leaves out favours TRL: parsing tool calls, which the embedded chat
 template has not got, and answers that may go on up to the length of a game (here 12 tokens).
 `rollout_func` leaves the rollout to the user; here it plays with the best loop over generate that
-benchmarks/rollout.py knows, on a bfloat16 copy made once a step.
+benchmarks/rollout.py knows, on a copy in the faster precision, made once a step.
 
 Common to both: beta 0, one update per batch, no gradient checkpointing, no logs, no saves, and
 prompts of equal length, so that TRL pads only behind the games.
@@ -26,7 +26,7 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks._generate import FreshActor, GenerateSettings, generate_actor
-from benchmarks._scene import GROUP, Scene, bfloat16_copy
+from benchmarks._scene import GROUP, Scene, copy_to_play
 from wordle_rl.game import Game
 from wordle_rl.rollout import play
 
@@ -145,7 +145,7 @@ class TrlGames:
         if settings.weights == "bfloat16":
             for parameter in network.parameters():
                 parameter.data = parameter.data.to(torch.bfloat16)
-        self._player = bfloat16_copy(network)
+        self._player = copy_to_play(network, scene.precision)
         self._recorder = Recorder(between, gradients=given is not None)
         # A row per group; which secrets are played is decided by the step, as in ours.
         rows = steps * scene.games // GROUP

@@ -7,8 +7,8 @@
 The contestants have the same weights, prompts, rules and game loop; only where the answers come
 from differs: our engine as training uses it, generate with a fresh call per turn, and generate with
 its cache handed on (see _generate.py). What generate is best at is found by trying, in the same
-run. First all play greedily in float32 and must draw the same tokens; then bfloat16 is timed,
-contestant after contestant, repeat after repeat.
+run. First all play greedily in float32 and must draw the same tokens; then the precision
+that is faster on this machine is timed, contestant after contestant, repeat after repeat.
 
 Timed games are sampled at temperature 1, because that is what training plays; answers of unequal
 length are part of it. Each contestant draws from its own random numbers, so games are not the same
@@ -35,7 +35,7 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks._generate import FRESH, HANDED_ON, Answers, fastest_generate, generate_games
-from benchmarks._scene import Scene, bfloat16_copy, load_scene, machine, options
+from benchmarks._scene import Scene, copy_to_play, load_scene, machine, options
 from benchmarks._timing import (
     alternate,
     forward_flops,
@@ -46,6 +46,7 @@ from benchmarks._timing import (
     spread,
 )  # fmt: skip
 from wordle_rl.backends.torch_policy import TorchPolicy
+from wordle_rl.backends.torch_timing import DTYPES
 from wordle_rl.policy_actor import PolicyActor
 from wordle_rl.rollout import play
 from wordle_rl.sampling import Sampling
@@ -84,7 +85,7 @@ def contestants(
     scene: Scene, policy: TorchPolicy, work: dict[str, list[tuple[float, float]]]
 ) -> tuple[dict[str, Callable[[int], object]], dict[str, str]]:
     """The runs to be timed and their settings; each run notes tokens and turns per game."""
-    model, sampling = bfloat16_copy(scene.network), scene.lab.sampling
+    model, sampling = copy_to_play(scene.network, scene.precision), scene.lab.sampling
 
     def noted(name: str, play_step: Callable[[int], Answers]) -> Callable[[int], object]:
         def run(step: int) -> None:
@@ -113,7 +114,7 @@ def arithmetic_limit(scene: Scene, actor: PolicyActor, *, seconds: float) -> dic
         lengths.append((fed, len(turns[0].prompt_ids)))
         drawn += sum(len(t.completion.ids) for t in turns)
     flops = forward_flops(scene.network, lengths, drawn)
-    rate = matmul_rate(scene.network, len(actor.turns), seconds)
+    rate = matmul_rate(scene.network, DTYPES[scene.precision], len(actor.turns), seconds)
     return {
         "flops": flops,
         "flops_per_second": rate,
@@ -131,14 +132,16 @@ def main() -> None:
     print(f"equal: {found['equal_tokens']} greedy tokens in float32, by all contestants")
 
     work: dict[str, list[tuple[float, float]]] = {n: [] for n in (OURS, FRESH_CALL, BEST)}
-    policy = scene.policy(scene.network, "bf16")
+    policy = scene.policy(scene.network, scene.precision)
     runs, found["settings"] = contestants(scene, policy, work)
     runs[OURS](0)  # warm up, as the others are
     policy.timers.take()
     taken = alternate(runs, given.repeats)
     parts = policy.timers.take()
 
-    print(f"\n{given.model}, {scene.games} games, bfloat16, {given.repeats} repeats in turns")
+    print(
+        f"\n{given.model}, {scene.games} games, {scene.precision}, {given.repeats} repeats in turns"
+    )
     for name, spent in taken.items():
         tokens, turns = (statistics.mean(values) for values in zip(*work[name], strict=True))
         row = {**rates(scene.games, spent), "tokens_per_game": tokens, "turns_per_game": turns}

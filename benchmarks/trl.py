@@ -45,6 +45,7 @@ from benchmarks._generate import HANDED_ON, GenerateSettings, fastest_generate
 from benchmarks._scene import Scene, load_scene, machine, options
 from benchmarks._timing import forward_flops, matmul_rate, rates, seconds, speedup, spread
 from wordle_rl.backends.torch_policy import TorchPolicy
+from wordle_rl.backends.torch_timing import DTYPES
 from wordle_rl.game import PlayedTurn
 from wordle_rl.optim import Optim
 from wordle_rl.rewards.scoring import RewardSet
@@ -134,9 +135,9 @@ def best_settings(scene: Scene, loop: GenerateSettings) -> Any:
         print(f"  tried: {settings}: {spent:.2f} s", flush=True)
         return spent
 
+    weights = ("float32",) if scene.precision == "fp32" else ("autocast", "bfloat16")
     start = TrlSettings(micro_batch=max(scene.games // 4, 8))
-    choices = [replace(start, attention=a) for a in ("sdpa", "eager")]
-    choices += [replace(c, weights="bfloat16") for c in choices]
+    choices = [replace(start, attention=a, weights=w) for w in weights for a in ("sdpa", "eager")]
     tried = {choice: second_step(choice) for choice in choices}
     best = min(tried, key=lambda choice: tried[choice])
     sizes = {max(scene.games // n, 8) for n in (1, 2, 8)} - {start.micro_batch}
@@ -175,7 +176,7 @@ def arithmetic_limit(scene: Scene, result: StepResult, measured_seconds: float) 
     rollout = forward_flops(scene.network, [(n - 1, opening) for n in lengths], drawn)
     # The backward pass takes two products for each one of the forward pass.
     update = 3.0 * forward_flops(scene.network, [(n, 0) for n in lengths], drawn)
-    rate = matmul_rate(scene.network, scene.games, measured_seconds)
+    rate = matmul_rate(scene.network, DTYPES[scene.precision], scene.games, measured_seconds)
     return {
         "rollout_flops": rollout,
         "update_flops": update,
@@ -205,7 +206,7 @@ def main() -> None:
     print("settings of TRL:", flush=True)
     settings = best_settings(scene, loop)
     found["settings"] = {"generate": str(loop), "TRL": str(settings)}
-    policy = scene.policy(scene.network, "bf16")
+    policy = scene.policy(scene.network, scene.precision)
     print(f"\n{given.model}, {scene.games} games a step, {given.repeats} repeats in turns")
     for name, used in ((BEST, loop), (OWN, None)):
         ours, theirs = compare(scene, policy, settings, used, given.repeats)

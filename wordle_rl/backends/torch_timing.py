@@ -14,7 +14,7 @@ from torch import nn
 from wordle_rl.computing import Computing, Precision, Threads, faster_precision, timed_sizes
 from wordle_rl.settings import LightningSettings
 
-_DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _LAYERS = 4  # of the decode-like loop
 
 
@@ -50,7 +50,7 @@ def _auto_precision(device: torch.device, shape: tuple[int, int]) -> tuple[Preci
         torch.set_num_threads(1)  # what other programs do then disturbs least
         try:
             return faster_precision(
-                {name: _products(dtype, shape) for name, dtype in _DTYPES.items()}
+                {name: _products(dtype, shape) for name, dtype in DTYPES.items()}
             )
         finally:
             torch.set_num_threads(before)

@@ -128,8 +128,10 @@ def test_the_choice_is_told_recorded_and_kept_by_a_resumed_run(
     }  # fmt: skip
     say(monkeypatch, {"fp32": "bf16", "bf16": "fp32"}[precision])  # as on another machine
     resume(folder, "trainer.steps=4")
-    assert json.loads((folder / "manifest.json").read_text())["computing"]["precision"] == precision
-    resume(folder, "trainer.steps=5", f"backend.precision={precision}")
+    assert json.loads((folder / "manifest.json").read_text())["computing"] == recorded
+    resume(folder, "trainer.steps=5", "backend.precision=auto")
+    changed = json.loads((folder / "manifest.json").read_text())["computing"]["precision"]
+    assert changed == {"fp32": "bf16", "bf16": "fp32"}[precision]
 
 
 def test_eval_chooses_by_the_same_rule(small, tmp_path, monkeypatch, capsys):
@@ -172,7 +174,7 @@ def test_one_thread_is_used_where_two_are_slower_and_noise_changes_nothing(two, 
     assert threads.count == cores.used == count
     assert (told is None) == (count == 2)
     if told:
-        assert "2 threads are 4.0 times slower" in told
+        assert told.startswith("1 thread from here on: 2 are 4.0 times slower now")
 
 
 def test_after_other_programs_have_ended_all_threads_are_used_again():
@@ -237,7 +239,17 @@ def test_a_change_of_threads_is_told_and_logged_with_its_step(small, tmp_path, m
     [folder] = root.iterdir()
     logged = [r.get("machine/threads") for r in metrics_of(folder)]
     assert logged == [None, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0]
-    assert capsys.readouterr().out.count("1 thread from here on: other programs hold cores") == 1
+    assert capsys.readouterr().out.count("1 thread from here on: 2 are ") == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "processes", "threads"),
+    [("8", 1, 8), ("8", 2, 4), ("2", 3, 1), ("4,2", 1, 4), ("", 1, 6), ("0", 2, 3), ("x", 1, 6)],
+)
+def test_a_process_may_use_its_share_of_the_threads(variable, processes, threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
+    assert torch_timing.cpu_threads(processes) == threads
 
 
 def test_commands_let_waiting_threads_spin_only_briefly(monkeypatch):

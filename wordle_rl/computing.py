@@ -100,21 +100,20 @@ class Threads:
         """Time one thread against all and use the faster; a sentence, if that changed anything."""
         if self.work is None or self.most == 1:
             return None
-        works = {n: self._on(n) for n in (1, self.most)}
-        seconds = time_in_turns(works, _THREADS_BUDGET, self.clock)
-        one, all_of_them = (sum(seconds[n]) for n in (1, self.most))
-        fewer_is_kept = THREADS_SPEEDUP if self.count == 1 else 1.0 / THREADS_SPEEDUP
-        before = self.count
-        self._set(self.most if all_of_them * fewer_is_kept < one else 1)
+        works = {count: self._on(count) for count in (1, self.most)}
+        spent = {n: sum(s) for n, s in time_in_turns(works, _THREADS_BUDGET, self.clock).items()}
+        before, other = self.count, 1 if self.count > 1 else self.most
+        speedup = spent[before] / spent[other]
+        self._set(other if speedup > THREADS_SPEEDUP else before)
         self._timed = self.clock()
         if self.count == before:
             return None
         if self.count == 1:
             return (
-                f"1 thread from here on: other programs hold cores, and {self.most} threads are "
-                f"{all_of_them / one:.1f} times slower"
+                f"1 thread from here on: {self.most} are {speedup:.1f} times slower now, as where "
+                "other programs hold cores"
             )
-        return f"{self.most} threads from here on: {one / all_of_them:.1f} times as fast as one"
+        return f"{self.most} threads from here on: {speedup:.1f} times as fast as one"
 
     def ask_again(self, seconds: float) -> bool:
         """Whether a step that took so many seconds calls for another choose()."""

@@ -69,7 +69,8 @@ def carry_out(
     computing = training.policy.computing
     for line in computing.reasons:
         print(line, flush=True)
-    training.folder.update_manifest(computing=computing.record())
+    if training.folder.manifest().get("computing", {}).get("precision") != computing.precision:
+        training.folder.update_manifest(computing=computing.record())
     interrupts.hold()
     try:
         if not resumed:

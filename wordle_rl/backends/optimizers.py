@@ -19,7 +19,7 @@ class ExactMuon(torch.optim.Muon):
     """
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step: momentum, orthogonal direction, weight decay."""
         loss = None
         if closure is not None:

@@ -36,12 +36,15 @@ def choose_computing(
 
 
 def cpu_threads(processes: int = 1) -> int:
-    """Threads that one of several processes may use: OMP_NUM_THREADS, or its share of the cores."""
-    if hasattr(os, "sched_getaffinity"):
+    """Threads of one of several processes: its share of OMP_NUM_THREADS, or else of the cores."""
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    if asked.isdecimal() and int(asked):
+        cores = int(asked)
+    elif hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
         cores = os.cpu_count() or 1
-    return int(os.environ.get("OMP_NUM_THREADS", 0)) or max(cores // processes, 1)
+    return max(cores // processes, 1)
 
 
 def _auto_precision(device: torch.device, shape: tuple[int, int]) -> tuple[Precision, str]:

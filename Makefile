@@ -51,21 +51,21 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## train the embedded model on the CPU, in minutes
 	$(PY) train.py experiment=demo $(ARGS)
 
-embedded-model: $(STAMP)  ## make the embedded model again (7 minutes on two cores)
+embedded-model: $(STAMP)  ## make the embedded model again (7 minutes on two cores with bfloat16)
 	$(PY) train.py experiment=warm_start name=embedded_model
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_embedded_model_* | head -n 1)"
 
-skilled-model: $(STAMP)  ## make the stronger embedded model again (half an hour on two cores)
+skilled-model: $(STAMP)  ## make the stronger embedded model again (half an hour on two cores with bfloat16)
 	$(PY) train.py experiment=warm_start_long name=skilled_first
 	$(PY) train.py experiment=warm_start_more name=skilled_model \
 	    init_from="$$(ls -dt outputs/*_skilled_first_* | head -n 1)"
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_skilled_model_* | head -n 1)" --last --name tiny_skilled
 
-mini-model: $(STAMP)  ## make the embedded model of the studies again (4 minutes)
+mini-model: $(STAMP)  ## make the embedded model of the studies again (4 minutes on such cores)
 	$(PY) train.py experiment=warm_start_mini name=mini_model
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_mini_model_* | head -n 1)" --name mini
 
-micro-model: $(STAMP)  ## make the smallest embedded model again (3 minutes on two cores)
+micro-model: $(STAMP)  ## make the smallest embedded model again (3 minutes on such cores)
 	$(PY) train.py experiment=warm_start_micro name=micro_model
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --name micro
 

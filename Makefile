@@ -61,11 +61,11 @@ skilled-model: $(STAMP)  ## make the stronger embedded model again (half an hour
 	    init_from="$$(ls -dt outputs/*_skilled_first_* | head -n 1)"
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_skilled_model_* | head -n 1)" --last --name tiny_skilled
 
-mini-model: $(STAMP)  ## make the embedded model of the studies again (4 minutes on such cores)
+mini-model: $(STAMP)  ## make the embedded model of the studies again (4 minutes on two cores with bfloat16)
 	$(PY) train.py experiment=warm_start_mini name=mini_model
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_mini_model_* | head -n 1)" --name mini
 
-micro-model: $(STAMP)  ## make the smallest embedded model again (3 minutes on such cores)
+micro-model: $(STAMP)  ## make the smallest embedded model again (3 minutes on two cores with bfloat16)
 	$(PY) train.py experiment=warm_start_micro name=micro_model
 	$(PY) -m wordle_rl.backends.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --name micro
 

@@ -2,4 +2,4 @@
 
 from wordle_rl.cli import brief_spins
 
-brief_spins()  # as the commands do, before anything here imports torch
+brief_spins()  # as the commands do; whoever imports torch imports this first

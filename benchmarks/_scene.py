@@ -118,7 +118,7 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     setup = experiment(resolve(config))
     assert isinstance(setup.backend, LightningSettings)
     shape = matrix_shape(setup.model)
-    computing = choose_computing(setup.backend, torch.device("cpu"), shape)
+    computing = choose_computing(setup.backend, torch.device("cpu"), lambda: shape)
     print(*computing.reasons, sep="\n", flush=True)
     network, tokenizer = load_model(setup.model, precision="fp32", device="cpu")
     network.eval()

@@ -1,12 +1,12 @@
 """Is backend.precision=auto, with backend.threads=auto, as fast as the best choice by hand?
 
-    python benchmarks/precision.py                # the demo's model, 128 games a step
+    python benchmarks/precision.py                # the embedded model mini, 128 games
     python benchmarks/precision.py --smoke        # does it still work?
 
 Times a whole training step (rollouts, loss, gradient, optimiser) in both precisions, on one thread
 and on all, first on the machine as it is and then beside one busy process. The choices take turns,
-repeat after repeat; auto chooses once at the start of each part, as a run does, and its time to
-choose is told apart.
+repeat after repeat. Auto chooses once at the start of each part, as a run does when it starts; the
+time it takes to choose is printed separately.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from typing import Any
 # In place of this folder, whose files would hide the packages mlx and trl.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+import benchmarks  # noqa: F401  # before torch, whose threads it tells how to wait
+
+# isort: split
 import torch
 
 from benchmarks._scene import Scene, load_scene, machine, options
@@ -80,7 +83,7 @@ def steps(scene: Scene) -> dict[Choice, Callable[[int], object]]:
 def compare(scene: Scene, runs: dict[Choice, Callable[[int], object]], repeats: int) -> Any:
     """What auto chooses now, the games/s of every choice, and auto's time over the best one's."""
     begin = time.perf_counter()
-    chosen = choose_computing(LightningSettings(), torch.device("cpu"), scene.shape)
+    chosen = choose_computing(LightningSettings(), torch.device("cpu"), lambda: scene.shape)
     choosing = time.perf_counter() - begin
     assert chosen.threads is not None
     auto = chosen.precision, chosen.threads.count

@@ -38,6 +38,9 @@ from typing import Any
 # In place of this folder, whose files would hide the packages mlx and trl.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+import benchmarks  # noqa: F401  # before torch, whose threads it tells how to wait
+
+# isort: split
 import torch
 import transformers
 

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-import time
+import subprocess
+import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 from runs import metrics_of, resume, run, settings
-from test_configs import composed
+from test_configs import ROOT, composed
 from tiny import policy_of, qwen
 
-from wordle_rl import cli
 from wordle_rl.backends import lightning_backend, torch_timing
 from wordle_rl.backends.optimizers import ExactMuon, orthogonal
-from wordle_rl.computing import Threads, faster_precision, time_in_turns, timed_sizes
+from wordle_rl.computing import (
+    Threads,
+    faster_precision,
+    layer_shape,
+    time_in_turns,
+    timed_sizes,
+)
 from wordle_rl.settings import LightningSettings, ModelSettings
+from wordle_rl.training import Training
 
 
 class Clock:
@@ -46,6 +53,7 @@ class Clock:
         (4.0, 1.0, "bf16", "bf16: 4.0 times as fast as fp32 on this processor"),
         (1.3, 1.0, "bf16", "bf16: 1.3 times as fast as fp32 on this processor"),
         (1.2, 1.0, "fp32", "fp32: bf16 is only 1.2 times as fast on this processor"),
+        (1.0, 1.0, "fp32", "fp32: bf16 is no faster on this processor"),
         (1.0, 9.0, "fp32", "fp32: bf16 is 9.0 times slower on this processor"),
     ],
 )
@@ -74,7 +82,22 @@ def test_both_are_timed_in_turns_and_the_first_round_only_warms_up():
 @pytest.mark.parametrize("shape", [(64, 192), (256, 768), (2048, 11008), (1, 1)])
 def test_no_timed_product_is_large(shape):
     rows, width, inner = timed_sizes(shape)
-    assert rows >= 1 and 2 * rows * width * inner <= 5e7 and (width, inner) <= shape
+    assert rows >= 1 and 2 * rows * width * inner <= 5e7
+    assert (width, inner) == (min(shape[0], 1024), min(shape[1], 1024))
+
+
+@pytest.mark.parametrize(
+    ("config", "shape"),
+    [
+        ({"hidden_size": 64, "intermediate_size": 192}, (64, 192)),
+        ({"hidden_size": 64}, (64, 256)),  # GPT-2
+        ({"hidden_size": 64, "intermediate_size": None}, (64, 256)),
+        ({"hidden_size": 64, "intermediate_size": [128, 192]}, (64, 256)),  # Gemma 3n
+        ({}, (1024, 4096)),
+    ],
+)
+def test_a_config_that_does_not_say_its_widths_gets_the_usual_ones(config, shape):
+    assert layer_shape(config) == shape
 
 
 def test_the_shape_of_a_model_is_read_without_its_weights(tmp_path):
@@ -89,14 +112,43 @@ def test_the_shape_of_a_model_is_read_without_its_weights(tmp_path):
     assert matrix_shape(folder) == (model.config.hidden_size, model.config.intermediate_size)
 
 
-def test_timing_leaves_torch_as_it_was():
-    torch.set_num_threads(1)
+def test_timing_draws_no_random_numbers_and_sets_the_threads_that_were_asked_for():
     state = torch.get_rng_state()
     computing = torch_timing.choose_computing(
-        LightningSettings(threads=1), torch.device("cpu"), (32, 64)
+        LightningSettings(threads=2), torch.device("cpu"), lambda: (32, 64)
     )
     assert computing.precision in ("fp32", "bf16") and len(computing.reasons) == 1
-    assert torch.get_num_threads() == 1 and torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == 2 and torch.equal(torch.get_rng_state(), state)
+
+
+def test_what_is_set_by_hand_is_not_timed():
+    def shape() -> tuple[int, int]:
+        raise AssertionError("the widths are needed for timing alone")
+
+    settings = LightningSettings(precision="bf16", threads=1)
+    computing = torch_timing.choose_computing(settings, torch.device("cpu"), shape)
+    assert computing.record() == {"precision": "bf16", "threads": 1, "reasons": []}
+
+
+def test_the_base_of_an_adapter_is_looked_for_in_the_cache_before_its_widths_are(
+    tmp_path, monkeypatch
+):
+    """Without a network the hub's own retries would take a minute."""
+    from wordle_rl.backends import models
+    from wordle_rl.components import ConfigError
+
+    (tmp_path / "adapter_config.json").write_text(
+        '{"peft_type": "LORA", "base_model_name_or_path": "Nobody/NoModel"}'
+    )
+    seen = []
+    monkeypatch.setattr(models, "notice_offline", seen.append)
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"")  # not read here
+    settings = ModelSettings(
+        name="tiny", path=str(tmp_path), learning_rate=1.0, max_tokens=8, max_context=64
+    )
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        models.matrix_shape(settings)
+    assert seen == [str(tmp_path), "Nobody/NoModel"]
 
 
 @pytest.fixture
@@ -128,10 +180,39 @@ def test_the_choice_is_told_recorded_and_kept_by_a_resumed_run(
     }  # fmt: skip
     say(monkeypatch, {"fp32": "bf16", "bf16": "fp32"}[precision])  # as on another machine
     resume(folder, "trainer.steps=4")
+    told = f"{precision}: as when the run began; backend.precision=auto chooses again\n"
+    assert told in capsys.readouterr().out
     assert json.loads((folder / "manifest.json").read_text())["computing"] == recorded
     resume(folder, "trainer.steps=5", "backend.precision=auto")
     changed = json.loads((folder / "manifest.json").read_text())["computing"]["precision"]
     assert changed == {"fp32": "bf16", "bf16": "fp32"}[precision]
+
+
+def test_all_processes_of_a_run_compute_in_the_precision_that_the_first_found(
+    small, tmp_path, monkeypatch
+):
+    tasks = []
+
+    def started(size, device, task):
+        tasks.append(task)
+        raise KeyboardInterrupt
+
+    say(monkeypatch, "bf16")
+    monkeypatch.setattr(lightning_backend, "started", started)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, *small, "backend.devices=2")
+    assert tasks[0]["config"]["backend"]["precision"] == "bf16"
+
+
+def test_a_run_of_an_earlier_version_resumes_with_threads_chosen_by_themselves(small, tmp_path):
+    root = tmp_path / "runs"
+    root.mkdir()
+    _, folder = run(root, *small, "backend.precision=fp32")
+    config = (folder / "config.yaml").read_text()
+    assert "  threads: 1\n" in config
+    (folder / "config.yaml").write_text(config.replace("  threads: 1\n", "  threads: 0\n"))
+    resume(folder, "trainer.steps=4")
+    assert metrics_of(folder)[-1]["step"] == 4
 
 
 def test_eval_chooses_by_the_same_rule(small, tmp_path, monkeypatch, capsys):
@@ -174,7 +255,7 @@ def test_one_thread_is_used_where_two_are_slower_and_noise_changes_nothing(two, 
     assert threads.count == cores.used == count
     assert (told is None) == (count == 2)
     if told:
-        assert told.startswith("1 thread from here on: 2 are 4.0 times slower now")
+        assert told.startswith("1 thread from here on: 2 take 4.0 times as long;")
 
 
 def test_after_other_programs_have_ended_all_threads_are_used_again():
@@ -196,8 +277,9 @@ def test_threads_are_timed_again_after_a_step_of_three_times_the_median():
     assert threads.ask_again(6.0)  # the median is 1.95
 
 
-def test_on_one_thread_of_two_they_are_timed_again_every_minute():
-    cores = Cores(0.1, 0.4)
+@pytest.mark.parametrize("two", [0.05, 0.4])
+def test_threads_are_timed_again_every_minute(two):
+    cores = Cores(0.1, two)
     threads = cores.threads()
     threads.choose()
     assert not threads.ask_again(1.0)
@@ -215,31 +297,23 @@ def test_a_fixed_number_is_never_timed():
 
 
 def test_a_change_of_threads_is_told_and_logged_with_its_step(small, tmp_path, monkeypatch, capsys):
-    """Another program seems to take a core in the fourth step."""
+    """Another program takes a core in the fourth step."""
     root = tmp_path / "runs"
     root.mkdir()
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    busy = []
-    monkeypatch.setattr(
-        torch_timing, "_decoding",
-        lambda shape: lambda: time.sleep(
-            (0.001, 0.004)[bool(busy)] if torch.get_num_threads() == 2 else 0.002
-        ),
-    )  # fmt: skip
-    step = lightning_backend.Training._watch_threads
+    cores = Cores(0.1, 0.05)
+    monkeypatch.setattr(torch_timing, "_threads", lambda *_: cores.threads())
+    watch = Training._watch_threads
 
-    def slow_fourth(self, seconds):
-        if self._done == 3:
-            busy.append(True)
-        return step(self, 50.0 if busy else 1.0)
+    def slow_from_the_fourth(self, seconds):
+        busy = self._done >= 3
+        cores.seconds[2] = 0.4 if busy else 0.05
+        return watch(self, 50.0 if busy else 1.0)
 
-    monkeypatch.setattr(lightning_backend.Training, "_watch_threads", slow_fourth)
-    given = [s for s in small if s != "backend.threads=1"]
-    run(root, *given, "backend.precision=fp32", "trainer.steps=6")
-    [folder] = root.iterdir()
+    monkeypatch.setattr(Training, "_watch_threads", slow_from_the_fourth)
+    _, folder = run(root, *small, "backend.precision=fp32", "trainer.steps=6")
     logged = [r.get("machine/threads") for r in metrics_of(folder)]
     assert logged == [None, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0]
-    assert capsys.readouterr().out.count("1 thread from here on: 2 are ") == 1
+    assert capsys.readouterr().out.count("1 thread from here on: 2 take 4.0 times as long") == 1
 
 
 @pytest.mark.parametrize(
@@ -252,12 +326,18 @@ def test_a_process_may_use_its_share_of_the_threads(variable, processes, threads
     assert torch_timing.cpu_threads(processes) == threads
 
 
-def test_commands_let_waiting_threads_spin_only_briefly(monkeypatch):
-    monkeypatch.setenv("GOMP_SPINCOUNT", "before")
-    monkeypatch.delenv("GOMP_SPINCOUNT")
-    seen = []
-    cli.run(lambda: seen.append(os.environ.get("GOMP_SPINCOUNT")))
-    assert seen == ["20000"]
+@pytest.mark.parametrize("command", ["train", "eval"])
+def test_commands_let_waiting_threads_spin_only_briefly(command):
+    """OpenMP reads that once, when torch is imported, which comes later."""
+    code = (
+        f"import os, sys, {command}; from wordle_rl import cli; assert 'torch' not in sys.modules;"
+        "cli.run(lambda: print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules))"
+    )
+    without = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=without, capture_output=True, text=True
+    )
+    assert done.stdout == "20000 False\n", done.stderr
 
 
 # -- Muon -----------------------------------------------------------------------------------------

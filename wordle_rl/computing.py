@@ -21,7 +21,7 @@ BF16_SPEEDUP = 1.3
 # Between two timings of the same work, a difference below this is noise.
 THREADS_SPEEDUP = 1.1
 SLOW_STEP = 3.0  # a step this many times longer than the median suggests that cores were taken
-RECHECK_SECONDS = 60.0  # on fewer threads than allowed: how often to look whether cores are free
+RECHECK_SECONDS = 60.0  # load that came slowly, or went, shows in no single step
 _HISTORY, _LEAST_HISTORY = 20, 3  # steps that make up the median
 
 _PRECISION_BUDGET = 0.2  # seconds
@@ -32,10 +32,20 @@ _FLOPS = 5e7  # of one timed product: 20 ms on the slowest processors known
 _MOST_ROWS = 512
 
 
+def layer_shape(config: Mapping[str, Any]) -> tuple[int, int]:
+    """Width of a model's layers and of their feed-forward layers, by its config.json.
+
+    The usual widths where a config does not say, or has several.
+    """
+    width, inner = config.get("hidden_size"), config.get("intermediate_size")
+    width = width if isinstance(width, int) else _WIDEST
+    return width, inner if isinstance(inner, int) else 4 * width
+
+
 def timed_sizes(shape: tuple[int, int]) -> tuple[int, int, int]:
-    """Rows, width and inner width of the products to time for layers of this shape."""
+    """Rows, width and feed-forward width of the products to time for layers of this shape."""
     width, inner = (min(size, _WIDEST) for size in shape)
-    return max(min(int(_FLOPS / (2 * width * inner)), _MOST_ROWS), 1), width, inner
+    return min(int(_FLOPS / (2 * width * inner)), _MOST_ROWS), width, inner
 
 
 def time_in_turns(
@@ -72,8 +82,10 @@ def faster_precision(
     speedup = min(seconds["fp32"]) / min(seconds["bf16"])
     if speedup >= BF16_SPEEDUP:
         return "bf16", f"bf16: {speedup:.1f} times as fast as fp32 on this processor"
-    if speedup >= 1.0:
+    if speedup >= 1.05:
         return "fp32", f"fp32: bf16 is only {speedup:.1f} times as fast on this processor"
+    if speedup >= 0.95:
+        return "fp32", "fp32: bf16 is no faster on this processor"
     return "fp32", f"fp32: bf16 is {1 / speedup:.1f} times slower on this processor"
 
 
@@ -110,20 +122,19 @@ class Threads:
             return None
         if self.count == 1:
             return (
-                f"1 thread from here on: {self.most} are {speedup:.1f} times slower now, as where "
-                "other programs hold cores"
+                f"1 thread from here on: {self.most} take {speedup:.1f} times as long; other "
+                "programs may be using the cores"
             )
         return f"{self.most} threads from here on: {speedup:.1f} times as fast as one"
 
     def ask_again(self, seconds: float) -> bool:
-        """Whether a step that took so many seconds calls for another choose()."""
+        """Whether to choose() again, after a step that took so many seconds or since a minute."""
         if self.work is None or self.most == 1:
             return False
         enough = len(self._steps) >= _LEAST_HISTORY
         slow = enough and seconds > SLOW_STEP * statistics.median(self._steps)
         self._steps.append(seconds)
-        waiting = self.count < self.most and self.clock() - self._timed >= RECHECK_SECONDS
-        return slow or waiting
+        return slow or self.clock() - self._timed >= RECHECK_SECONDS
 
     def _on(self, count: int) -> Callable[[], object]:
         def work() -> None:

@@ -38,6 +38,8 @@ def saved_config(folder: RunFolder) -> DictConfig:
         raise ConfigError(f"{path}: not a config of settings by name")
     loaded = OmegaConf.merge(_LATER_KEYS, loaded)  # runs of earlier versions lack these
     assert isinstance(loaded, DictConfig)
+    if OmegaConf.select(loaded, "backend.threads") == 0:
+        loaded.backend.threads = "auto"  # as earlier versions wrote it
     OmegaConf.set_struct(loaded, True)
     return loaded
 

@@ -17,7 +17,7 @@ from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import fail, full_disk_told, user_errors
 from wordle_rl.components import ConfigError
-from wordle_rl.earlier_run import CONFIG, begin_from, prompt_name, saved_config
+from wordle_rl.earlier_run import CONFIG, begin_from, keys_of, prompt_name, saved_config
 from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.json_files import remove_temporary_files, write_bytes
 from wordle_rl.memory import MemoryFull, start_afresh
@@ -194,10 +194,14 @@ def resumed_config(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The saved config with single values replaced, and what was replaced."""
     saved = saved_config(folder)
-    if OmegaConf.select(saved, "backend.precision") == "auto":
-        # What was found fastest at the start stays, on another machine too.
-        found = folder.manifest().get("computing", {}).get("precision", "auto")
-        saved.backend.precision = found
+    if saved.backend.precision == "auto" and "backend.precision" not in keys_of(overrides):
+        # What was faster at the start stays, on another machine too.
+        kept = folder.manifest().get("computing", {}).get("precision", "auto")
+        saved.backend.precision = kept
+        if kept != "auto":
+            print(
+                f"{kept}: as when the run began; backend.precision=auto chooses again", flush=True
+            )
     changes = {}
     for override in overrides:
         key, _, value = override.partition("=")

@@ -1,8 +1,9 @@
 """A training run around the step: learning rate, validation, checkpoints, logs, report.
 
 One Training serves every backend, which only decides who calls run_step. Nothing here draws random
-numbers or reads the clock for anything but timings, so a resumed run repeats an unbroken one. With
-several processes each has a Training; all do the same, and the first alone writes files.
+numbers, and the clock decides nothing but how many threads are used, so with a fixed number of them
+a resumed run repeats an unbroken one. With several processes each has a Training; all do the same,
+and the first alone writes files.
 """
 
 from __future__ import annotations
@@ -262,16 +263,19 @@ class Training:
         return {**memory, **skill, "time/skill": time.monotonic() - begin}
 
     def _watch_threads(self, seconds: float) -> dict[str, float]:
-        """The threads that computed a step of so many seconds; chosen again if it was slow."""
-        threads = self.policy.computing.threads
+        """The threads that computed a step of so many seconds, in the process with the fewest.
+
+        They are chosen again, in all processes at once, where one of them asks for it.
+        """
+        threads, gather = self.policy.computing.threads, self.policy.processes.gather
         if threads is None:
             return {}
-        used = {"machine/threads": float(threads.count)}
-        slow = any(self.policy.processes.gather(threads.ask_again(seconds)))
-        change = threads.choose() if slow else None
-        if change is not None and self.writes:
-            print(change, flush=True)
-        return used
+        counts, due = zip(*gather((threads.count, threads.ask_again(seconds))), strict=True)
+        if any(due):
+            for rank, change in enumerate(gather(threads.choose())):
+                if change is not None and self.writes:
+                    print(f"process {rank}: " * (len(counts) > 1) + change, flush=True)
+        return {"machine/threads": float(min(counts))}
 
     def _check_memory(self) -> None:
         """Raise MemoryFull, all being saved, when the last step left the run above its limit."""

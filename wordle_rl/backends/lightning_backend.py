@@ -118,8 +118,7 @@ def build_policy(
 ) -> TorchPolicy:
     """The policy on the device that the settings ask for. rank: number of this process."""
     device = _device(backend, rank)
-    shape = matrix_shape(model)
-    computing = choose_computing(backend, torch.device(device), shape)
+    computing = choose_computing(backend, torch.device(device), lambda: matrix_shape(model))
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     policy = TorchPolicy(
         network,

@@ -55,7 +55,7 @@ class MlxPolicy:
         self.tokenizer: HFTokenizer = loaded.tokenizer
         self.timers = Timers()
         self.processes: Processes = ALONE
-        self.computing = Computing(precision=precision)  # until it is known why
+        self.computing = Computing(precision=precision)  # replaced by what was timed
         self.optim = optim
         loaded.model.eval()  # dropout stays off: scores must not depend on chance
         self.weights: Weights = dict(tree_flatten(loaded.model.trainable_parameters()))
@@ -100,18 +100,18 @@ class MlxPolicy:
     def engine(self) -> MlxEngine:
         """A fresh engine on the present weights."""
         return MlxEngine(
-            self._steps, self._computing, stop_ids=self.tokenizer.stop_ids, timers=self.timers
+            self._steps, self._weights_in_use, stop_ids=self.tokenizer.stop_ids, timers=self.timers
         )
 
     def keep_reference(self) -> None:
         """Make the present weights the reference."""
-        self._reference = dict(self._computing)
+        self._reference = dict(self._weights_in_use)
 
     def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
         """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
         if reference and self._reference is None:
             raise RuntimeError("keep_reference() was not called before a reference score")
-        weights = self._reference if reference else self._computing
+        weights = self._reference if reference else self._weights_in_use
         with self.timers("reference" if reference else "score"):
             return self._found("logprobs", weights, batch)
 
@@ -126,7 +126,7 @@ class MlxPolicy:
         if not any(name.startswith(HEAD) for name in self.weights):
             raise RuntimeError("add_value_head() was not called before values were asked for")
         with self.timers("values"):
-            return self._found("values", self._computing, batch)
+            return self._found("values", self._weights_in_use, batch)
 
     def _found(self, what: str, weights: Weights | None, batch: Batch) -> FloatArray:
         """One of the outputs at the trained tokens of a batch [N, T], else 0."""
@@ -212,9 +212,9 @@ class MlxPolicy:
         return {n: w if n.startswith(HEAD) else w.astype(mx.bfloat16) for n, w in weights.items()}
 
     def _refresh_copy(self) -> None:
-        self._computing = self._copy(self.weights)
-        self.lm.hold(self._computing)
-        mx.eval(self._computing)
+        self._weights_in_use = self._copy(self.weights)
+        self.lm.hold(self._weights_in_use)
+        mx.eval(self._weights_in_use)
 
     def set_learning_rate(self, lr: float) -> None:
         self.optimizers.set_learning_rate(lr)

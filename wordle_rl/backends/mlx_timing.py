@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import mlx.core as mx
 
-from wordle_rl.computing import Computing, Precision, faster_precision, timed_sizes
+from wordle_rl.computing import Computing, Precision, faster_precision, layer_shape, timed_sizes
 
 _DTYPES: dict[Precision, mx.Dtype] = {"fp32": mx.float32, "bf16": mx.bfloat16}
 
@@ -23,9 +23,7 @@ def choose_computing(
         return Computing(precision=precision)
     if mx.default_device() != mx.Device(mx.cpu):
         return Computing(precision="bf16", reasons=("bf16: the GPU computes in it",))
-    text = config.get("text_config", config)
-    width = text["hidden_size"]
-    shape = width, text.get("intermediate_size") or 4 * width
+    shape = layer_shape(config.get("text_config", config))
     chosen, reason = faster_precision({p: _products(d, shape) for p, d in _DTYPES.items()})
     return Computing(precision=chosen, reasons=(reason,))
 

@@ -17,6 +17,7 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.hub import notice_offline
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
 from wordle_rl.components import ConfigError
+from wordle_rl.computing import layer_shape
 from wordle_rl.disk import full_disk
 from wordle_rl.settings import HEAD, UNTRAINED, LoraSettings, ModelSettings
 
@@ -52,16 +53,16 @@ def load_model(
 
 
 def matrix_shape(settings: ModelSettings) -> tuple[int, int]:
-    """Width of the model's layers and of their inner layers, read without its weights.
+    """Width of the model's layers and of their feed-forward layers, read without its weights.
 
     Raises ConfigError in one line when the model cannot be had.
     """
     if settings.path == UNTRAINED:
-        return settings.shape["hidden_size"], settings.shape["intermediate_size"]
+        return layer_shape(settings.shape)
     with _one_line(settings.location):
         config = AutoConfig.from_pretrained(_base_of(settings.location)).get_text_config()
-        width = config.hidden_size
-        return width, getattr(config, "intermediate_size", None) or 4 * width
+        names = ("hidden_size", "intermediate_size")
+        return layer_shape({name: getattr(config, name, None) for name in names})
 
 
 def _base_of(location: str) -> str:
@@ -70,7 +71,9 @@ def _base_of(location: str) -> str:
         return location
     from peft import PeftConfig
 
-    return str(PeftConfig.from_pretrained(location).base_model_name_or_path)
+    base = str(PeftConfig.from_pretrained(location).base_model_name_or_path)
+    notice_offline(base)
+    return base
 
 
 def _is_adapter(location: str) -> bool:
@@ -132,9 +135,7 @@ def _check_adapter(model: Any, settings: LoraSettings) -> None:
 def _adapted(location: str, dtype: torch.dtype) -> Any:
     from peft import PeftModel
 
-    base = _base_of(location)
-    notice_offline(base)
-    inner = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
+    inner = AutoModelForCausalLM.from_pretrained(_base_of(location), dtype=dtype)
     return PeftModel.from_pretrained(inner, location, is_trainable=True)
 
 

@@ -13,9 +13,10 @@ from wordle_rl.optim import Optim
 
 
 class ExactMuon(torch.optim.Muon):
-    """torch's Muon with float32 products, for processors on which its bfloat16 ones are slow.
+    """torch's Muon with products in float32, for runs in that precision.
 
-    Settings and state are those of torch's, so either continues from the other's checkpoint.
+    Always with Nesterov momentum and steps sized by match_rms_adamw. Its state is that of torch's
+    Muon, so either continues from the other's checkpoint.
     """
 
     @torch.no_grad()

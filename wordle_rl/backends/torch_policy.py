@@ -58,7 +58,7 @@ class TorchPolicy:
         self.tokenizer = tokenizer
         self.timers = Timers()
         self.processes: Processes = ALONE  # until others are started beside this one
-        self.computing = Computing(precision=precision)  # until it is known why, and on what
+        self.computing = Computing(precision=precision)  # replaced by what was timed
         self.optim = optim
         self.trainable = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(model, optim, precision)

@@ -19,11 +19,11 @@ _LAYERS = 4  # of the decode-like loop
 
 
 def choose_computing(
-    settings: LightningSettings, device: torch.device, shape: tuple[int, int]
+    settings: LightningSettings, device: torch.device, shape: Callable[[], tuple[int, int]]
 ) -> Computing:
     """Precision and threads as the settings say, timed where they say auto.
 
-    shape: width of the model's layers and of their inner layers.
+    shape: reads the widths of the model's layers, where something is timed (see layer_shape).
     """
     precision, reasons = settings.precision, []
     if precision == "auto":
@@ -47,16 +47,13 @@ def cpu_threads(processes: int = 1) -> int:
     return max(cores // processes, 1)
 
 
-def _auto_precision(device: torch.device, shape: tuple[int, int]) -> tuple[Precision, str]:
+def _auto_precision(
+    device: torch.device, shape: Callable[[], tuple[int, int]]
+) -> tuple[Precision, str]:
     if device.type == "cpu":
-        before = torch.get_num_threads()
-        torch.set_num_threads(1)  # what other programs do then disturbs least
-        try:
-            return faster_precision(
-                {name: _products(dtype, shape) for name, dtype in DTYPES.items()}
-            )
-        finally:
-            torch.set_num_threads(before)
+        torch.set_num_threads(1)  # least disturbed by other programs
+        sizes = shape()
+        return faster_precision({name: _products(dtype, sizes) for name, dtype in DTYPES.items()})
     if device.type == "cuda":
         able = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
@@ -74,17 +71,20 @@ def _mps_multiplies_bf16(device: torch.device) -> bool:
         return False
 
 
-def _threads(settings: LightningSettings, device: torch.device, shape: tuple[int, int]) -> Threads:
+def _threads(
+    settings: LightningSettings, device: torch.device, shape: Callable[[], tuple[int, int]]
+) -> Threads:
     if settings.threads != "auto":
         return Threads(most=settings.threads, use=torch.set_num_threads)
-    work = _decoding(shape) if device.type == "cpu" else None
-    return Threads(most=cpu_threads(settings.devices), use=torch.set_num_threads, work=work)
+    most = cpu_threads(settings.devices)
+    work = _decoding(shape()) if device.type == "cpu" and most > 1 else None
+    return Threads(most=most, use=torch.set_num_threads, work=work)
 
 
 def _matrices(
     dtype: torch.dtype, shape: tuple[int, int]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Rows of hidden states, and the matrices into an inner layer and out of it."""
+    """Rows of hidden states, and the matrices into a feed-forward layer and out of it."""
     rows, width, inner = timed_sizes(shape)
     made = torch.Generator().manual_seed(0)  # the global generator is left alone
     states, up, down = (

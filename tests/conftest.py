@@ -5,16 +5,25 @@ The environment is set while this file loads, before any test module imports a l
 
 from __future__ import annotations
 
+import copy
+import functools
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.plugins.config_source import ConfigResult
 
-from wordle_rl import cli
+from wordle_rl import build, cli, evaluate
+from wordle_rl import settings as wordle_settings
+from wordle_rl.feedback_table import feedback_table
+from wordle_rl.knowledge import Knowledge
+from wordle_rl.words import WordLists, load_words
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -55,6 +64,45 @@ def cache_that_can_be_written(tmp_path_factory: pytest.TempPathFactory) -> None:
         refused = True
     if refused:
         os.environ["WORDLE_RL_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def configs_are_parsed_once() -> Iterator[None]:
+    """Hydra parses some twenty files for each of the 800 configs that the tests compose."""
+    parse, parsed = FileConfigSource.load_config, {}
+
+    def load_config(self: FileConfigSource, config_path: str) -> ConfigResult:
+        file = Path(self.path, self._normalize_file_name(config_path))
+        if not file.is_file():
+            return parse(self, config_path)
+        about = file.stat()
+        key = file, about.st_mtime_ns, about.st_size
+        if key not in parsed:
+            parsed[key] = parse(self, config_path)
+        return copy.deepcopy(parsed[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileConfigSource, "load_config", load_config)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def word_lists_are_read_once() -> Iterator[None]:
+    """Building an experiment takes a fifth of a second otherwise, and the tests build hundreds."""
+    tables = functools.cache(feedback_table)
+    known = functools.cache(lambda words: Knowledge(words, tables(words)))
+    shipped = functools.cache(lambda preset: load_words(preset=preset))
+
+    def read(**lists: Any) -> WordLists:
+        preset = lists.pop("preset", None)
+        return load_words(preset=preset, **lists) if any(lists.values()) else shipped(preset)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wordle_settings, "load_words", read)
+        for module in (build, evaluate):
+            patch.setattr(module, "feedback_table", tables)
+            patch.setattr(module, "Knowledge", lambda words, table: known(words))
+        yield
 
 
 @pytest.fixture

@@ -155,7 +155,8 @@ def test_the_base_of_an_adapter_is_looked_for_in_the_cache_before_its_widths_are
 def small(tmp_path) -> list[str]:
     """A run whose precision is chosen by itself."""
     given = settings(tmp_path, "grpo with a reference")
-    return [s for s in given if "precision" not in s] + ["trainer.steps=3"]
+    short = ["trainer.steps=1", "trainer.report=false", "algorithm.beta=0"]
+    return [s for s in given if "precision" not in s] + short
 
 
 def say(monkeypatch, precision: str) -> None:
@@ -179,11 +180,11 @@ def test_the_choice_is_told_recorded_and_kept_by_a_resumed_run(
         "precision": precision, "threads": 1, "reasons": [f"{precision}: as the test says"]
     }  # fmt: skip
     say(monkeypatch, {"fp32": "bf16", "bf16": "fp32"}[precision])  # as on another machine
-    resume(folder, "trainer.steps=4")
+    resume(folder, "trainer.steps=2")
     told = f"{precision}: as when the run began; backend.precision=auto chooses again\n"
     assert told in capsys.readouterr().out
     assert json.loads((folder / "manifest.json").read_text())["computing"] == recorded
-    resume(folder, "trainer.steps=5", "backend.precision=auto")
+    resume(folder, "trainer.steps=3", "backend.precision=auto")
     changed = json.loads((folder / "manifest.json").read_text())["computing"]["precision"]
     assert changed == {"fp32": "bf16", "bf16": "fp32"}[precision]
 
@@ -211,8 +212,8 @@ def test_a_run_of_an_earlier_version_resumes_with_threads_chosen_by_themselves(s
     config = (folder / "config.yaml").read_text()
     assert "  threads: 1\n" in config
     (folder / "config.yaml").write_text(config.replace("  threads: 1\n", "  threads: 0\n"))
-    resume(folder, "trainer.steps=4")
-    assert metrics_of(folder)[-1]["step"] == 4
+    resume(folder, "trainer.steps=2")
+    assert metrics_of(folder)[-1]["step"] == 2
 
 
 def test_eval_chooses_by_the_same_rule(small, tmp_path, monkeypatch, capsys):
@@ -220,7 +221,7 @@ def test_eval_chooses_by_the_same_rule(small, tmp_path, monkeypatch, capsys):
 
     root = tmp_path / "runs"
     root.mkdir()
-    _, folder = run(root, *small, "backend.precision=bf16", "trainer.report=false")
+    _, folder = run(root, *small, "backend.precision=bf16")
     say(monkeypatch, "fp32")
     given = [f"run={folder}", "compare=false", "limit=2", f"output_dir={tmp_path}"]
     evaluate(composed(*given, "backend.threads=1", name="eval"), given)

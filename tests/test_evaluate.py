@@ -21,7 +21,13 @@ PUBLISHED = {  # player: win rate and its tolerance, mean guesses of wins and it
 }
 
 
-@pytest.mark.parametrize("player", PUBLISHED)
+@pytest.mark.parametrize(
+    "player",
+    [
+        pytest.param(player, marks=[pytest.mark.slow] if "allowed" in player else [])
+        for player in PUBLISHED
+    ],
+)
 def test_players_reach_their_published_figures_on_all_answers(player: str, tmp_path: Path) -> None:
     rate, within, mean, close = PUBLISHED[player]
     summary = play(tmp_path, f"player={player}", "words.split=all")

@@ -68,12 +68,9 @@ def read_to(process: subprocess.Popen[str], text: str) -> None:
     raise AssertionError(f"the run ended without {text!r}")
 
 
+@pytest.mark.slow  # in seconds: test_resume.py, in one process
 @pytest.mark.parametrize(
-    ("signum", "code", "devices"),
-    [
-        (signal.SIGINT, 130, 1),
-        pytest.param(signal.SIGTERM, 143, 2, marks=pytest.mark.slow),
-    ],
+    ("signum", "code", "devices"), [(signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 2)]
 )
 def test_the_command_that_a_stopped_run_names_finishes_it(signum, code, devices, tmp_path, root):
     given = settings(tmp_path, "grpo with a reference")

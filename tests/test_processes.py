@@ -167,12 +167,15 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
+QUICK = ("grpo", "dapo", "ppo", "best of, in fresh prompts")
+
+
 @pytest.mark.parametrize(
     ("kind", "size"),
     [
-        *((kind, 2) for kind in KINDS),
-        ("grpo", 3),
-        *(pytest.param(kind, 3, marks=pytest.mark.slow) for kind in KINDS if kind != "grpo"),
+        *((kind, 2) for kind in QUICK),
+        *(pytest.param(kind, 2, marks=pytest.mark.slow) for kind in KINDS if kind not in QUICK),
+        *(pytest.param(kind, 3, marks=pytest.mark.slow) for kind in KINDS),
     ],
 )
 def test_several_processes_play_and_learn_what_one_does(kind, size):  # rows 11 and 13

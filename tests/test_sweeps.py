@@ -268,7 +268,13 @@ def test_every_shipped_study_says_what_a_reader_wants_to_know(name):
     assert node["default"] is not None and (reported or len(node["confirm_seeds"]) >= 3)
 
 
-@pytest.mark.parametrize("name", STUDIES)
+# Of the quick ones, one has arms, one stages, one a space that is sampled.
+QUICK = ("gen_count", "warm_start", "joint")
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in STUDIES if s not in QUICK)]
+)
 def test_every_shipped_study_composes_and_builds(name, study_plan):
     from wordle_rl.build import experiment
 

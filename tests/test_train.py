@@ -222,7 +222,8 @@ def test_eval_plays_a_run_by_the_runs_own_rules_and_prompt(reinforced, tmp_path)
 
 
 def test_grpo_improves_the_smallest_embedded_model_by_more_than_chance(tmp_path) -> None:
-    _, folder = run(tmp_path, "experiment=smoke", "trainer.report=false", "logger=none")
+    short = ["trainer.steps=10", "trainer.validate_every=10", "trainer.checkpoint_every=10"]
+    _, folder = run(tmp_path, "experiment=smoke", *short, "trainer.report=false", "logger=none")
     start, *_, end = [r for r in metrics_of(folder) if "val/reward" in r]
     gain = end["val/reward"] - start["val/reward"]
     error = np.hypot(start["val/reward_standard_error"], end["val/reward_standard_error"])

@@ -423,6 +423,7 @@ def judged(turn: PlayedTurn) -> float:
     )
 
 
+@pytest.mark.slow  # whole games: test_gradient.py
 def test_best_of_averages_to_the_exact_gradient_of_the_rewards_of_its_states():  # row 31
     """Two turns in fresh prompts: the states are the empty board and those after each word.
 

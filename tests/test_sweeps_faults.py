@@ -112,8 +112,8 @@ def test_success_is_the_summary_whatever_the_exit_code(tmp_path, fake):
     [
         ({"fail": "the model is broken"}, "the model is broken (exit code 1"),
         ({"summary": False}, "exit code 0, no summary.json"),
-        ({"value": math.nan}, "val_win_rate"),
-        ({"value": None}, "is None, not a number"),
+        pytest.param({"value": math.nan}, "val_win_rate", marks=pytest.mark.slow),
+        pytest.param({"value": None}, "is None, not a number", marks=pytest.mark.slow),
     ],
     ids=["error", "no summary", "nan", "null"],
 )

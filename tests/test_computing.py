@@ -181,12 +181,16 @@ def test_the_choice_is_told_recorded_and_kept_by_a_resumed_run(
     }  # fmt: skip
     say(monkeypatch, {"fp32": "bf16", "bf16": "fp32"}[precision])  # as on another machine
     resume(folder, "trainer.steps=2")
-    told = f"{precision}: as when the run began; backend.precision=auto chooses again\n"
+    told = f"{precision}: as before; backend.precision=auto chooses again\n"
     assert told in capsys.readouterr().out
-    assert json.loads((folder / "manifest.json").read_text())["computing"] == recorded
     resume(folder, "trainer.steps=3", "backend.precision=auto")
-    changed = json.loads((folder / "manifest.json").read_text())["computing"]["precision"]
-    assert changed == {"fp32": "bf16", "bf16": "fp32"}[precision]
+    resume(folder, "trainer.steps=4")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    other = {"fp32": "bf16", "bf16": "fp32"}[precision]
+    assert manifest["computing"] == recorded
+    parts = [part["computing"] for part in manifest["resumes"]]
+    assert [part["precision"] for part in parts] == [precision, other, other]
+    assert [part["reasons"] for part in parts] == [[], [f"{other}: as the test says"], []]
 
 
 def test_all_processes_of_a_run_compute_in_the_precision_that_the_first_found(
@@ -225,7 +229,9 @@ def test_eval_chooses_by_the_same_rule(small, tmp_path, monkeypatch, capsys):
     say(monkeypatch, "fp32")
     given = [f"run={folder}", "compare=false", "limit=2", f"output_dir={tmp_path}"]
     evaluate(composed(*given, "backend.threads=1", name="eval"), given)
-    assert "fp32: as the test says\n" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "fp32: as the test says\n" in out
+    assert json.loads(out.splitlines()[-1])["computing"]["precision"] == "fp32"
 
 
 # -- threads --------------------------------------------------------------------------------------
@@ -256,7 +262,7 @@ def test_one_thread_is_used_where_two_are_slower_and_noise_changes_nothing(two, 
     assert threads.count == cores.used == count
     assert (told is None) == (count == 2)
     if told:
-        assert told.startswith("1 thread from here on: 2 take 4.0 times as long;")
+        assert told.startswith("1 thread from now on: 2 threads take 4.0 times as long;")
 
 
 def test_after_other_programs_have_ended_all_threads_are_used_again():
@@ -268,7 +274,7 @@ def test_after_other_programs_have_ended_all_threads_are_used_again():
     cores.seconds[2] = 0.05
     told = threads.choose()
     assert threads.count == cores.used == 2
-    assert told == "2 threads from here on: 2.0 times as fast as one"
+    assert told == "2 threads from now on: 2.0 times as fast as one"
 
 
 def test_threads_are_timed_again_after_a_step_of_three_times_the_median():
@@ -314,7 +320,9 @@ def test_a_change_of_threads_is_told_and_logged_with_its_step(small, tmp_path, m
     _, folder = run(root, *small, "backend.precision=fp32", "trainer.steps=6")
     logged = [r.get("machine/threads") for r in metrics_of(folder)]
     assert logged == [None, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0]
-    assert capsys.readouterr().out.count("1 thread from here on: 2 take 4.0 times as long") == 1
+    assert (
+        capsys.readouterr().out.count("1 thread from now on: 2 threads take 4.0 times as long") == 1
+    )
 
 
 @pytest.mark.parametrize(

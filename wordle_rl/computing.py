@@ -122,10 +122,10 @@ class Threads:
             return None
         if self.count == 1:
             return (
-                f"1 thread from here on: {self.most} take {speedup:.1f} times as long; other "
-                "programs may be using the cores"
+                f"1 thread from now on: {self.most} threads take {speedup:.1f} times as long; "
+                "other programs may be using the cores"
             )
-        return f"{self.most} threads from here on: {speedup:.1f} times as fast as one"
+        return f"{self.most} threads from now on: {speedup:.1f} times as fast as one"
 
     def ask_again(self, seconds: float) -> bool:
         """Whether to choose() again, after a step that took so many seconds or since a minute."""

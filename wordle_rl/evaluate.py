@@ -169,10 +169,10 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             split=split,
             settings=settings,
         )
-        player = _player(settings, knowledge)
+        player, computing = _player(settings, knowledge), None
         style, sampling = style_of(config), component("sampling", config["sampling"], Sampling)
         if player is None:
-            contestant = _model(config, settings, style, sampling, words)
+            contestant, computing = _model(config, settings, style, sampling, words)
         else:
             contestant = (*board.scripted(player), _GAMES_AT_ONCE)
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
@@ -191,6 +191,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     shown += games[: settings.show - len(shown)]
     print(boards_side_by_side(shown, colour=sys.stdout.isatty()), "\n")
     print(table(summaries), f"\n\n{folder}")
+    summary["computing"] = computing
     summary["compared_with"] = {
         s["player"]: {k: s[k] for k in ("win_rate", "mean_guesses", "mean_guesses_losses_as_7")}
         for s in summaries[1:]
@@ -256,8 +257,11 @@ def _model(
     style: PromptStyle,
     sampling: Sampling,
     words: WordLists,
-) -> tuple[str, Callable[[int], PolicyActor], int]:
-    """What Table.summary() needs for a model: name, actors, and how many games each can play."""
+) -> tuple[tuple[str, Callable[[int], PolicyActor], int], dict[str, Any]]:
+    """What Table.summary() needs for a model, and how that computes.
+
+    The former is its name, its actors, and how many games each can play.
+    """
     model = _model_settings(config, settings)
     if not settings.allow_mismatch:
         check_match(model.location, style, ("form", settings.form), words)
@@ -276,7 +280,7 @@ def _model(
             seed=settings.seed, first_rollout=first,
         )  # fmt: skip
 
-    return _name(model, settings), actor, model.games_at_once
+    return (_name(model, settings), actor, model.games_at_once), policy.computing.record()
 
 
 def _name(model: ModelSettings, settings: EvalSettings) -> str:

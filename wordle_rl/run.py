@@ -195,13 +195,11 @@ def resumed_config(
     """The saved config with single values replaced, and what was replaced."""
     saved = saved_config(folder)
     if saved.backend.precision == "auto" and "backend.precision" not in keys_of(overrides):
-        # What was faster at the start stays, on another machine too.
-        kept = folder.manifest().get("computing", {}).get("precision", "auto")
+        # What was faster when it was chosen stays, on another machine too.
+        kept = folder.computing().get("precision", "auto")
         saved.backend.precision = kept
         if kept != "auto":
-            print(
-                f"{kept}: as when the run began; backend.precision=auto chooses again", flush=True
-            )
+            print(f"{kept}: as before; backend.precision=auto chooses again", flush=True)
     changes = {}
     for override in overrides:
         key, _, value = override.partition("=")

@@ -119,11 +119,25 @@ class RunFolder:
         """Record that the run is running, finished, interrupted or failed, and since when."""
         if status not in STATUSES:
             raise ValueError(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
-        self.update_manifest(status=status, status_since=_now())
+        self._update_manifest(status=status, status_since=_now())
 
-    def update_manifest(self, **entries: Any) -> None:
-        """Replace entries of the manifest, or add them, as JSON."""
+    def _update_manifest(self, **entries: Any) -> None:
         write_json(self.path / "manifest.json", {**self.manifest(), **entries})
+
+    def note_computing(self, record: Mapping[str, Any]) -> None:
+        """Record how the run computes since its start, or since it was last resumed."""
+        resumes = self.manifest().get("resumes")
+        if resumes:
+            last = {**resumes[-1], "computing": dict(record)}
+            self._update_manifest(resumes=[*resumes[:-1], last])
+        else:
+            self._update_manifest(computing=dict(record))
+
+    def computing(self) -> dict[str, Any]:
+        """What note_computing() recorded last; empty in runs of earlier versions."""
+        manifest = self.manifest()
+        parts = [manifest, *manifest.get("resumes", [])]
+        return next((part["computing"] for part in reversed(parts) if "computing" in part), {})
 
     def note_resume(self, *, step: int, command: Sequence[str], changes: Mapping[str, Any]) -> None:
         """Record that the run goes on from a step, and which settings differ from before."""

@@ -70,8 +70,7 @@ def carry_out(
     computing = training.policy.computing
     for line in computing.reasons:
         print(line, flush=True)
-    if training.folder.manifest().get("computing", {}).get("precision") != computing.precision:
-        training.folder.update_manifest(computing=computing.record())
+    training.folder.note_computing(computing.record())
     interrupts.hold()
     try:
         if not resumed:

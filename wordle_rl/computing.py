@@ -21,7 +21,7 @@ BF16_SPEEDUP = 1.3
 # Between two timings of the same work, a difference below this is noise.
 THREADS_SPEEDUP = 1.1
 SLOW_STEP = 3.0  # a step this many times longer than the median suggests that cores were taken
-RECHECK_SECONDS = 60.0  # load that came slowly, or went, shows in no single step
+RECHECK_SECONDS = 60.0  # load that grows slowly, or ends, shows in no single step
 _HISTORY, _LEAST_HISTORY = 20, 3  # steps that make up the median
 
 _PRECISION_BUDGET = 0.2  # seconds
@@ -33,9 +33,9 @@ _MOST_ROWS = 512
 
 
 def layer_shape(config: Mapping[str, Any]) -> tuple[int, int]:
-    """Width of a model's layers and of their feed-forward layers, by its config.json.
+    """Width of a model's layers and of their feed-forward layers, from its config.json.
 
-    The usual widths where a config does not say, or has several.
+    Falls back to common widths where the config names none, or a different one per layer.
     """
     width, inner = config.get("hidden_size"), config.get("intermediate_size")
     width = width if isinstance(width, int) else _WIDEST
@@ -128,7 +128,7 @@ class Threads:
         return f"{self.most} threads from now on: {speedup:.1f} times as fast as one"
 
     def ask_again(self, seconds: float) -> bool:
-        """Whether to choose() again, after a step that took so many seconds or since a minute."""
+        """Whether to choose() again: the step was unusually slow, or a minute has passed."""
         if self.work is None or self.most == 1:
             return False
         enough = len(self._steps) >= _LEAST_HISTORY

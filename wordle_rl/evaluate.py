@@ -258,9 +258,9 @@ def _model(
     sampling: Sampling,
     words: WordLists,
 ) -> tuple[tuple[str, Callable[[int], PolicyActor], int], dict[str, Any]]:
-    """What Table.summary() needs for a model, and how that computes.
+    """What Table.summary() needs for a model, and the record of its precision and threads.
 
-    The former is its name, its actors, and how many games each can play.
+    Table.summary() needs the name, the actors, and how many games each actor can play.
     """
     model = _model_settings(config, settings)
     if not settings.allow_mismatch:

@@ -15,8 +15,8 @@ from wordle_rl.optim import Optim
 class ExactMuon(torch.optim.Muon):
     """torch's Muon with products in float32, for runs in that precision.
 
-    Always with Nesterov momentum and steps sized by match_rms_adamw. Its state is that of torch's
-    Muon, so either continues from the other's checkpoint.
+    It always uses Nesterov momentum and the step size of match_rms_adamw. It keeps the same state
+    as torch's Muon, so either one can load the other's checkpoint.
     """
 
     @torch.no_grad()

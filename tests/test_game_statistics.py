@@ -2,21 +2,26 @@
 
 import json
 import math
+from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
 import pytest
 
-from wordle_rl.game import Clue, Game, Rules, State, feedback_code
+from wordle_rl.game import Clue, Game, GameStatus, Rules, State, feedback_code
 from wordle_rl.game_statistics import (
     game_record,
     paired,
+    standard_error,
     summarise,
     wilson,
+    win_interval,
     write_games,
     write_summary,
 )
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.step_metrics import habit_metrics
 from wordle_rl.tables import table
 
 WORDS = frozenset({"crane", "sleep", "crept", "slate", "abbey", "steel", "mound"})
@@ -135,9 +140,66 @@ def test_a_player_that_never_answers_has_shares_of_nothing_as_none():
 
 
 def test_an_unfinished_game_counts_as_lost():
-    s = summary_of([played("crane", ["slate"])], timed_out=1)
-    assert (s["wins"], s["histogram"]["lost"], s["unfinished"], s["timed_out"]) == (0, 1, 1, 1)
+    s = summary_of([played("crane", ["slate"])])
+    assert (s["wins"], s["histogram"]["lost"], s["unfinished"], s["out_of_time"]) == (0, 1, 1, 0)
     assert s["mean_guesses_losses_as_7"] == 7.0
+
+
+def test_a_game_that_ran_out_of_time_counts_as_lost_and_has_a_column_of_its_own():
+    late = played("crane", ["slate"])
+    late.forfeit(GameStatus.OUT_OF_TIME)
+    s = summary_of([late, played("crane", ["crane"])])
+    assert (s["wins"], s["histogram"]["lost"], s["unfinished"], s["out_of_time"]) == (1, 1, 0, 1)
+    header, _, row = table([s]).partition("out of time")[2].splitlines()[:3]
+    assert header.split()[0] == "openers" and row.split()[1] == "1"
+
+
+def test_several_games_on_a_secret_that_end_alike_are_as_good_as_one():
+    won = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0]
+    secrets = list("abcdef")
+    for samples in (2, 7):
+        many = [value for value in won for _ in range(samples)]
+        same = [secret for secret in secrets for _ in range(samples)]
+        assert win_interval(many, same) == pytest.approx(wilson(4, 6))
+        assert standard_error(many, same) == pytest.approx(np.std(won, ddof=1) / 6**0.5)
+    assert win_interval(won, secrets) == pytest.approx(wilson(4, 6))
+    assert standard_error([1.0, 0.0], ["a", "a"]) is None
+
+
+def test_the_interval_of_wins_holds_the_truth_95_times_of_100_also_with_four_games_a_secret():
+    rng = np.random.default_rng(3)
+    secrets = [str(secret) for secret in range(60) for _ in range(4)]
+    hits = by_game = 0
+    for _ in range(400):
+        chances = rng.beta(0.6, 0.4, size=60)  # some secrets are easy, some hard; 0.6 in the mean
+        won = (rng.random((60, 4)) < chances[:, None]).astype(float).ravel().tolist()
+        low, high = win_interval(won, secrets)
+        hits += low <= 0.6 <= high
+        low, high = wilson(int(sum(won)), 240)
+        by_game += low <= 0.6 <= high
+    assert 0.93 <= hits / 400 <= 0.98
+    assert by_game / 400 < 0.85  # what the interval would be worth if games were independent
+
+
+def test_openers_are_distinct_first_guesses_of_games_from_an_empty_board():
+    clue = Clue("slate", feedback_code("slate", "crane"))
+    middle = Game("crane", WORDS, state=State((clue,), 1))
+    middle.play("mound")
+    games = [played("crane", [opener, "crane"]) for opener in ("slate", "slate", "steel", None)]
+    assert summary_of([*games, middle])["distinct_openers"] == pytest.approx(2 / 3)
+    assert summary_of([middle])["distinct_openers"] is None
+    metrics = habit_metrics("val", [*games, middle])
+    assert metrics["val/distinct_openers"] == pytest.approx(2 / 3)
+    assert metrics["val/most_common_guess"] == pytest.approx(4 / 8)  # crane
+
+
+def test_the_mean_reward_is_the_sum_of_its_parts():
+    always = {"format": 0.5, "win": 1.0}
+    rewards = SimpleNamespace(score=lambda game: GameReward(turns=(always,) * len(game.turns)))
+    s = summary_of([played("crane", ["slate", "crane"]), played("crane", ["crane"])],
+                   rewards=rewards)  # fmt: skip
+    assert s["reward_parts"] == {"format": 0.75, "win": 1.5} and s["reward"] == 2.25
+    assert "fake's reward by part: format 0.75, win 1.50" in table([s])
 
 
 def test_games_of_other_rules_and_no_games_are_refused():
@@ -145,8 +207,6 @@ def test_games_of_other_rules_and_no_games_are_refused():
         summary_of([played("crane", ["crane"])], Rules(invalid="accept"))
     with pytest.raises(ValueError, match="no games"):
         summary_of([])
-    with pytest.raises(ValueError, match="timed_out"):
-        summary_of([played("crane", ["crane"])], timed_out=2)
 
 
 def test_paired_test_is_the_exact_mcnemar_test():
@@ -204,7 +264,7 @@ def test_table_fits_into_100_columns_and_scales_its_bars():
     bars = [line.count("█") for line in text.splitlines()[-7:]]
     assert bars == [60, 15, 0, 0, 0, 0, 0]
     assert "fake (test)" in text and "fake (validation)" in text
-    assert "100.0 (56.6-100.0)" in text  # 5 of 5: low = 5 / (5 + 1.96²)
+    assert "100.0 (34.2-100.0)" in text  # both of 2 secrets: low = 2 / (2 + 1.96²)
 
 
 def test_table_names_the_rules_of_each_player_when_they_differ():

@@ -18,7 +18,8 @@ from runs import metrics_of, run
 from test_configs import ROOT, composed
 from test_misuse import SMALL, evaluation, trained, training
 
-from wordle_rl.checkpoints import MANIFEST
+from wordle_rl import training as training_run
+from wordle_rl.checkpoints import MANIFEST, CheckpointStore
 from wordle_rl.earlier_run import begin_from, saved_config
 from wordle_rl.json_files import write_json
 from wordle_rl.run_folder import RunFolder
@@ -33,8 +34,16 @@ def quiet() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of a new model; the best checkpoint is that of step 0, the last of step 2."""
-    return trained(tmp_path_factory.mktemp("runs") / "small", "prompt=letters rollout.form=fresh")
+    """A finished run of a new model with checkpoints of steps 0, 1 (marked as best) and 2."""
+    falling = itertools.count(0, -1)
+    with pytest.MonkeyPatch.context() as patch:
+        # With the start as its best, the run keeps all three.
+        patch.setattr(training_run, "_score", lambda _: [float(next(falling))] * 3)
+        folder = trained(
+            tmp_path_factory.mktemp("runs") / "small", "prompt=letters rollout.form=fresh"
+        )
+    CheckpointStore(folder / "checkpoints", keep=3).mark_best(1)
+    return folder
 
 
 @pytest.fixture
@@ -56,7 +65,7 @@ def test_a_stage_takes_model_prompt_and_form_of_the_run_that_it_starts_from(smal
     config, _ = begun(small, "algorithm=dapo", "model.max_tokens=9", "rollout.groups=7")
     assert config.prompt == composed("prompt=letters").prompt
     assert (config.rollout.form, config.rollout.groups) == ("fresh", 7)
-    assert config.model.path == str(small / "checkpoints" / "step_000000" / "model")
+    assert config.model.path == str(small / "checkpoints" / "step_000001" / "model")
     assert config.model.shape == {} and config.model.max_tokens == 9
     assert config.sampling.max_tokens == 9
     assert config.algorithm == composed("algorithm=dapo").algorithm
@@ -81,7 +90,7 @@ def test_a_stage_takes_the_rate_of_a_model_that_was_trained_before(copy):
     assert (config.model.name, config.optim.lr) == ("micro", 0.125)
 
 
-@pytest.mark.parametrize(("checkpoint", "step"), [("best", 0), ("last", 2)])
+@pytest.mark.parametrize(("checkpoint", "step"), [("best", 1), ("last", 2), ("start", 0)])
 def test_the_manifest_names_run_checkpoint_and_digest(checkpoint, step, small):
     config, start = begun(small, f"init_checkpoint={checkpoint}")
     folder = small / "checkpoints" / f"step_{step:06d}"
@@ -135,11 +144,21 @@ def test_a_run_that_is_not_finished_is_not_started_from(copy, refused: Callable)
 
 
 def test_a_run_without_a_whole_checkpoint_is_not_started_from(copy, refused: Callable):
-    file = copy / "checkpoints" / "step_000000" / "model" / "model.safetensors"
+    file = copy / "checkpoints" / "step_000001" / "model" / "model.safetensors"
     file.write_bytes(b"torn")
     assert f"{file}: has 4 bytes" in refused(training(f"init_from={copy}"))
     shutil.rmtree(copy / "checkpoints")
     assert "there is no best checkpoint" in refused(training(f"init_from={copy}"))
+
+
+def test_a_best_checkpoint_that_is_the_start_is_taken_only_when_it_is_meant(
+    copy, refused: Callable
+):
+    CheckpointStore(copy / "checkpoints", keep=3).mark_best(0)
+    line = refused(training(f"init_from={copy}"))
+    assert "the run's best checkpoint is its own start" in line
+    assert "init_checkpoint=last" in line and "init_checkpoint=start" in line
+    assert begun(copy, "init_checkpoint=start")[1]["step"] == 0
 
 
 def test_a_stage_cannot_be_resumed_and_begun_at_once(small, refused: Callable):

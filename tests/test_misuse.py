@@ -181,7 +181,7 @@ TRAIN = {
     "init_from=outputs/none": "outputs/none: no such run folder",
     "init_from=conf": "not a run folder (no manifest.json)",
     "init_checkpoint=last": "init_checkpoint needs init_from=",
-    "init_checkpoint=start": "init_checkpoint must be one of best, last",
+    "init_checkpoint=first": "init_checkpoint must be one of best, last, start",
     "model=tiny init_from=outputs/none": "model and init_from exclude each other",
     "model.path=embedded/tiny init_from=conf": "model.path and init_from exclude each other",
     "experiment=warm_start_more": "init_from must be given",
@@ -201,7 +201,8 @@ EVAL = {
     "player=tree": "tree=",
     "player=tree tree=README.md": "README.md row 3",
     "tree=tree.txt": "tree.txt: cannot be read",
-    "opener=crane": "opener is for player=entropy",
+    "opener=crance": "opener must be one of the allowed words",
+    "player=tree tree=x opener=crane": "opener and player=tree exclude each other",
     "player=entropy opener=zzzzz": "opener must be one of the allowed words",
     "run=outputs/none": "outputs/none: no such run folder",
     "checkpoint=last": "checkpoint=last needs run=",
@@ -210,7 +211,7 @@ EVAL = {
     "form=chat": "form must be one of conversation, fresh, tool",
     "samples=0": "samples must be 1 or more",
     "time_limit=nan": "time_limit must be a number",
-    "reward=phase1": "there is no choice reward",
+    "curriculum=phases": "there is no choice curriculum",
     "optim.lr=1": "there is no setting optim",
     "~words": "words must be given",
 }
@@ -299,7 +300,7 @@ def trained(root: Path, line: str = "") -> Path:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
-    """A run folder with checkpoints of steps 0 (the best), 1 and 2, trained on split words."""
+    """A run folder with checkpoints of steps 0, 1 and 2, trained on split words."""
     return trained(tmp_path_factory.mktemp("runs") / "split")
 
 

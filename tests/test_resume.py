@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import json
 import random
+import shutil
 import signal
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,12 +28,14 @@ from runs import (
     stop,
 )
 
-from wordle_rl import json_files, step, training
+from wordle_rl import evaluate, json_files, step, training
 from wordle_rl.backends import lightning_backend
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.checkpoints import CheckpointStore
+from wordle_rl.earlier_run import saved_config
 from wordle_rl.json_files import write_json
 from wordle_rl.rollouts import scene
+from wordle_rl.run_folder import RunFolder
 
 MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "loading": (lightning_backend, "build_policy"),
@@ -114,7 +118,11 @@ def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp
     def updates(policy: TorchPolicy, *_: Any) -> dict[str, float]:
         states = policy.optimizers[0].state.values()
         done = max((float(state["step"]) for state in states), default=0.0)
-        return {"val/win_rate": done / 10, "val/mean_guesses_losses_as_7": 7.0}
+        return {
+            "val/win_rate": done / 10,
+            "val/mean_guesses_losses_as_7": 7.0,
+            "val/reward": 0.0,
+        }
 
     def die_at_the_second(store: CheckpointStore, step: int) -> None:
         nonlocal calls
@@ -177,3 +185,107 @@ def test_a_resumed_run_keeps_the_rows_of_its_csv_file(tmp_path, root):
     logged = metrics_of(folder)
     assert [int(row["step"]) for row in rows] == [m["step"] for m in logged] == [0, 1, 2, 3]
     assert [row["loss"] for row in rows] == [str(m.get("loss", "")) for m in logged]
+
+
+def scored(*scores: tuple[float, float, float]) -> Callable[..., dict[str, float]]:
+    """In the place of validate(): wins, mean guesses and reward of one validation after another."""
+    left = iter(scores)
+    names = ("val/win_rate", "val/mean_guesses_losses_as_7", "val/reward")
+    return lambda *_: dict(zip(names, next(left), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("scores", "chosen"),
+    [
+        # Nothing is ever won: the reward tells, and of two equal ones the later step.
+        ([(0.0, 7.0, -4.0), (0.0, 7.0, -2.0), (0.0, 7.0, -2.0), (0.0, 7.0, -3.0)], 2),
+        ([(0.5, 5.0, 9.0), (0.6, 5.5, 1.0), (0.6, 5.4, 0.0), (0.6, 5.5, 8.0)], 2),
+    ],
+)
+def test_the_exported_checkpoint_is_chosen_by_wins_guesses_reward_and_later_step(
+    scores, chosen, tmp_path, root, monkeypatch, capsys
+):  # row 36
+    monkeypatch.setattr(training, "validate", scored(*scores))
+    given = [*settings(tmp_path, "sft"), "trainer.steps=3", "trainer.validate_every=1"]
+    summary, folder = run(root, *given, "trainer.report=false")
+    assert (summary["best_step"], summary["exported_step"]) == (chosen, chosen)
+    assert pointers(folder)[1] == f"step_{chosen:06d}\n"
+    exported = (folder / "model" / "model.safetensors").read_bytes()
+    best = folder / "checkpoints" / f"step_{chosen:06d}" / "model" / "model.safetensors"
+    assert exported == best.read_bytes()
+    assert f"holds step {chosen} of 3; the best validation had" in capsys.readouterr().out
+
+
+def test_a_run_whose_best_step_is_its_start_says_so(tmp_path, root, monkeypatch, capsys):
+    monkeypatch.setattr(training, "validate", scored((0.5, 5.0, 1.0), (0.4, 5.0, 1.0)))
+    run(root, *settings(tmp_path, "sft"), "trainer.steps=1", "trainer.report=false")
+    assert "holds step 0 of 1, the untrained start" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> Path:
+    """A finished run with a report, whose best checkpoint is of step 1 and its newest of step 3."""
+    base = tmp_path_factory.mktemp("done")
+    (base / "runs").mkdir()
+    scores = scored((0.0, 7.0, 0.0), (0.5, 5.0, 0.0), (0.2, 6.0, 0.0), (0.1, 6.0, 0.0))
+    given = [*settings(base, "sft"), "trainer.steps=3", "trainer.validate_every=1"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "validate", scores)
+        return run(base / "runs", *given, "trainer.checkpoint_every=1")[1]
+
+
+@pytest.fixture
+def spoiled(done, tmp_path) -> Path:
+    """A copy of that run, without its exported model, which a test may damage."""
+    folder = shutil.copytree(done, tmp_path / "run")
+    shutil.rmtree(folder / "model")
+    (folder / "summary.json").unlink()
+    return folder
+
+
+def weights(folder: Path, step: int) -> Path:
+    return folder / "checkpoints" / f"step_{step:06d}" / "model" / "model.safetensors"
+
+
+@pytest.mark.parametrize("damage", ["one byte", "no pointer", "no folder"])
+def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
+    if damage == "one byte":
+        content = bytearray(weights(spoiled, 1).read_bytes())
+        content[-1] ^= 1
+        weights(spoiled, 1).write_bytes(content)
+    elif damage == "no pointer":
+        (spoiled / "checkpoints" / "best").unlink()
+    else:
+        shutil.rmtree(spoiled / "checkpoints" / "step_000001")
+    named = "model.safetensors: its bytes changed" if damage == "one byte" else "checkpoints/best"
+    with pytest.warns(UserWarning, match=f"{named}.*step_000003 takes its place"):
+        summary = resume(spoiled)
+    exported = (spoiled / "model" / "model.safetensors").read_bytes()
+    assert exported == weights(spoiled, 3).read_bytes()
+    assert (summary["best_step"], summary["exported_step"]) == (1, 3)
+    assert "holds step 3 of 3, because the best checkpoint, step 1, is lost" in (
+        capsys.readouterr().out
+    )
+    with pytest.warns(UserWarning, match="step_000003 takes its place"):
+        config = {"model": dict(saved_config(RunFolder(spoiled)).model)}
+        chosen = evaluate._model_settings(config, evaluate.EvalSettings(run=str(spoiled)))
+    assert chosen.path == str(weights(spoiled, 3).parent)
+
+
+def test_a_start_report_that_cannot_be_read_is_left_out_of_the_table(spoiled, capsys):
+    start = spoiled / "start.json"
+    start.write_bytes(start.read_bytes()[:200])
+    with pytest.warns(UserWarning, match=r"start\.json: not a report"):
+        summary = resume(spoiled)
+    assert "start" not in summary
+    assert json.loads((spoiled / "summary.json").read_text())["player"] == "end"
+
+
+def test_a_run_with_no_checkpoint_left_that_is_whole_ends_in_one_line(spoiled, capsys):
+    for number in (1, 2, 3):
+        weights(spoiled, number).write_bytes(b"torn")
+    with pytest.raises(SystemExit) as stop:
+        resume(spoiled)
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and "no unbroken checkpoint left" in error
+    assert len(error.strip().splitlines()) == 1

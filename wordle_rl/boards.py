@@ -113,7 +113,9 @@ def _turn_line(turn: PlayedTurn) -> _Line:
 def _ending(game: Game) -> str:
     if game.status is GameStatus.WON:
         return f"won in {game.state.turn}"
-    return "lost" if game.status is GameStatus.LOST else "unfinished"
+    if game.status is GameStatus.PLAYING:
+        return "unfinished"
+    return str(game.status).replace("_", " ")
 
 
 def _terminal_rows(game: Game, colour: bool) -> list[tuple[str, int]]:

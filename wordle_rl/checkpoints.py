@@ -117,6 +117,24 @@ class CheckpointStore:
             raise CheckpointError(f"no unbroken checkpoint left: {'; '.join(faults)}")
         return None
 
+    def load_best(self) -> Checkpoint | None:
+        """The checkpoint marked as best, or None when there is none at all.
+
+        Where it is missing or broken, warns and gives load_latest() instead, with its errors.
+        """
+        if not self._all():
+            return None
+        marked = self.best()
+        try:
+            if marked is None:
+                raise CheckpointError(f"{self.folder / 'best'}: names no checkpoint that is there")
+            return self.load(marked)
+        except CheckpointError as error:
+            newest = self.load_latest()
+            if newest is not None:
+                warnings.warn(f"{error}; {newest.path.name} takes its place", stacklevel=2)
+            return newest
+
     def latest(self) -> Path | None:
         """Folder of the newest checkpoint, unverified, or None."""
         return next(iter(self._newest_first()), None)
@@ -124,6 +142,10 @@ class CheckpointStore:
     def best(self) -> Path | None:
         """Folder of the checkpoint marked as best, unverified, or None."""
         return self._pointed("best")
+
+    def start(self) -> Path | None:
+        """Folder of the checkpoint before the first step, unverified, or None."""
+        return next((path for path in self._all() if _step_of(path) == 0), None)
 
     def mark_best(self, step: int) -> None:
         """Keep the checkpoint of this step whatever follows, until another one is marked."""

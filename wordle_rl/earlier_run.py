@@ -73,7 +73,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     overrides: those of the command line. root: what relative paths are relative to. Returns what
     the manifest records of the start, None without init_from. Raises ValueError in one line.
     """
-    check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last"))
+    check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last", "start"))
     if cfg.init_from == REQUIRED:
         raise ConfigError("init_from must be given: init_from=outputs/<run>")
     if cfg.init_from is None:
@@ -92,10 +92,15 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
             f"python train.py resume={cfg.init_from}"
         )
     store = CheckpointStore(folder.checkpoints, read_only=True)
-    path = store.best() if cfg.init_checkpoint == "best" else store.latest()
+    path = {"best": store.best, "last": store.latest, "start": store.start}[cfg.init_checkpoint]()
     if path is None:
         raise ConfigError(f"{store.folder}: there is no {cfg.init_checkpoint} checkpoint")
     checkpoint = store.load(path)
+    if cfg.init_checkpoint == "best" and checkpoint.step == 0:
+        raise ConfigError(
+            f"init_from={cfg.init_from}: the run's best checkpoint is its own start; take what it "
+            "learnt with init_checkpoint=last, or say init_checkpoint=start if the start is meant"
+        )
     rate = cfg.model.learning_rate
     adopt(cfg, saved, "model", given)
     cfg.model.path = str(path / "model")

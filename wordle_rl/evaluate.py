@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from wordle_rl.build import (
     check_keys,
     model_settings,
     resolve,
+    reward_set,
     style_of,
 )
 from wordle_rl.chat import Chat
@@ -32,6 +34,7 @@ from wordle_rl.feedback_table import feedback_table
 from wordle_rl.forms import check_room, form_of
 from wordle_rl.game import Game, Rules
 from wordle_rl.game_statistics import summarise, write_games, write_summary
+from wordle_rl.given_opener import GivenOpener
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.optim import Optim
 from wordle_rl.players import Player
@@ -41,8 +44,10 @@ from wordle_rl.players.random_consistent import RandomConsistent
 from wordle_rl.players.random_word import RandomWord
 from wordle_rl.players.tree import TreePlayer
 from wordle_rl.policy_actor import PolicyActor
+from wordle_rl.progress import GameCount, told
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.regret import Regret
+from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollout import Actor, ScriptedActor, play
 from wordle_rl.run import ROOT, load_backend
 from wordle_rl.run_folder import RunFolder
@@ -52,11 +57,12 @@ from wordle_rl.tables import table
 from wordle_rl.words import WordLists
 
 KEYS = {
-    *("model", "backend", "prompt", "words", "rules", "sampling", "run", "checkpoint", "player"),
+    *("model", "backend", "prompt", "reward", "words", "rules", "sampling"),
+    *("run", "checkpoint", "player"),
     *("opener", "tree", "compare", "samples", "limit", "time_limit", "show", "seed", "output_dir"),
     *("form", "allow_mismatch"),
 }
-_FROM_RUN = ("model", "prompt", "words", "rules")  # taken from a run unless overridden
+_FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run unless overridden
 _GAMES_AT_ONCE = 512
 
 
@@ -69,12 +75,12 @@ class EvalSettings:
     player: str | None = None
     form: str = "conversation"
     allow_mismatch: bool = False
-    opener: str = "salet"
+    opener: str | None = None
     tree: str | None = None
     compare: bool = True
     samples: int = 1
     limit: int | None = None
-    time_limit: float = 60.0
+    time_limit: float | None = None
     show: int = 4
     seed: int = 0
     output_dir: str = "outputs"
@@ -84,8 +90,6 @@ class EvalSettings:
             raise ValueError("player and run exclude each other: give one of them")
         if self.player == "tree" and self.tree is None:
             raise ValueError("player=tree needs tree=<file of a decision tree>")
-        if self.opener != "salet" and self.player != "entropy":
-            raise ValueError("opener is for player=entropy")
         if self.checkpoint != "best" and self.run is None:
             raise ValueError(f"checkpoint={self.checkpoint} needs run=<the run that it is of>")
         check_choice("form", self.form, FORMS)
@@ -94,8 +98,26 @@ class EvalSettings:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name} must be {least} or more, not {value}")
-        if self.time_limit <= 0:
+        if self.time_limit is not None and not self.time_limit > 0:
             raise ValueError(f"time_limit must be above 0 seconds, not {self.time_limit}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """Who plays, and what its answers are worth."""
+
+    name: str
+    actor: Callable[[int], Actor]  # of a batch of games, given the number of the first one
+    rewards: RewardSet
+    games_at_once: int = _GAMES_AT_ONCE
+
+    def after(self, opener: str) -> Contestant:
+        """The same with its first guess given."""
+        return replace(
+            self,
+            name=f"{self.name} after {opener}",
+            actor=lambda first: GivenOpener(opener, self.actor(first)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,43 +131,45 @@ class Table:
     split: str
     settings: EvalSettings
 
-    def games(self, new_actor: Callable[[int], Actor], most: int) -> tuple[list[Game], float, int]:
-        """All games, the seconds they took, and how many ran out of time.
+    def games(self, contestant: Contestant) -> list[Game]:
+        """All games of a contestant.
 
-        new_actor: the actor of a batch of at most `most` games, given the number of its first one.
+        With a time limit they are played one after the other, so that a game's time is its own.
         """
+        limit = self.settings.time_limit
+        most = contestant.games_at_once if limit is None else 1
         secrets = [s for s in self.secrets for _ in range(self.settings.samples)]
         games: list[Game] = []
-        late = 0
-        begin = time.monotonic()
-        for first in range(0, len(secrets), most):
-            start = time.monotonic()
-            part = play(
-                new_actor(first),
-                secrets[first : first + most],
-                words=self.knowledge.words,
-                rules=self.rules,
-                time_limit=self.settings.time_limit,
-            )
-            if time.monotonic() - start >= self.settings.time_limit:
-                late += sum(not g.won and g.state.turn < self.rules.max_turns for g in part)
-            games += part
-        return games, time.monotonic() - begin, late
+        count = GameCount(len(secrets))
+        with told(lambda: f"{contestant.name}: {count}"):
+            for first in range(0, len(secrets), most):
+                games += play(
+                    contestant.actor(first), secrets[first : first + most],
+                    words=self.knowledge.words, rules=self.rules,
+                    time_limit=math.inf if limit is None else limit, look=count.batch(),
+                )  # fmt: skip
+        return games
 
-    def summary(
-        self, name: str, new_actor: Callable[[int], Actor], most: int = _GAMES_AT_ONCE
-    ) -> tuple[dict, list[Game]]:
-        games, seconds, late = self.games(new_actor, most)
-        summary = summarise(
-            games, self.knowledge, player=name, split=self.split, rules=self.rules,
-            seconds=seconds, timed_out=late, regret=self.regret,
-        )  # fmt: skip
+    def summary(self, contestant: Contestant) -> tuple[dict[str, Any], list[Game]]:
+        """The summary of a contestant, and its games."""
+        begin = time.monotonic()
+        games = self.games(contestant)
+        seconds = time.monotonic() - begin
+        with told(f"{contestant.name}: judging {len(games)} games"):
+            summary = summarise(
+                games, self.knowledge, player=contestant.name, split=self.split, rules=self.rules,
+                seconds=seconds, regret=self.regret, rewards=contestant.rewards,
+            )  # fmt: skip
         return summary, games
 
-    def scripted(self, player: Player) -> tuple[str, Callable[[int], Actor]]:
-        """What summary() needs for a scripted player."""
+    def scripted(self, player: Player, rewards: RewardSet) -> Contestant:
+        """A scripted player, which writes its guesses as in a conversation, whatever form= is."""
         seed = self.settings.seed
-        return player.name, lambda first: ScriptedActor(player=player, seed=seed, step=first)
+
+        def actor(first: int) -> Actor:
+            return ScriptedActor(player=player, seed=seed, first_rollout=first)
+
+        return Contestant(name=player.name, actor=actor, rewards=rewards)
 
 
 @full_disk_told()
@@ -169,23 +193,32 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             split=split,
             settings=settings,
         )
-        player, computing = _player(settings, knowledge), None
+        _check_opener(settings, words)
         style, sampling = style_of(config), component("sampling", config["sampling"], Sampling)
+        rewards = partial(reward_set, config["reward"], words, knowledge)
+        player, computing = _player(settings, knowledge), None
+        who = settings.run or settings.player or config["model"]["name"]
+        print(f"evaluation of {who} on {len(board.secrets)} {split} secrets", flush=True)
         if player is None:
-            contestant, computing = _model(config, settings, style, sampling, words)
+            judged = rewards(settings.form)
+            contestant, computing = _model(config, settings, words, style, sampling, judged)
         else:
-            contestant = (*board.scripted(player), _GAMES_AT_ONCE)
+            contestant = board.scripted(player, rewards())
+        if settings.opener is not None and settings.player != "entropy":
+            contestant = contestant.after(settings.opener)
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
     many = len(board.secrets) * settings.samples
-    print(f"{contestant[0]} plays {many} games", flush=True)
-    summary, games = board.summary(*contestant)
+    print(f"{contestant.name} plays {many} games", flush=True)
+    summary, games = board.summary(contestant)
     summaries = [summary]
     if settings.compare:
         summaries += [
-            board.summary(*board.scripted(other))[0]
+            board.summary(board.scripted(other, rewards()))[0]
             for other in _solvers(knowledge)
             if player is None or other.name != player.name
         ]
+    if late := sum(one["out_of_time"] for one in summaries):
+        print(f"warning: {late} games ran out of time and count as lost", file=sys.stderr)
     write_games(folder, games)
     shown = [g for g in games if not g.won][: settings.show // 2]
     shown += games[: settings.show - len(shown)]
@@ -228,7 +261,7 @@ def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 def _player(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
     players: dict[str, Callable[[], Player]] = {
         **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
-        "entropy": lambda: GreedyEntropy(knowledge, opener=settings.opener),
+        "entropy": lambda: _entropy(knowledge, settings.opener),
         "random": lambda: RandomWord(knowledge.words),
         "gibberish": Gibberish,
         "tree": lambda: TreePlayer.from_file(Path(settings.tree or "")),
@@ -240,11 +273,25 @@ def _player(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
     return players[settings.player]()
 
 
+def _check_opener(settings: EvalSettings, words: WordLists) -> None:
+    if settings.opener is None:
+        return
+    if settings.player == "tree":
+        raise ConfigError("opener and player=tree exclude each other: a tree has its own opener")
+    if settings.opener not in words.allowed_set:
+        raise ConfigError(f"opener must be one of the allowed words, not {settings.opener!r}")
+
+
+def _entropy(knowledge: Knowledge, opener: str | None = None) -> GreedyEntropy:
+    """Greedy entropy from an opener; None for SALET, or for the best first guess without it."""
+    salet = "salet" if "salet" in knowledge.words.allowed_set else None
+    return GreedyEntropy(knowledge, opener=opener or salet)
+
+
 def _solvers(knowledge: Knowledge) -> list[Player]:
     """The floors and ceilings that every table shows."""
-    opener = "salet" if "salet" in knowledge.words.allowed_set else None
     return [
-        GreedyEntropy(knowledge, opener=opener),
+        _entropy(knowledge),
         RandomConsistent(knowledge, "answers"),
         RandomConsistent(knowledge, "allowed"),
         RandomWord(knowledge.words),
@@ -254,33 +301,37 @@ def _solvers(knowledge: Knowledge) -> list[Player]:
 def _model(
     config: dict[str, Any],
     settings: EvalSettings,
+    words: WordLists,
     style: PromptStyle,
     sampling: Sampling,
-    words: WordLists,
-) -> tuple[tuple[str, Callable[[int], PolicyActor], int], dict[str, Any]]:
-    """What Table.summary() needs for a model, and the record of its precision and threads.
-
-    Table.summary() needs the name, the actors, and how many games each actor can play.
-    """
+    rewards: RewardSet,
+) -> tuple[Contestant, dict[str, Any]]:
+    """A model, and the record of its precision and threads."""
     model = _model_settings(config, settings)
     if not settings.allow_mismatch:
         check_match(model.location, style, ("form", settings.form), words)
     backend = backend_settings(config["backend"], model)
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
-    policy = load_backend(backend).build_policy(model, backend, temperature=1.0, optim=Optim())
+    module = load_backend(backend)
+    with told(f"loading {model.path}"):
+        policy = module.build_policy(model, backend, temperature=1.0, optim=Optim())
     for line in policy.computing.reasons:
         print(line, flush=True)
     chat = Chat(policy.tokenizer)
     check_room(form_of(settings.form, chat, style), sampling, model.max_context)
 
-    def actor(first: int) -> PolicyActor:
+    def actor(first: int) -> Actor:
         return PolicyActor(
             engine=policy.engine(), chat=chat, style=style, form=settings.form, sampling=sampling,
             seed=settings.seed, first_rollout=first,
         )  # fmt: skip
 
-    return (_name(model, settings), actor, model.games_at_once), policy.computing.record()
+    contestant = Contestant(
+        name=_name(model, settings), actor=actor, rewards=rewards,
+        games_at_once=model.games_at_once,
+    )  # fmt: skip
+    return contestant, policy.computing.record()
 
 
 def _name(model: ModelSettings, settings: EvalSettings) -> str:
@@ -297,17 +348,17 @@ def _model_settings(config: dict[str, Any], settings: EvalSettings) -> ModelSett
         return model_settings(config["model"])
     store = CheckpointStore(RunFolder(Path(settings.run)).checkpoints, read_only=True)
     if settings.checkpoint == "best":
-        path = store.best()
+        found = store.load_best()
     elif settings.checkpoint == "last":
         found = store.load_latest()
-        path = found.path if found else None
     else:
         path = ROOT / settings.checkpoint
         if not path.is_dir():
             raise ConfigError(
                 f"checkpoint must be best, last, start or a checkpoint's folder, not {path}"
             )
-    if path is None:
+        found = store.load(path)
+    if found is None:
         raise ConfigError(f"{store.folder}: there is no {settings.checkpoint} checkpoint yet")
-    path = store.load(path).path / "model"
-    return model_settings({**config["model"], "path": str(path), "shape": {}, "lora": None})
+    path = str(found.path / "model")
+    return model_settings({**config["model"], "path": path, "shape": {}, "lora": None})

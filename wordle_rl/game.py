@@ -95,6 +95,7 @@ class GameStatus(StrEnum):
     PLAYING = "playing"
     WON = "won"
     LOST = "lost"
+    OUT_OF_TIME = "out_of_time"  # still going when its time was up; counts as lost
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -215,9 +216,9 @@ class Game:
         self._advance(turn)
         return turn
 
-    def forfeit(self) -> None:
-        """End a game that cannot go on (context full, time over) as lost."""
-        self.status = GameStatus.LOST
+    def forfeit(self, status: GameStatus = GameStatus.LOST) -> None:
+        """End a game that cannot continue, because its context is full or its time is up."""
+        self.status = status
 
     def _kind(self, guess: str | None) -> TurnKind:
         if guess is None:

@@ -15,8 +15,9 @@ import numpy as np
 
 from wordle_rl.boards import boards_side_by_side, markdown_board
 from wordle_rl.game import Game
-from wordle_rl.game_statistics import game_record
+from wordle_rl.game_statistics import game_record, most_common_guesses
 from wordle_rl.json_files import StepLog
+from wordle_rl.records import games_of
 from wordle_rl.rewards.scoring import GameReward
 
 if TYPE_CHECKING:
@@ -38,24 +39,34 @@ class GameLog:
             self._log.append(step, {"split": "train", **record, **one.more})
         shown = games[: self._shown]
         self._show(
-            step, "training games", [one.game for one in shown], [one.reward for one in shown]
-        )
+            step, "training games", [one.game for one in shown], [one.reward for one in shown],
+            games_of(result.rollouts),
+        )  # fmt: skip
 
     def validation(self, step: int, games: Sequence[Game], rewards: Sequence[GameReward]) -> None:
         """The first games, which are on the same secrets each time."""
+        everything = games
         games, rewards = games[: self._shown], rewards[: self._shown]
         for game, reward in zip(games, rewards, strict=True):
             self._log.append(step, {"split": "val", **game_record(game, reward)})
-        self._show(step, "validation games", games, rewards)
+        self._show(step, "validation games", games, rewards, everything)
 
     def _show(
-        self, step: int, tag: str, games: Sequence[Game], rewards: Sequence[GameReward]
+        self,
+        step: int,
+        tag: str,
+        games: Sequence[Game],
+        rewards: Sequence[GameReward],
+        everything: Sequence[Game],
     ) -> None:
+        """Boards of some games, and the guesses that are most common in all of them."""
         if not games:
             return
         boards = boards_side_by_side(games, colour=sys.stdout.isatty(), rewards=rewards)
-        print(f"\nstep {step}, {tag}\n{boards}\n", flush=True)
-        text = "\n\n".join(map(markdown_board, games, rewards))
+        common = ", ".join(f"{word} {count}" for word, count in most_common_guesses(everything))
+        common = f"most common guesses of all {len(everything)} games: {common or 'none'}"
+        print(f"\nstep {step}, {tag}\n{boards}\n{common}\n", flush=True)
+        text = "\n\n".join([*map(markdown_board, games, rewards), common])
         self._reporter.text(tag, text, step)
 
 

@@ -1,6 +1,7 @@
 """The numbers of a report: what finished games say about a player, with intervals; and its files.
 
-Intervals are 95 % and take games as independent, so a secret played twice counts as two games.
+Intervals are 95 %. They take secrets as independent, not games: several games on one secret tend to
+end alike.
 Bits are expected ones (what a guess would tell on average over the candidates), because the bits of
 the one feedback that was seen are mostly luck.
 """
@@ -8,7 +9,7 @@ the one feedback that was seen are mostly luck.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import repeat
@@ -25,15 +26,16 @@ from wordle_rl.skill import by_turn, skills, summary
 if TYPE_CHECKING:
     from wordle_rl.knowledge import Knowledge
     from wordle_rl.regret import Regret
-    from wordle_rl.rewards.scoring import GameReward
+    from wordle_rl.rewards.scoring import GameReward, RewardSet
 
 Z95 = 1.959963984540054  # the normal quantile of 97.5 %
 _COMMON = 10  # how many guesses are listed as the most common
 
 
-def wilson(wins: int, games: int) -> tuple[float, float]:
+def wilson(wins: float, games: float) -> tuple[float, float]:
     """Wilson's 95 % score interval of a share, without continuity correction; (0, 1) at no games.
 
+    Both may be fractions, where `games` is an effective sample size.
     Source: Newcombe, Statistics in Medicine 17 (1998), method 3.
     """
     if not 0 <= wins <= games:
@@ -47,6 +49,39 @@ def wilson(wins: int, games: int) -> tuple[float, float]:
     return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
+def standard_error(values: Sequence[float], secrets: Sequence[str]) -> float | None:
+    """Standard error of the mean of one value per game; None with fewer than two secrets.
+
+    secrets: of each game. Games on one secret are one cluster, whose deviations add up first.
+    Source: the linearised variance of a ratio, Cochran, Sampling Techniques (1977), section 11.9.
+    """
+    clusters: defaultdict[str, float] = defaultdict(float)
+    mean = float(np.mean(values))
+    for value, secret in zip(values, secrets, strict=True):
+        clusters[secret] += value - mean
+    count = len(clusters)
+    if count < 2:
+        return None
+    squares = math.fsum(total**2 for total in clusters.values())
+    return math.sqrt(count / (count - 1) * squares) / len(values)
+
+
+def win_interval(won: Sequence[float], secrets: Sequence[str]) -> tuple[float, float]:
+    """95 % interval of the win rate, in 0..1.
+
+    won: 1 or 0 for each game. secrets: of each game. Wilson's interval, with as many games as would
+    be as precise if all were independent: their number when each has a secret of its own, otherwise
+    at least the number of secrets.
+    Source: Dean and Pagano, Journal of Survey Statistics and Methodology 3 (2015).
+    """
+    share, distinct = sum(won) / len(won), len(set(secrets))
+    effective = float(distinct)
+    error = standard_error(won, secrets)
+    if error and distinct < len(won):
+        effective = min(max(share * (1 - share) / error**2, distinct), len(won))
+    return wilson(share * effective, effective)
+
+
 def summarise(
     games: Sequence[Game],
     knowledge: Knowledge,
@@ -55,38 +90,38 @@ def summarise(
     split: str,
     rules: Rules,
     seconds: float | None = None,
-    timed_out: int = 0,
     regret: Regret | None = None,
+    rewards: RewardSet | None = None,
 ) -> dict[str, Any]:
     """The summary of one player on one split, ready for JSON.
 
-    seconds: time that all games took together. timed_out: how many of the games were cut short; an
-    unfinished game counts as lost. Shares are in 0..1, None where there is nothing to divide by;
-    format_compliance, non_words, repeats and thinks are shares of all turns; thought_characters is
+    seconds: time that all games took together. An unfinished game counts as lost, and so does one
+    that ran out of time. Shares are in 0..1, None where there is nothing to divide by;
+    format_compliance, non_words, repeats and thinks are shares of all turns; distinct_openers is
+    the number of different first guesses by the number of games; thought_characters is
     over turns that think; tokens_per_game are sampled ones, 0 for scripted players; what
-    wordle_rl.skill measures is over accepted guesses, all together and by turn. regret: None leaves
-    it out.
+    wordle_rl.skill measures is over accepted guesses, all together and by turn. regret, rewards:
+    None leaves them out.
     Raises ValueError without games, or when one was played by other rules.
     """
     if not games:
         raise ValueError(f"{player} on {split}: there are no games to summarise")
     if any(game.rules != rules for game in games):
         raise ValueError(f"{player} on {split}: a game was played by other rules than reported")
-    if not 0 <= timed_out <= len(games):
-        raise ValueError(f"timed_out must be 0..{len(games)}, not {timed_out}")
     turns = skills(games, knowledge)
     return {
         "player": player,
         "split": split,
         "games": len(games),
         "secrets": len({game.secret for game in games}),
-        "timed_out": timed_out,
+        "out_of_time": sum(game.status is GameStatus.OUT_OF_TIME for game in games),
         "unfinished": sum(game.status is GameStatus.PLAYING for game in games),
         **_results(games, rules.max_turns),
         **_play(games),
         **summary(turns),
         "by_turn": by_turn(turns, rules.max_turns),
         "regret": None if regret is None else regret.mean(games),
+        **({} if rewards is None else _rewards([rewards.score(game) for game in games])),
         "rules": asdict(rules),
         "seconds": seconds,
         "games_per_second": len(games) / seconds if seconds else None,
@@ -95,12 +130,12 @@ def summarise(
 
 def _results(games: Sequence[Game], max_turns: int) -> dict[str, Any]:
     won = [game.state.turn for game in games if game.won]  # a retry uses no turn
-    as_lost = np.array([game.state.turn if game.won else max_turns + 1 for game in games], float)
-    mean = float(as_lost.mean())
-    half = None
-    if len(games) > 1:
-        half = Z95 * float(as_lost.std(ddof=1)) / math.sqrt(len(games))
-    low, high = wilson(len(won), len(games))
+    as_lost = [float(game.state.turn if game.won else max_turns + 1) for game in games]
+    mean = float(np.mean(as_lost))
+    secrets = [game.secret for game in games]
+    error = standard_error(as_lost, secrets)
+    half = None if error is None else Z95 * error
+    low, high = win_interval([float(game.won) for game in games], secrets)
     counts = Counter(won)
     return {
         "wins": len(won),
@@ -124,7 +159,6 @@ def _play(games: Sequence[Game]) -> dict[str, Any]:
     # asked of the list, because rules that accept any five letters do not call them non-words
     non_words = sum(guess not in game.allowed for game, guess in parsed)
     thoughts = [len(thought) for _, turn in answers if (thought := thought_of(turn.text))]
-    common = sorted(Counter(guess for _, guess in parsed).items(), key=lambda item: -item[1])
     return {
         "turns": len(answers),
         "tokens_per_game": sum(turn.tokens for _, turn in answers) / len(games),
@@ -133,7 +167,41 @@ def _play(games: Sequence[Game]) -> dict[str, Any]:
         "format_compliance": _share(len(parsed), len(answers)),
         "non_words": _share(non_words, len(answers)),
         "repeats": _share(sum(turn.repeat for _, turn in answers), len(answers)),
-        "most_common_guesses": [[guess, count] for guess, count in common[:_COMMON]],
+        "distinct_openers": distinct_openers(games),
+        "most_common_guesses": [list(item) for item in most_common_guesses(games)],
+    }
+
+
+def most_common_guesses(games: Sequence[Game]) -> list[tuple[str, int]]:
+    """The ten most common guesses that could be read, with their counts, most common first."""
+    guesses = (turn.guess for game in games for turn in game.turns)
+    return Counter(guess for guess in guesses if guess is not None).most_common(_COMMON)
+
+
+def distinct_openers(games: Sequence[Game]) -> float | None:
+    """Number of different first guesses by number of games; None when there was no first guess.
+
+    Games that were taken over with clues have no first guess here.
+    """
+    first = [game.turns[0] for game in games if game.turns]
+    openers = [turn.guess for turn in first if turn.guess is not None and not turn.state.clues]
+    return _share(len(set(openers)), len(openers))
+
+
+def reward_means(rewards: Sequence[GameReward]) -> dict[str, float]:
+    """Mean over games of each component of the reward, summed over a game's turns."""
+    sums: defaultdict[str, float] = defaultdict(float)
+    for reward in rewards:
+        for turn in reward.turns:
+            for name, value in turn.items():
+                sums[name] += value
+    return {name: value / len(rewards) for name, value in sums.items()}
+
+
+def _rewards(rewards: Sequence[GameReward]) -> dict[str, Any]:
+    return {
+        "reward": float(np.mean([reward.total for reward in rewards])),
+        "reward_parts": reward_means(rewards),
     }
 
 

@@ -1,9 +1,16 @@
-"""What a run says on the terminal about each step, whatever its backend."""
+"""What a command says on the terminal while it works, whatever the backend."""
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from wordle_rl.game import Game, GameStatus
+
+_EVERY = 10.0  # seconds between two lines about the same work
 
 _SHOWN = {  # name on the terminal -> metric
     "loss": "loss",
@@ -22,6 +29,60 @@ def shown(metrics: Mapping[str, float]) -> dict[str, float]:
         for name, metric in _SHOWN.items()
         if metric in metrics
     }
+
+
+@contextmanager
+def told(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterator[None]:
+    """While the block lasts, print what is being done and for how long, every so many seconds.
+
+    A thread prints, so the work need not do anything for it. Work that ends sooner prints nothing.
+    """
+    begin = time.monotonic()
+    over = threading.Event()
+
+    def tell() -> None:
+        while not over.wait(every):
+            text = what if isinstance(what, str) else what()
+            # A progress bar may have left the cursor at the end of its line.
+            clear = "\r\033[K" if sys.stdout.isatty() else ""
+            try:
+                print(f"{clear}{text}, {time.monotonic() - begin:.0f} s so far", flush=True)
+            except OSError:  # nobody reads any more, which the work itself will notice
+                return
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+
+
+class GameCount:
+    """How far many games are that are played in batches; as text: how many, wins, speed, time."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.done = self.wins = 0
+        self._begin = time.monotonic()
+
+    def batch(self) -> Callable[[Sequence[Game]], None]:
+        """What is to be called with the games of the next batch whenever they have changed."""
+        done, wins = self.done, self.wins
+
+        def look(games: Sequence[Game]) -> None:
+            self.done = done + sum(game.status is not GameStatus.PLAYING for game in games)
+            self.wins = wins + sum(game.won for game in games)
+
+        return look
+
+    def __str__(self) -> str:
+        text = f"{self.done} of {self.total} games done, {self.wins} won"
+        if self.done:
+            rate = self.done / (time.monotonic() - self._begin)
+            text += f", {rate:.3g} games/s, {(self.total - self.done) / rate / 60:.1f} min left"
+        return text
 
 
 class Lines:

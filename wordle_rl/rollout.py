@@ -66,12 +66,14 @@ def play(
     answers: int | None = None,
     time_limit: float = float("inf"),
     check: Callable[[], None] | None = None,
+    look: Callable[[Sequence[Game]], None] | None = None,
 ) -> list[Game]:
     """Play one game per secret to its end.
 
     starts: the state that each game is taken over in; None for empty boards. answers: leave the
-    games after this many, however far they are. time_limit: seconds after which a game still going
-    is lost, looked at between turns. check: called before each turn; raises to give all games up.
+    games after this many, however far they are. time_limit: seconds from the start after which
+    games that are still going are out of time, checked between turns. check: called before each
+    turn; raises to give all games up. look: called with all games after each turn.
     """
     states = [State()] * len(secrets) if starts is None else starts
     games = [
@@ -88,10 +90,13 @@ def play(
         replies = actor.answer(live, [games[i].state for i in live], turn)
         for i, reply in zip(live, replies, strict=True):
             take(games[i], reply)
-        in_time = time.monotonic() - begin < time_limit
-        live = _keep(
-            actor, games, live, [in_time or games[i].status is not GameStatus.PLAYING for i in live]
-        )
+        if time.monotonic() - begin >= time_limit:
+            for i in live:
+                if games[i].status is GameStatus.PLAYING:
+                    games[i].forfeit(GameStatus.OUT_OF_TIME)
+        live = _keep(actor, games, live, [True] * len(live))
+        if look is not None:
+            look(games)
         turn += 1
         if turn == answers:
             break

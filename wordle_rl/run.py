@@ -21,6 +21,7 @@ from wordle_rl.earlier_run import CONFIG, begin_from, keys_of, prompt_name, save
 from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.json_files import remove_temporary_files, write_bytes
 from wordle_rl.memory import MemoryFull, start_afresh
+from wordle_rl.progress import told
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import BackendSettings
 
@@ -62,9 +63,9 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         else:
             _describe(folder, setup, start)
         try:
+            print(f"run folder: {folder.path}", flush=True)
             with user_errors():
                 backend = load_backend(setup.backend)
-            print(f"run folder: {folder.path}", flush=True)
             summary = backend.train(setup, folder, resume=resume, interrupts=interrupts)
         except MemoryFull as full:
             _go_on(folder, full, overrides if resume else [_resume(folder)], interrupts)
@@ -126,7 +127,8 @@ def load_backend(settings: BackendSettings) -> Any:
             from wordle_rl.backends.mlx_blas import borrow_blas
 
             borrow_blas()
-        return importlib.import_module(settings.module)
+        with told(f"importing the libraries of backend={settings.name}"):
+            return importlib.import_module(settings.module)
 
 
 @contextmanager
@@ -154,8 +156,6 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
             f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "
             f"prompt={prompt_name(setup.lab.style)} and rollout.form={setup.lab.form}"
         )
-        if start["checkpoint"] == "best" and start["step"] == 0:
-            print("its best is its own start; init_checkpoint=last takes what it learnt")
     write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(OmegaConf.create(setup.config)).encode())
     folder.write_manifest(
         seeds={"seed": setup.lab.seed},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence as Many
 
 import numpy as np
 
 from wordle_rl.game import Game, PlayedTurn
+from wordle_rl.game_statistics import distinct_openers, most_common_guesses, reward_means
 from wordle_rl.parser import thought_of
 from wordle_rl.records import Rollout, games_of
 from wordle_rl.rewards.scoring import GameReward
@@ -43,6 +43,21 @@ def game_metrics(games: Many[Game], turns: Many[PlayedTurn]) -> dict[str, float]
         "train/repeats": sum(t.repeat for t in turns) / len(turns),
         "train/thinks": len(thoughts) / len(turns),
         "train/thought_characters": float(np.mean(thoughts)) if thoughts else 0.0,
+        **habit_metrics("train", games),
+    }
+
+
+def habit_metrics(prefix: str, games: Many[Game]) -> dict[str, float]:
+    """How varied the guesses of some games are: collapse shows here first.
+
+    distinct_openers: different first guesses by games, NaN where all games began with clues.
+    most_common_guess: share of the guesses that the most common word has, NaN without guesses.
+    """
+    guesses = sum(turn.guess is not None for game in games for turn in game.turns)
+    openers, common = distinct_openers(games), most_common_guesses(games)
+    return {
+        f"{prefix}/distinct_openers": np.nan if openers is None else openers,
+        f"{prefix}/most_common_guess": common[0][1] / guesses if common else np.nan,
     }
 
 
@@ -59,10 +74,5 @@ def token_metrics(rollouts: Many[Rollout]) -> dict[str, float]:
 def reward_metrics(rewards: Many[GameReward]) -> dict[str, float]:
     """Mean reward of a game, whole and by component, and its spread."""
     totals = np.array([r.total for r in rewards])
-    parts: defaultdict[str, float] = defaultdict(float)
-    for reward in rewards:
-        for turn in reward.turns:
-            for name, value in turn.items():
-                parts[name] += value
-    means = {f"reward/{name}": value / len(rewards) for name, value in parts.items()}
+    means = {f"reward/{name}": value for name, value in reward_means(rewards).items()}
     return {"reward/mean": float(totals.mean()), "reward/std": float(totals.std()), **means}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,10 +40,16 @@ _SKILL_LEGEND = (
     "expected number after a guess. regret: guesses beyond the best player's on the same secrets.",
     "turn n: guesses of that turn that ignore no clue.",
 )
+_HABITS = {"out of time": 11, "openers": 8, "reward": 8, "most common guesses": 48}
+_HABITS_LEGEND = (
+    "out of time: games that ran out of it, which count as lost. openers: how many different first",
+    "guesses there were, in per cent of the games. reward: mean of a game.",
+)
+_SHOWN_GUESSES = 5
 
 
 def table(summaries: Sequence[Summary]) -> str:
-    """Two rows per summary, what the columns mean, the rules, and the first one's histogram.
+    """Three rows per summary, what the columns mean, the rules, and the first one's histogram.
 
     Raises ValueError without summaries.
     """
@@ -61,6 +68,10 @@ def table(summaries: Sequence[Summary]) -> str:
     lines += ["", header, "-" * len(header)]
     lines += [_row(name, _skill_cells(s), _SKILL) for name, s in zip(names, summaries, strict=True)]
     lines += ["", *_SKILL_LEGEND]
+    header = _row("player", list(_HABITS), _HABITS)
+    lines += ["", header, "-" * len(header)]
+    lines += [_row(name, _habits(s), _HABITS) for name, s in zip(names, summaries, strict=True)]
+    lines += ["", *_HABITS_LEGEND, *_reward_parts(names[0], summaries[0])]
     return "\n".join([*lines, "", *_histogram(names[0], summaries[0])])
 
 
@@ -93,6 +104,22 @@ def _skill_cells(summary: Summary) -> list[str]:
         _number(summary["regret"], 2),
         *(_percent(turn.get("consistency")) for turn in turns),
     ]
+
+
+def _habits(summary: Summary) -> list[str]:
+    guesses = summary["most_common_guesses"][:_SHOWN_GUESSES]
+    return [
+        str(summary.get("out_of_time", 0)),  # runs of earlier versions lack this and the next
+        _percent(summary.get("distinct_openers")),
+        _number(summary.get("reward"), 2),
+        ", ".join(f"{guess} {count}" for guess, count in guesses) or "-",
+    ]
+
+
+def _reward_parts(name: str, summary: Summary) -> list[str]:
+    parts: Mapping[str, float] = summary.get("reward_parts", {})
+    told = ", ".join(f"{part} {value:.2f}" for part, value in parts.items())
+    return textwrap.wrap(f"{name}'s reward by part: {told}", 100) if parts else []
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.json_files import write_json
 from wordle_rl.memory import MemoryFull, MemoryGuard
 from wordle_rl.policy import Policy
+from wordle_rl.progress import told
 from wordle_rl.records import games_of
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.skill import skill_metrics
@@ -82,6 +84,15 @@ def carry_out(
         raise
 
 
+def _score(validation: dict[str, float]) -> list[float]:
+    """What checkpoints are compared by: wins, then guesses, then reward. Greater is better.
+
+    Where nothing is won, the reward still tells what was learnt.
+    """
+    guesses = validation["val/mean_guesses_losses_as_7"]
+    return [validation["val/win_rate"], -guesses, validation["val/reward"]]
+
+
 class TrainingFailed(RuntimeError):
     """The run cannot go on; the message says why and where its state was saved."""
 
@@ -123,7 +134,7 @@ class Training:
         )
         # What a checkpoint restores besides weights and optimiser.
         self._course = Course(setup.curriculum, reporter, tells=self.writes)
-        self._best: list[float] = []  # validation wins and -guesses of the best checkpoint
+        self._best: list[float] = []  # score of the best checkpoint, see _score
         self._best_step = 0
         counted = ("games", "extra_games", "wins", "groups", "zero_spread_groups",
                    "skipped_groups", "resampled_groups")  # fmt: skip
@@ -177,23 +188,27 @@ class Training:
     def finish(self) -> dict[str, Any]:
         """Report the best checkpoint; writes summary.json last of all. Returns the summary."""
         self._save(self._done)
-        best = self.policy.processes.gather(self.store.best())[0]
+        with user_errors():
+            best = self.store.load_best() if self.writes else None
+        best = self.policy.processes.gather(best)[0]
         assert best is not None
-        self.policy.load(best)
+        self.policy.load(best.path)
         if self.writes:
             with full_disk_named(self.folder.path / "model"):
                 self.policy.export(self.folder.path / "model")
+            print(f"\n{self._exported(best.step)}", flush=True)
         summary: dict[str, Any] = {
-            "best_step": json.loads((best / "state.json").read_text())["step"],
+            "best_step": self._best_step,
+            "exported_step": best.step,
             "val_win_rate": self._best[0],
             **{f"total_{name}": value for name, value in self._totals.items()},
         }
         if self.setup.trainer.report:
             reports = [self._report("end")]
             summary |= reports[0]
-            if (written := self.folder.path / "start.json").exists():  # asked for from the start
-                reports.append(json.loads(written.read_text()))
-                summary["start"] = reports[1]
+            if (start := self._start_report()) is not None:
+                reports.append(start)
+                summary["start"] = start
             if self.writes:
                 print("\n" + table(reports), flush=True)
         if self.writes:
@@ -201,15 +216,45 @@ class Training:
             self.folder.set_status("finished")
         return summary
 
+    def _exported(self, step: int) -> str:
+        """Which step the exported model is of, and why."""
+        told = f"{self.folder.path / 'model'} holds step {step} of {self._done}"
+        if step != self._best_step:
+            return f"{told}, because the best checkpoint, step {self._best_step}, is lost"
+        wins, guesses, *reward = self._best
+        score = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses with a lost game as 7"
+        score += "".join(f", reward {value:.2f}" for value in reward)
+        untrained = "" if step else ", the untrained start: no later validation was as good"
+        return f"{told}{untrained}; the best validation had {score}"
+
+    def _start_report(self) -> dict[str, Any] | None:
+        """The report on the start; None when there is none, or none that can be read."""
+        path = self.folder.path / "start.json"
+        if not path.exists():  # a report was not asked for at the start
+            return None
+        try:
+            report = json.loads(path.read_bytes())
+            table([report])
+            return report
+        except (ValueError, KeyError, TypeError, AttributeError):
+            if self.writes:
+                warnings.warn(f"{path}: not a report; the table does without it", stacklevel=2)
+            return None
+
     def _report(self, player: str) -> dict[str, Any]:
         setup = self.setup
         begin = time.monotonic()
-        games = policy_games(self.policy, self.chat, setup.test, setup, check=self._check)
         split = "all" if len(setup.test) == len(setup.words.answers) else "test"
-        return summarise(
-            games, setup.knowledge, player=player, split=split, rules=setup.lab.rules,
-            seconds=time.monotonic() - begin, regret=setup.regret,
+        games = policy_games(
+            self.policy, self.chat, setup.test, setup,
+            what=f"report on the {player}, {split} secrets", check=self._check,
         )  # fmt: skip
+        seconds = time.monotonic() - begin
+        with told(f"report on the {player}: judging {len(games)} games"):
+            return summarise(
+                games, setup.knowledge, player=player, split=split, rules=setup.lab.rules,
+                seconds=seconds, regret=setup.regret, rewards=setup.lab.rewards,
+            )  # fmt: skip
 
     # -- one step ---------------------------------------------------------------------------------
 
@@ -223,9 +268,10 @@ class Training:
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
         lab = self._course.planned(setup.lab)
-        result = train_step(self.policy, self.chat, lab, step, self._check)
-        seconds = time.monotonic() - begin
         done = step + 1
+        with told(f"step {done} of {setup.trainer.steps}"):
+            result = train_step(self.policy, self.chat, lab, step, self._check)
+        seconds = time.monotonic() - begin
         metrics = {
             **result.metrics,
             **self._course.follow(done, result),
@@ -320,8 +366,8 @@ class Training:
         show = partial(self._games.validation, step) if self.writes else None
         metrics = validate(self.policy, self.chat, self.setup, check, show)
         self.policy.timers.take()
-        score = [metrics["val/win_rate"], -metrics["val/mean_guesses_losses_as_7"]]
-        best = score > self._best
+        score = _score(metrics)
+        best = score >= self._best  # the later of two equal ones
         if best:
             self._best, self._best_step = score, step
         return metrics, best

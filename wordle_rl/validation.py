@@ -14,13 +14,16 @@ import numpy as np
 from wordle_rl.build import Experiment
 from wordle_rl.chat import Chat
 from wordle_rl.game import Game
+from wordle_rl.game_statistics import reward_means
 from wordle_rl.policy import Policy
 from wordle_rl.policy_actor import PolicyActor
 from wordle_rl.processes import share
+from wordle_rl.progress import GameCount, told
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollout import play
 from wordle_rl.sampling import Sampling
 from wordle_rl.skill import skill_metrics
+from wordle_rl.step_metrics import habit_metrics
 
 
 def policy_games(
@@ -29,28 +32,30 @@ def policy_games(
     secrets: Sequence[str],
     setup: Experiment,
     *,
+    what: str,
     sampling: Sampling | None = None,
-    time_limit: float = float("inf"),
     check: Callable[[], None] | None = None,
 ) -> list[Game]:
     """One full game per secret, from an empty board; greedy unless told otherwise.
 
-    time_limit, check: see wordle_rl.rollout.play.
+    what: the games are for, which the terminal shows when they take long. check: see
+    wordle_rl.rollout.play.
     """
-    games: list[Game] = []
+    lab, most = setup.lab, setup.model.games_at_once
     mine = share(len(secrets), policy.processes)
-    most = setup.model.games_at_once
-    for start in range(mine.start, mine.stop, most):
-        part = secrets[start : min(start + most, mine.stop)]
-        lab = setup.lab
-        actor = PolicyActor(
-            engine=policy.engine(), chat=chat, style=lab.style, form=lab.form,
-            sampling=sampling or setup.greedy, seed=lab.seed, first_rollout=start,
-        )  # fmt: skip
-        games += play(
-            actor, part, words=lab.words, rules=lab.rules, time_limit=time_limit, check=check
-        )
-    return [game for part in policy.processes.gather(games) for game in part]
+    games: list[Game] = []
+    count = GameCount(len(mine))
+    with told(lambda: f"{what}: {count}"):
+        for start in range(mine.start, mine.stop, most):
+            actor = PolicyActor(
+                engine=policy.engine(), chat=chat, style=lab.style, form=lab.form,
+                sampling=sampling or setup.greedy, seed=lab.seed, first_rollout=start,
+            )  # fmt: skip
+            games += play(
+                actor, secrets[start : min(start + most, mine.stop)], words=lab.words,
+                rules=lab.rules, check=check, look=count.batch(),
+            )  # fmt: skip
+        return [game for part in policy.processes.gather(games) for game in part]
 
 
 def validate(
@@ -67,7 +72,9 @@ def validate(
     trainer, lab = setup.trainer, setup.lab
     secrets = [s for s in setup.validation for _ in range(trainer.validation_samples)]
     sampling = replace(lab.sampling, temperature=trainer.validation_temperature)
-    games = policy_games(policy, chat, secrets, setup, sampling=sampling, check=check)
+    games = policy_games(
+        policy, chat, secrets, setup, what="validation", sampling=sampling, check=check
+    )
     scores = [lab.rewards.score(game) for game in games]
     if show is not None:
         show(games[:: trainer.validation_samples], scores[:: trainer.validation_samples])
@@ -76,8 +83,10 @@ def validate(
     rewards = totals.reshape(-1, trainer.validation_samples).mean(axis=1)
     return {
         **_wins("val", games),
+        **habit_metrics("val", games),
         **skill_metrics(games, setup.knowledge, setup.regret, "val/skill"),
         "val/reward": float(rewards.mean()),
+        **{f"val/reward/{name}": mean for name, mean in reward_means(scores).items()},
         "val/reward_standard_error": float(rewards.std(ddof=1) / math.sqrt(len(rewards))),
     }
 
@@ -93,7 +102,8 @@ def watch(
     some = training[:: max(len(training) // len(setup.test), 1)][: len(setup.test)]
     metrics = {}
     for name, secrets in (("train", some), ("test", setup.test)):
-        metrics |= _wins(f"watch/{name}", policy_games(policy, chat, secrets, setup, check=check))
+        games = policy_games(policy, chat, secrets, setup, what=f"{name} secrets", check=check)
+        metrics |= _wins(f"watch/{name}", games)
     return metrics
 
 

@@ -105,7 +105,8 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
     chat = Chat(policy.tokenizer)
     rows = []
     for split in ("train", "test"):
-        games = policy_games(policy, chat, setup.splits.secrets(split), setup)
+        secrets = setup.splits.secrets(split)
+        games = policy_games(policy, chat, secrets, setup, what=f"{split} secrets")
         rows.append(
             summarise(games, setup.knowledge, player=name, split=split, rules=setup.lab.rules)
         )

@@ -32,7 +32,7 @@ from wordle_rl.build import Experiment, experiment
 from wordle_rl.cli import user_errors
 from wordle_rl.interrupts import SIGNALS, Interrupts
 from wordle_rl.optim import Optim
-from wordle_rl.progress import Lines, shown
+from wordle_rl.progress import Lines, shown, told
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import LightningSettings, ModelSettings
 from wordle_rl.training import Training, carry_out
@@ -206,10 +206,11 @@ def follow(
 
 def _policy(setup: Experiment, *, rank: int) -> TorchPolicy:
     assert isinstance(setup.backend, LightningSettings)
-    return build_policy(
-        setup.model, setup.backend,
-        temperature=setup.lab.sampling.scoring_temperature, optim=setup.optim, rank=rank,
-    )  # fmt: skip
+    with told(f"loading {setup.model.path}"):
+        return build_policy(
+            setup.model, setup.backend,
+            temperature=setup.lab.sampling.scoring_temperature, optim=setup.optim, rank=rank,
+        )  # fmt: skip
 
 
 def _ignore_signals() -> None:

@@ -18,7 +18,7 @@ from wordle_rl.build import Experiment
 from wordle_rl.cli import user_errors
 from wordle_rl.interrupts import Interrupts
 from wordle_rl.optim import Optim
-from wordle_rl.progress import Lines, shown
+from wordle_rl.progress import Lines, shown, told
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import MlxSettings, ModelSettings
 from wordle_rl.training import Training, carry_out
@@ -69,7 +69,7 @@ def train(
     Raises Interrupted, when a signal came, with everything saved that a resumed run needs.
     """
     assert isinstance(setup.backend, MlxSettings)
-    with user_errors():
+    with user_errors(), told(f"loading {setup.model.path}"):
         policy = build_policy(
             setup.model, setup.backend,
             temperature=setup.lab.sampling.scoring_temperature, optim=setup.optim,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -161,13 +162,17 @@ def test_the_kl_estimate_averages_to_the_divergence_of_the_policy_from_the_refer
     assert (policy * kl_k3(np, np.log(policy), np.log(reference))).sum() == pytest.approx(exact)
 
 
-@pytest.mark.parametrize("algorithm", [Grpo(beta=0.3, clip_high=0.28), Grpo(beta=0.0), Sft()])
+@pytest.mark.parametrize(
+    "algorithm",
+    [Grpo(beta=0.3, clip_high=0.28), Grpo(beta=0.0), Grpo(beta=0.0, importance_cap=1.5), Sft()],
+)
 def test_a_loss_is_the_same_in_numpy_and_in_torch(algorithm):
     random = np.random.default_rng(1)
     arrays = {
         "logprobs": -random.exponential(1.0, (5, 9)),
         "old_logprobs": -random.exponential(1.0, (5, 9)),
         "ref_logprobs": -random.exponential(1.0, (5, 9)),
+        "sampler_logprobs": -random.exponential(1.0, (5, 9)),
         "advantages": random.normal(size=(5, 9)),
         "trained": np.ones((5, 9)),
     }
@@ -179,6 +184,40 @@ def test_a_loss_is_the_same_in_numpy_and_in_torch(algorithm):
     assert metrics.keys() == other_metrics.keys()
     for name, values in metrics.items():
         assert np.allclose(values, other_metrics[name].numpy(), atol=1e-12)
+
+
+def test_truncated_importance_makes_good_what_the_sampler_drew_too_often_or_too_seldom():
+    """The mean gradient over what the sampler draws is that over what the trainer would draw."""
+    sampler = np.array([0.5, 0.3, 0.2])
+    advantages = np.array([1.0, -2.0, 0.5])
+    logits = torch.tensor([0.1, 0.9, -0.4], dtype=torch.float64, requires_grad=True)
+
+    def gradient(algorithm, drawn_from: np.ndarray) -> np.ndarray:
+        logprobs = logits.log_softmax(0)
+        terms = Terms(
+            logprobs=logprobs[:, None],
+            old_logprobs=logprobs.detach()[:, None],
+            sampler_logprobs=torch.from_numpy(np.log(sampler))[:, None],
+            advantages=torch.from_numpy(advantages)[:, None],
+            trained=torch.ones(3, 1),
+        )
+        loss, metrics = algorithm.loss(torch, terms)
+        assert set(metrics) >= {"ratio", "clipped"}
+        return torch.autograd.grad((loss[:, 0] * torch.from_numpy(drawn_from)).sum(), logits)[
+            0
+        ].numpy()
+
+    plain = Grpo(beta=0.0)
+    trainer = logits.detach().softmax(0).numpy()
+    on_policy = gradient(plain, trainer)
+    weighted = gradient(replace(plain, importance_cap=100.0), sampler)
+    assert np.allclose(weighted, on_policy, atol=1e-12)
+    assert not np.allclose(gradient(plain, sampler), on_policy, atol=0.05)
+    # The second word is drawn at 0.3 and should be at 0.57: its weight of 1.9 is cut to 1.2.
+    weights = np.minimum(trainer / sampler, 1.2)
+    assert (trainer / sampler).max() > 1.2
+    capped = gradient(replace(plain, importance_cap=1.2), sampler)
+    assert np.allclose(capped, gradient(plain, sampler * weights), atol=1e-12)
 
 
 def test_fine_tuning_minimises_the_negative_logprob():
@@ -193,7 +232,7 @@ def test_fine_tuning_minimises_the_negative_logprob():
 @pytest.mark.parametrize(
     ("field", "value"),
     [("clip_low", 0.0), ("clip_low", 1.5), ("clip_high", 0.0), ("beta", -0.1), ("epochs", 0),
-     ("scale", "max")],
+     ("scale", "max"), ("importance_cap", 0.9)],
 )  # fmt: skip
 def test_a_setting_out_of_range_is_named(field, value):
     with pytest.raises(ValueError, match=f"algorithm.{field}"):

@@ -38,7 +38,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     falling = itertools.count(0, -1)
     with pytest.MonkeyPatch.context() as patch:
         # With the start as its best, the run keeps all three.
-        patch.setattr(training_run, "_score", lambda _: [float(next(falling))] * 3)
+        patch.setattr(training_run, "score", lambda _: [float(next(falling))] * 3)
         folder = trained(
             tmp_path_factory.mktemp("runs") / "small", "prompt=letters rollout.form=fresh"
         )

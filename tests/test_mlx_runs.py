@@ -43,7 +43,7 @@ def root(tmp_path: Path) -> Path:
 STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved
     "grpo with a reference": [((training, "validate"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
     "two updates with muon": [((CheckpointStore, "save"), 1, 0), ((MlxPolicy, "update"), 2, 1)],
-    "lora": [((training, "policy_games"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
+    "lora": [((training, "report"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
     "ppo": [((MlxPolicy, "update"), 6, 2)],  # four updates a step
 }
 

@@ -140,6 +140,11 @@ def test_metrics_are_means_over_the_sampled_tokens():
     batch = replace(batch, sampler_logprobs=np.where(batch.trained, batch.sampler_logprobs, 0))
     metrics = policy_of(qwen(), micro_batch_tokens=1).update(batch, PLAIN)
     assert metrics["policy/sampler_gap"] == pytest.approx(0.25, abs=1e-5)
+    first = batch.trained.cumsum().reshape(batch.trained.shape) == 1
+    far = np.where(first & batch.trained, batch.sampler_logprobs - 1.0, batch.sampler_logprobs)
+    far = policy_of(qwen()).update(replace(batch, sampler_logprobs=far.astype(np.float32)), PLAIN)
+    assert metrics["policy/largest_sampler_gap"] == pytest.approx(0.25, abs=1e-5)
+    assert far["policy/largest_sampler_gap"] == pytest.approx(0.75, abs=1e-5)
     assert metrics["policy/surprise"] == pytest.approx(-scores[batch.trained].mean(), rel=1e-5)
     assert metrics["policy/ratio"] == pytest.approx(1.0)
     assert metrics["policy/clipped"] == 0.0

@@ -39,7 +39,7 @@ from wordle_rl.run_folder import RunFolder
 
 MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "loading": (lightning_backend, "build_policy"),
-    "report": (training, "policy_games"),
+    "report": (training, "report"),
     "validation": (training, "validate"),
     "rollouts": (scene, "play"),
     "rewards": (step, "judge"),
@@ -289,3 +289,39 @@ def test_a_run_with_no_checkpoint_left_that_is_whole_ends_in_one_line(spoiled, c
     error = capsys.readouterr().err
     assert stop.value.code == 2 and "no unbroken checkpoint left" in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys):
+    _, folder = run(root, *settings(tmp_path, "sft"), "trainer.steps=1", "trainer.report=false")
+    stop(TorchPolicy, "update", 1, signal.SIGINT,
+         partial(resume, folder, "trainer.steps=4", "optim.lr=1e-5", "optim.schedule=constant",
+                 "optim.warmup_steps=0"))  # fmt: skip
+    assert f"python train.py resume={folder}" in capsys.readouterr().out
+    resume(folder)  # as printed
+    assert [m.get("lr") for m in metrics_of(folder)[2:]] == [1e-5] * 3
+    resume(folder, "trainer.steps=5", "optim.lr=2e-5")
+    resumes = RunFolder(folder).manifest()["resumes"]
+    assert resumes[1]["changes"] == {}
+    assert resumes[2]["changes"] == {"trainer.steps": [4, 5], "optim.lr": [1e-5, 2e-5]}
+    assert saved_config(RunFolder(folder)).optim.lr == 2e-5
+
+
+@pytest.mark.parametrize("lost", ["deleted", "emptied"])
+def test_a_run_without_its_checkpoints_starts_over_only_when_that_is_meant(lost, spoiled, capsys):
+    shutil.rmtree(spoiled / "checkpoints")
+    if lost == "emptied":
+        (spoiled / "checkpoints").mkdir()
+    before = (spoiled / "metrics.jsonl").read_bytes()
+    with pytest.raises(SystemExit) as refusal:
+        resume(spoiled)
+    error = capsys.readouterr().err
+    assert refusal.value.code == 2 and len(error.strip().splitlines()) == 1
+    assert "checkpoints holds no checkpoint any more" in error and "restart=true" in error
+    assert (spoiled / "metrics.jsonl").read_bytes() == before
+    summary = resume(spoiled, "restart=true")
+    assert "starts over from step 0" in capsys.readouterr().out
+    assert [m["step"] for m in metrics_of(spoiled)] == [0, 1, 2, 3]
+    assert summary["total_games"] == 3 * 4 * 2
+    with pytest.raises(SystemExit):
+        resume(spoiled, "restart=true")
+    assert "restart=true is for a run without checkpoints" in capsys.readouterr().err

@@ -118,7 +118,11 @@ def batch_of(played: list[Rollout], advantages: list[np.ndarray], chat: Chat, la
 
         def update(self, batch: Batch, algorithm: Any) -> dict[str, float]:
             seen.append(batch)
-            return {"policy/ratio_gap": 0.0, "update/skipped": 0.0}
+            return {
+                "policy/ratio_gap": 0.0,
+                "policy/largest_sampler_gap": 0.0,
+                "update/skipped": 0.0,
+            }
 
     samples = [Sample(rollout=r, reward=GameReward(turns=()), scores=None) for r in played]
     learn(cast(Any, Policy()), lab, 0, samples, Judgement(advantages=advantages), chat)

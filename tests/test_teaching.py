@@ -88,7 +88,12 @@ def batch_of(played: list[Rollout], lab: Lab) -> Batch:
 
         def update(self, batch: Batch, algorithm: Sft) -> dict[str, float]:
             seen.append(batch)
-            return {"policy/ratio_gap": 0.0, "update/skipped": 0.0}
+            return {
+                "policy/ratio_gap": 0.0,
+                "policy/sampler_gap": 0.0,
+                "policy/largest_sampler_gap": 0.0,
+                "update/skipped": 0.0,
+            }
 
     samples = [Sample(rollout=r, reward=GameReward(turns=({},)), scores=None) for r in played]
     ones = [np.ones(len(r.turns)) for r in played]

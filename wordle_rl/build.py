@@ -55,7 +55,8 @@ from wordle_rl.words import WordLists
 KEYS = {  # of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
     *("curriculum", "history", "trainer", "logger", "optim"),
-    *("name", "seed", "output_dir", "resume", "init_from", "init_checkpoint", "allow_mismatch"),
+    *("name", "seed", "output_dir", "resume", "restart"),
+    *("init_from", "init_checkpoint", "allow_mismatch"),
 }
 
 

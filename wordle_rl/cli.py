@@ -143,6 +143,15 @@ def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
     return f"there is no setting {key}{meant} {has}{only}"
 
 
+class Failed(SystemExit):
+    """A command ended with one line about what is wrong, which is `message`."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(code)
+        self.message = message
+
+
 def fail(message: str, code: int = 2) -> NoReturn:
-    print("error: " + " ".join(message.split()), file=sys.stderr)
-    raise SystemExit(code)
+    message = " ".join(message.split())
+    print(f"error: {message}", file=sys.stderr)
+    raise Failed(message, code)

@@ -21,7 +21,9 @@ from wordle_rl.words import WordLists
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
 REQUIRED = "required"  # what an experiment says of init_from that makes no sense without it
-_LATER_KEYS = {"init_from": None, "init_checkpoint": "best", "allow_mismatch": False}
+_LATER_KEYS = {
+    "init_from": None, "init_checkpoint": "best", "allow_mismatch": False, "restart": False,
+}  # fmt: skip
 _OWN_MODEL = ("model", "model.path", "model.shape", "model.name")  # never given beside a run's
 
 

@@ -12,6 +12,13 @@ from wordle_rl.records import Completion
 from wordle_rl.sampling import Sampling
 
 
+class NotFinite(ArithmeticError):
+    """The model's logits are infinite or not numbers, so nothing can be drawn from them."""
+
+    def __init__(self) -> None:
+        super().__init__("the model's predictions are not finite numbers")
+
+
 class Engine(Protocol):
     """Rows are opaque numbers; each holds the tokens fed to it so far."""
 

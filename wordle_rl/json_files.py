@@ -66,6 +66,19 @@ def write_bytes(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def overwrite(path: Path, data: bytes) -> None:
+    """Replace a file's bytes by as many others where they lie, which needs no room on the disk.
+
+    Raises ValueError for more or fewer bytes.
+    """
+    with open(path, "r+b") as file:
+        if len(data) != os.fstat(file.fileno()).st_size:
+            raise ValueError(f"{path} has another size than the {len(data)} bytes to be written")
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def remove_temporary_files(folder: Path) -> None:
     """Remove what killed writers left in a folder that nobody else writes to now."""
     for left in folder.glob(".*.tmp"):

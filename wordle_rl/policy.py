@@ -13,6 +13,10 @@ from wordle_rl.processes import Processes
 from wordle_rl.records import Batch, FloatArray
 from wordle_rl.timing import Timers
 
+# Metrics of an update of which the largest counts, over tokens, parts, processes and updates; all
+# others are means.
+LARGEST = ("ratio_gap", "largest_sampler_gap")
+
 
 class Policy(Protocol):
     """A language model that plays, scores and learns."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,8 @@ from yaml import YAMLError
 from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import fail, full_disk_told, user_errors
-from wordle_rl.components import ConfigError
-from wordle_rl.earlier_run import CONFIG, begin_from, keys_of, prompt_name, saved_config
+from wordle_rl.components import ConfigError, check_type
+from wordle_rl.earlier_run import CONFIG, begin_from, prompt_name, saved_config
 from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.json_files import remove_temporary_files, write_bytes
 from wordle_rl.memory import MemoryFull, start_afresh
@@ -47,11 +48,15 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         with user_errors():
             for study in (o.replace("'", "") for o in overrides if o.startswith("sweep=")):
                 raise ConfigError(f"{study} is a study: python train.py -m {study}")
+            check_type("restart", cfg.restart, bool)
             if resume:
                 folder = RunFolder.open(_anchored(cfg.resume))
-                config, changes = resumed_config(folder, overrides)
-                setup = experiment(config)
+                saved, changes = resumed_config(folder, overrides)
+                check_begun(folder, restart=cfg.restart)
+                setup = experiment(resolve(_with_precision(folder, saved, changes)))
             else:
+                if cfg.restart:
+                    raise ConfigError("restart=true needs resume=<the run that is to start over>")
                 start = begin_from(cfg, overrides, ROOT)
                 setup, changes = experiment(resolve(cfg)), {}
                 folder = RunFolder.create(_anchored(setup.config["output_dir"]), cfg.name)
@@ -59,28 +64,40 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             if resume:
                 _check_steps(folder, setup.trainer.steps)
         if resume:
-            _reopen(folder, changes)
+            _reopen(folder, saved, changes)
         else:
             _describe(folder, setup, start)
         try:
             print(f"run folder: {folder.path}", flush=True)
             with user_errors():
                 backend = load_backend(setup.backend)
-            summary = backend.train(setup, folder, resume=resume, interrupts=interrupts)
+            with _failures_told():
+                summary = backend.train(setup, folder, resume=resume, interrupts=interrupts)
         except MemoryFull as full:
             _go_on(folder, full, overrides if resume else [_resume(folder)], interrupts)
         except Interrupted as signal:
             folder.set_status("interrupted")
             print(f"\n{signal}: go on with python train.py resume={folder.path}", flush=True)
             raise
-        except (Exception, SystemExit):
-            if not resume:
-                folder.remove_unless_begun()
+        except (Exception, SystemExit) as error:
+            if resume or not folder.remove_unless_begun():
+                folder.set_failed(error)
             raise
     print(f"\nrun folder: {folder.path}\nfull games: python eval.py run={folder.path}")
     print(f"curves: tensorboard --logdir {folder.path.parent}")
     print(_lesson(summary), flush=True)
     return summary
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
+    """A run that cannot continue ends in one line and exit code 1."""
+    from wordle_rl.outcome import TrainingFailed
+
+    try:
+        yield
+    except TrainingFailed as error:
+        fail(str(error), code=1)
 
 
 def _lesson(summary: dict[str, Any]) -> str:
@@ -101,7 +118,7 @@ def _go_on(
 ) -> NoReturn:
     """Go on in a fresh process, which takes this one's place; everything is saved."""
     if not full.helps:
-        folder.set_status("failed")
+        folder.set_failed(full)
         fail(
             f"{full}, so soon after the start that a fresh process would not help: go on with "
             f"python train.py resume={folder.path} and a higher limit"
@@ -169,10 +186,13 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
     )
 
 
-def _reopen(folder: RunFolder, changes: dict[str, Any]) -> None:
+def _reopen(folder: RunFolder, config: DictConfig, changes: dict[str, Any]) -> None:
+    """Record a resume; what it changed stays in force for every later one."""
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
     folder.note_resume(step=_steps_done(folder), command=sys.argv, changes=changes)
+    if changes:
+        write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(config).encode())
 
 
 def _steps_done(folder: RunFolder) -> int:
@@ -191,19 +211,13 @@ def _check_steps(folder: RunFolder, steps: int) -> None:
 
 def resumed_config(
     folder: RunFolder, overrides: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[DictConfig, dict[str, Any]]:
     """The saved config with single values replaced, and what was replaced."""
     saved = saved_config(folder)
-    if saved.backend.precision == "auto" and "backend.precision" not in keys_of(overrides):
-        # What was faster when it was chosen stays, on another machine too.
-        kept = folder.computing().get("precision", "auto")
-        saved.backend.precision = kept
-        if kept != "auto":
-            print(f"{kept}: as before; backend.precision=auto chooses again", flush=True)
     changes = {}
     for override in overrides:
         key, _, value = override.partition("=")
-        if key == "resume":
+        if key in ("resume", "restart"):
             continue
         if key in _KEPT or key.partition(".")[0] in _KEPT:
             raise ConfigError(
@@ -220,4 +234,36 @@ def resumed_config(
         except (OmegaConfBaseException, YAMLError) as error:
             raise ConfigError(f"{override}: {error}") from None
         changes[key] = [old, OmegaConf.select(saved, key)]
-    return resolve(saved), changes
+    return saved, changes
+
+
+def _with_precision(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]) -> DictConfig:
+    """The config with the precision that was faster when it was chosen, on another machine too."""
+    if saved.backend.precision != "auto" or "backend.precision" in changes:
+        return saved
+    kept = folder.computing().get("precision", "auto")
+    if kept != "auto":
+        print(f"{kept}: as before; backend.precision=auto chooses again", flush=True)
+    config = copy.deepcopy(saved)
+    config.backend.precision = kept
+    return config
+
+
+def check_begun(folder: RunFolder, *, restart: bool) -> None:
+    """Raise ConfigError where a run has lost its checkpoints, unless it is to be started over."""
+    store = CheckpointStore(folder.checkpoints, read_only=True)
+    if store.latest() is not None:
+        if restart:
+            raise ConfigError(
+                f"restart=true is for a run without checkpoints, and {store.folder} has some: "
+                "leave it out to go on, or start a new run"
+            )
+        return
+    began = "first_checkpoint" in folder.manifest()
+    logged = max((record["step"] for record in folder.metrics_log().read()), default=0)
+    if (began or logged > 0) and not restart:
+        raise ConfigError(
+            f"{store.folder} holds no checkpoint any more, so there is nothing to go on from; "
+            "restart=true starts the run over from step 0, and its logs with it"
+        )
+    print("there is no checkpoint: the run starts over from step 0", flush=True)

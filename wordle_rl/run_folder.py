@@ -22,7 +22,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.json_files import RunFolderError, StepLog, write_json
+from wordle_rl.disk import DiskFullError
+from wordle_rl.json_files import RunFolderError, StepLog, overwrite, write_json
 
 __all__ = ["RunFolder", "RunFolderError", "StepLog", "write_json"]
 
@@ -32,6 +33,7 @@ PACKAGES = (  # whose versions a manifest holds, where they are installed
     *("mlx", "mlx-lm", "hydra-core", "omegaconf", "optuna", "tensorboard"),
 )
 _NAME_LENGTH = 60  # characters of a run's name that its folder keeps
+_REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 
 
 @dataclass(frozen=True)
@@ -115,14 +117,30 @@ class RunFolder:
         write_json(self.path / "manifest.json", manifest)
         return manifest
 
-    def set_status(self, status: str) -> None:
-        """Record that the run is running, finished, interrupted or failed, and since when."""
+    def set_status(self, status: str, reason: str | None = None) -> None:
+        """Record that the run is running, finished, interrupted or failed, since when, and why."""
         if status not in STATUSES:
             raise ValueError(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
-        self._update_manifest(status=status, status_since=_now())
+        self._update_manifest(status=status, status_since=_now(), status_reason=reason)
+
+    def set_failed(self, error: BaseException) -> None:
+        """Record that the run failed and why, also on a full disk."""
+        reason = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
+        reason = reason.strip().splitlines()[0][:_REASON_LENGTH]
+        try:
+            self.set_status("failed", reason)
+        except DiskFullError:
+            # The file keeps its place on the disk, and "failed" is shorter than "running".
+            path = self.path / "manifest.json"
+            running, failed = b'"status": "running"', b'"status": "failed" '
+            overwrite(path, path.read_bytes().replace(running, failed, 1))
 
     def _update_manifest(self, **entries: Any) -> None:
         write_json(self.path / "manifest.json", {**self.manifest(), **entries})
+
+    def note_first_checkpoint(self) -> None:
+        """Record that there is something to go on from, so that a later lack of it is noticed."""
+        self._update_manifest(first_checkpoint=_now())
 
     def note_computing(self, record: Mapping[str, Any]) -> None:
         """Record how the run computes since its start, or since it was last resumed."""
@@ -151,13 +169,16 @@ class RunFolder:
         }
         resumes = [*manifest.get("resumes", []), resume]
         write_json(
-            self.path / "manifest.json", {**manifest, "status": "running", "resumes": resumes}
+            self.path / "manifest.json",
+            {**manifest, "status": "running", "status_reason": None, "resumes": resumes},
         )
 
-    def remove_unless_begun(self) -> None:
-        """Remove the folder of a run that failed before anything was measured."""
-        if not any((self.path / name).exists() for name in ("start.json", "metrics.jsonl")):
+    def remove_unless_begun(self) -> bool:
+        """Remove the folder of a run that failed before anything was measured; whether it went."""
+        begun = any((self.path / name).exists() for name in ("start.json", "metrics.jsonl"))
+        if not begun:
             shutil.rmtree(self.path, ignore_errors=True)
+        return not begun
 
     @contextmanager
     def lock(self) -> Iterator[None]:

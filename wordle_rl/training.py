@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import time
-import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,12 +22,14 @@ from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import user_errors
 from wordle_rl.course import Course
 from wordle_rl.disk import full_disk_named
+from wordle_rl.engine import NotFinite
 from wordle_rl.forms import check_room, form_of
 from wordle_rl.game_log import GameLog
-from wordle_rl.game_statistics import summarise, write_summary
+from wordle_rl.game_statistics import write_summary
 from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.json_files import write_json
 from wordle_rl.memory import MemoryFull, MemoryGuard
+from wordle_rl.outcome import TrainingFailed, exported, keep_failure, report, score, start_report
 from wordle_rl.policy import Policy
 from wordle_rl.progress import told
 from wordle_rl.records import games_of
@@ -37,7 +38,7 @@ from wordle_rl.skill import skill_metrics
 from wordle_rl.step import StepResult, train_step
 from wordle_rl.tables import table
 from wordle_rl.teaching import check_thoughts
-from wordle_rl.validation import policy_games, validate, watch
+from wordle_rl.validation import validate, watch
 
 _PATIENCE = 5  # updates in a row that may fail before the run stops
 
@@ -82,19 +83,8 @@ def carry_out(
     except Interrupted:
         training.save()
         raise
-
-
-def _score(validation: dict[str, float]) -> list[float]:
-    """What checkpoints are compared by: wins, then guesses, then reward. Greater is better.
-
-    Where nothing is won, the reward still tells what was learnt.
-    """
-    guesses = validation["val/mean_guesses_losses_as_7"]
-    return [validation["val/win_rate"], -guesses, validation["val/reward"]]
-
-
-class TrainingFailed(RuntimeError):
-    """The run cannot go on; the message says why and where its state was saved."""
+    except NotFinite as error:
+        raise training.failed(str(error)) from error
 
 
 class Training:
@@ -134,7 +124,7 @@ class Training:
         )
         # What a checkpoint restores besides weights and optimiser.
         self._course = Course(setup.curriculum, reporter, tells=self.writes)
-        self._best: list[float] = []  # score of the best checkpoint, see _score
+        self._best: list[float] = []  # score of the best checkpoint, see outcome.score
         self._best_step = 0
         counted = ("games", "extra_games", "wins", "groups", "zero_spread_groups",
                    "skipped_groups", "resampled_groups")  # fmt: skip
@@ -157,6 +147,8 @@ class Training:
         metrics |= self._watch(0, self._check)
         self._log(0, metrics)
         self._save(0, best=True)
+        if self.writes:
+            self.folder.note_first_checkpoint()
 
     def restore(self) -> bool:
         """Go back to the newest checkpoint. Returns whether begin() was over by then."""
@@ -196,7 +188,9 @@ class Training:
         if self.writes:
             with full_disk_named(self.folder.path / "model"):
                 self.policy.export(self.folder.path / "model")
-            print(f"\n{self._exported(best.step)}", flush=True)
+            model = self.folder.path / "model"
+            line = exported(model, best.step, self._done, self._best_step, self._best)
+            print(f"\n{line}", flush=True)
         summary: dict[str, Any] = {
             "best_step": self._best_step,
             "exported_step": best.step,
@@ -206,55 +200,18 @@ class Training:
         if self.setup.trainer.report:
             reports = [self._report("end")]
             summary |= reports[0]
-            if (start := self._start_report()) is not None:
-                reports.append(start)
-                summary["start"] = start
             if self.writes:
+                if (start := start_report(self.folder.path / "start.json")) is not None:
+                    reports.append(start)
+                    summary["start"] = start
                 print("\n" + table(reports), flush=True)
         if self.writes:
             write_summary(self.folder.path, summary)
             self.folder.set_status("finished")
         return summary
 
-    def _exported(self, step: int) -> str:
-        """Which step the exported model is of, and why."""
-        told = f"{self.folder.path / 'model'} holds step {step} of {self._done}"
-        if step != self._best_step:
-            return f"{told}, because the best checkpoint, step {self._best_step}, is lost"
-        wins, guesses, *reward = self._best
-        score = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses with a lost game as 7"
-        score += "".join(f", reward {value:.2f}" for value in reward)
-        untrained = "" if step else ", the untrained start: no later validation was as good"
-        return f"{told}{untrained}; the best validation had {score}"
-
-    def _start_report(self) -> dict[str, Any] | None:
-        """The report on the start; None when there is none, or none that can be read."""
-        path = self.folder.path / "start.json"
-        if not path.exists():  # a report was not asked for at the start
-            return None
-        try:
-            report = json.loads(path.read_bytes())
-            table([report])
-            return report
-        except (ValueError, KeyError, TypeError, AttributeError):
-            if self.writes:
-                warnings.warn(f"{path}: not a report; the table does without it", stacklevel=2)
-            return None
-
     def _report(self, player: str) -> dict[str, Any]:
-        setup = self.setup
-        begin = time.monotonic()
-        split = "all" if len(setup.test) == len(setup.words.answers) else "test"
-        games = policy_games(
-            self.policy, self.chat, setup.test, setup,
-            what=f"report on the {player}, {split} secrets", check=self._check,
-        )  # fmt: skip
-        seconds = time.monotonic() - begin
-        with told(f"report on the {player}: judging {len(games)} games"):
-            return summarise(
-                games, setup.knowledge, player=player, split=split, rules=setup.lab.rules,
-                seconds=seconds, regret=setup.regret, rewards=setup.lab.rewards,
-            )  # fmt: skip
+        return report(player, self.policy, self.chat, self.setup, self._check)
 
     # -- one step ---------------------------------------------------------------------------------
 
@@ -295,7 +252,7 @@ class Training:
         if best or done % setup.trainer.checkpoint_every == 0:
             self._save(done, best=best)
         self._done = done
-        self._check_failures(done, metrics)
+        self._check_failures(done)
         return metrics
 
     def _observe(self, result: StepResult) -> dict[str, float]:
@@ -345,16 +302,28 @@ class Training:
         failed = metrics.get("update/skipped", 0.0) > 0
         self._failures = self._failures + 1 if failed else 0
 
-    def _check_failures(self, step: int, metrics: dict[str, float]) -> None:
-        if self._failures < _PATIENCE:
-            return
-        self._save(step)
+    def _check_failures(self, step: int) -> None:
+        if self._failures >= _PATIENCE:
+            self._save(step)
+            raise self.failed(f"loss or gradient was not finite in {_PATIENCE} updates in a row")
+
+    def failed(self, reason: str) -> TrainingFailed:
+        """Keep what the run was like when it failed; returns the error to be raised.
+
+        The policy goes to the folder `failure`, beside the checkpoints.
+        """
+        newest = self.store.latest()
+        if newest is None:
+            return TrainingFailed(f"{reason}, before the first step: its weights may be broken")
+        bundle = self.folder.path / "failure"
         if self.writes:
-            write_json(self.folder.path / "failure.json", {"step": step, "metrics": metrics})
-            self.folder.set_status("failed")
-        raise TrainingFailed(
-            f"loss or gradient was not finite in {_PATIENCE} updates in a row (last step {step}); "
-            f"state and metrics are in {self.folder.path}; try a lower optim.lr"
+            [*_, last] = self._metrics_log.read()
+            keep_failure(bundle, self.policy, reason=reason, step=self._done, last=last)
+        step = newest.name.removeprefix("step_").lstrip("0") or "0"
+        return TrainingFailed(
+            f"{reason}, after step {self._done}: weights, optimiser and metrics are in {bundle}; a "
+            f"lower optim.lr may help: python train.py resume={self.folder.path} optim.lr=... goes "
+            f"on from step {step}"
         )
 
     # -- what is due between steps ----------------------------------------------------------------
@@ -366,10 +335,10 @@ class Training:
         show = partial(self._games.validation, step) if self.writes else None
         metrics = validate(self.policy, self.chat, self.setup, check, show)
         self.policy.timers.take()
-        score = _score(metrics)
-        best = score >= self._best  # the later of two equal ones
+        found = score(metrics)
+        best = found >= self._best  # the later of two equal ones
         if best:
-            self._best, self._best_step = score, step
+            self._best, self._best_step = found, step
         return metrics, best
 
     def _watch(self, step: int, check: Callable[[], None] | None = None) -> dict[str, float]:

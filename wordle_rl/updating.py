@@ -22,7 +22,7 @@ from wordle_rl.batching import minibatches, take
 from wordle_rl.chat import Chat
 from wordle_rl.forms import form_of
 from wordle_rl.judging import Sample, Scores
-from wordle_rl.policy import Policy
+from wordle_rl.policy import LARGEST, Policy
 from wordle_rl.processes import share
 from wordle_rl.records import Batch, Rollout, Sequence, pad, sequences
 from wordle_rl.teaching import TokenTeacher
@@ -135,8 +135,8 @@ def update(
 ) -> dict[str, float]:
     """All optimiser steps on one batch, whose rows `portions` deals out anew in each epoch.
 
-    Metrics are means over the steps, but for the sum of `update/skipped` and the largest
-    `policy/ratio_gap`.
+    Metrics are means over the steps, but for the sum of `update/skipped` and the largest of what
+    LARGEST names.
     """
     if algorithm.epochs * algorithm.minibatches > 1 and batch.old_logprobs is None:
         batch = replace(batch, old_logprobs=policy.score(batch))
@@ -148,6 +148,8 @@ def update(
         for rows, weights in portions(epoch)
     ]
     metrics = {name: float(np.mean([m[name] for m in seen])) for name in seen[0]}
-    metrics["policy/ratio_gap"] = max(m["policy/ratio_gap"] for m in seen)
+    metrics |= {f"policy/{name}": max(m[f"policy/{name}"] for m in seen) for name in LARGEST}
+    if algorithm.imitates is not None:  # whose tokens nobody sampled
+        metrics = {name: m for name, m in metrics.items() if not name.endswith("sampler_gap")}
     metrics["update/skipped"] = sum(m["update/skipped"] for m in seen)
     return {**metrics, "update/count": float(len(seen))}

@@ -19,13 +19,14 @@ Floats = NDArray[np.float64]
 class Terms:
     """Quantities of some sequences, as arrays of one namespace; [S, T] unless said otherwise.
 
-    All are 0 where not trained. The last five are None unless the algorithm needs them.
+    All are 0 where not trained. The last five arrays are None unless the algorithm needs them.
     """
 
     logprobs: Any  # of the policy now, with gradient
     old_logprobs: Any  # the trainer's before the first update of this batch, no gradient
     advantages: Any
     trained: Any  # True at sampled tokens
+    sampler_logprobs: Any = None  # when sampled
     units: Any = None  # [S] sequences with one number are one unit, and all of them are here
     ref_logprobs: Any = None  # the reference's
     entropy: Any = None  # of the distribution that the token was drawn from, with gradient

@@ -32,6 +32,10 @@ class PolicyGradient(Algorithm):
     """loss = -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A) + beta KL - entropy H, per token.
 
     r: ratio of the probability now to that before the first update of the batch; A: advantage.
+    importance_cap multiplies the first term by min(p_trainer / p_sampler, importance_cap), both
+    probabilities from before the first update: what was sampled in another precision or by another
+    engine then counts as if the trainer had sampled it, but for large weights, which are cut off.
+    Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy training".
     With kl=reward, beta (log p - log p_ref), summed over an answer's tokens, is taken off the
     reward of its turn instead, as in arXiv 2009.01325.
     """
@@ -42,6 +46,7 @@ class PolicyGradient(Algorithm):
     kl: Literal["loss", "reward"] = "loss"  # where it is counted
     entropy: float = 0.0  # weight of the entropy bonus
     scale: Scale = "none"  # std divides advantages by their deviation, none leaves them
+    importance_cap: float | None = None  # 1 or more; None leaves what was sampled unweighted
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -58,6 +63,8 @@ class PolicyGradient(Algorithm):
         in_range("entropy", self.entropy, 0.0, 100.0)
         if self.scale not in ("std", "none"):
             raise ValueError(f"algorithm.scale must be std or none, not {self.scale!r}")
+        if self.importance_cap is not None:
+            in_range("importance_cap", self.importance_cap, 1.0, 1e6)
 
     @property
     def needs_reference(self) -> bool:
@@ -112,6 +119,11 @@ class PolicyGradient(Algorithm):
             low=self.clip_low, high=self.clip_high,
         )  # fmt: skip
         metrics = {"ratio": ratio, "clipped": clipped}
+        if self.importance_cap is not None:
+            weight = xp.exp(terms.old_logprobs - terms.sampler_logprobs)
+            metrics["importance_capped"] = weight > self.importance_cap
+            metrics["importance"] = xp.clip(weight, 0.0, self.importance_cap)
+            loss = loss * metrics["importance"]
         if self.beta > 0.0 and self.kl == "loss":
             metrics["kl"] = kl_k3(xp, terms.logprobs, terms.ref_logprobs)
             loss = loss + self.beta * metrics["kl"]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from wordle_rl.backends.mlx_cache import CHUNK, KVShape, sizes
 from wordle_rl.backends.mlx_causal_lm import MlxLM, Weights
+from wordle_rl.engine import NotFinite
 from wordle_rl.records import Completion, StopReason
 from wordle_rl.sampling import Sampling
 from wordle_rl.timing import Timers
@@ -189,6 +190,8 @@ class MlxEngine:
             hidden, uniform = mx.pad(hidden, [(0, more), (0, 0)]), np.pad(uniform, (0, more))
         ids, logprobs = self._steps.draw(self._weights, hidden, mx.array(uniform), sampling)
         mx.eval(ids, logprobs)
+        if not mx.isfinite(logprobs[:n]).all().item():
+            raise NotFinite
         return ids.tolist()[:n], logprobs.tolist()[:n]
 
     def _forward(self, rows: list[int], feeds: list[list[int]]) -> mx.array:

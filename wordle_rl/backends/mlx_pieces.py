@@ -112,6 +112,7 @@ def weighted_loss(
     terms = Terms(
         logprobs=logprobs,
         old_logprobs=old,
+        sampler_logprobs=arrays["sampler_logprobs"],
         advantages=arrays["advantages"],
         trained=trained,
         units=arrays["units"],
@@ -123,7 +124,9 @@ def weighted_loss(
         target_scale=arrays["target_scale"],  # pyright: ignore[reportArgumentType]
     )
     per_token, extra = algorithm.loss(mx, terms)
-    extra |= {"sampler_gap": mx.abs(now - arrays["sampler_logprobs"]), "surprise": -now}
+    drift = mx.abs(now - terms.sampler_logprobs)
+    extra |= {"sampler_gap": drift, "surprise": -now}
     parts = {k: mx.sum(mx.stop_gradient(v).astype(mx.float32) * trained) for k, v in extra.items()}
     parts["ratio_gap"] = mx.max(mx.abs(mx.exp(now - old) - 1))
+    parts["largest_sampler_gap"] = mx.max(drift)
     return mx.sum(per_token * arrays["weights"]), parts

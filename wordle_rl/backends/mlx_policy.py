@@ -25,6 +25,7 @@ from wordle_rl.backends.mlx_pieces import Arrays, Piece, weighted_loss
 from wordle_rl.batching import micro_batches
 from wordle_rl.computing import Computing, Precision
 from wordle_rl.optim import Optim
+from wordle_rl.policy import LARGEST
 from wordle_rl.processes import ALONE, Processes
 from wordle_rl.records import Batch, FloatArray
 from wordle_rl.timing import Timers
@@ -152,8 +153,9 @@ class MlxPolicy:
         Returns metrics; `update/skipped` is 1 when a loss or gradient was not finite and the
         weights were left as they were.
         """
-        total, gap = 0.0, 0.0
+        total = 0.0
         sums: dict[str, float] = {}
+        largest: dict[str, float] = dict.fromkeys(LARGEST, 0.0)
         gradients = {name: mx.zeros_like(weight) for name, weight in self.weights.items()}
         for rows in micro_batches(batch, self._micro_batch_tokens):
             with self.timers("update"):
@@ -162,16 +164,15 @@ class MlxPolicy:
                 gradients = {name: gradients[name] + new[name] for name in gradients}
                 mx.eval(loss, parts, gradients)
             total += loss.item()
-            gap = max(gap, parts.pop("ratio_gap").item())
+            largest = {name: max(most, parts.pop(name).item()) for name, most in largest.items()}
             for name, value in parts.items():
                 sums[name] = sums.get(name, 0.0) + value.item()
         with self.timers("optimizer"):
             norm, skipped = self._step(gradients, total)
         tokens = max(float(batch.trained.sum()), 1.0)
         metrics = {f"policy/{name}": value / tokens for name, value in sums.items()}
-        metrics |= {"loss": total, "grad_norm": norm, "update/skipped": float(skipped)}
-        metrics["policy/ratio_gap"] = gap
-        return metrics
+        metrics |= {f"policy/{name}": value for name, value in largest.items()}
+        return metrics | {"loss": total, "grad_norm": norm, "update/skipped": float(skipped)}
 
     def _gradient(self, piece: Piece, algorithm: Algorithm) -> Any:
         """Loss, sums of metrics, and the gradient by name, of a part of a batch."""

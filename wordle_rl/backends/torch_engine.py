@@ -15,6 +15,7 @@ from torch import nn
 
 from wordle_rl.backends.causal_lm import CausalLM
 from wordle_rl.backends.torch_cache import SlotBuffers, SlotCache
+from wordle_rl.engine import NotFinite
 from wordle_rl.records import Completion, StopReason
 from wordle_rl.sampling import Sampling
 from wordle_rl.timing import Timers
@@ -220,6 +221,7 @@ def draw(
 
     logits: float32 [rows, V]. Returns ids and their natural log-probabilities under the
     distribution that was drawn from (temperature, top-k and top-p applied; greedy: temperature 1).
+    Raises NotFinite.
     """
     if sampling.temperature == 0.0:
         logprobs = torch.log_softmax(logits, dim=-1)
@@ -231,8 +233,12 @@ def draw(
         target = torch.from_numpy(uniforms).to(logits.device, torch.float32)[:, None] * total
         # Rounding must not reach the total, behind which no token lies.
         target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
-        ids = torch.searchsorted(cumulative, target, right=True)
-    return ids[:, 0].cpu().numpy(), logprobs.gather(1, ids)[:, 0].cpu().numpy()
+        # Logits that are not finite lead behind the last token.
+        ids = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
+    chosen = logprobs.gather(1, ids)[:, 0].cpu().numpy()
+    if not np.isfinite(chosen).all():
+        raise NotFinite
+    return ids[:, 0].cpu().numpy(), chosen
 
 
 def _cut(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:

@@ -27,6 +27,7 @@ from wordle_rl.backends.weights import load_weights
 from wordle_rl.batching import micro_batches
 from wordle_rl.computing import Computing, Precision
 from wordle_rl.optim import Optim
+from wordle_rl.policy import LARGEST
 from wordle_rl.processes import ALONE, Processes
 from wordle_rl.records import Batch, FloatArray
 from wordle_rl.timing import Timers
@@ -185,8 +186,9 @@ class TorchPolicy:
         Returns metrics; `update/skipped` is 1 when a loss or gradient was not finite and the
         weights were left as they were.
         """
-        total, gap = 0.0, 0.0
+        total = 0.0
         sums: dict[str, float] = {}
+        largest: dict[str, float] = dict.fromkeys(LARGEST, 0.0)
         for rows in micro_batches(batch, self._micro_batch_tokens):
             with self.timers("forward"):
                 loss, parts = self._loss(batch, rows, algorithm)
@@ -194,28 +196,27 @@ class TorchPolicy:
                 self.backward(loss)
                 self._gather_gradients()
             total += loss.item()
-            gap = max(gap, parts.pop("ratio_gap"))
+            largest = {name: max(most, parts.pop(name)) for name, most in largest.items()}
             for name, value in parts.items():
                 sums[name] = sums.get(name, 0.0) + value
         sums["tokens"] = float(batch.trained.sum())
         if self.processes.size > 1:
             with self.timers("processes"):
-                total, sums, gap = self._over_processes(total, sums, gap)
+                total, sums, largest = self._over_processes(total, sums, largest)
         with self.timers("optimizer"):
             norm, skipped = self._step(total)
         tokens = max(sums.pop("tokens"), 1.0)
         metrics = {f"policy/{name}": value / tokens for name, value in sums.items()}
-        metrics |= {"loss": total, "grad_norm": norm, "update/skipped": float(skipped)}
-        metrics["policy/ratio_gap"] = gap
-        return metrics
+        metrics |= {f"policy/{name}": value for name, value in largest.items()}
+        return metrics | {"loss": total, "grad_norm": norm, "update/skipped": float(skipped)}
 
     def _over_processes(
-        self, total: float, sums: dict[str, float], gap: float
-    ) -> tuple[float, dict[str, float], float]:
-        """Add up gradients, losses and sums, alike in every process; of the gaps the largest."""
+        self, total: float, sums: dict[str, float], largest: dict[str, float]
+    ) -> tuple[float, dict[str, float], dict[str, float]]:
+        """Add up gradients, losses and sums, alike in every process; of the rest the largest."""
         has_gradient = [p.grad is not None for p in self.trainable]
-        parts = self.processes.gather((total, sums, gap, has_gradient))
-        totals, all_sums, gaps, have = zip(*parts, strict=True)
+        parts = self.processes.gather((total, sums, largest, has_gradient))
+        totals, all_sums, every, have = zip(*parts, strict=True)
         for parameter, anywhere in zip(
             self.trainable, map(any, zip(*have, strict=True)), strict=True
         ):
@@ -224,7 +225,8 @@ class TorchPolicy:
         self.processes.add_up([p.grad for p in self.trainable if p.grad is not None])
         names = dict.fromkeys(name for own in all_sums for name in own)
         added = {name: sum((own.get(name, 0.0) for own in all_sums), 0.0) for name in names}
-        return sum(totals, 0.0), added, max(gaps)
+        most = {name: max(own[name] for own in every) for name in largest}
+        return sum(totals, 0.0), added, most
 
     def _loss(
         self, batch: Batch, rows: np.ndarray, algorithm: Algorithm
@@ -250,6 +252,7 @@ class TorchPolicy:
         terms = Terms(
             logprobs=logprobs,
             old_logprobs=old,
+            sampler_logprobs=tensor(batch.sampler_logprobs),
             advantages=tensor(batch.advantages),
             trained=trained,
             units=torch.from_numpy(units[rows]).to(logprobs.device),
@@ -262,10 +265,11 @@ class TorchPolicy:
         )
         per_token, extra = algorithm.loss(torch, terms)
         loss = (per_token * tensor(batch.weights)).sum()
-        drift = (logprobs.detach() - tensor(batch.sampler_logprobs)).abs()
+        drift = (logprobs.detach() - terms.sampler_logprobs).abs()
         extra |= {"sampler_gap": drift, "surprise": -logprobs}
         parts = {k: (v.detach().float() * trained).sum().item() for k, v in extra.items()}
         parts["ratio_gap"] = ((logprobs.detach() - old).exp() - 1).abs().max().item()
+        parts["largest_sampler_gap"] = drift.max().item()
         return loss, parts
 
     def _step(self, loss: float) -> tuple[float, bool]:

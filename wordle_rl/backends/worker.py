@@ -10,8 +10,9 @@ import os
 import threading
 
 from wordle_rl.backends.lightning_backend import follow
+from wordle_rl.engine import NotFinite
 from wordle_rl.memory import MemoryFull
-from wordle_rl.training import TrainingFailed
+from wordle_rl.outcome import TrainingFailed
 
 
 def main() -> None:
@@ -20,7 +21,7 @@ def main() -> None:
     threading.Thread(target=_end_with_the_first, daemon=True).start()
     try:
         follow(order["rank"], order["size"], order["port"], **order["task"])
-    except (TrainingFailed, MemoryFull):
+    except (TrainingFailed, MemoryFull, NotFinite):
         return  # as in the first process, which says so
 
 

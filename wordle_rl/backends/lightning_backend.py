@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, TQDMProgressBar
 from lightning.pytorch.loggers import Logger
@@ -232,6 +233,9 @@ def _fit(
     trainer = Trainer(
         accelerator=policy.device.type,
         devices=[policy.device.index] if cuda else 1,
+        # Otherwise it takes the tasks of SLURM, torchrun or LSF for processes that train together,
+        # and handles SLURM's signal to queue again; but each task is a run of its own.
+        plugins=[LightningEnvironment()],
         max_epochs=1,
         logger=loggers,
         callbacks=callbacks,

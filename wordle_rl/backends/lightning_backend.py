@@ -168,7 +168,7 @@ def train(
             chosen = {**setup.config["backend"], "precision": policy.computing.precision}
             config = {**setup.config, "backend": chosen}
             task = {"config": config, "folder": str(folder.path), "resume": resume}
-            others = started(setup.backend.devices, policy.device, task)
+            others = started(setup.backend.devices, policy.device, task, interrupts)
             policy.processes = stack.enter_context(others)
         with user_errors():
             training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
@@ -196,7 +196,7 @@ def follow(
     _silence_lightning()
     setup = experiment(config)
     policy = _policy(setup, rank=rank)
-    store = meeting_point(port, size, first=False)
+    store = meeting_point(port, size)
     policy.processes = TorchProcesses(rank, size, store, policy.device)
     training = Training(policy, setup, RunFolder(Path(folder)), LightningReporter([]))
     if not (resume and training.restore()):

@@ -28,10 +28,25 @@ with Interrupts() as interrupts:
         print("cleaned up", flush=True)
 """
 
+# A call of a library, in which Python runs no handler; the child hangs and keeps stdout open.
+BLOCKED = """
+import hashlib, signal, subprocess
+from wordle_rl.interrupts import Interrupts
+with Interrupts() as interrupts:
+    interrupts.hold()
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    child.send_signal(signal.SIGSTOP)
+    interrupts.on_second(child.kill)
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000_000)
+    child.kill()
+    print("the call returned", flush=True)
+"""
 
-def looping(*arguments: str) -> subprocess.Popen[str]:
+
+def looping(*arguments: str, code: str = LOOP) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", LOOP, *arguments],
+        [sys.executable, "-c", code, *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -53,10 +68,20 @@ def test_the_first_signal_ends_the_process_in_order(signum, code, arguments):
 @pytest.mark.parametrize(("second", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_second_signal_ends_it_at_once(second, code):
     process = looping("held", "")  # and never looks whether one has come
+    assert twice(process, second) == (code, "")
+
+
+@pytest.mark.parametrize(("second", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_it_does_so_inside_a_long_call_and_takes_a_child_along_that_hangs(second, code):
+    assert twice(looping(code=BLOCKED), second) == (code, "")
+
+
+def twice(process: subprocess.Popen[str], second: int) -> tuple[int, str]:
+    """Send two signals. Returns the exit code and what was printed until nobody could any more."""
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     while "once more" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(second)
     out, _ = process.communicate(timeout=60)
-    assert process.returncode == code and out == ""
+    return process.returncode, out

@@ -1,16 +1,22 @@
 """Ctrl-C and SIGTERM as requests to stop, looked at where a run can be left without loss.
 
-Python runs signal handlers in the main thread only, so a run must be started there.
+Python runs signal handlers in the main thread only, so a run must be started there. It runs none
+while that thread is inside a library, where it may wait for another process for ever; so a second
+thread counts the signals.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_END = 0  # number of no signal
 
 
 class Interrupted(SystemExit):
@@ -34,20 +40,31 @@ class Interrupts:
         self._signum: int | None = None
         self._held = False
         self._before: dict[int, Any] = {}
+        self._last_acts: list[Callable[[], None]] = []
 
     def __enter__(self) -> Interrupts:
         self._before = {signum: signal.getsignal(signum) for signum in SIGNALS}
+        self._wakeup_before = signal.set_wakeup_fd(-1)
+        reading, self._writing = os.pipe()
+        os.set_blocking(self._writing, False)  # as set_wakeup_fd demands
+        self._thread = threading.Thread(target=self._count, args=(reading,), daemon=True)
+        self._thread.start()
         self.install()
         return self
 
     def __exit__(self, *_: object) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
+        signal.set_wakeup_fd(self._wakeup_before)
+        os.write(self._writing, bytes([_END]))
+        self._thread.join()
+        os.close(self._writing)
 
     def install(self) -> None:
         """Take the signals, also from a library that took them meanwhile."""
         for signum in SIGNALS:
             signal.signal(signum, self._take)
+        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
 
     def hold(self) -> None:
         """From now on a signal waits for check()."""
@@ -58,11 +75,35 @@ class Interrupts:
         if self._signum is not None:
             raise Interrupted(self._signum)
 
+    def on_second(self, act: Callable[[], None]) -> None:
+        """Have a second signal call this, in another thread, before it ends the process."""
+        self._last_acts.append(act)
+
     def _take(self, signum: int, frame: FrameType | None) -> None:
-        if self._signum is not None:
+        """The first signal, in the main thread."""
+        if self._signum is None:
+            self._signum = signum
+            if not self._held:
+                raise Interrupted(signum)
+
+    def _count(self, reading: int) -> None:
+        """Read the signals, each a byte, in a thread that no call of the main thread blocks."""
+        come = False
+        while (signum := os.read(reading, 1)[0]) != _END:
+            if signum not in SIGNALS:
+                continue
+            if come:
+                self._end(signum)
+            come = True
+            if self._held:
+                # print() might wait for the main thread, which may be in the middle of one
+                with suppress(OSError):  # whoever read it has left
+                    os.write(2, b"\nstopping; once more stops at once\n")
+        os.close(reading)
+
+    def _end(self, signum: int) -> NoReturn:
+        try:
+            for act in self._last_acts:
+                act()
+        finally:
             os._exit(128 + signum)  # checkpoints survive that at any moment
-        self._signum = signum
-        if not self._held:
-            raise Interrupted(signum)
-        # print() cannot be called here: the signal may have come in the middle of one
-        os.write(2, b"\nstopping; once more stops at once\n")

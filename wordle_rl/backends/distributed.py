@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+
+from wordle_rl.interrupts import Interrupts
 
 T = TypeVar("T")
 
@@ -65,25 +69,50 @@ def _patient_with_death() -> Iterator[None]:
         raise
 
 
-def meeting_point(port: int, size: int, *, first: bool) -> Any:
-    """The store at a port where the processes of a run find each other; 0 takes a free one."""
+def meeting_point(port: int, size: int) -> Any:
+    """The store at a port where the processes of a run find each other."""
+    return _store(port, size, is_master=False)
+
+
+def _new_meeting_point(size: int) -> Any:
+    """The same at a free port, for the first process."""
+    # A store that opens its port itself listens on all interfaces, whatever its host is.
+    listener = socket.create_server((_HOST, 0))
+    port = listener.getsockname()[1]
+    return _store(port, size, is_master=True, master_listen_fd=listener.detach())
+
+
+def _store(port: int, size: int, **more: Any) -> Any:
     # torch documents TCPStore, but does not list it as exported.
     store: Any = dist.TCPStore  # pyright: ignore[reportPrivateImportUsage]
-    return store(_HOST, port, size, is_master=first, wait_for_workers=False)
+    return store(_HOST, port, size, wait_for_workers=False, **more)
 
 
 @contextmanager
-def started(size: int, device: torch.device, task: dict[str, Any]) -> Iterator[TorchProcesses]:
+def started(
+    size: int, device: torch.device, task: dict[str, Any], interrupts: Interrupts
+) -> Iterator[TorchProcesses]:
     """Start the other size - 1 processes on a task and join them; they end with the block.
 
     task: keyword arguments of wordle_rl.backends.lightning_backend.follow, as JSON can hold them.
+    A second signal kills them, also one that hangs.
     """
     # What is gathered is unpickled, so nobody outside the machine shall reach it.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
-    store = meeting_point(0, size, first=True)
-    others = [_start() for _ in range(1, size)]
+    loopback = "lo" if sys.platform == "linux" else "lo0"
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={loopback}")  # without = a prefix
+    store = _new_meeting_point(size)
+    others: list[subprocess.Popen[bytes]] = []
     over = threading.Event()
+
+    def kill() -> None:
+        over.set()
+        for other in others:
+            _kill(other)
+
+    interrupts.on_second(kill)
     try:
+        others.extend(_start() for _ in range(1, size))
         for rank, other in enumerate(others, 1):
             assert other.stdin is not None
             order = {"rank": rank, "size": size, "port": store.port, "task": task}
@@ -125,5 +154,12 @@ def _end(other: subprocess.Popen[bytes]) -> None:
     try:
         other.wait(_GOODBYE)
     except subprocess.TimeoutExpired:
-        other.kill()
+        _kill(other)
         other.wait()
+
+
+def _kill(other: subprocess.Popen[bytes]) -> None:
+    """With whatever it started; a process that is stopped dies of nothing else."""
+    if other.poll() is None:
+        with suppress(ProcessLookupError):  # it ended just now
+            os.killpg(other.pid, signal.SIGKILL)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback, TQDMProgressBar
 from lightning.pytorch.loggers import Logger
@@ -167,7 +168,7 @@ def train(
             chosen = {**setup.config["backend"], "precision": policy.computing.precision}
             config = {**setup.config, "backend": chosen}
             task = {"config": config, "folder": str(folder.path), "resume": resume}
-            others = started(setup.backend.devices, policy.device, task)
+            others = started(setup.backend.devices, policy.device, task, interrupts)
             policy.processes = stack.enter_context(others)
         with user_errors():
             training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
@@ -195,7 +196,7 @@ def follow(
     _silence_lightning()
     setup = experiment(config)
     policy = _policy(setup, rank=rank)
-    store = meeting_point(port, size, first=False)
+    store = meeting_point(port, size)
     policy.processes = TorchProcesses(rank, size, store, policy.device)
     training = Training(policy, setup, RunFolder(Path(folder)), LightningReporter([]))
     if not (resume and training.restore()):
@@ -233,6 +234,9 @@ def _fit(
     trainer = Trainer(
         accelerator=policy.device.type,
         devices=[policy.device.index] if cuda else 1,
+        # Otherwise it takes the tasks of SLURM, torchrun or LSF for processes that train together,
+        # and handles SLURM's signal to queue again; but each task is a run of its own.
+        plugins=[LightningEnvironment()],
         max_epochs=1,
         logger=loggers,
         callbacks=callbacks,

@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 
 from wordle_rl.json_files import plain
@@ -59,6 +60,10 @@ class LightningReporter:
 
 
 def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
+    """The loggers of a run, for its first process."""
+    # Where srun, torchrun or jsrun numbers processes, Lightning's loggers write in number 0 alone,
+    # but each of those processes is a run of its own.
+    rank_zero_only.rank = 0  # pyright: ignore[reportFunctionMemberAccess]
     loggers: list[Logger] = []
     if settings.tensorboard:
         loggers.append(TensorBoardLogger(folder, name="", version="tensorboard"))

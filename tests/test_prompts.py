@@ -6,7 +6,7 @@ import pytest
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.chat import Chat
-from wordle_rl.game import Game, State
+from wordle_rl.game import Clue, Game, State, feedback_code
 from wordle_rl.prompts import PHRASES, REFUSALS, Letters, Symbols, WholeState
 
 WORDS = {"crane", "sleep", "speed", "crept", "eerie"}
@@ -30,13 +30,33 @@ def test_letters_give_each_letter_its_mark() -> None:
     assert told == "SLEEP -> S(x) L(x) E(✓) E(x) P(-)"
 
 
-def test_the_state_names_places_misplaced_letters_and_absent_letters() -> None:
+def test_the_state_names_places_misplaced_letters_how_often_and_absent_letters() -> None:
     game = played("crept", "sleep")
     assert WholeState().feedback(game.turns[-1], game.state).splitlines() == [
         "Known places: 3 e",
         "In the word, not at the places given: e 4, p 5",
+        "How often in the word: e exactly once",
         "Not in the word: l, s",
         "Guesses so far: sleep",
+        "Make your next guess.",
+    ]
+
+
+def opening(secret: str, *guesses: str) -> list[str]:
+    clues = tuple(Clue(guess, feedback_code(guess, secret)) for guess in guesses)
+    return WholeState().opening(State(clues, len(clues))).splitlines()
+
+
+def test_the_state_says_how_often_a_letter_occurs_where_places_do_not_say_it() -> None:
+    # One r is in its place, the other only has a place where it is not.
+    assert "How often in the word: r at least twice" in opening("surer", "newly", "drier")
+    assert "How often in the word: e at least three times" in opening("eerie", "melee")
+    assert "How often in the word: e exactly three times" in opening("eerie", "geeee")
+    assert opening("crane", "slate", "early") == [
+        "Known places: 3 a, 5 e",
+        "In the word, not at the places given: a 2, e 1, r 3",
+        "Not in the word: l, s, t, y",
+        "Guesses so far: slate, early",
         "Make your next guess.",
     ]
 

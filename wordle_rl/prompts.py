@@ -7,11 +7,12 @@ built from phrases, so that the embedded model's tokenizer can hold each of them
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
 from wordle_rl.game import Clue, PlayedTurn, State, TurnKind
-from wordle_rl.knowledge import letter_facts
+from wordle_rl.knowledge import LetterFacts, letter_facts
 
 TASK = "You are playing Wordle: find the secret five-letter English word in six guesses.\n"
 ANSWER = "Answer with <guess>word</guess>."
@@ -27,6 +28,8 @@ FIRST = "Make your first guess."
 NEXT = "Make your next guess."
 PLACED = "Known places: "
 MISPLACED = "In the word, not at the places given: "
+HOW_OFTEN = "How often in the word: "
+TIMES = ("", "once", "twice", "three times", "four times", "five times")
 ABSENT = "Not in the word: "
 GUESSED = "Guesses so far: "
 NOTHING_KNOWN = "Nothing is known yet.\n"
@@ -114,7 +117,9 @@ class Letters(Symbols):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeState:
-    """The whole state in plain English: places, letters with excluded places, absent letters."""
+    """The whole state in plain English, so that the same words fit it as fit the clues: places,
+    letters with excluded places, how often a letter occurs where that is known, absent letters.
+    """
 
     think: bool = False  # ask for reasoning before the guess
     name = "state"
@@ -136,6 +141,7 @@ class WholeState:
         rows = [
             (PLACED, [f"{place + 1} {letter}" for place, letter in sorted(facts.placed.items())]),
             (MISPLACED, [f"{a} {' '.join(misplaced[a])}" for a in sorted(misplaced)]),
+            (HOW_OFTEN, _how_often(facts)),
             (ABSENT, absent),
             (GUESSED, list(state.guesses)),
         ]
@@ -144,3 +150,15 @@ class WholeState:
     def feedback(self, turn: PlayedTurn, state: State) -> str:
         refusal = REFUSALS.get(turn.kind)
         return (refusal + "\n" if refusal else "") + self.opening(state)
+
+
+def _how_often(facts: LetterFacts) -> list[str]:
+    """What places, misplaced and absent letters leave open about how often a letter occurs."""
+    placed = Counter(facts.placed.values())
+    told = []
+    for letter, copies in sorted(facts.at_least.items()):
+        if letter in facts.at_most:
+            told.append(f"{letter} exactly {TIMES[copies]}")
+        elif copies > max(placed[letter], 1):
+            told.append(f"{letter} at least {TIMES[copies]}")
+    return told

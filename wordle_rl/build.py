@@ -154,8 +154,9 @@ def backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
     return component("backend", node, BackendSettings)
 
 
-def style_of(config: Mapping[str, Any]) -> PromptStyle:
-    return component("prompt", config["prompt"], PromptStyle)
+def style_of(config: Mapping[str, Any], rules: Rules) -> PromptStyle:
+    """The prompt style, which tells these rules."""
+    return component("prompt", config["prompt"], PromptStyle, game=rules)
 
 
 PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # that algorithms and histories may name
@@ -269,10 +270,10 @@ def experiment(config: dict[str, Any]) -> Experiment:
     if len(splits.val) < 2:
         raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint by")
     check_secrets(settings.protocol, splits, model.location)
-    style = style_of(config)
+    rules: Rules = component("rules", config["rules"], Rules)
+    style = style_of(config, rules)
     if not config["allow_mismatch"]:
         check_match(model.location, style, ("rollout.form", rollout.form), words)
-    rules: Rules = component("rules", config["rules"], Rules)
     everything = settings.protocol == "all"
     lab = Lab(
         words=words,

@@ -170,7 +170,8 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             settings=settings,
         )
         player, computing = _player(settings, knowledge), None
-        style, sampling = style_of(config), component("sampling", config["sampling"], Sampling)
+        style = style_of(config, rules)
+        sampling = component("sampling", config["sampling"], Sampling)
         if player is None:
             contestant, computing = _model(config, settings, style, sampling, words)
         else:

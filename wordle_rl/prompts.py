@@ -11,10 +11,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
-from wordle_rl.game import Clue, PlayedTurn, State, TurnKind
+from wordle_rl.game import Clue, PlayedTurn, Rules, State, TurnKind
 from wordle_rl.knowledge import LetterFacts, letter_facts
 
 TASK = "You are playing Wordle: find the secret five-letter English word in six guesses.\n"
+NUMBERS = (
+    *("one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
 ANSWER = "Answer with <guess>word</guess>."
 ANSWER_THINKING = "Think in <think>...</think>, then answer with <guess>word</guess>."
 CALL = "Guess by calling the tool."
@@ -38,11 +42,14 @@ REFUSALS = {
     TurnKind.BREAKS_HARD_MODE: "Hard mode: a guess must use every clue.",
     TurnKind.UNPARSABLE: "No guess could be read.",
 }
+# One more would give every token behind it another id in tokenizers that are built from now on, so
+# what came later (HOW_OFTEN, other numbers of guesses) is spelt out.
 PHRASES = (
     TASK, ANSWER, ANSWER_THINKING, MARKS_LEGEND, STATE_LEGEND, FIRST, NEXT, PLACED, MISPLACED,
     ABSENT, GUESSED, NOTHING_KNOWN, *REFUSALS.values(), " -> ", "(✓)", "(-)", "(x)",
     "(✓) ", "(-) ", "(x) ", ", ",
 )  # fmt: skip
+_ORIGINAL = Rules()
 
 
 class PromptStyle(Protocol):
@@ -58,7 +65,7 @@ class PromptStyle(Protocol):
 
     @property
     def rules(self) -> str:
-        """What the game is, and how to read feedback."""
+        """What the game is, how many guesses it has, and how to read feedback."""
         ...
 
     @property
@@ -80,8 +87,12 @@ class Symbols:
     """`x-✓xx` after each guess."""
 
     think: bool = False  # ask for reasoning before the guess
+    game: Rules = _ORIGINAL  # that are told; filled in by the builder
     name = "symbols"
-    rules = TASK + MARKS_LEGEND
+
+    @property
+    def rules(self) -> str:
+        return _task(self.game) + MARKS_LEGEND
 
     @property
     def system(self) -> str:
@@ -122,8 +133,12 @@ class WholeState:
     """
 
     think: bool = False  # ask for reasoning before the guess
+    game: Rules = _ORIGINAL  # that are told; filled in by the builder
     name = "state"
-    rules = TASK + STATE_LEGEND
+
+    @property
+    def rules(self) -> str:
+        return _task(self.game) + STATE_LEGEND
 
     @property
     def system(self) -> str:
@@ -150,6 +165,14 @@ class WholeState:
     def feedback(self, turn: PlayedTurn, state: State) -> str:
         refusal = REFUSALS.get(turn.kind)
         return (refusal + "\n" if refusal else "") + self.opening(state)
+
+
+def _task(game: Rules) -> str:
+    """What the game is, with its number of guesses, and what hard mode asks for."""
+    number = NUMBERS[game.max_turns - 1] if game.max_turns <= len(NUMBERS) else game.max_turns
+    guesses = f"{number} guess{'es' * (game.max_turns > 1)}"
+    hard_mode = f"{REFUSALS[TurnKind.BREAKS_HARD_MODE]}\n" if game.hard_mode else ""
+    return TASK.replace("six guesses", guesses) + hard_mode
 
 
 def _how_often(facts: LetterFacts) -> list[str]:

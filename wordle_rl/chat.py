@@ -31,7 +31,11 @@ class Tokenizer(Protocol):
         ...
 
     def decode(self, ids: list[int]) -> str:
-        """Text of ids without special tokens."""
+        """Text of an answer's ids, without the stop id that ended it.
+
+        Any other special token, and an id that is no token, is in the text by name, so that it can
+        neither be part of a guess nor be overlooked.
+        """
         ...
 
     def render(

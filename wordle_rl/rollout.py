@@ -193,7 +193,8 @@ def scripted_turns(
         text = seen.written(turn)
         # On its own, so that the tokens of the guess do not depend on the thought before it.
         thought = thought_of(text)
-        ids = [*chat.tokenizer.encode(thought), *chat.answer(text.removeprefix(thought))]
+        guess = chat.answer(text.removeprefix(thought), begins=not thought)
+        ids = [*(chat.thought(thought) if thought else []), *guess]
         drawn = Completion(ids=ids, logprobs=[0.0] * len(ids), stop=StopReason.STOP_TOKEN)
         fresh = seen.fresh or i == 0
         turns.append(

@@ -46,7 +46,7 @@ from wordle_rl.regret import Regret
 from wordle_rl.rollout import Actor, ScriptedActor, play
 from wordle_rl.run import ROOT, load_backend
 from wordle_rl.run_folder import RunFolder
-from wordle_rl.sampling import Sampling
+from wordle_rl.sampling import Sampling, Stream
 from wordle_rl.settings import FORMS, ModelSettings, WordSettings, check_choice, check_seed
 from wordle_rl.tables import table
 from wordle_rl.words import WordLists
@@ -145,7 +145,9 @@ class Table:
     def scripted(self, player: Player) -> tuple[str, Callable[[int], Actor]]:
         """What summary() needs for a scripted player."""
         seed = self.settings.seed
-        return player.name, lambda first: ScriptedActor(player=player, seed=seed, step=first)
+        return player.name, lambda first: ScriptedActor(
+            player=player, seed=seed, step=first, stream=Stream.EVALUATION
+        )
 
 
 @full_disk_told()
@@ -278,7 +280,7 @@ def _model(
     def actor(first: int) -> PolicyActor:
         return PolicyActor(
             engine=policy.engine(), chat=chat, style=style, form=settings.form, sampling=sampling,
-            seed=settings.seed, first_rollout=first,
+            seed=settings.seed, stream=Stream.EVALUATION, first_rollout=first,
         )  # fmt: skip
 
     return (_name(model, settings), actor, model.games_at_once), policy.computing.record()

@@ -19,7 +19,7 @@ from wordle_rl.policy_actor import PolicyActor
 from wordle_rl.processes import share
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollout import play
-from wordle_rl.sampling import Sampling
+from wordle_rl.sampling import Sampling, Stream
 from wordle_rl.skill import skill_metrics
 
 
@@ -45,7 +45,8 @@ def policy_games(
         lab = setup.lab
         actor = PolicyActor(
             engine=policy.engine(), chat=chat, style=lab.style, form=lab.form,
-            sampling=sampling or setup.greedy, seed=lab.seed, first_rollout=start,
+            sampling=sampling or setup.greedy, seed=lab.seed, stream=Stream.EVALUATION,
+            first_rollout=start,
         )  # fmt: skip
         games += play(
             actor, part, words=lab.words, rules=lab.rules, time_limit=time_limit, check=check

@@ -19,6 +19,7 @@ from wordle_rl.backends.adapters import adapter_kind
 from wordle_rl.backends.mlx_models import base_of, is_quantised, load_base
 from wordle_rl.components import ConfigError
 from wordle_rl.sampling import Purpose, generator
+from wordle_rl.stages import stages_of, write_stages
 
 _LOST = 0.01  # share of the adapter's change that may be lost to rounding without a warning
 _PROBE = 64  # tokens whose log-probabilities are compared
@@ -51,6 +52,7 @@ def fuse(adapter: Path, target: Path) -> str:
             shutil.copy(file, target)
     save_model(target, model)
     save_config(config, target / "config.json")
+    write_stages(target, stages_of(adapter) or stages_of(base))
     if (base / "generation_config.json").is_file():
         shutil.copy(base / "generation_config.json", target)
     said = f"{target}: log-probabilities differ by at most {gap:.2g} from those with the adapter"

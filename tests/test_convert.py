@@ -29,6 +29,9 @@ from wordle_rl.backends.models import _with_lora
 from wordle_rl.components import ConfigError
 from wordle_rl.optim import Optim
 from wordle_rl.settings import LoraSettings
+from wordle_rl.stages import RECORD, stages_of, write_stages
+
+STAGES = [{"run": "first", "protocol": "all"}, {"run": "second", "protocol": "split"}]
 
 
 def multimodal() -> Any:
@@ -183,6 +186,16 @@ def test_the_command_converts_and_refuses_in_one_line(tmp_path, capsys, monkeypa
     assert stop.value.code == 2 and "exists already" in capsys.readouterr().err
 
 
+def test_an_adapter_says_in_either_form_what_it_was_trained_on(tmp_path):
+    _, _, peft = adapted("qwen2", tmp_path)
+    convert(peft, tmp_path / "nothing known")
+    assert not (tmp_path / "nothing known" / RECORD).exists()
+    write_stages(peft, STAGES)
+    convert(peft, tmp_path / "mlx")
+    convert(tmp_path / "mlx", tmp_path / "back")
+    assert stages_of(tmp_path / "mlx") == stages_of(tmp_path / "back") == STAGES
+
+
 # -- mlx-lm takes what is written -----------------------------------------------------------------
 
 
@@ -239,6 +252,7 @@ def test_fusing_says_what_rounding_costs(precision, tmp_path, capsys, monkeypatc
     save_file(small, peft / "adapter_model.safetensors")
     convert(peft, tmp_path / "mlx")
     shutil.copy(base / "tokenizer.json", tmp_path / "mlx")
+    write_stages(tmp_path / "mlx", STAGES)
     arguments = ["convert", str(tmp_path / "mlx"), str(tmp_path / "fused"), "--fuse"]
     monkeypatch.setattr(sys, "argv", arguments)
     command.main()
@@ -249,6 +263,7 @@ def test_fusing_says_what_rounding_costs(precision, tmp_path, capsys, monkeypatc
     else:
         assert "rounding to bfloat16" in said and "%" in said
     assert (tmp_path / "fused/config.json").is_file()
+    assert stages_of(tmp_path / "fused") == STAGES
 
 
 def test_a_folder_that_holds_a_whole_model_is_refused_as_such(tmp_path):

@@ -31,7 +31,9 @@ LEARNERS = [name for name in NAMES if name != "sft"]
 @cache
 def shipped(name: str) -> Algorithm:
     """The algorithm that `algorithm=<name>` builds."""
-    return component("algorithm", resolve(composed(f"algorithm={name}"))["algorithm"], Algorithm)
+    config = resolve(composed(f"algorithm={name}"))
+    budget = config["sampling"]["max_tokens"]
+    return component("algorithm", config["algorithm"], Algorithm, budget=budget)
 
 
 def policy_for(algorithm: Algorithm, *stops: int, lr: float = 1e-2) -> TorchPolicy:

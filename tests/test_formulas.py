@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_configs import composed
 from tiny import batch_of, full_forward, gradients, plain_copy, policy_of, qwen
 
 from wordle_rl.algorithms.base import Algorithm, Answers, Outcomes, Rows, Terms
@@ -25,6 +26,7 @@ from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.policy_gradient import leave_one_out
 from wordle_rl.algorithms.rloo import Rloo
 from wordle_rl.batching import take
+from wordle_rl.build import experiment, resolve
 from wordle_rl.records import Batch
 
 # Four conversations of unequal length; 1 marks sampled tokens, two answers in the first two.
@@ -236,6 +238,30 @@ def test_two_sequences_of_2_and_8_tokens_weigh_as_published():  # row 12
     assert Dpo().weights(pairs).tolist() == [1 / 20, 1 / 20, 0.0, 1 / 4, 1 / 4]
 
 
+BUDGETS = {  # with answers of 10 tokens at most: how many answers a rollout may have
+    "rollout=game": 6,
+    "rollout=game rules.max_turns=4": 4,
+    "rollout=game history=one": 5,
+    "rollout=game history=upto4": 6,
+    "rollout=game rules.invalid=retry rules.max_retries=2": 8,
+    "rollout=game rules.unparsable=retry": 9,
+    "rollout=turn": 1,
+    "rollout=best_of": 1,
+}
+
+
+@pytest.mark.parametrize("line", BUDGETS)
+def test_dr_grpo_divides_by_the_tokens_that_a_rollout_may_have(line):  # row 12
+    given = ["algorithm=dr_grpo", "sampling.max_tokens=10", *line.split()]
+    algorithm = experiment(resolve(composed(*given))).lab.algorithm
+    # Two games of 7 and 23 tokens in all, or two guesses of 7 and 10, are a batch.
+    for lengths in ((7, 23), (7, 10)):
+        share = 1 / (2 * 10 * BUDGETS[line])
+        assert algorithm.weights(rows(*lengths)).tolist() == pytest.approx([share, share])
+    other = experiment(resolve(composed(*given, "algorithm.normalizer=5"))).lab.algorithm
+    assert other.weights(rows(7, 10)).tolist() == [1 / 10, 1 / 10]
+
+
 @pytest.mark.parametrize("algorithm", [case[0] for case in CASES.values()])
 def test_nothing_to_train_is_no_division_by_zero(algorithm):
     assert np.isfinite(algorithm.weights(rows(0, 0, used=[False, False]))).all()
@@ -374,6 +400,7 @@ def test_a_loss_is_the_same_in_numpy_and_in_torch(name):
     ("build", "setting"),
     [
         (lambda: DrGrpo(normalizer=0), "normalizer"),
+        (lambda: DrGrpo(), "normalizer"),
         (lambda: Dapo(overlong="cut"), "overlong"),  # pyright: ignore[reportArgumentType]
         (lambda: Dapo(overlong_buffer=0.0), "overlong_buffer"),
         (lambda: Dapo(resample=-1), "resample"),

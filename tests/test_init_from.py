@@ -19,10 +19,12 @@ from test_configs import ROOT, composed
 from test_misuse import SMALL, evaluation, trained, training
 
 from wordle_rl import training as training_run
+from wordle_rl.build import experiment, resolve
 from wordle_rl.checkpoints import MANIFEST, CheckpointStore
 from wordle_rl.earlier_run import begin_from, saved_config
 from wordle_rl.json_files import write_json
 from wordle_rl.run_folder import RunFolder
+from wordle_rl.stages import RECORD, stages_of
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +133,34 @@ def test_a_stage_begins_with_the_weights_of_the_one_before(backend, stage, tmp_p
     assert [metrics_of(second)[k]["policy/kl"] > 0 for k in (1, 2)] == [False, True]
     manifest = json.loads((second / "manifest.json").read_text())
     assert manifest["init_from"]["run"] == str(first) and manifest["prompt"] == "letters"
+    stages = [stage_of(first, "letters"), stage_of(second, "letters")]
+    for folder in (second / "model", *second.glob("checkpoints/step_*/model")):
+        assert stages_of(shutil.copytree(folder, tmp_path / "copy", dirs_exist_ok=True)) == stages
+    assert stages_of(first / "model") == stages[:1]
     assert runs.resume(second, "trainer.steps=3")["total_games"] == 3 * 2 * 2
+    assert stages_of(second / "model") == stages
+
+
+def stage_of(run: Path, prompt: str) -> dict[str, Any]:
+    """What a model that this run made must say of it."""
+    manifest = RunFolder(run).manifest()
+    return {
+        "run": run.name, "protocol": "split", "digests": manifest["digests"], "prompt": prompt,
+        "form": "conversation",
+    }  # fmt: skip
+
+
+def test_the_stages_before_are_kept_whatever_the_last_one_was(tmp_path, refused: Callable):
+    """A model that was taught on all words stays one that was."""
+    everything = trained(tmp_path / "all", "words.protocol=all trainer.steps=1")
+    record = json.loads((everything / "model" / RECORD).read_text())
+    later = {**record["stages"][0], "run": "later", "protocol": "split"}
+    model = shutil.copytree(everything / "model", tmp_path / "m")
+    write_json(model / RECORD, {"stages": [*record["stages"], later]})
+    line = refused(training(f"words.test=6 words.val=6 model.path={model}"))
+    assert everything.name in line and "words.protocol=all" in line
+    write_json(model / RECORD, {"stages": [later]})
+    assert experiment(resolve(composed("words.test=6", "words.val=6", f"model.path={model}"))).test
 
 
 def test_a_run_that_is_not_finished_is_not_started_from(copy, refused: Callable):
@@ -202,8 +231,6 @@ def test_eval_plays_a_run_with_its_prompt_and_form_unless_others_are_meant(
 
 
 def test_an_embedded_model_plays_in_any_prompt():
-    from wordle_rl.build import experiment, resolve
-
     assert experiment(resolve(composed("model=tiny", "prompt=letters"))).lab.style.name == "letters"
 
 

@@ -402,6 +402,47 @@ def test_a_run_on_all_words_is_not_gone_on_from_with_split_words(
     assert experiment(resolve(composed(*start.split(), "words.protocol=all"))).test
 
 
+@pytest.mark.parametrize("part", ["model", "checkpoints/step_000001/model"])
+def test_a_copied_model_still_says_what_it_was_trained_on(
+    part: str, other: Path, tmp_path: Path, refused
+) -> None:
+    model = shutil.copytree(other / part, tmp_path / "elsewhere" / "m")
+    line = f"words.test=6 words.val=6 model.path={model}"
+    told = refused(training(line))
+    assert str(model) in told and other.name in told and "words.protocol=all" in told
+    assert experiment(resolve(composed(*line.split(), "words.protocol=all"))).test
+    assert "prompt=letters: not symbols" in refused(
+        training(f"{line} words.protocol=all prompt=letters")
+    )
+
+
+def test_a_run_of_an_earlier_version_says_it_by_its_manifest(
+    other: Path, tmp_path: Path, refused
+) -> None:
+    run = shutil.copytree(other, tmp_path / "run")
+    for record in run.rglob("wordle_rl.json"):
+        record.unlink()
+    line = f"words.test=6 words.val=6 model.path={run / 'model'}"
+    assert "words.protocol=all" in refused(training(line))
+
+
+def test_a_model_that_no_run_made_is_taken_as_it_is(finished: Path, tmp_path: Path) -> None:
+    model = shutil.copytree(finished / "model", tmp_path / "m")
+    (model / "wordle_rl.json").unlink()
+    assert experiment(resolve(composed("words.test=7", f"model.path={model}"))).test
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"stages": []}', '{"stages": [{}]}', '{"stages": 5}']
+)
+def test_a_broken_record_of_a_model_is_named(
+    text: str, finished: Path, tmp_path: Path, refused
+) -> None:
+    model = shutil.copytree(finished / "model", tmp_path / "m")
+    (model / "wordle_rl.json").write_text(text)
+    assert f"{model / 'wordle_rl.json'}: no record" in refused(training(f"model.path={model}"))
+
+
 def test_a_run_is_gone_on_from_with_the_same_split_only(finished: Path, refused) -> None:
     model = f"model.path={finished / 'model'} words.val=6"
     assert "words.protocol" in refused(training(f"{model} words.test=7"))

@@ -48,7 +48,7 @@ def guessed(guess: str, secret: str = "crane", after: tuple[str, ...] = ()) -> P
     ("text", "expected"),
     [
         ("<guess>crane</guess>", 1.0),
-        ("<think>so</think>\n<guess> CRANE </guess>", 1.0),
+        ("<think>so</think>\n<guess>CRANE</guess>", 1.0),
         ("<guess>zzzzz</guess>", 0.5),
         ("<guess>cran</guess>", 0.4),
         ("<guess></guess>", 0.4),

@@ -31,7 +31,7 @@ GOOD = call(guess("crane"))
     [
         GOOD,
         call(guess("CRANE")),
-        call(guess(" crane\n")),
+        call(json.dumps(guess("crane"), indent=2)),
         call('{"arguments":{"word":"crane"},"name":"guess"}'),
         "<think>vowels first</think>\n" + GOOD,
         f"<think>not {call(guess('slate'))}</think>{GOOD}",
@@ -55,7 +55,7 @@ FAILURES = {
     ParseFailure.NOT_FIVE_LETTERS: [call(guess("")), call(guess("cranes"))],
     ParseFailure.NOT_ASCII_LETTERS: [
         call(guess("cr\u0430ne")), call('{"name":"guess","arguments":{"word":"cr\\u0430ne"}}'),
-        call(guess("cra e")), call(guess("ｃrane")),
+        call(guess("cra e")), call(guess("crane\n")), call(guess(" crane")), call(guess("ｃrane")),
     ],
     ParseFailure.MALFORMED_CALL: [
         call("crane"), call(""), call("[]"), call("null"), call("NaN"), call(guess(["crane"])),

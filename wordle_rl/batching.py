@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.records import Batch
+from wordle_rl.sampling import Purpose, generator
 
 
 def micro_batches(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
@@ -44,7 +45,8 @@ def minibatches(
     """
     numbers = np.unique(groups)
     if count > 1:
-        numbers = np.random.default_rng([seed, step, 1 + epoch]).permutation(numbers)
+        draw = generator(Purpose.MINIBATCHES, seed=seed, step=step, number=epoch)
+        numbers = draw.permutation(numbers)
     return [np.flatnonzero(np.isin(groups, part)) for part in np.array_split(numbers, count)]
 
 

@@ -155,8 +155,9 @@ def backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
     return component("backend", node, BackendSettings)
 
 
-def style_of(config: Mapping[str, Any]) -> PromptStyle:
-    return component("prompt", config["prompt"], PromptStyle)
+def style_of(config: Mapping[str, Any], rules: Rules) -> PromptStyle:
+    """The prompt style, which tells these rules."""
+    return component("prompt", config["prompt"], PromptStyle, game=rules)
 
 
 PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # that algorithms and histories may name
@@ -261,19 +262,23 @@ def experiment(config: dict[str, Any]) -> Experiment:
     settings: WordSettings = component("words", config["words"], WordSettings)
     words, splits = settings.load()
     knowledge = Knowledge(words, feedback_table(words))
-    algorithm: Algorithm = component("algorithm", config["algorithm"], Algorithm)
+    rules: Rules = component("rules", config["rules"], Rules)
     rollout: RolloutKind = component("rollout", config["rollout"], RolloutKind)
+    earlier = history(config["history"], knowledge, rules)
+    sampling: Sampling = component("sampling", config["sampling"], Sampling)
+    algorithm: Algorithm = component(
+        "algorithm", config["algorithm"], Algorithm,
+        budget=sampling.max_tokens * rollout.answers(rules, earlier.least if earlier else 0),
+    )  # fmt: skip
     model = model_settings(config["model"])
     backend = backend_settings(config["backend"], model)
-    sampling: Sampling = component("sampling", config["sampling"], Sampling)
     _check_together(algorithm, rollout, backend, sampling, model)
     if len(splits.val) < 2:
         raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint by")
     check_secrets(settings.protocol, splits, model.location)
-    style = style_of(config)
+    style = style_of(config, rules)
     if not config["allow_mismatch"]:
         check_match(model.location, style, ("rollout.form", rollout.form), words)
-    rules: Rules = component("rules", config["rules"], Rules)
     everything = settings.protocol == "all"
     lab = Lab(
         words=words,
@@ -288,7 +293,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         num_generations=rollout.num_generations,
         play=rollout.play,
         form=rollout.form,
-        history=history(config["history"], knowledge, rules),
+        history=earlier,
         credit=rollout.credit,
         discount=rollout.discount,
         seed=config["seed"],

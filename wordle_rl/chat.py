@@ -1,7 +1,9 @@
 """Conversations as token ids, through whatever chat template the tokenizer brings.
 
 Text is encoded once and never again: answers enter a conversation as the ids that were sampled,
-and only the environment's own text between two answers is encoded here.
+and only the environment's own text between two answers is encoded here. What a template writes
+between the generation prompt and an answer (Mistral's older ones a blank) is for the policy to
+draw, so a scripted player's answers begin with it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from typing import Any, Protocol
 
 from wordle_rl.tool_calls import TOOL, call_message, parse_call
 
-_ANSWER, _MESSAGE = "ANSWERPLACE", "MESSAGEPLACE"  # stand-ins that survive templates' trimming
+# Stand-ins that survive templates' trimming.
+_ANSWER, _MESSAGE, _SYSTEM = "ANSWERPLACE", "MESSAGEPLACE", "SYSTEMPLACE"
 _KEPT = 20_000  # entries of a cache, of some 10 kB at most; the allowed words are 12,972
 
 
@@ -31,7 +34,11 @@ class Tokenizer(Protocol):
         ...
 
     def decode(self, ids: list[int]) -> str:
-        """Text of ids without special tokens."""
+        """Text of an answer's ids, without the stop id that ended it.
+
+        Any other special token, and an id that is no token, is in the text by name, so that it can
+        neither be part of a guess nor be overlooked.
+        """
         ...
 
     def render(
@@ -44,23 +51,26 @@ class Tokenizer(Protocol):
         ...
 
 
+def _said(role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+_CONVERSATION = [_said("user", "a"), _said("assistant", _ANSWER), _said("user", _MESSAGE)]
+
+
 class Chat:
     """Builds the ids around the answers of one kind of conversation."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        text = tokenizer.render(
-            [
-                {"role": "user", "content": "a"},
-                {"role": "assistant", "content": _ANSWER},
-                {"role": "user", "content": _MESSAGE},
-            ]
-        )
+        text = tokenizer.render(_CONVERSATION)
         if text.count(_ANSWER) != 1 or text.count(_MESSAGE) != 1:
             raise ValueError(
                 "the chat template must show each message once; "
                 f"it rendered a three-message conversation as {text!r}"
             )
+        begin = tokenizer.render(_CONVERSATION[:1])
+        self._lead = text[len(begin) : text.index(_ANSWER)] if text.startswith(begin) else ""
         between = text[text.index(_ANSWER) + len(_ANSWER) :]
         self._before, self._after = between.split(_MESSAGE)
         self.turn_end_id = tokenizer.encode(self._before)[0]
@@ -74,10 +84,16 @@ class Chat:
         self._answers: dict[str, list[int]] = {}
 
     def opening(self, system: str, message: str) -> list[int]:
-        """Ids up to where the first answer begins, exactly as the template writes them."""
+        """Ids up to where the first answer begins, exactly as the template writes them.
+
+        A template that has no place for a system prompt gets it in front of the message.
+        """
         ids = self._openings.get((system, message))
         if ids is None:
-            messages = [{"role": "system", "content": system}, {"role": "user", "content": message}]
+            if self._takes_system:
+                messages = [_said("system", system), _said("user", message)]
+            else:
+                messages = [_said("user", f"{system}\n\n{message}")]
             ids = self.tokenizer.encode(self._render(messages))
             _keep(self._openings, (system, message), ids)
         return ids
@@ -94,13 +110,33 @@ class Chat:
             _keep(self._replies, message, ids)
         return ids[1:] if last_id == self.turn_end_id else ids
 
-    def answer(self, text: str) -> list[int]:
-        """Ids of a scripted player's answer, with the end of turn that a policy would draw."""
+    def answer(self, text: str, *, begins: bool = True) -> list[int]:
+        """Ids of a scripted player's answer, with the end of turn that a policy would draw.
+
+        begins: False for what follows a thought.
+        """
+        text = self._lead * begins + text
         ids = self._answers.get(text)
         if ids is None:
             ids = [*self.tokenizer.encode(text), self.turn_end_id]
             _keep(self._answers, text, ids)
         return ids
+
+    def thought(self, text: str) -> list[int]:
+        """Ids of the thought that a scripted player's answer begins with."""
+        return self.tokenizer.encode(self._lead + text)
+
+    @cached_property
+    def _takes_system(self) -> bool:
+        """Whether the template writes a system prompt, once and in front of the conversation.
+
+        Some raise, some leave it out, some move it to whichever message is the last.
+        """
+        try:
+            text = self._render([_said("system", _SYSTEM), *_CONVERSATION])
+        except ValueError:
+            return False
+        return text.count(_SYSTEM) == 1 and text.index(_SYSTEM) < text.index(_ANSWER)
 
     @cached_property
     def with_tool(self) -> ToolChat:
@@ -120,7 +156,7 @@ class ToolChat(Chat):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer)
-        question = {"role": "user", "content": "a"}
+        question = _CONVERSATION[0]
         result = {"role": "tool", "name": TOOL["function"]["name"], "content": _MESSAGE}
         try:
             text = self._render([question, call_message(_ANSWER), result])
@@ -132,7 +168,7 @@ class ToolChat(Chat):
         complete = text.startswith(begin) and text.count(_MESSAGE) == rest.count(_MESSAGE) == 1
         if not complete or call.count(_ANSWER) != 1 or "parameters" not in begin:
             raise _no_tools("this one writes a call or its result otherwise")
-        self._call = call
+        self._call = call.removeprefix(self._lead)
         self._before, self._after = (end + rest).split(_MESSAGE)
         read = parse_call(tokenizer.decode(tokenizer.encode(self.call("crane"))))
         if read.guess != "crane":

@@ -14,9 +14,10 @@ from yaml import YAMLError
 from wordle_rl.checkpoints import MANIFEST, CheckpointStore
 from wordle_rl.components import ConfigError
 from wordle_rl.prompts import PromptStyle
-from wordle_rl.run_folder import RunFolder, maker
+from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import UNTRAINED, check_choice
 from wordle_rl.splits import Splits
+from wordle_rl.stages import prompt_name, stages_of
 from wordle_rl.words import WordLists
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
@@ -123,27 +124,21 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     }
 
 
-def prompt_name(style: PromptStyle) -> str:
-    """The option of prompt= that a style is."""
-    return style.name + "_think" * style.think
-
-
 def check_secrets(protocol: str, splits: Splits, model: str) -> None:
-    """Raise ConfigError when the run that made a model may have trained on what is now tested.
+    """Raise ConfigError when a run that made a model may have trained on what is now tested.
 
     model: its hub name or folder.
     """
-    run = maker(model)
-    if protocol == "all" or run is None:
+    if protocol == "all":
         return
-    earlier = run.manifest()
-    digest = earlier.get("digests", {}).get("splits")
-    if earlier.get("protocol") != "split" or digest != splits.digest:
-        raise ConfigError(
-            f"the model comes from {run.path}, which may have trained on secrets that are now for "
-            "the test: use words.protocol=all, or a run with words.protocol=split and the same "
-            "words"
-        )
+    for stage in stages_of(model):
+        digest = stage.get("digests", {}).get("splits")
+        if stage.get("protocol") != "split" or digest != splits.digest:
+            raise ConfigError(
+                f"the model {model} comes from the run {stage['run']}, which may have trained on "
+                "secrets that are now for the test: use words.protocol=all, or a run with "
+                "words.protocol=split and the same words"
+            )
 
 
 def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: WordLists) -> None:
@@ -151,19 +146,19 @@ def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: Wo
 
     model: its hub name or folder. form: the key of the setting, and its value.
     """
-    run = maker(model)
-    if run is None:
+    stages = stages_of(model)
+    if not stages:
         return
-    earlier = run.manifest()
+    last = stages[-1]
     key, value = form
     for name, now, then in (
-        ("prompt", prompt_name(style), earlier.get("prompt")),
-        (key, value, earlier.get("form")),
-        ("words", words.digest, earlier.get("digests", {}).get("words")),
+        ("prompt", prompt_name(style), last.get("prompt")),
+        (key, value, last.get("form")),
+        ("words", words.digest, last.get("digests", {}).get("words")),
     ):
         if then not in (None, now):
             wrong = "words: other word lists" if name == "words" else f"{name}={now}: not {then}"
             raise ConfigError(
-                f"{wrong} as in {run.path}, which the model comes from; choose the same, or say "
-                "allow_mismatch=true"
+                f"{wrong} as in the run {last['run']}, which the model {model} comes from; choose "
+                "the same, or say allow_mismatch=true"
             )

@@ -51,7 +51,7 @@ from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollout import Actor, ScriptedActor, play
 from wordle_rl.run import ROOT, load_backend
 from wordle_rl.run_folder import RunFolder
-from wordle_rl.sampling import Sampling
+from wordle_rl.sampling import Sampling, Stream
 from wordle_rl.settings import FORMS, ModelSettings, WordSettings, check_choice, check_seed
 from wordle_rl.tables import table
 from wordle_rl.words import WordLists
@@ -167,7 +167,9 @@ class Table:
         seed = self.settings.seed
 
         def actor(first: int) -> Actor:
-            return ScriptedActor(player=player, seed=seed, first_rollout=first)
+            return ScriptedActor(
+                player=player, seed=seed, stream=Stream.EVALUATION, first_rollout=first
+            )
 
         return Contestant(name=player.name, actor=actor, rewards=rewards)
 
@@ -194,7 +196,8 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             settings=settings,
         )
         _check_opener(settings, words)
-        style, sampling = style_of(config), component("sampling", config["sampling"], Sampling)
+        style = style_of(config, rules)
+        sampling = component("sampling", config["sampling"], Sampling)
         rewards = partial(reward_set, config["reward"], words, knowledge)
         player, computing = _player(settings, knowledge), None
         who = settings.run or settings.player or config["model"]["name"]
@@ -324,7 +327,7 @@ def _model(
     def actor(first: int) -> Actor:
         return PolicyActor(
             engine=policy.engine(), chat=chat, style=style, form=settings.form, sampling=sampling,
-            seed=settings.seed, first_rollout=first,
+            seed=settings.seed, stream=Stream.EVALUATION, first_rollout=first,
         )  # fmt: skip
 
     contestant = Contestant(

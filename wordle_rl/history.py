@@ -15,9 +15,8 @@ import numpy as np
 from wordle_rl.game import Clue, State, feedback_code
 from wordle_rl.parser import parse
 from wordle_rl.players import Player, pick
-from wordle_rl.sampling import uniforms
+from wordle_rl.sampling import Stream, uniforms
 
-_STREAM = 1 << 30  # as turn numbers, so that no game draws these uniforms
 _ATTEMPTS = 16  # at a guess that does not win
 
 
@@ -78,5 +77,6 @@ class History:
     def _uniforms(self, groups: range, number: int, *, seed: int, step: int) -> np.ndarray:
         """[groups, attempts]. number: which of a group's draws."""
         return uniforms(
-            seed=seed, step=step, rollouts=np.array(groups), turn=_STREAM + number, tokens=_ATTEMPTS
-        )
+            seed=seed, step=step, rollouts=np.array(groups), turn=number, tokens=_ATTEMPTS,
+            stream=Stream.HISTORY,
+        )  # fmt: skip

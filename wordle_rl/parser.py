@@ -3,7 +3,8 @@
 Linear time on any input: only str.find, str.count and str.strip, no regular expressions.
 Tags are lower case and exact. Only the text after the last `</think>` is looked at, so a `</think>`
 whose opening tag was part of the prompt is fine, and what is thought never counts as a guess.
-Spaces and line breaks (ASCII) may surround the word inside the tag; the guess never contains them.
+Between the guess tags there is the word and nothing else: a space or a line break beside it is no
+letter, and refused as any other character is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from wordle_rl.game import WORD_LENGTH
 OPEN_THINK, CLOSE_THINK = "<think>", "</think>"
 OPEN_GUESS, CLOSE_GUESS = "<guess>", "</guess>"
 # str.strip() without an argument would also take non-breaking spaces and other look-alikes.
-SURROUNDING_WHITESPACE = " \t\r\n"
+WHITE_SPACE = " \t\r\n"
 
 
 class ParseFailure(StrEnum):
@@ -81,7 +82,7 @@ def read_tagged(
     start = 0 if start < 0 else start + len(CLOSE_THINK)
     opens, closes = text.count(opening, start), text.count(closing, start)
     unclosed_think = text.find(OPEN_THINK, start) >= 0
-    if not text.strip(SURROUNDING_WHITESPACE):
+    if not text.strip(WHITE_SPACE):
         found: str | ParseFailure = ParseFailure.EMPTY
     elif unclosed_think:
         found = ParseFailure.UNCLOSED_THINK
@@ -123,9 +124,8 @@ def _between_tags(
 
 
 def as_guess(content: str) -> str | ParseFailure:
-    """Five ASCII letters in lower case, white space around them left out, or what is wrong."""
-    word = content.strip(SURROUNDING_WHITESPACE)
+    """Five ASCII letters in lower case, or what is wrong."""
     # isalpha() alone accepts Cyrillic and full-width letters.
-    if word and not (word.isascii() and word.isalpha()):
+    if content and not (content.isascii() and content.isalpha()):
         return ParseFailure.NOT_ASCII_LETTERS
-    return word.lower() if len(word) == WORD_LENGTH else ParseFailure.NOT_FIVE_LETTERS
+    return content.lower() if len(content) == WORD_LENGTH else ParseFailure.NOT_FIVE_LETTERS

@@ -14,7 +14,7 @@ from wordle_rl.game import PlayedTurn, State
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.records import Completion, StopReason, TokenTurn
 from wordle_rl.rollout import Reply
-from wordle_rl.sampling import Sampling, uniforms
+from wordle_rl.sampling import Sampling, Stream, uniforms
 
 
 @dataclass(kw_only=True)
@@ -28,6 +28,7 @@ class PolicyActor:
     seed: int
     form: str = "conversation"
     step: int = 0
+    stream: Stream = Stream.TRAINING  # what its games are for
     first_rollout: int = 0  # number of game 0 within the step
     turns: list[list[TokenTurn]] = field(default_factory=list)  # by game
     _rows: dict[int, int] = field(default_factory=dict)  # game -> engine row
@@ -48,6 +49,7 @@ class PolicyActor:
             rollouts=np.array(games) + self.first_rollout,
             turn=turn,
             tokens=self.sampling.max_tokens,
+            stream=self.stream,
         )
         drawn = self.engine.decode([self._rows[g] for g in games], self.sampling, numbers)
         for game, completion in zip(games, drawn, strict=True):

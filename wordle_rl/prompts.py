@@ -7,13 +7,18 @@ built from phrases, so that the embedded model's tokenizer can hold each of them
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
-from wordle_rl.game import Clue, PlayedTurn, State, TurnKind
-from wordle_rl.knowledge import letter_facts
+from wordle_rl.game import Clue, PlayedTurn, Rules, State, TurnKind
+from wordle_rl.knowledge import LetterFacts, letter_facts
 
 TASK = "You are playing Wordle: find the secret five-letter English word in six guesses.\n"
+NUMBERS = (
+    *("one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
 ANSWER = "Answer with <guess>word</guess>."
 ANSWER_THINKING = "Think in <think>...</think>, then answer with <guess>word</guess>."
 CALL = "Guess by calling the tool."
@@ -27,6 +32,8 @@ FIRST = "Make your first guess."
 NEXT = "Make your next guess."
 PLACED = "Known places: "
 MISPLACED = "In the word, not at the places given: "
+HOW_OFTEN = "How often in the word: "
+TIMES = ("", "once", "twice", "three times", "four times", "five times")
 ABSENT = "Not in the word: "
 GUESSED = "Guesses so far: "
 NOTHING_KNOWN = "Nothing is known yet.\n"
@@ -35,11 +42,14 @@ REFUSALS = {
     TurnKind.BREAKS_HARD_MODE: "Hard mode: a guess must use every clue.",
     TurnKind.UNPARSABLE: "No guess could be read.",
 }
+# One more would give every token behind it another id in tokenizers that are built from now on, so
+# what came later (HOW_OFTEN, other numbers of guesses) is spelt out.
 PHRASES = (
     TASK, ANSWER, ANSWER_THINKING, MARKS_LEGEND, STATE_LEGEND, FIRST, NEXT, PLACED, MISPLACED,
     ABSENT, GUESSED, NOTHING_KNOWN, *REFUSALS.values(), " -> ", "(✓)", "(-)", "(x)",
     "(✓) ", "(-) ", "(x) ", ", ",
 )  # fmt: skip
+_ORIGINAL = Rules()
 
 
 class PromptStyle(Protocol):
@@ -55,7 +65,7 @@ class PromptStyle(Protocol):
 
     @property
     def rules(self) -> str:
-        """What the game is, and how to read feedback."""
+        """What the game is, how many guesses it has, and how to read feedback."""
         ...
 
     @property
@@ -77,8 +87,12 @@ class Symbols:
     """`x-✓xx` after each guess."""
 
     think: bool = False  # ask for reasoning before the guess
+    game: Rules = _ORIGINAL  # that are told; filled in by the builder
     name = "symbols"
-    rules = TASK + MARKS_LEGEND
+
+    @property
+    def rules(self) -> str:
+        return _task(self.game) + MARKS_LEGEND
 
     @property
     def system(self) -> str:
@@ -114,11 +128,17 @@ class Letters(Symbols):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeState:
-    """The whole state in plain English: places, letters with excluded places, absent letters."""
+    """The whole state in plain English, so that the same words fit it as fit the clues: places,
+    letters with excluded places, how often a letter occurs where that is known, absent letters.
+    """
 
     think: bool = False  # ask for reasoning before the guess
+    game: Rules = _ORIGINAL  # that are told; filled in by the builder
     name = "state"
-    rules = TASK + STATE_LEGEND
+
+    @property
+    def rules(self) -> str:
+        return _task(self.game) + STATE_LEGEND
 
     @property
     def system(self) -> str:
@@ -136,6 +156,7 @@ class WholeState:
         rows = [
             (PLACED, [f"{place + 1} {letter}" for place, letter in sorted(facts.placed.items())]),
             (MISPLACED, [f"{a} {' '.join(misplaced[a])}" for a in sorted(misplaced)]),
+            (HOW_OFTEN, _how_often(facts)),
             (ABSENT, absent),
             (GUESSED, list(state.guesses)),
         ]
@@ -144,3 +165,23 @@ class WholeState:
     def feedback(self, turn: PlayedTurn, state: State) -> str:
         refusal = REFUSALS.get(turn.kind)
         return (refusal + "\n" if refusal else "") + self.opening(state)
+
+
+def _task(game: Rules) -> str:
+    """What the game is, with its number of guesses, and what hard mode asks for."""
+    number = NUMBERS[game.max_turns - 1] if game.max_turns <= len(NUMBERS) else game.max_turns
+    guesses = f"{number} guess{'es' * (game.max_turns > 1)}"
+    hard_mode = f"{REFUSALS[TurnKind.BREAKS_HARD_MODE]}\n" if game.hard_mode else ""
+    return TASK.replace("six guesses", guesses) + hard_mode
+
+
+def _how_often(facts: LetterFacts) -> list[str]:
+    """What places, misplaced and absent letters leave open about how often a letter occurs."""
+    placed = Counter(facts.placed.values())
+    told = []
+    for letter, copies in sorted(facts.at_least.items()):
+        if letter in facts.at_most:
+            told.append(f"{letter} exactly {TIMES[copies]}")
+        elif copies > max(placed[letter], 1):
+            told.append(f"{letter} at least {TIMES[copies]}")
+    return told

@@ -20,7 +20,7 @@ from wordle_rl.players import Player
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.reasoning import Reasoning
 from wordle_rl.records import Completion, Rollout, StopReason, TokenTurn
-from wordle_rl.sampling import uniforms
+from wordle_rl.sampling import Stream, uniforms
 from wordle_rl.words import WordLists
 
 
@@ -126,7 +126,7 @@ def _keep(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) ->
 
 @dataclass(kw_only=True)
 class ScriptedActor:
-    """A scripted player; what it draws depends on (seed, step, game, turn) alone.
+    """A scripted player; what it draws depends on (seed, stream, step, game, turn) alone.
 
     slips: how often mistakes answers in the player's place. reasoning: writes the thought before
     each guess; before a mistake it gives no reason for it.
@@ -135,6 +135,7 @@ class ScriptedActor:
     player: Player
     seed: int
     step: int = 0
+    stream: Stream = Stream.TRAINING  # what its games are for
     first_rollout: int = 0  # number of game 0 within the step
     mistakes: Player | None = None
     slips: float = 0.0
@@ -152,6 +153,7 @@ class ScriptedActor:
             rollouts=np.array(games) + self.first_rollout,
             turn=turn,
             tokens=3,
+            stream=self.stream,
         )
         texts = self.player.answer(states, numbers[:, 0])
         if self.mistakes is not None:
@@ -198,7 +200,8 @@ def scripted_turns(
         text = seen.written(turn)
         # On its own, so that the tokens of the guess do not depend on the thought before it.
         thought = thought_of(text)
-        ids = [*chat.tokenizer.encode(thought), *chat.answer(text.removeprefix(thought))]
+        guess = chat.answer(text.removeprefix(thought), begins=not thought)
+        ids = [*(chat.thought(thought) if thought else []), *guess]
         drawn = Completion(ids=ids, logprobs=[0.0] * len(ids), stop=StopReason.STOP_TOKEN)
         fresh = seen.fresh or i == 0
         turns.append(

@@ -1,13 +1,15 @@
 """How tokens are drawn: settings, and the uniform number behind each draw.
 
-Every draw is a pure function of (seed, step, rollout, turn, token), through the counter-based
-generator Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"), so
-what is sampled depends neither on batch layout nor on how often a run was stopped and resumed.
+Every draw is a pure function of (seed, stream, step, rollout, turn, token), through the
+counter-based generator Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1,
+2, 3"), so what is sampled depends neither on batch layout nor on how often a run was stopped and
+resumed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,22 @@ _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
+
+
+class Stream(IntEnum):
+    """What the uniforms of a turn are for: added to its number, which stays below 2**28."""
+
+    TRAINING = 0
+    EVALUATION = 1 << 28  # validation, reports and eval.py
+    HISTORY = 1 << 30  # the guesses before a game is taken over
+
+
+class Purpose(IntEnum):
+    """What a generator() is for."""
+
+    SPARE_SECRETS = 1
+    MINIBATCHES = 2
+    PROBE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +91,26 @@ def philox4x32(counter: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.
     return np.stack(c, axis=-1).astype(np.uint32)
 
 
+def generator(
+    purpose: Purpose, *, seed: int, step: int = 0, number: int = 0
+) -> np.random.Generator:
+    """A generator that no other purpose, seed, step or number has.
+
+    numpy takes up to four words of a seed as if zeros followed them, so [seed, step, 0] and
+    [seed, step] are one generator; five words, the last of them never 0, are apart from any four.
+    """
+    words = [seed & 0xFFFFFFFF, seed >> 32, step, number, purpose]
+    return np.random.default_rng(words)
+
+
 def uniforms(
-    *, seed: int, step: int, rollouts: NDArray[np.int64], turn: int, tokens: int
+    *,
+    seed: int,
+    step: int,
+    rollouts: NDArray[np.int64],
+    turn: int,
+    tokens: int,
+    stream: Stream = Stream.TRAINING,
 ) -> NDArray[np.float64]:
     """The uniforms in [0, 1) behind a turn: one per rollout and token.
 
@@ -83,7 +119,7 @@ def uniforms(
     """
     counter = np.empty((len(rollouts), tokens, 4), np.uint32)
     counter[..., 0] = np.arange(tokens)
-    counter[..., 1] = turn
+    counter[..., 1] = stream + turn
     counter[..., 2] = np.asarray(rollouts)[:, None]
     counter[..., 3] = step
     drawn = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))

@@ -24,7 +24,7 @@ from wordle_rl.prompts import PromptStyle
 from wordle_rl.records import Rollout, games_of
 from wordle_rl.rewards.scoring import GameReward, RewardSet
 from wordle_rl.rollouts.scene import Scene, whole_games
-from wordle_rl.sampling import Sampling
+from wordle_rl.sampling import Purpose, Sampling, generator
 from wordle_rl.step_metrics import game_metrics, group_metrics, reward_metrics, token_metrics
 from wordle_rl.teaching import Lesson
 from wordle_rl.updating import learn
@@ -76,7 +76,7 @@ def step_secrets(secrets: Many[str], *, seed: int, step: int, groups: int) -> li
 
 def spare_secrets(secrets: Many[str], *, seed: int, step: int, places: range) -> list[str]:
     """Secrets of the groups that replace others in a step: walks through a shuffle of its own."""
-    order = np.random.default_rng([seed, step, 0]).permutation(len(secrets))
+    order = generator(Purpose.SPARE_SECRETS, seed=seed, step=step).permutation(len(secrets))
     return [secrets[int(order[place % len(secrets)])] for place in places]
 
 

@@ -62,7 +62,11 @@ class TokenTeacher:
     def __init__(self, teacher: Player, form: Form, reasoning: Reasoning | None = None) -> None:
         assert isinstance(teacher, Teacher)
         self._teacher, self._form, self._reasoning = teacher, form, reasoning
-        self._ids = _rows([form.chat.answer(form.write(word)) for word in teacher.pool])
+        self._ids = _rows([self._guess(word) for word in teacher.pool])
+
+    def _guess(self, word: str) -> list[int]:
+        """Ids of a guess, which follows a thought or begins the answer."""
+        return self._form.chat.answer(self._form.write(word), begins=self._reasoning is None)
 
     def of_sequence(self, rollout: Rollout, sequence: TokenSequence) -> Targets:
         """Targets at the trained places of one of a rollout's sequences.
@@ -75,10 +79,10 @@ class TokenTeacher:
             if rollout.turns[i].trained:
                 turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
                 assert turn.guess is not None
-                begin = len(ids) - len(self._form.chat.answer(self._form.write(turn.guess)))
+                begin = len(ids) - len(self._guess(turn.guess))
                 if self._reasoning is not None:
                     wordings = self._reasoning.wordings(turn.state, turn.guess)
-                    thoughts = _rows([self._form.chat.tokenizer.encode(text) for text in wordings])
+                    thoughts = _rows([self._form.chat.thought(text) for text in wordings])
                     parts.append(_shares(thoughts, ids[:begin], place))
                 parts.append(self.targets(turn.state, ids[begin:], place + begin))
         return joined(parts)
@@ -99,8 +103,10 @@ def check_thoughts(lesson: Lesson, form: Form, sampling: Sampling) -> None:
     """Raise ValueError unless any thought and the guess behind it fit into an answer."""
     if lesson.reasoning is None:
         return
-    thought = max(len(form.chat.tokenizer.encode(text)) for text in lesson.reasoning.longest())
-    guess = max(len(form.chat.answer(form.write(word))) for word in lesson.reasoning.words)
+    thought = max(len(form.chat.thought(text)) for text in lesson.reasoning.longest())
+    guess = max(
+        len(form.chat.answer(form.write(word), begins=False)) for word in lesson.reasoning.words
+    )
     if thought + guess > sampling.max_tokens:
         raise ValueError(
             f"sampling.max_tokens must be {thought + guess} or more with algorithm.reasoning="

@@ -35,6 +35,7 @@ from wordle_rl.progress import told
 from wordle_rl.records import games_of
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.skill import skill_metrics
+from wordle_rl.stages import stages_of_run, write_stages
 from wordle_rl.step import StepResult, train_step
 from wordle_rl.tables import table
 from wordle_rl.teaching import check_thoughts
@@ -112,6 +113,7 @@ class Training:
             check_thoughts(lab.teacher, form, lab.sampling)
         self.writes = policy.processes.rank == 0
         self.store = CheckpointStore(folder.checkpoints, read_only=not self.writes)
+        self._stages = stages_of_run(setup, folder.path.name)
         self.first_step = 0
         self._check = check
         self._done = 0  # whole steps that the policy has seen
@@ -188,6 +190,7 @@ class Training:
         if self.writes:
             with full_disk_named(self.folder.path / "model"):
                 self.policy.export(self.folder.path / "model")
+                write_stages(self.folder.path / "model", self._stages)
             model = self.folder.path / "model"
             line = exported(model, best.step, self._done, self._best_step, self._best)
             print(f"\n{line}", flush=True)
@@ -361,6 +364,7 @@ class Training:
 
         def write(folder: Path) -> None:
             self.policy.save(folder)
+            write_stages(folder / "model", self._stages)
             state = {
                 "step": step,
                 "best": self._best,

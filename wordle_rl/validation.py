@@ -21,7 +21,7 @@ from wordle_rl.processes import share
 from wordle_rl.progress import GameCount, told
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollout import play
-from wordle_rl.sampling import Sampling
+from wordle_rl.sampling import Sampling, Stream
 from wordle_rl.skill import skill_metrics
 from wordle_rl.step_metrics import habit_metrics
 
@@ -49,7 +49,8 @@ def policy_games(
         for start in range(mine.start, mine.stop, most):
             actor = PolicyActor(
                 engine=policy.engine(), chat=chat, style=lab.style, form=lab.form,
-                sampling=sampling or setup.greedy, seed=lab.seed, first_rollout=start,
+                sampling=sampling or setup.greedy, seed=lab.seed, stream=Stream.EVALUATION,
+                first_rollout=start,
             )  # fmt: skip
             games += play(
                 actor, secrets[start : min(start + most, mine.stop)], words=lab.words,

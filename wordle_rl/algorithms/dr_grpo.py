@@ -2,7 +2,7 @@
 
 GRPO divides by the length of each answer, which makes long wrong answers cheap, and by the group's
 deviation, which favours questions that are nearly always or nearly never solved. Dr. GRPO divides
-by a constant instead, and not at all.
+by a constant instead, the tokens that a rollout may have at most, and not at all.
 """
 
 from __future__ import annotations
@@ -17,15 +17,28 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class DrGrpo(PolicyGradient):
-    """loss = sum over a sequence's tokens of -min(r A, clip(r) A) / normalizer, averaged over
-    sequences; A = reward - mean of the group."""
+    """loss = 1/(R budget) sum over R rollouts and their tokens of -min(r A, clip(r) A);
+    A = reward - mean of the group; budget = sampling.max_tokens x answers of a rollout at most.
 
-    normalizer: float  # published: the most tokens that an answer may have
+    A game may have as many answers as turns are left to it and answers may be asked for again
+    (rules.max_retries, where the rules have retries); a single guess is one answer. The paper's
+    rollouts have one answer each, so there the budget is the most tokens of an answer.
+    """
+
+    normalizer: float | None = None  # another constant in the place of the budget
+    budget: int | None = None  # filled in by the builder
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.normalizer <= 0.0:
-            raise ValueError(f"algorithm.normalizer must be above 0, not {self.normalizer}")
+        if self._constant <= 0.0:
+            raise ValueError(
+                "algorithm.normalizer must be above 0, or null for the tokens that a rollout may "
+                f"have, not {self.normalizer}"
+            )
+
+    @property
+    def _constant(self) -> float:
+        return (self.budget or 0) if self.normalizer is None else self.normalizer
 
     def weights(self, rows: Rows) -> Floats:
-        return np.full(len(rows.lengths), 1.0 / (len(rows.lengths) * self.normalizer))
+        return np.full(len(rows.lengths), 1.0 / (len(rows.lengths) * self._constant))

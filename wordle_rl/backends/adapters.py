@@ -19,6 +19,7 @@ import numpy as np
 
 from wordle_rl.components import ConfigError
 from wordle_rl.json_files import write_bytes, write_json
+from wordle_rl.stages import stages_of, write_stages
 
 ADAPTER = "adapter_config.json"
 FILES = {"peft": "adapter_model.safetensors", "mlx": "adapters.safetensors"}
@@ -85,6 +86,7 @@ def convert(source: Path, target: Path, *, base: str | None = None) -> str:
     target.mkdir(parents=True)
     write_bytes(target / FILES[other], _safetensors(moved))
     write_json(target / ADAPTER, new)
+    write_stages(target, stages_of(source))
     return other
 
 

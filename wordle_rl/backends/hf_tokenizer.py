@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from jinja2 import TemplateError
@@ -22,6 +23,7 @@ class HFTokenizer:
             raise ValueError(
                 "the tokenizer has no chat template: choose an instruction-tuned model"
             )
+        self._named = frozenset(inner.get_vocab().values())
         self._texts: dict[tuple[int, ...], str] = {}
         self._stop_ids = frozenset(int(i) for i in stops)
         self._pad_id = int(inner.pad_token_id if inner.pad_token_id is not None else min(stops))
@@ -38,15 +40,27 @@ class HFTokenizer:
         return self.inner.encode(text, add_special_tokens=False)
 
     def decode(self, ids: list[int]) -> str:
+        if ids and ids[-1] in self._stop_ids:
+            ids = ids[:-1]
         if len(ids) > _SHORT:
-            return self.inner.decode(ids, skip_special_tokens=True)
+            return self._text(ids)
         key = tuple(ids)
         text = self._texts.get(key)
         if text is None:
             if len(self._texts) >= _MOST_TEXTS:
                 self._texts.clear()
-            text = self._texts[key] = self.inner.decode(ids, skip_special_tokens=True)
+            text = self._texts[key] = self._text(ids)
         return text
+
+    def _text(self, ids: list[int]) -> str:
+        if self._named.issuperset(ids):
+            return self.inner.decode(ids, skip_special_tokens=False)
+        # Many models have more ids than their tokenizer has tokens; its decode leaves those out.
+        parts = groupby(ids, self._named.__contains__)
+        return "".join(
+            self._text(list(part)) if named else "".join(f"<|{i}|>" for i in part)
+            for named, part in parts
+        )
 
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-import numpy as np
 from mlx.utils import tree_unflatten
 from mlx_lm.tuner.lora import LoRALinear
 from mlx_lm.tuner.utils import load_adapters
@@ -19,6 +18,8 @@ from mlx_lm.utils import save_config, save_model
 from wordle_rl.backends.adapters import adapter_kind
 from wordle_rl.backends.mlx_models import base_of, is_quantised, load_base
 from wordle_rl.components import ConfigError
+from wordle_rl.sampling import Purpose, generator
+from wordle_rl.stages import stages_of, write_stages
 
 _LOST = 0.01  # share of the adapter's change that may be lost to rounding without a warning
 _PROBE = 64  # tokens whose log-probabilities are compared
@@ -34,7 +35,8 @@ def fuse(adapter: Path, target: Path) -> str:
     model, config = load_base(base)
     load_adapters(model, str(adapter))
     model.eval()
-    ids = mx.array(np.random.default_rng(0).integers(0, config_vocabulary(config), (1, _PROBE)))
+    draw = generator(Purpose.PROBE, seed=0)
+    ids = mx.array(draw.integers(0, config_vocabulary(config), (1, _PROBE)))
     before = _logprobs(model, ids)
     layers = [(n, m) for n, m in model.named_modules() if isinstance(m, LoRALinear)]
     quantised = is_quantised(model)
@@ -50,6 +52,7 @@ def fuse(adapter: Path, target: Path) -> str:
             shutil.copy(file, target)
     save_model(target, model)
     save_config(config, target / "config.json")
+    write_stages(target, stages_of(adapter) or stages_of(base))
     if (base / "generation_config.json").is_file():
         shutil.copy(base / "generation_config.json", target)
     said = f"{target}: log-probabilities differ by at most {gap:.2g} from those with the adapter"

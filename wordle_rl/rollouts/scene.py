@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.chat import Chat
 from wordle_rl.components import option_of
-from wordle_rl.game import Game, State
+from wordle_rl.game import Game, Rules, State
 from wordle_rl.policy import Policy
 from wordle_rl.policy_actor import PolicyActor
 from wordle_rl.records import Rollout, TokenTurn
@@ -55,6 +55,13 @@ class RolloutKind(RolloutSettings, ABC):
     def name(self) -> str:
         """As in rollout=."""
         return option_of(self)
+
+    def answers(self, rules: Rules, earlier: int) -> int:
+        """How many answers a rollout has at most, in games that are taken over after this many."""
+        if self.candidates or not self.finishes:
+            return 1
+        again = rules.max_retries if "retry" in (rules.invalid, rules.unparsable) else 0
+        return rules.max_turns - earlier + again
 
     def check(self, algorithm: Algorithm) -> None:
         """Raise ValueError for an algorithm that cannot learn from such rollouts."""

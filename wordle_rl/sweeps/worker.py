@@ -76,8 +76,9 @@ def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
             if not phase.finished(confirm.get_trials(deepcopy=False)):
                 say(progress.confirming(best, settings.confirm_seeds))
             crew.work(phase, confirm)
-    lost = len(search(plan, places.trials).missing(study.get_trials(deepcopy=False)))
-    say(progress.ending(study.study_name, best, lost, places.folder))
+    trials = study.get_trials(deepcopy=False)
+    lost = len(search(plan, places.trials).missing(trials))
+    say(progress.ending(study.study_name, best, trials, lost, places.folder))
 
 
 def _describe(plan: Plan, places: Places) -> None:

@@ -1,8 +1,8 @@
 """In the place of train.py in tests of studies: the same run folder, without a model.
 
-python fake_train.py output_dir=<folder> [x=<float>] [seed=<int>] | resume=<run>. What it does wrong is told by
-the environment: FAKE is a JSON object of Fake's fields. steps.log in the run folder has a line for
-each step that was done, and the process that did it.
+python fake_train.py output_dir=<folder> [x=<float>] [seed=<int>] | resume=<run>. What it does wrong
+is told by the environment: FAKE is a JSON object of Fake's fields. steps.log in the run folder has a
+line for each step that was done, and the process that did it.
 """
 
 from __future__ import annotations

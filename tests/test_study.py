@@ -10,10 +10,11 @@ import statistics
 from pathlib import Path
 
 import pytest
-from studies import stored, work
+from studies import plan_of, stored, work
 
 from wordle_rl import study
-from wordle_rl.sweeps import notebook
+from wordle_rl.sweeps import notebook, progress
+from wordle_rl.sweeps.phases import confirmation
 from wordle_rl.sweeps.results import Result
 
 NODE = {
@@ -159,10 +160,9 @@ def test_a_study_of_seeds_alone_ends_with_mean_interval_and_each_seed(tmp_path, 
 
 
 def test_a_study_of_seeds_alone_is_confirmed_once(tmp_path):
-    said = work(tmp_path, **SEEDS, confirm_seeds=[7, 8])
-    assert "again with seeds 7, 8" in said
-    again = stored(tmp_path, "study-confirm").trials
-    assert [(t.params["arm"], t.params["seed"]) for t in again] == [("winner", 7), ("winner", 8)]
+    again = confirmation(plan_of(tmp_path, **SEEDS, confirm_seeds=[7, 8]), {}, tmp_path)
+    assert again.points == [{"arm": "winner", "seed": 7}, {"arm": "winner", "seed": 8}]
+    assert progress.confirming({}, [7, 8]) == "again with seeds 7, 8"
 
 
 def test_what_a_person_wrote_stays_and_the_index_shows_it(root):

@@ -1,8 +1,8 @@
 """In the place of train.py in tests of studies: the same run folder, without a model.
 
 python fake_train.py output_dir=<folder> [x=<float>] [seed=<int>] | resume=<run>. What it does wrong
-is told by the environment: FAKE is a JSON object of Fake's fields. steps.log in the run folder has a
-line for each step that was done, and the process that did it.
+is told by the environment: FAKE is a JSON object of Fake's fields. steps.log in the run folder has
+a line for each step that was done, and the process that did it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Fake:
     value: float | None = -1.0  # of val_win_rate in the summary; -1 for the honest one
     code: int = 0  # exit code after a whole run
     summary: bool = True
+    spoil: tuple[str, str] = ("", "")  # a file of the run folder, and what ends up in it
 
 
 def main() -> None:
@@ -69,6 +70,8 @@ def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
     if fake.summary:
         value = best if fake.value == -1.0 else fake.value
         write_json(run.path / "summary.json", {"val_win_rate": value, "best_step": fake.steps})
+    if (name := fake.spoil[0]) != "":
+        (run.path / name).write_text(fake.spoil[1])
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def line(trial: FrozenTrial, trials: Sequence[FrozenTrial], left: int) -> str:
 def ending(
     name: str, best: Params | None, trials: Sequence[FrozenTrial], lost: int, folder: Path
 ) -> str:
-    """best: empty where the study compares nothing but seeds. lost: points of a grid that failed."""
+    """best: empty in a study of seeds alone. lost: points of a grid that failed."""
     if best is None:
         found = "no trial is complete"
     else:

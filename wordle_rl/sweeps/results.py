@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
 
 from wordle_rl.sweeps.phases import CONFIRM, winner
+from wordle_rl.sweeps.records import About
 from wordle_rl.sweeps.space import Params
 from wordle_rl.sweeps.storage import open_storage
 
@@ -59,15 +59,14 @@ class Study:
 def read_study(folder: Path, url: str | None = None) -> Study:
     """The study of a notebook folder.
 
-    url: its storage, where study.json leaves out a password. Raises NotebookError.
+    url: its storage, where study.json leaves out a password. Raises NotebookError, and
+    RunFolderError for a damaged study.json.
     """
     try:
-        about = json.loads((folder / "study.json").read_text())
+        about = About.read(folder)
     except FileNotFoundError:
         raise NotebookError(f"{folder}: no study.json here; python train.py -m makes it") from None
-    except ValueError:
-        raise NotebookError(f"{folder / 'study.json'}: not JSON") from None
-    url = url or about["storage"]
+    url = url or about.storage
     if url is None and not (folder / "study.db").is_file():
         raise NotebookError(
             f"{folder / 'study.db'} is missing: the study ran elsewhere, and only its results are "
@@ -77,17 +76,17 @@ def read_study(folder: Path, url: str | None = None) -> Study:
     url = url or f"sqlite:///{(folder / 'study.db').resolve()}"
     storage = open_storage(url, heartbeat=60, grace=180)
     try:
-        study = optuna.load_study(study_name=about["name"], storage=storage)
+        study = optuna.load_study(study_name=about.name, storage=storage)
     except KeyError:
-        raise NotebookError(f"{folder}: there is no study {about['name']} in its storage") from None
+        raise NotebookError(f"{folder}: there is no study {about.name} in its storage") from None
     names = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}
     results = _results(study, confirms=False)
-    if about["name"] + CONFIRM in names:
-        confirm = optuna.load_study(study_name=about["name"] + CONFIRM, storage=storage)
+    if about.name + CONFIRM in names:
+        confirm = optuna.load_study(study_name=about.name + CONFIRM, storage=storage)
         results += _results(confirm, confirms=True)
     return Study(
-        name=about["name"], question=about["question"], command=about["command"],
-        identity=about["identity"], url=url,
+        name=about.name, question=about.question, command=about.command,
+        identity=about.identity, url=url,
         results=tuple(results), best=winner(study.get_trials(deepcopy=False)),
         importance=_importance(study),
     )  # fmt: skip

@@ -6,7 +6,6 @@ Not for Windows.
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections.abc import Callable
@@ -20,12 +19,13 @@ import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
+from wordle_rl.components import ConfigError
 from wordle_rl.interrupts import Interrupted, Interrupts
-from wordle_rl.json_files import write_json
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.attempt import ROOT, Attempt, Means, Stopped, TrialFailed
 from wordle_rl.sweeps.phases import Phase, confirmation, open_phase, search, winner
 from wordle_rl.sweeps.plan import Plan
+from wordle_rl.sweeps.records import About
 from wordle_rl.sweeps.storage import Worker, alone, open_storage, recover, retry, shown_url
 
 FAILURES = 3  # in a row stop the study
@@ -83,19 +83,22 @@ def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
 
 def _describe(plan: Plan, places: Places) -> None:
     """What python -m wordle_rl.study needs to find the study again."""
-    path, settings = places.folder / "study.json", plan.settings
+    settings = plan.settings
     url = shown_url(places.url)  # passwords stay out of files
-    about = {
-        "name": settings.name,
-        "question": settings.question,
-        "storage": url if settings.storage else None,
-        "command": [argument.replace(places.url, url) for argument in sys.argv],
-        "identity": plan.identity(),
-    }
-    before = json.loads(path.read_bytes()) if path.exists() else {}
+    about = About(
+        name=settings.name,
+        question=settings.question,
+        storage=url if settings.storage else None,
+        command=[argument.replace(places.url, url) for argument in sys.argv],
+        identity=plan.identity(),
+    )
+    try:
+        before = About.read(places.folder)
+    except FileNotFoundError:
+        before = None
     # The command that began it stays; a study begun anew, or elsewhere, has its own.
-    if any(before.get(key) != about[key] for key in ("storage", "identity")):
-        write_json(path, about)
+    if before is None or (before.storage, before.identity) != (about.storage, about.identity):
+        about.write(places.folder)
 
 
 class _Crew:
@@ -172,6 +175,9 @@ class _Crew:
                 )  # fmt: skip
             except Stopped:
                 retry(study, attempt.frozen(), died=False)
+            except ConfigError:  # its folder is not usable: goes on once that is mended
+                retry(study, attempt.frozen(), died=False)
+                raise
             except Exception as error:
                 # Others may have taken this worker for dead: then its result cannot be told.
                 own = error is attempt.error and not isinstance(error, UpdateFinishedTrialError)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from wordle_rl.addresses import hidden
 from wordle_rl.disk import full_disk
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -144,5 +145,5 @@ def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    print("error: " + " ".join(message.split()), file=sys.stderr)
+    print("error: " + " ".join(hidden(message, sys.argv).split()), file=sys.stderr)
     raise SystemExit(code)

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from wordle_rl.addresses import shown_command
 from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import fail, full_disk_told, user_errors
@@ -160,7 +161,7 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
     folder.write_manifest(
         seeds={"seed": setup.lab.seed},
         digests={"words": setup.words.digest, "splits": setup.splits.digest},
-        command=sys.argv,
+        command=shown_command(sys.argv),
         model=setup.model.path,
         init_from=start,
         prompt=prompt_name(setup.lab.style),
@@ -172,7 +173,7 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
 def _reopen(folder: RunFolder, changes: dict[str, Any]) -> None:
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
-    folder.note_resume(step=_steps_done(folder), command=sys.argv, changes=changes)
+    folder.note_resume(step=_steps_done(folder), command=shown_command(sys.argv), changes=changes)
 
 
 def _steps_done(folder: RunFolder) -> int:

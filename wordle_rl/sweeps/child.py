@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.addresses import STORAGE
 from wordle_rl.json_files import RunFolderError
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.sweeps.plan import quoted_path, started_from
@@ -126,6 +127,7 @@ class _Child:
 
     def __init__(self, arguments: Sequence[str], log: Path, threads: int) -> None:
         env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        env.pop(STORAGE, None)  # may hold a password, and a run needs no database
         keeper = [sys.executable, "-I", str(KEEPER), str(PATIENCE)]
         with open(log, "ab") as output:
             self._process = subprocess.Popen(

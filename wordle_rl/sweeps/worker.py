@@ -19,6 +19,7 @@ import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
+from wordle_rl.addresses import shown_address, shown_command
 from wordle_rl.components import ConfigError
 from wordle_rl.interrupts import Interrupted, Interrupts
 from wordle_rl.sweeps import progress
@@ -26,7 +27,7 @@ from wordle_rl.sweeps.attempt import ROOT, Attempt, Means, Stopped, TrialFailed
 from wordle_rl.sweeps.phases import Phase, confirmation, open_phase, search, winner
 from wordle_rl.sweeps.plan import Plan
 from wordle_rl.sweeps.records import About
-from wordle_rl.sweeps.storage import Worker, alone, open_storage, recover, retry, shown_url
+from wordle_rl.sweeps.storage import Worker, alone, open_storage, recover, retry
 
 FAILURES = 3  # in a row stop the study
 
@@ -63,7 +64,7 @@ def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
     with alone(places.folder):
         storage = open_storage(places.url, heartbeat=settings.heartbeat, grace=settings.grace)
         phase = search(plan, places.trials)
-        study = open_phase(storage, phase, shown_url(places.url))
+        study = open_phase(storage, phase, shown_address(places.url))
         _describe(plan, places)
     with ExitStack() as stack:
         crew = _Crew(plan, storage, say, stack)
@@ -72,7 +73,7 @@ def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
         if best is not None and settings.confirm_seeds:
             phase = confirmation(plan, best, places.trials)
             with alone(places.folder):
-                confirm = open_phase(storage, phase, shown_url(places.url))
+                confirm = open_phase(storage, phase, shown_address(places.url))
             if not phase.finished(confirm.get_trials(deepcopy=False)):
                 say(progress.confirming(best, settings.confirm_seeds))
             crew.work(phase, confirm)
@@ -84,12 +85,11 @@ def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
 def _describe(plan: Plan, places: Places) -> None:
     """What python -m wordle_rl.study needs to find the study again."""
     settings = plan.settings
-    url = shown_url(places.url)  # passwords stay out of files
     about = About(
         name=settings.name,
         question=settings.question,
-        storage=url if settings.storage else None,
-        command=[argument.replace(places.url, url) for argument in sys.argv],
+        storage=shown_address(places.url) if settings.storage else None,
+        command=shown_command(sys.argv),
         identity=plan.identity(),
     )
     try:

@@ -21,7 +21,9 @@ _WITHIN = re.compile(r"(pass\w*|pwd|secret|token)\s*=", re.I)  # in a part that 
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*://")
 # An address in an argument: the value of the setting or the option, or all from a scheme on.
 _GIVEN = (
-    re.compile(r"""^(?:\+*hydra\.sweeper\.|--)storage=(?P<quote>['"]?)(?P<address>.*[@=].*)""", re.S),
+    re.compile(
+        r"""^(?:\+*hydra\.sweeper\.|--)storage=(?P<quote>['"]?)(?P<address>.*[@=].*)""", re.S
+    ),
     re.compile(rf"""(?P<quote>['"]?)(?P<address>{_SCHEME.pattern}.*)""", re.S),
 )
 

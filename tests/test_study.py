@@ -10,10 +10,11 @@ import statistics
 from pathlib import Path
 
 import pytest
-from studies import stored, work
+from studies import plan_of, stored, work
 
 from wordle_rl import study
-from wordle_rl.sweeps import notebook
+from wordle_rl.sweeps import notebook, progress
+from wordle_rl.sweeps.phases import confirmation
 from wordle_rl.sweeps.results import Result
 
 NODE = {
@@ -43,10 +44,35 @@ def test_the_interval_of_a_mean_over_seeds_is_students():
     mean = notebook.Mean.of(values)
     assert mean is not None and mean.half is not None and mean.count == 3
     assert mean.mean == pytest.approx(0.67)
-    assert mean.half == pytest.approx(4.303 * statistics.stdev(values) / math.sqrt(3))
+    assert mean.half == pytest.approx(4.303 * statistics.stdev(values) / math.sqrt(3), rel=1e-4)
     one = notebook.Mean.of([0.5, None])
     assert one is not None and one.half is None
     assert notebook.Mean.of([None]) is None
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"),
+    # published to three decimals
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (6, 2.447), (7, 2.365),
+     (8, 2.306), (9, 2.262), (10, 2.228), (11, 2.201), (12, 2.179), (13, 2.160), (14, 2.145),
+     (15, 2.131), (16, 2.120), (17, 2.110), (18, 2.101), (19, 2.093), (20, 2.086), (21, 2.080),
+     (22, 2.074), (23, 2.069), (24, 2.064), (25, 2.060), (26, 2.056), (27, 2.052), (28, 2.048),
+     (29, 2.045), (30, 2.042), (40, 2.021), (60, 2.000), (120, 1.980)],
+)  # fmt: skip
+def test_the_interval_has_the_published_quantile_for_any_number_of_seeds(freedom, quantile):
+    values = [float(i % 7) for i in range(freedom + 1)]
+    mean = notebook.Mean.of(values)
+    assert mean is not None and mean.half is not None
+    used = mean.half / statistics.stdev(values) * math.sqrt(freedom + 1)
+    assert used == pytest.approx(quantile, abs=5.01e-4)
+
+
+def test_with_very_many_seeds_the_interval_is_that_of_the_normal_distribution():
+    values = [float(i % 7) for i in range(20_000)]
+    mean = notebook.Mean.of(values)
+    assert mean is not None and mean.half is not None
+    used = mean.half / statistics.stdev(values) * math.sqrt(len(values))
+    assert used == pytest.approx(statistics.NormalDist().inv_cdf(0.975), abs=2e-4)
 
 
 def test_a_table_has_a_row_for_each_arm_and_counts_what_did_not_complete():
@@ -115,6 +141,28 @@ def test_a_notebook_has_table_csv_and_pictures(root):
     rows = list(csv.DictReader(io.StringIO((page.parent / "results.csv").read_text())))
     assert len(rows) == 8 + 2 and [r["phase"] for r in rows].count("confirmation") == 2
     assert {r["games"] for r in rows} == {"40"} or {r["games"] for r in rows} == {"40.0"}
+
+
+SEEDS = {"params": {"seed": "choice(0, 1, 2)"}, "question": "How much is luck?"}
+# wins of 4, 14 and 24 %: t(2 df) * 10 points / sqrt(3)
+OF_SEEDS = "14.0 ± 24.8"
+
+
+def test_a_study_of_seeds_alone_ends_with_mean_interval_and_each_seed(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE", '{"by_seed": 0.1}')
+    said = work(tmp_path, **SEEDS)
+    assert f"validation wins {OF_SEEDS} % (seed 0 4.0, seed 1 14.0, seed 2 24.0)" in said[-1]
+    text = study.collect(tmp_path / "study").read_text()
+    assert f"| - | 3 | 40 | {OF_SEEDS} |" in text
+    rows = ["| 0 | complete | 40 | 4.0 |", "| 1 | complete | 40 | 14.0 |"]
+    assert all(row in text for row in [*rows, "| 2 | complete | 40 | 24.0 |"])
+    assert "Best on validation secrets" not in text and "****" not in text
+
+
+def test_a_study_of_seeds_alone_is_confirmed_once(tmp_path):
+    again = confirmation(plan_of(tmp_path, **SEEDS, confirm_seeds=[7, 8]), {}, tmp_path)
+    assert again.points == [{"arm": "winner", "seed": 7}, {"arm": "winner", "seed": 8}]
+    assert progress.confirming({}, [7, 8]) == "again with seeds 7, 8"
 
 
 def test_what_a_person_wrote_stays_and_the_index_shows_it(root):

@@ -333,7 +333,12 @@ COMMANDS = {
     "-m sweep=gen_count optim.lrr=1,2": "there is no setting optim.lrr",
     "-m sweep=gen_count num_generations=3,4": "num_generations must be one of",
     "-m sweep=gen_count optim.lr=1e-3,100": "optim.lr must be 0..10",
-    "-m sweep=gen_count hydra.sweeper.storage=postgresql+nodriver://x/y": "hydra.sweeper.storage",
+    "-m sweep=gen_count hydra.sweeper.storage=postgresql+nodriver://me:s3cret@x/y": (
+        "hydra.sweeper.storage=postgresql+nodriver://me:***@x/y: "
+    ),
+    "-m sweep=gen_count hydra.sweeper.storage=postgresql://x/y?user=me&password=s3cret": (
+        "hydra.sweeper.storage=postgresql://x/y?password=***&user=me: settings are given as"
+    ),
 }
 
 
@@ -347,3 +352,4 @@ def test_a_wrong_command_is_one_line_and_exit_code_2(line, tmp_path):
     assert done.returncode == 2, done.stderr
     [said] = done.stderr.strip().splitlines()
     assert said.startswith("error: ") and COMMANDS[line] in said and not done.stdout
+    assert "s3cret" not in said

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from wordle_rl.addresses import hidden
 from wordle_rl.disk import full_disk
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -152,6 +153,6 @@ class Failed(SystemExit):
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    message = " ".join(message.split())
+    message = " ".join(hidden(message, sys.argv).split())
     print(f"error: {message}", file=sys.stderr)
     raise Failed(message, code)

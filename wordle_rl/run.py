@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from wordle_rl.addresses import shown_command
 from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import fail, full_disk_told, user_errors
@@ -177,7 +178,7 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
     folder.write_manifest(
         seeds={"seed": setup.lab.seed},
         digests={"words": setup.words.digest, "splits": setup.splits.digest},
-        command=sys.argv,
+        command=shown_command(sys.argv),
         model=setup.model.path,
         init_from=start,
         prompt=prompt_name(setup.lab.style),
@@ -190,7 +191,7 @@ def _reopen(folder: RunFolder, config: DictConfig, changes: dict[str, Any]) -> N
     """Record a resume; what it changed stays in force for every later one."""
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
-    folder.note_resume(step=_steps_done(folder), command=sys.argv, changes=changes)
+    folder.note_resume(step=_steps_done(folder), command=shown_command(sys.argv), changes=changes)
     if changes:
         write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(config).encode())
 

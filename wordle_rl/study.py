@@ -10,6 +10,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
+
+from wordle_rl.addresses import STORAGE, hidden
 
 
 def collect(folder: Path, url: str | None = None) -> Path:
@@ -28,13 +31,29 @@ def collect(folder: Path, url: str | None = None) -> Path:
     return path
 
 
+class _Parser(argparse.ArgumentParser):
+    """Wrong arguments end in one line, too, without the passwords in them."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {hidden(message, [message])}; see --help\n")
+
+
+def _folder(text: str) -> Path:
+    if "://" in text:
+        raise argparse.ArgumentTypeError("must be a folder; --storage takes an address")
+    return Path(text)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns its exit code, 2 after a one-line error."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m wordle_rl.study", description="Collect a study into its notebook folder."
     )
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the study, sweeps/<name>")
-    parser.add_argument("--storage", metavar="URL", help="where the trials are; with a password")
+    parser.add_argument("folder", type=_folder, metavar="FOLDER", help="the study, sweeps/<name>")
+    parser.add_argument(
+        "--storage", metavar="URL",
+        help=f"the database, where study.json leaves out its password; or set {STORAGE}",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     try:
         page = collect(options.folder, options.storage)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 import threading
 import time
@@ -20,13 +18,20 @@ from wordle_rl.json_files import RunFolderError, write_json
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.child import ChildFailed, Run, carry_out
 from wordle_rl.sweeps.phases import Phase
+from wordle_rl.sweeps.records import (
+    CURVE,
+    GAMES,
+    OBJECTIVE,
+    SECONDS,
+    SPREAD,
+    TESTED,
+    read_stages,
+)
 from wordle_rl.sweeps.sampling import suggest
 from wordle_rl.sweeps.settings import StudySettings
 from wordle_rl.sweeps.storage import Worker, root_number
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-OBJECTIVE = "val_win_rate"  # of summary.json: validation wins of the best checkpoint
-_CURVE = "val/win_rate"
 _STAGES = "trial.json"  # in a trial's folder: the overrides of its stages
 
 
@@ -84,19 +89,24 @@ class Attempt:
         runs = self._runs(folder, stages)
         gone_on_with = _claimed(folder, stages)
         self._means.say(progress.start(trial.number, params, folder, gone_on_with))
+        try:
+            return self._value(trial, runs)
+        except (ChildFailed, RunFolderError) as error:
+            trial.set_user_attr("cause", str(error))
+            raise TrialFailed from None
+
+    def _value(self, trial: optuna.Trial, runs: Sequence[Run]) -> float:
+        """Carry out the stages. Returns the objective of the last one."""
         summary: dict[str, Any] = {}
         try:
             for number, _ in enumerate(runs):
                 summary = self._stage(trial, runs, number)
-            value = summary.get(OBJECTIVE)
-            if not isinstance(value, int | float) or not math.isfinite(value):
-                raise ChildFailed(f"{OBJECTIVE} in {runs[-1].folder} is {value}, not a number")
-        except (ChildFailed, RunFolderError) as error:
-            trial.set_user_attr("cause", str(error))
-            raise TrialFailed from None
         except optuna.TrialPruned:
-            self._keep_figures(trial, runs, summary)
+            self._keep_figures(trial, runs, {})
             raise
+        value = summary.get(OBJECTIVE)
+        if value is None:
+            raise ChildFailed(f"{OBJECTIVE} in {runs[-1].folder} is {value}, not a number")
         self._keep_figures(trial, runs, summary)
         return float(value)
 
@@ -147,8 +157,8 @@ class Attempt:
     def _report(self, trial: optuna.Trial, record: dict[str, Any]) -> None:
         """Validations are numbered 1, 2, ... so that trials are compared at equal shares of their
         budget; the one of the start policy, before any training, is only drawn."""
-        self._games = record.get("total/games") or self._games
-        value = record.get(_CURVE)
+        self._games = record.get(GAMES) or self._games
+        value = record.get(CURVE)
         if value is None:
             return
         self._curve.append((self._games, value))
@@ -169,12 +179,19 @@ def _claimed(folder: Path, stages: list[list[str]]) -> bool:
     if not began:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(path, stages)
-    elif not path.exists() or json.loads(path.read_bytes()) != stages:
+    elif not path.exists() or _read_stages(path) != stages:
         raise ConfigError(
             f"{folder} holds another trial, of an earlier study: remove {folder.parent}, or set "
             "hydra.sweeper.trials to a new folder"
         )
     return began
+
+
+def _read_stages(path: Path) -> list[list[str]]:
+    try:
+        return read_stages(path)
+    except RunFolderError as error:
+        raise ConfigError(f"{error}; remove {path.parent}, and its trial begins anew") from None
 
 
 def figures(
@@ -183,16 +200,18 @@ def figures(
     """What a notebook wants to know of a trial, so that it needs no run folders.
 
     Counts and seconds are those of the steps of all stages, each counted once however often the
-    trial was interrupted; shares and rates are of the last stage.
+    trial was interrupted; shares and rates are of the last stage. Raises RunFolderError.
     """
     records = [[r for r in run.records() if r["step"] > 0] for run in runs]
+    for run, found in zip(runs, records, strict=True):
+        if not found:
+            raise RunFolderError(f"{run.run_folder()}/metrics.jsonl: no step of training is in it")
     last = records[-1]
-    seconds = [sum(r.get("time/step") or 0.0 for r in stage) for stage in records]
-    games = [next((r["total/games"] for r in stage[::-1] if "total/games" in r), 0.0)
+    seconds = [sum(r.get(SECONDS) or 0.0 for r in stage) for stage in records]
+    games = [next((r[GAMES] for r in stage[::-1] if r.get(GAMES) is not None), 0.0)
              for stage in records]  # fmt: skip
-    spread = [r["groups/zero_spread"] for r in last if r.get("groups/zero_spread") is not None]
-    tested = {f"test_{name}": summary[name] for name in ("win_rate", "mean_guesses_losses_as_7")
-              if name in summary}  # fmt: skip
+    spread = [r[SPREAD] for r in last if r.get(SPREAD) is not None]
+    tested = {f"test_{name}": summary[name] for name in TESTED if name in summary}
     return {
         "run": str(runs[-1].run_folder()),
         "curve": list(curve),

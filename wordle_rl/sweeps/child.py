@@ -7,7 +7,6 @@ alone: metrics.jsonl while it runs, and summary.json as the only proof that it s
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -18,9 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.json_files import RunFolderError, StepLog
+from wordle_rl.addresses import STORAGE
+from wordle_rl.json_files import RunFolderError
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.sweeps.plan import quoted_path, started_from
+from wordle_rl.sweeps.records import read_metrics, read_summary
 
 KEEPER = Path(__file__).with_name("keeper.py")
 PATIENCE = 60.0  # seconds in which a child that was asked to stop may save
@@ -47,16 +48,17 @@ class Run:
         return max((file.parent for file in self.folder.glob("*/manifest.json")), default=None)
 
     def summary(self) -> dict[str, Any] | None:
-        """What the run wrote last, if it came that far."""
+        """What the run wrote last, if it came that far. Raises RunFolderError."""
         run = self.run_folder()
         try:
-            return json.loads((run / "summary.json").read_bytes()) if run else None
+            return read_summary(run / "summary.json") if run else None
         except FileNotFoundError:
             return None
 
     def records(self) -> list[dict[str, Any]]:
+        """Those of its steps, oldest first. Raises RunFolderError."""
         run = self.run_folder()
-        return StepLog(run / "metrics.jsonl").read() if run else []
+        return read_metrics(run / "metrics.jsonl") if run else []
 
     def arguments(self) -> list[str]:
         run = self.run_folder()
@@ -77,7 +79,7 @@ def carry_out(
 
     threads: CPU threads of the child. metrics: given each record of metrics.jsonl once, oldest
     first; check: called every `poll` seconds. Either may raise to stop the child, which then saves.
-    Raises ChildFailed.
+    Raises ChildFailed, and RunFolderError for a damaged file.
     """
     told = _Told(run, metrics)
     _wait_for_lock(run, check, poll)
@@ -125,6 +127,7 @@ class _Child:
 
     def __init__(self, arguments: Sequence[str], log: Path, threads: int) -> None:
         env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        env.pop(STORAGE, None)  # may hold a password, and a run needs no database
         keeper = [sys.executable, "-I", str(KEEPER), str(PATIENCE)]
         with open(log, "ab") as output:
             self._process = subprocess.Popen(

@@ -8,17 +8,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 import re
 import shlex
-import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from wordle_rl.json_files import write_bytes
 from wordle_rl.sweeps.attempt import ROOT
+from wordle_rl.sweeps.means import Mean, shown_mean
 from wordle_rl.sweeps.plan import ARM
 from wordle_rl.sweeps.results import Result, Study
 from wordle_rl.sweeps.space import same_params, shown
@@ -29,41 +27,8 @@ UNWRITTEN = "*Not written yet.*"
 MOST_CURVES = 10  # arms that can be told apart in one picture
 _MOST_ROWS = 20
 _PLAIN = re.compile(r"='([\w.,/-]+)'$")  # a value that Hydra was given in quotes it can do without
-# 97.5 % quantiles of Student's t for 1, 2, ... degrees of freedom
-_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-      2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086)  # fmt: skip
 _FIGURES = ("run", "best_step", "games", "seconds", "games_per_second", "no_spread",
             "test_win_rate", "test_mean_guesses_losses_as_7", "cause")  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mean:
-    """A mean over seeds and half of its 95 % interval, None for one seed."""
-
-    mean: float
-    half: float | None
-    count: int
-
-    @classmethod
-    def of(cls, values: Sequence[float | None]) -> Mean | None:
-        """None without values. The interval is Student's t over the seeds."""
-        given = [value for value in values if value is not None]
-        if not given:
-            return None
-        half = None
-        if len(given) > 1:
-            quantile = _T[len(given) - 2] if len(given) - 2 < len(_T) else 2.0
-            half = quantile * statistics.stdev(given) / math.sqrt(len(given))
-        return cls(mean=statistics.fmean(given), half=half, count=len(given))
-
-
-def shown_mean(
-    mean: Mean | None, *, scale: float = 1.0, digits: int = 1, sign: Literal["", "+"] = ""
-) -> str:
-    if mean is None:
-        return "-"
-    half = "" if mean.half is None else f" ± {scale * mean.half:.{digits}f}"
-    return f"{scale * mean.mean:{sign}.{digits}f}{half}"
 
 
 def arms(results: Sequence[Result]) -> list[tuple[dict[str, Any], list[Result]]]:
@@ -134,7 +99,34 @@ def table(results: Sequence[Result], default: Mapping[str, Any] | None = None) -
         rows.append((wins.mean if wins else -1.0, row))
     if len(rows) > _MOST_ROWS:
         rows = sorted(rows, key=lambda entry: -entry[0])[:_MOST_ROWS]
-    lines = [head, ["---"] * len(head), *(row for _, row in rows)]
+    return _lines(head, [row for _, row in rows])
+
+
+def seed_table(results: Sequence[Result]) -> str:
+    """A row for each trial of a study that compares nothing but seeds."""
+    head = ("seed", "state", "games", "validation wins %", "test wins %", "mean guesses (test)",
+            "minutes")  # fmt: skip
+
+    def cell(value: float | None, scale: float = 1.0, digits: int = 1) -> str:
+        return "-" if value is None else f"{scale * value:.{digits}f}"
+
+    rows = [
+        (
+            str(r.params.get("seed")),
+            r.state,
+            cell(r.figures.get("games"), digits=0),
+            cell(r.value, 100),
+            cell(r.figures.get("test_win_rate"), 100),
+            cell(r.figures.get("test_mean_guesses_losses_as_7"), digits=2),
+            cell(r.figures.get("seconds"), 1 / 60),
+        )
+        for r in results
+    ]
+    return _lines(head, rows)
+
+
+def _lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -170,12 +162,15 @@ def page(study: Study, pictures: Sequence[tuple[str, str]], before: str | None) 
         *_of_start(search),
         table(search, study.identity.get("default")),
     ]
+    if len(arms(search)) == 1 and "seed" in search[0].params:
+        parts += ["Each seed:", seed_table(search)]
     parts += _saved(search)
-    if study.best is not None:
+    if study.best:
         parts.append(f"Best on validation secrets: **{shown(study.best)}**.")
     if confirm:
-        parts += ["The winner and the default again, with fresh seeds:"]
-        parts += [table(confirm, {ARM: "default"})]
+        both = any(r.arm == {ARM: "default"} for r in confirm)
+        who = "The winner and the default" if both else "The winner" if study.best else "All"
+        parts += [f"{who} again, with fresh seeds:", table(confirm, {ARM: "default"})]
     if len(arms(search)) > MOST_CURVES:
         parts.append(f"Pictures show the best {MOST_CURVES} arms.")
     parts += [f"![{title}]({file})" for title, file in pictures] + [END]

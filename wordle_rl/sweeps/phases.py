@@ -190,4 +190,5 @@ def _difference(old: Any, new: Any) -> str:
 
 
 def _is_default(best: Params, default: Mapping[str, Any] | None) -> bool:
-    return default is not None and same_params(best, default)
+    # without a choice, as in a study of seeds alone, a trial is the config as it is
+    return same_params(best, default or {})

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.json_files import write_bytes
-from wordle_rl.sweeps.notebook import MOST_CURVES, Mean, arms
+from wordle_rl.sweeps.means import Mean
+from wordle_rl.sweeps.notebook import MOST_CURVES, arms
 from wordle_rl.sweeps.results import Result, Study
 from wordle_rl.sweeps.space import shown
 
@@ -181,6 +182,6 @@ def _finished(figure: Figure, axes: Axes, *, legend: bool = False) -> Figure:
     axes.set_ylabel("validation games won (%)")
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    if legend:
+    if legend and axes.get_legend_handles_labels()[1]:  # a study of seeds alone has no names
         axes.legend(frameon=False, fontsize=8)
     return figure

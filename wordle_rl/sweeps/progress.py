@@ -8,6 +8,7 @@ from pathlib import Path
 
 from optuna.trial import FrozenTrial, TrialState
 
+from wordle_rl.sweeps.means import Mean, shown_mean
 from wordle_rl.sweeps.space import Params, shown
 
 _STATES = {
@@ -28,9 +29,8 @@ def start(number: int, params: Params, folder: Path, gone_on_with: bool) -> str:
 
 
 def confirming(best: Params, seeds: Sequence[int]) -> str:
-    return (
-        f"best on validation secrets: {shown(best)}; again with seeds {', '.join(map(str, seeds))}"
-    )
+    found = f"best on validation secrets: {shown(best)}; " if best else ""
+    return f"{found}again with seeds {', '.join(map(str, seeds))}"
 
 
 def line(trial: FrozenTrial, trials: Sequence[FrozenTrial], left: int) -> str:
@@ -52,11 +52,23 @@ def line(trial: FrozenTrial, trials: Sequence[FrozenTrial], left: int) -> str:
     return "  ".join(parts)
 
 
-def ending(name: str, best: Params | None, lost: int, folder: Path) -> str:
-    """lost: points of a grid that failed."""
-    found = f"best on validation secrets: {shown(best)}" if best else "no trial is complete"
+def ending(
+    name: str, best: Params | None, trials: Sequence[FrozenTrial], lost: int, folder: Path
+) -> str:
+    """best: empty in a study of seeds alone. lost: points of a grid that failed."""
+    if best is None:
+        found = "no trial is complete"
+    else:
+        found = f"best on validation secrets: {shown(best)}" if best else _seeds(trials)
     tried = f"; {lost} of its trials failed, which the same command tries again" if lost else ""
     return f"study {name} is finished, {found}{tried}; python -m wordle_rl.study {_short(folder)}"
+
+
+def _seeds(trials: Sequence[FrozenTrial]) -> str:
+    """Mean, interval and each seed of a study that compares nothing else."""
+    wins = {t.params.get("seed"): t.value for t in trials if t.state == TrialState.COMPLETE}
+    each = ", ".join(f"seed {seed} {100 * (value or 0.0):.1f}" for seed, value in wins.items())
+    return f"validation wins {shown_mean(Mean.of([*wins.values()]), scale=100)} % ({each})"
 
 
 def _time_left(trials: Sequence[FrozenTrial], left: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,9 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
 
+from wordle_rl.addresses import HIDDEN, STORAGE, shown_address, shown_command, without_hidden
 from wordle_rl.sweeps.phases import CONFIRM, winner
+from wordle_rl.sweeps.records import About
 from wordle_rl.sweeps.space import Params
 from wordle_rl.sweeps.storage import open_storage
 
@@ -50,7 +52,6 @@ class Study:
     question: str
     command: Sequence[str]  # that began it
     identity: Mapping[str, Any]
-    url: str
     results: tuple[Result, ...]
     best: Params | None
     importance: Mapping[str, float]  # share of the objective's spread, by parameter; may be empty
@@ -59,15 +60,14 @@ class Study:
 def read_study(folder: Path, url: str | None = None) -> Study:
     """The study of a notebook folder.
 
-    url: its storage, where study.json leaves out a password. Raises NotebookError.
+    url: its storage; None for that of study.json, see _address. Raises NotebookError, and
+    RunFolderError for a damaged study.json.
     """
     try:
-        about = json.loads((folder / "study.json").read_text())
+        about = About.read(folder)
     except FileNotFoundError:
         raise NotebookError(f"{folder}: no study.json here; python train.py -m makes it") from None
-    except ValueError:
-        raise NotebookError(f"{folder / 'study.json'}: not JSON") from None
-    url = url or about["storage"]
+    url = url or _address(about)
     if url is None and not (folder / "study.db").is_file():
         raise NotebookError(
             f"{folder / 'study.db'} is missing: the study ran elsewhere, and only its results are "
@@ -75,22 +75,37 @@ def read_study(folder: Path, url: str | None = None) -> Study:
         )
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     url = url or f"sqlite:///{(folder / 'study.db').resolve()}"
-    storage = open_storage(url, heartbeat=60, grace=180)
     try:
-        study = optuna.load_study(study_name=about["name"], storage=storage)
+        storage = open_storage(url, heartbeat=60, grace=180)
+    except ValueError as error:
+        if HIDDEN not in (about.storage or ""):
+            raise
+        raise NotebookError(
+            f"{error}; {folder / 'study.json'} leaves the password out: give the address with "
+            f"--storage, or in the environment variable {STORAGE}"
+        ) from None
+    try:
+        study = optuna.load_study(study_name=about.name, storage=storage)
     except KeyError:
-        raise NotebookError(f"{folder}: there is no study {about['name']} in its storage") from None
+        raise NotebookError(f"{folder}: there is no study {about.name} in its storage") from None
     names = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}
     results = _results(study, confirms=False)
-    if about["name"] + CONFIRM in names:
-        confirm = optuna.load_study(study_name=about["name"] + CONFIRM, storage=storage)
+    if about.name + CONFIRM in names:
+        confirm = optuna.load_study(study_name=about.name + CONFIRM, storage=storage)
         results += _results(confirm, confirms=True)
     return Study(
-        name=about["name"], question=about["question"], command=about["command"],
-        identity=about["identity"], url=url,
-        results=tuple(results), best=winner(study.get_trials(deepcopy=False)),
-        importance=_importance(study),
+        name=about.name, question=about.question, command=shown_command(about.command),
+        identity=about.identity, results=tuple(results),
+        best=winner(study.get_trials(deepcopy=False)), importance=_importance(study),
     )  # fmt: skip
+
+
+def _address(about: About) -> str | None:
+    """The storage of study.json, with the password of the environment's if that is the same."""
+    if about.storage is None or HIDDEN not in about.storage:
+        return about.storage
+    given = os.environ.get(STORAGE, "")
+    return given if shown_address(given) == about.storage else without_hidden(about.storage)
 
 
 def _results(study: optuna.Study, *, confirms: bool) -> list[Result]:

@@ -126,6 +126,8 @@ def study_settings(node: Mapping[str, Any]) -> StudySettings:
         if not isinstance(given, Mapping | None):
             raise ConfigError(f"hydra.sweeper.{name} must be a group of settings, not {given!r}")
         parts[name] = _built(f"hydra.sweeper.{name}", given or {}, cls)
+    if not isinstance(node.get("storage"), str | None):  # shows no value: it may hold a password
+        raise ConfigError("hydra.sweeper.storage must be text, the address of a database, or null")
     return _built("hydra.sweeper", {**node, **parts}, StudySettings)
 
 

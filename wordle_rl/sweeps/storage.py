@@ -23,8 +23,10 @@ from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.storages import JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.engine import make_url
 
-JOURNAL = "journal:"
+from wordle_rl.addresses import JOURNAL, hidden, readable, shown_address
+
 MAX_RETRY = 3  # deaths that a trial survives
 SQLITE_TIMEOUT = 120.0  # seconds that a write waits while others hold the file
 _ROOT, _HISTORY = "failed_trial", "retry_history"  # Optuna's own names, so that its tools know them
@@ -40,7 +42,8 @@ def open_storage(url: str, *, heartbeat: int, grace: int) -> optuna.storages.Bas
         return JournalStorage(JournalFileBackend(str(path)))
     options: dict[str, Any] = {"pool_pre_ping": True}
     if url.startswith("sqlite:///"):
-        Path(url.removeprefix("sqlite:///")).parent.mkdir(parents=True, exist_ok=True)
+        file = (make_url(url).database or "").removeprefix("file:")
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
         options = {"connect_args": {"timeout": SQLITE_TIMEOUT}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
@@ -50,22 +53,19 @@ def open_storage(url: str, *, heartbeat: int, grace: int) -> optuna.storages.Bas
                 heartbeat_stale_trial_callback=lambda study, trial: retry(study, trial, died=True),
             )  # fmt: skip
         except Exception as error:
-            # SQLAlchemy and the drivers have many ways to say it
-            said = next((line for line in str(error).splitlines() if line.strip()), repr(error))
-            raise ValueError(f"hydra.sweeper.storage={shown_url(url)}: {said}") from None
+            shown = shown_address(url)
+            raise ValueError(f"hydra.sweeper.storage={shown}: {_cause(url, error)}") from None
 
 
-def shown_url(url: str) -> str:
-    """A URL without its password."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    if url.startswith(JOURNAL):
-        return url
-    try:
-        return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
-        return url
+def _cause(url: str, error: Exception) -> str:
+    """SQLAlchemy and the drivers have many ways to say it, some with the address in them."""
+    if not readable(url) or isinstance(error, ValueError | LookupError):
+        return (
+            "cannot be opened; an address is <scheme>://<user>:<password>@<host>/<database>, with "
+            "special characters in its parts percent-encoded, such as %40 for @, or journal:<file>"
+        )
+    said = next((line for line in str(error).splitlines() if line.strip()), repr(error))
+    return hidden(said, [url])
 
 
 def root_number(trial: FrozenTrial) -> int:

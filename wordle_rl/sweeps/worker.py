@@ -6,7 +6,6 @@ Not for Windows.
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections.abc import Callable
@@ -20,13 +19,15 @@ import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
+from wordle_rl.addresses import shown_address, shown_command
+from wordle_rl.components import ConfigError
 from wordle_rl.interrupts import Interrupted, Interrupts
-from wordle_rl.json_files import write_json
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.attempt import ROOT, Attempt, Means, Stopped, TrialFailed
 from wordle_rl.sweeps.phases import Phase, confirmation, open_phase, search, winner
 from wordle_rl.sweeps.plan import Plan
-from wordle_rl.sweeps.storage import Worker, alone, open_storage, recover, retry, shown_url
+from wordle_rl.sweeps.records import About
+from wordle_rl.sweeps.storage import Worker, alone, open_storage, recover, retry
 
 FAILURES = 3  # in a row stop the study
 
@@ -63,7 +64,7 @@ def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
     with alone(places.folder):
         storage = open_storage(places.url, heartbeat=settings.heartbeat, grace=settings.grace)
         phase = search(plan, places.trials)
-        study = open_phase(storage, phase, shown_url(places.url))
+        study = open_phase(storage, phase, shown_address(places.url))
         _describe(plan, places)
     with ExitStack() as stack:
         crew = _Crew(plan, storage, say, stack)
@@ -72,29 +73,32 @@ def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
         if best is not None and settings.confirm_seeds:
             phase = confirmation(plan, best, places.trials)
             with alone(places.folder):
-                confirm = open_phase(storage, phase, shown_url(places.url))
+                confirm = open_phase(storage, phase, shown_address(places.url))
             if not phase.finished(confirm.get_trials(deepcopy=False)):
                 say(progress.confirming(best, settings.confirm_seeds))
             crew.work(phase, confirm)
-    lost = len(search(plan, places.trials).missing(study.get_trials(deepcopy=False)))
-    say(progress.ending(study.study_name, best, lost, places.folder))
+    trials = study.get_trials(deepcopy=False)
+    lost = len(search(plan, places.trials).missing(trials))
+    say(progress.ending(study.study_name, best, trials, lost, places.folder))
 
 
 def _describe(plan: Plan, places: Places) -> None:
     """What python -m wordle_rl.study needs to find the study again."""
-    path, settings = places.folder / "study.json", plan.settings
-    url = shown_url(places.url)  # passwords stay out of files
-    about = {
-        "name": settings.name,
-        "question": settings.question,
-        "storage": url if settings.storage else None,
-        "command": [argument.replace(places.url, url) for argument in sys.argv],
-        "identity": plan.identity(),
-    }
-    before = json.loads(path.read_bytes()) if path.exists() else {}
+    settings = plan.settings
+    about = About(
+        name=settings.name,
+        question=settings.question,
+        storage=shown_address(places.url) if settings.storage else None,
+        command=shown_command(sys.argv),
+        identity=plan.identity(),
+    )
+    try:
+        before = About.read(places.folder)
+    except FileNotFoundError:
+        before = None
     # The command that began it stays; a study begun anew, or elsewhere, has its own.
-    if any(before.get(key) != about[key] for key in ("storage", "identity")):
-        write_json(path, about)
+    if before is None or (before.storage, before.identity) != (about.storage, about.identity):
+        about.write(places.folder)
 
 
 class _Crew:
@@ -171,6 +175,9 @@ class _Crew:
                 )  # fmt: skip
             except Stopped:
                 retry(study, attempt.frozen(), died=False)
+            except ConfigError:  # its folder is not usable: goes on once that is mended
+                retry(study, attempt.frozen(), died=False)
+                raise
             except Exception as error:
                 # Others may have taken this worker for dead: then its result cannot be told.
                 own = error is attempt.error and not isinstance(error, UpdateFinishedTrialError)

@@ -20,6 +20,7 @@ from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.chat import Chat
 from wordle_rl.game import PlayedTurn
+from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.step import train_step
 
 # -- advantages -----------------------------------------------------------------------------------
@@ -130,6 +131,16 @@ def test_the_ratio_is_taken_against_the_old_policy_and_not_the_reference():  # r
     assert loss(ref=-9.0, beta=0.0) == loss(ref=-1.0, beta=0.0) == pytest.approx(-1.25)
     gap = -1.5 - -1.0
     assert loss(ref=-1.5, beta=0.5) == pytest.approx(-1.25 + 0.5 * (np.exp(gap) - gap - 1))
+
+
+def test_small_differences_that_are_meant_count_in_full_and_rounding_is_none():
+    """No epsilon beside the deviation: sums that differ by rounding alone are made equal before."""
+    small = group_advantages(np.array([[0.0, 1e-6]]), "std")
+    assert small[0].tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5], rel=1e-9)
+    parts = [(0.1, 0.2, 0.3), (0.3, 0.2, 0.1)]
+    assert sum(parts[0]) != sum(parts[1])
+    totals = [GameReward(turns=tuple({"any": part} for part in each)).total for each in parts]
+    assert group_advantages(np.array([totals]), "std").tolist() == [[0.0, 0.0]]
 
 
 def test_the_kl_estimate_is_never_negative_and_zero_only_at_equality():  # row 14

@@ -138,6 +138,9 @@ def group_advantages(rewards: Floats, scale: Scale) -> Floats:
 
     rewards: [G, N] summed reward per rollout, unitless.
     Returns [G, N]; all zeros, exactly, in a group whose rewards are equal.
+    Nothing is added to the deviation, where TRL adds 1e-4. Such an epsilon keeps the rounding of
+    sums from looking like spread, but here RewardSet rounds rewards to nine digits, so that equal
+    ones are equal; all that an epsilon could still do is shrink differences that were meant.
     Raises ValueError when N < 2. Source: DeepSeekMath (arXiv 2402.03300), section 4.1.2;
     scale="none" is Dr. GRPO (arXiv 2503.20783).
     """

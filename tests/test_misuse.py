@@ -126,7 +126,7 @@ TRAIN = {
     "reward.components.win.weight=-1": "win",
     "words.test=5000": "words.test + words.val must leave a secret",
     "words.test=1.0": "words.test must be a whole number of at least 1, or a share",
-    "words.train=0": "words.train must be 1 or more",
+    "words.train=0": "words.train must be 1..",
     "words.train=9 words.protocol=all": "words.train is for words.protocol=split",
     "words.val=1": "words.val must hold out 2",
     "seed=99999999999999999999": "seed must be a whole number from 0 to below 2**63",
@@ -208,7 +208,7 @@ EVAL = {
     "player=random model=tiny": "player and model exclude each other",
     "words.split=half": "train, val, test, all",
     "form=chat": "form must be one of conversation, fresh, tool",
-    "samples=0": "samples must be 1 or more",
+    "samples=0": "samples must be 1..10000, not 0",
     "time_limit=nan": "time_limit must be a number",
     "reward=phase1": "there is no choice reward",
     "optim.lr=1": "there is no setting optim",
@@ -348,7 +348,7 @@ KEPT = {
     "+optim.foo=1": "+optim.foo=1",
     "optim.foo=1": "optim.foo",
     "optim.lr='[1'": "optim.lr",
-    "trainer.steps=0": "trainer.steps must be 1 or more",
+    "trainer.steps=0": "trainer.steps must be 1..",
     "trainer.steps=1": "trainer.steps must be 2 or more, as so many are done, not 1",
 }
 

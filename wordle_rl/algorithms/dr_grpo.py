@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Floats, Rows
+from wordle_rl.algorithms.base import Floats, Rows, in_range
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 
@@ -24,8 +24,7 @@ class DrGrpo(PolicyGradient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.normalizer <= 0.0:
-            raise ValueError(f"algorithm.normalizer must be above 0, not {self.normalizer}")
+        in_range("normalizer", self.normalizer, 1, 1_000_000)  # tokens
 
     def weights(self, rows: Rows) -> Floats:
         return np.full(len(rows.lengths), 1.0 / (len(rows.lengths) * self.normalizer))

@@ -303,7 +303,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         words=words,
         splits=splits,
         knowledge=knowledge,
-        regret=Regret(knowledge, rules.max_turns, trainer.tree),
+        regret=Regret(knowledge, rules.max_turns, trainer.tree, setting="trainer.tree"),
         model=model,
         backend=backend,
         optim=component("optim", config["optim"], Optim),

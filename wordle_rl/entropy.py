@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         words = load_words(answers=chosen.answers, allowed=chosen.allowed, column=chosen.column)
     except WordListError as error:
-        parser.error(str(error))
+        parser.error(re.sub(r"\bwords\.(answers|allowed|column)\b", r"--\1", str(error)))
     scored = openers(words, feedback_table(words))
     print(report(words, scored, chosen.top))
     try:

@@ -12,11 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
+from wordle_rl import libraries
 from wordle_rl.disk import full_disk
+from wordle_rl.start import end_at_once
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # options as names, several of them for a sweep
@@ -24,13 +26,20 @@ _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # options as names, several of them f
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Errors about values and files in this block are the user's: one line, exit code 2."""
+    """Errors about values and files in this block are the user's: one line, exit code 2.
+
+    So is a library that is not installed.
+    """
     try:
         yield
+    except BrokenPipeError:
+        raise  # whole_command() knows what that is
     except (ValueError, OSError) as error:
         if type(error).__module__.startswith("hydra."):
             raise  # run() reads those
         fail(str(error))
+    except ModuleNotFoundError as error:
+        fail_without_library(error)
 
 
 @contextmanager
@@ -53,14 +62,54 @@ def run(main: Callable[[], None]) -> None:
     from omegaconf.errors import OmegaConfBaseException
 
     sys.argv = [quoted(argument) for argument in sys.argv]
+    with whole_command():
+        try:
+            with _unknown_flags_told():
+                main()
+        except (HydraException, OmegaConfBaseException) as error:
+            fail(_readable(error))
+
+
+def run_plain(main: Callable[[], int | None]) -> NoReturn:
+    """Call the main function of a command without Hydra, which returns its exit code."""
+    with whole_command():
+        sys.exit(main())
+
+
+@contextmanager
+def whole_command() -> Iterator[None]:
+    """Output that cannot be written ends a command in one line, or silently if its reader left."""
     try:
-        with _unknown_flags_told():
-            main()
-    except (HydraException, OmegaConfBaseException) as error:
-        fail(_readable(error))
-    except BrokenPipeError:  # whoever read the output has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        try:
+            yield
+        except SystemExit:
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+    except BrokenPipeError:
+        lost_output(sys.stdout)
         sys.exit(1)
+    except ModuleNotFoundError as error:
+        fail_without_library(error)
+    except OSError:
+        if (reason := lost_output(sys.stdout)) is None:
+            raise
+        fail(f"the standard output cannot be written ({reason})")
+    finally:
+        end_at_once()
+
+
+def lost_output(stream: TextIO) -> str | None:
+    """Why a standard stream cannot be written, or None when it can.
+
+    One that cannot is let go of: what is in its buffer would fail again when the process ends.
+    """
+    try:
+        stream.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        return error.strerror
+    return None
 
 
 def brief_spins() -> None:
@@ -144,5 +193,18 @@ def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    print("error: " + " ".join(message.split()), file=sys.stderr)
+    """End the command with a line on the standard error, if that can be written."""
+    if (reason := lost_output(sys.stdout)) and reason in message:
+        message = f"the standard output cannot be written ({reason})"
+    with suppress(OSError):
+        print("error: " + " ".join(message.split()), file=sys.stderr)
+    lost_output(sys.stderr)
     raise SystemExit(code)
+
+
+def fail_without_library(error: ImportError) -> NoReturn:
+    """The same when an import failed for want of a library that is an option; else raise it."""
+    advice = libraries.missing(error)
+    if advice is None:
+        raise error
+    fail(advice)

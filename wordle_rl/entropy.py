@@ -6,10 +6,14 @@ both over all answers; looks one guess ahead only. The whole table goes to a CSV
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before anything slow is imported
+    from wordle_rl import start
+
+    start.begin()
+
 import argparse
 import csv
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +22,7 @@ from typing import NoReturn
 import numpy as np
 
 from wordle_rl.bits import bits_table, code_counts
+from wordle_rl.cli import run_plain
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.words import WordListError, WordLists, load_words
 
@@ -117,4 +122,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_plain(main)

@@ -6,10 +6,16 @@ it. A conclusion in README.md is a person's and stays. Also works while a study 
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before anything slow is imported
+    from wordle_rl import start
+
+    start.begin()
+
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from wordle_rl.cli import run_plain, user_errors
 
 
 def collect(folder: Path, url: str | None = None) -> Path:
@@ -29,21 +35,17 @@ def collect(folder: Path, url: str | None = None) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns its exit code, 2 after a one-line error."""
+    """The command line; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m wordle_rl.study", description="Collect a study into its notebook folder."
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the study, sweeps/<name>")
     parser.add_argument("--storage", metavar="URL", help="where the trials are; with a password")
     options = parser.parse_args(arguments)
-    try:
-        page = collect(options.folder, options.storage)
-    except (ValueError, OSError, ImportError) as error:
-        print("error: " + " ".join(str(error).split()), file=sys.stderr)
-        return 2
-    print(page)
+    with user_errors():
+        print(collect(options.folder, options.storage))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_plain(main)

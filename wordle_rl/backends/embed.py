@@ -7,6 +7,11 @@ says).
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before anything slow is imported
+    from wordle_rl import start
+
+    start.begin("torch", "transformers")
+
 import argparse
 import hashlib
 import json
@@ -19,7 +24,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
-from wordle_rl.cli import user_errors
+from wordle_rl.cli import run_plain, user_errors
 from wordle_rl.earlier_run import saved_config
 from wordle_rl.game_statistics import summarise
 from wordle_rl.run_folder import RunFolder
@@ -170,4 +175,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_plain(main)

@@ -12,13 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from wordle_rl import libraries
 from wordle_rl.disk import full_disk
-from wordle_rl.start import end_at_once
+from wordle_rl.start import end_at_once, say
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # options as names, several of them for a sweep
@@ -32,8 +32,6 @@ def user_errors() -> Iterator[None]:
     """
     try:
         yield
-    except BrokenPipeError:
-        raise  # whole_command() knows what that is
     except (ValueError, OSError) as error:
         if type(error).__module__.startswith("hydra."):
             raise  # run() reads those
@@ -78,38 +76,14 @@ def run_plain(main: Callable[[], int | None]) -> NoReturn:
 
 @contextmanager
 def whole_command() -> Iterator[None]:
-    """Output that cannot be written ends a command in one line, or silently if its reader left."""
+    """The whole of a command, whose output is written when the block is left."""
     try:
-        try:
-            yield
-        except SystemExit:
-            sys.stdout.flush()
-            raise
-        sys.stdout.flush()
-    except BrokenPipeError:
-        lost_output(sys.stdout)
-        sys.exit(1)
+        yield
     except ModuleNotFoundError as error:
         fail_without_library(error)
-    except OSError:
-        if (reason := lost_output(sys.stdout)) is None:
-            raise
-        fail(f"the standard output cannot be written ({reason})")
     finally:
+        sys.stdout.flush()
         end_at_once()
-
-
-def lost_output(stream: TextIO) -> str | None:
-    """Why a standard stream cannot be written, or None when it can.
-
-    One that cannot is let go of: what is in its buffer would fail again when the process ends.
-    """
-    try:
-        stream.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return error.strerror
-    return None
 
 
 def brief_spins() -> None:
@@ -121,8 +95,13 @@ def brief_spins() -> None:
 
 
 def quoted(argument: str) -> str:
-    """A choice as Hydra reads it: an option of a group is text, never a number, null or a list."""
+    """An argument as Hydra reads it: an option of a group is text, never a number, null or a list.
+
+    So is a value with letters beyond ASCII, such as a path, which Hydra takes in quotes only.
+    """
     key, equals, value = argument.partition("=")
+    if not value.isascii() and _PLAIN.fullmatch(value) and not {",", "\\"} & set(value):
+        return f"{key}='{value}'"
     if not equals or not key or "/" in key or not (CONF / key).is_dir():
         return argument
     if _PLAIN.fullmatch(value):
@@ -181,7 +160,8 @@ def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
             f"be overridden: list it, or write +{key}=..."
         )
     files = sorted((CONF / group).glob("*.yaml")) if group and "." not in group else []
-    own = [file.stem for file in files if re.search(f"^{re.escape(name)}:", file.read_text(), re.M)]
+    listed = re.compile(f"^{re.escape(name)}:", re.M)
+    own = [file.stem for file in files if listed.search(file.read_text(encoding="utf-8"))]
     only = f"; it is for {' and '.join(f'{group}={option}' for option in own)}" if own else ""
     there = sorted(set(map(str, node)) - {"hydra", "_target_"})
     if not there:
@@ -193,12 +173,7 @@ def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """End the command with a line on the standard error, if that can be written."""
-    if (reason := lost_output(sys.stdout)) and reason in message:
-        message = f"the standard output cannot be written ({reason})"
-    with suppress(OSError):
-        print("error: " + " ".join(message.split()), file=sys.stderr)
-    lost_output(sys.stderr)
+    say("error: " + " ".join(message.split()))
     raise SystemExit(code)
 
 

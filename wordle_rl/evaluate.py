@@ -204,7 +204,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         for s in summaries[1:]
     }
     written = write_summary(folder, summary)
-    print(json.dumps(json.loads(written.read_text()), ensure_ascii=False))
+    print(json.dumps(json.loads(written.read_bytes()), ensure_ascii=False))
     return summary
 
 

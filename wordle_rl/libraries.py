@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 _ALL = "pip install -c constraints.txt -e ."
+_MLX = f"{_ALL[:-1]}'.[mlx]'"
 _TORCH = "backend=lightning", _ALL, "choose backend=mlx"
-_WITHOUT: dict[str, tuple[str, str, str]] = {  # what needs it, how to install it, how to do without
-    **dict.fromkeys(("torch", "lightning", "transformers", "tokenizers", "safetensors"), _TORCH),
-    "peft": ("a model with LoRA", _ALL, "choose a model without it, such as model=tiny"),
-    "tensorboard": ("logger=tensorboard", _ALL, "choose logger=csv or logger=none"),
+_MODEL = "a model", _ALL, "evaluate a scripted player (python eval.py player=...)"
+_POSTGRES = "storage=postgresql://...", "pip install -e '.[postgres]'", "leave storage alone"
+_WITHOUT: dict[str, tuple[str, str, str]] = {  # what needs it, how to install it, what else to do
+    "torch": _TORCH,
+    "lightning": _TORCH,
+    "transformers": _MODEL,
+    "tokenizers": _MODEL,
+    "safetensors": _MODEL,
+    "peft": ("a model with LoRA", _ALL, "choose one without it, such as model=tiny"),
+    "mlx": ("backend=mlx", _MLX, "choose backend=lightning"),
+    "mlx_lm": ("backend=mlx", _MLX, "choose backend=lightning"),
+    "tensorboard": ("logger=tensorboard", _ALL, "choose logger=none"),
     "wandb": ("logger=wandb", "pip install wandb", "choose logger=tensorboard"),
     "matplotlib": ("a picture", _ALL, "read the numbers in metrics.jsonl and results.csv"),
     "optuna": ("a study (-m sweep=...)", _ALL, "start single runs without -m"),
-    **dict.fromkeys(
-        ("psycopg", "psycopg2"),
-        ("storage=postgresql://...", "pip install -e '.[postgres]'", "leave storage alone"),
-    ),
-    "mlx": ("backend=mlx", f"{_ALL[:-1]}'.[mlx]'", "choose backend=lightning"),
-    "mlx_lm": ("backend=mlx", f"{_ALL[:-1]}'.[mlx]'", "choose backend=lightning"),
+    "psycopg": _POSTGRES,
+    "psycopg2": _POSTGRES,
 }
 
 
 def missing(error: ImportError) -> str | None:
     """What to do about an import that failed, in one line; None when no such library is missing."""
-    return advice((error.name or "").partition(".")[0])
+    cause: BaseException | None = error
+    while cause is not None:  # transformers raises an error of its own
+        library = (getattr(cause, "name", None) or "").partition(".")[0]
+        if isinstance(cause, ImportError) and library in _WITHOUT:
+            return advice(library)
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
-def advice(library: str) -> str | None:
-    """The same for a library that is not there."""
-    if library not in _WITHOUT:
-        return None
+def advice(library: str) -> str:
+    """The same for one of these libraries by its name."""
     what, install, instead = _WITHOUT[library]
     return f"{what} needs {library}, which is not installed: {install}, or {instead}"

@@ -7,6 +7,7 @@ finds its handler, and stays readable for an older Python, which is refused here
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import signal
 import sys
@@ -30,12 +31,18 @@ def begin(*more: str) -> None:
             signal.signal(signum, _stop)
     _open_streams()
     codecs.register_error("nearest", nearest)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="nearest")
-    if sys.version_info[:2] < _OLDEST:
-        _refuse("Python %d.%d or newer is needed" % _OLDEST)  # noqa: UP031
+    assert isinstance(sys.stdout, io.TextIOWrapper) and isinstance(sys.stderr, io.TextIOWrapper)
+    sys.stdout = sys.__stdout__ = Output(sys.stdout)
+    sys.stderr.reconfigure(errors="nearest")
+    check_python(*more)
+
+
+def check_python(*more: str) -> None:
+    """End the command unless this Python is new enough and has the libraries that it needs."""
     import importlib.util
 
+    if sys.version_info[:2] < _OLDEST:
+        _refuse(f"Python {_OLDEST[0]}.{_OLDEST[1]} or newer is needed, not this one")
     for name in (*_LIBRARIES, *more):
         if importlib.util.find_spec(name) is None:
             _refuse(f"{name} is not installed")
@@ -59,6 +66,53 @@ def nearest(error: UnicodeError) -> tuple[str | bytes, int]:
     if "\udc80" <= letter <= "\udcff":
         return bytes([ord(letter) - 0xDC00]), end
     return _NEAREST.get(letter, "?"), end
+
+
+class Output(io.TextIOWrapper):
+    """A standard output that ends the command when it cannot be written.
+
+    When its reader has left that is silent, with exit code 1, otherwise a line and exit code 2.
+    """
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        """stream: the standard output so far, which cannot be used any more."""
+        encoding, lines = stream.encoding, stream.line_buffering
+        through = stream.write_through
+        super().__init__(
+            stream.detach(), encoding, "nearest", line_buffering=lines, write_through=through
+        )
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            return self._end(error)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self._end(error)
+
+    def _end(self, error: OSError) -> int:
+        _let_go(self.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(1)
+        say(f"error: the standard output cannot be written ({error.strerror})")
+        raise SystemExit(2)
+
+
+def say(line: str) -> None:
+    """Print a line on the standard error, if that can be written."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        _let_go(sys.stderr.fileno())
+
+
+def _let_go(stream: int) -> None:
+    """Lead a standard stream to nowhere: what is in its buffer would fail again at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def _open_streams() -> None:
@@ -96,9 +150,8 @@ def _exit(signum: int, frame: FrameType | None) -> None:
 
 
 def _refuse(reason: str) -> None:
-    print(
-        f"error: {reason} for {sys.executable}: set up .venv with make venv, and run this command "
-        "with .venv/bin/python",
-        file=sys.stderr,
+    say(
+        f"error: {reason} ({sys.executable}): set up .venv with make venv, and run this command "
+        "with .venv/bin/python"
     )
     raise SystemExit(2)

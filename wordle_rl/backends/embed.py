@@ -114,13 +114,13 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
         rows.append(
             summarise(games, setup.knowledge, player=name, split=split, rules=setup.lab.rules)
         )
-    best = json.loads((run.path / "summary.json").read_text())["best_step"]
+    best = json.loads((run.path / "summary.json").read_bytes())["best_step"]
     chosen = "the last step" if last else f"step {best}, the best by validation wins,"
     card = _card(
         run, setup, folder, rows, chosen,
         parameters=policy.num_parameters[1], size=len(tokenizer),
     )  # fmt: skip
-    (folder / "README.md").write_text(card)
+    (folder / "README.md").write_text(card, encoding="utf-8")
     return card
 
 

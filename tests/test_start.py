@@ -73,10 +73,10 @@ import os, sys
 from wordle_rl import start
 if __name__ == "__main__":
     start.begin()
-from wordle_rl import cli
+from wordle_rl.endings import run_plain
 def main():
 {}
-cli.run_plain(main)
+run_plain(main)
 """
 
 

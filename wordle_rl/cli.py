@@ -16,9 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from wordle_rl import libraries
 from wordle_rl.disk import full_disk
-from wordle_rl.start import end_at_once, say
+from wordle_rl.endings import fail, fail_without_library, whole_command
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # options as names, several of them for a sweep
@@ -66,24 +65,6 @@ def run(main: Callable[[], None]) -> None:
                 main()
         except (HydraException, OmegaConfBaseException) as error:
             fail(_readable(error))
-
-
-def run_plain(main: Callable[[], int | None]) -> NoReturn:
-    """Call the main function of a command without Hydra, which returns its exit code."""
-    with whole_command():
-        sys.exit(main())
-
-
-@contextmanager
-def whole_command() -> Iterator[None]:
-    """The whole of a command, whose output is written when the block is left."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        fail_without_library(error)
-    finally:
-        sys.stdout.flush()
-        end_at_once()
 
 
 def brief_spins() -> None:
@@ -170,16 +151,3 @@ def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
     meant = f", did you mean {group and group + '.'}{close[0]}?" if close else ";"
     has = f"{group or 'the config'} has {', '.join(there)}"
     return f"there is no setting {key}{meant} {has}{only}"
-
-
-def fail(message: str, code: int = 2) -> NoReturn:
-    say("error: " + " ".join(message.split()))
-    raise SystemExit(code)
-
-
-def fail_without_library(error: ImportError) -> NoReturn:
-    """The same when an import failed for want of a library that is an option; else raise it."""
-    advice = libraries.missing(error)
-    if advice is None:
-        raise error
-    fail(advice)

@@ -14,8 +14,9 @@ if __name__ == "__main__":  # before anything slow is imported
 import argparse
 from pathlib import Path
 
-from wordle_rl.cli import run_plain, user_errors
+from wordle_rl.cli import user_errors
 from wordle_rl.components import ConfigError
+from wordle_rl.endings import run_plain
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from typing import NoReturn
 import numpy as np
 
 from wordle_rl.bits import bits_table, code_counts
-from wordle_rl.cli import run_plain
+from wordle_rl.endings import run_plain
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.words import WordListError, WordLists, load_words
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wordle_rl.cli import fail, fail_without_library, run_plain
+from wordle_rl.endings import fail, fail_without_library, run_plain
 from wordle_rl.json_files import RunFolderError, StepLog, write_bytes
 
 if TYPE_CHECKING:

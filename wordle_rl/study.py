@@ -15,7 +15,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from wordle_rl.cli import run_plain, user_errors
+from wordle_rl.cli import user_errors
+from wordle_rl.endings import run_plain
 
 
 def collect(folder: Path, url: str | None = None) -> Path:

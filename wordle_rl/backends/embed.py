@@ -24,8 +24,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
-from wordle_rl.cli import run_plain, user_errors
+from wordle_rl.cli import user_errors
 from wordle_rl.earlier_run import saved_config
+from wordle_rl.endings import run_plain
 from wordle_rl.game_statistics import summarise
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import EMBEDDED, LightningSettings

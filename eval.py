@@ -3,6 +3,11 @@
 Prints a table beside the solvers on the same words and, as the last line, summary.json's content.
 """
 
+if __name__ == "__main__":  # before anything slow is imported
+    from wordle_rl import start
+
+    start.begin()
+
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig

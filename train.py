@@ -4,6 +4,11 @@ python train.py --help lists the choices, --cfg job shows the composed config. H
 only once the config is known to be right.
 """
 
+if __name__ == "__main__":  # before anything slow is imported
+    from wordle_rl import start
+
+    start.begin()
+
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig

@@ -86,8 +86,8 @@ def test_command_reads_csv_lists_and_writes_where_it_is_told(folder, capsys):
     ("arguments", "told"),
     [
         (["--answers", "nope.txt"], "nope.txt: no such file"),
-        (["--answers", "answers.txt", "--column", "word"], "words.column"),
-        (["--allowed", "answers.txt"], "words.answers"),
+        (["--answers", "answers.txt", "--column", "word"], "--column applies to .csv files"),
+        (["--allowed", "answers.txt"], "--allowed needs --answers"),
         (["--top", "0"], "--top must be at least 1, not 0"),
         (["--top", "many"], "--top"),
         (["--tops", "3", "x"], "unrecognized"),

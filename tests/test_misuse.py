@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -126,7 +127,7 @@ TRAIN = {
     "reward.components.win.weight=-1": "win",
     "words.test=5000": "words.test + words.val must leave a secret",
     "words.test=1.0": "words.test must be a whole number of at least 1, or a share",
-    "words.train=0": "words.train must be 1 or more",
+    "words.train=0": "words.train must be 1..",
     "words.train=9 words.protocol=all": "words.train is for words.protocol=split",
     "words.val=1": "words.val must hold out 2",
     "seed=99999999999999999999": "seed must be a whole number from 0 to below 2**63",
@@ -200,7 +201,7 @@ EVAL = {
     "player=random sampling.temperature=-1": "sampling.temperature must be 0 (greedy)",
     "player=tree": "tree=",
     "player=tree tree=README.md": "README.md row 3",
-    "tree=tree.txt": "tree.txt: cannot be read",
+    "tree=tree.txt": "tree=tree.txt: no such file",
     "opener=crance": "opener must be one of the allowed words",
     "player=tree tree=x opener=crane": "opener and player=tree exclude each other",
     "player=entropy opener=zzzzz": "opener must be one of the allowed words",
@@ -209,7 +210,7 @@ EVAL = {
     "player=random model=tiny": "player and model exclude each other",
     "words.split=half": "train, val, test, all",
     "form=chat": "form must be one of conversation, fresh, tool",
-    "samples=0": "samples must be 1 or more",
+    "samples=0": "samples must be 1..10000, not 0",
     "time_limit=nan": "time_limit must be a number",
     "curriculum=phases": "there is no choice curriculum",
     "optim.lr=1": "there is no setting optim",
@@ -253,8 +254,23 @@ def latin(path: Path) -> None:
     path.write_bytes("crane\nélans\n".encode("latin-1"))
 
 
+def large(path: Path, size: int) -> None:
+    with open(path, "wb") as file:
+        file.truncate(size)  # takes no room on the disk
+
+
+def many(path: Path) -> None:
+    words = itertools.islice(itertools.product("abcdefgh", repeat=5), 32_000)
+    path.write_text("\n".join(map("".join, words)))
+
+
 FILES: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "a folder": ("a.txt", Path.mkdir, "cannot be read (Is a directory)"),
+    "a folder": ("a.txt", Path.mkdir, "is a folder, not a file"),
+    "a pipe": ("a.txt", os.mkfifo, "is a pipe, not a file"),
+    "a device": ("a.txt", lambda p: p.symlink_to("/dev/zero"), "is a device, not a file"),
+    "a file of 2 GB": ("a.txt", lambda p: large(p, 2**31), "has 2,048 MB, and at most 64 MB"),
+    "a binary file": ("a.txt", lambda p: p.write_bytes(bytes(range(256))), "row "),
+    "a file in a file": ("a.txt/b.txt", lambda p: p.parent.touch(), "(Not a directory)"),
     "a link to nothing": ("a.txt", lambda p: p.symlink_to("nothing.txt"), "no such file"),
     "not UTF-8": ("a.txt", latin, "row 2: not UTF-8"),
     "an empty file": ("a.txt", Path.touch, "no words in it"),
@@ -262,6 +278,7 @@ FILES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a word twice": ("a.txt", lambda p: p.write_text("crane\nCrane\n"), "rows 1 and 2"),
     "no such column": ("a.csv", lambda p: p.write_text("w,n\ncrane,1\n"), "one of 'w', 'n'"),
     "no CSV": ("a.csv", lambda p: p.write_text('word\n"cra'), "row 2: not CSV"),
+    "too many words": ("a.txt", many, "32,000 answers and 32,000 allowed words are too many"),
     "too few words": ("a.txt", lambda p: p.write_text("crane\nslate\n"), "leave a secret"),
 }
 
@@ -272,7 +289,29 @@ def test_a_word_list_that_cannot_be_used_is_named(kind: str, tmp_path: Path, ref
     make(tmp_path / name)
     column = "words.column=word" if name == "a.csv" else ""
     line = refused(training(f"words=custom words.answers={tmp_path / name} {column}"))
-    assert told in line and (kind == "too few words" or str(tmp_path / name) in line)
+    named = f"words.answers={tmp_path / name}"
+    assert told in line and (kind == "too few words" or named in line)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_word_list_that_may_not_be_read_is_named(tmp_path: Path, refused) -> None:
+    (tmp_path / "a.txt").touch(0)
+    line = refused(training(f"words=custom words.answers={tmp_path / 'a.txt'}"))
+    assert f"words.answers={tmp_path / 'a.txt'}: cannot be read (Permission denied)" in line
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a device", "a file of 2 GB"])
+@pytest.mark.parametrize("setting", ["trainer.tree", "tree", "player=tree tree", "words.allowed"])
+def test_so_is_every_other_file_that_is_read(
+    setting: str, kind: str, tmp_path: Path, refused
+) -> None:
+    name, make, told = FILES[kind]
+    make(tmp_path / name)
+    (tmp_path / "b.txt").write_text("crane\n")
+    command = training if setting.startswith("trainer") else evaluation
+    beside = f"words.answers={tmp_path / 'b.txt'}" if setting == "words.allowed" else ""
+    line = refused(command(f"{setting}={tmp_path / name} {beside}"))
+    assert f"{setting.split()[-1]}={tmp_path / name}: " in line and told in line
 
 
 SMALL = (
@@ -349,7 +388,7 @@ KEPT = {
     "+optim.foo=1": "+optim.foo=1",
     "optim.foo=1": "optim.foo",
     "optim.lr='[1'": "optim.lr",
-    "trainer.steps=0": "trainer.steps must be 1 or more",
+    "trainer.steps=0": "trainer.steps must be 1..",
     "trainer.steps=1": "trainer.steps must be 2 or more, as so many are done, not 1",
 }
 

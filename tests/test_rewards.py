@@ -207,8 +207,8 @@ def test_tokens_beyond_the_free_ones_cost_up_to_one(tokens, expected):
         (lambda: Win(speed=0), "win.speed must be above 0"),
         (lambda: Win(speed=1.5), "win.speed must be above 0 and at most 1, not 1.5"),
         (lambda: Win(speed=math.nan), "win.speed"),
-        (lambda: Brevity(free=-1), "brevity.free must be 0 or more"),
-        (lambda: Brevity(per=0), "brevity.per must be 1 or more"),
+        (lambda: Brevity(free=-1), "brevity.free must be 0.."),
+        (lambda: Brevity(per=0), "brevity.per must be 1.."),
     ],
 )
 def test_a_setting_out_of_range_is_refused_by_name(make, names):

@@ -192,6 +192,7 @@ def test_a_study_is_collected_while_it_has_nothing_yet(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_is_no_study_is_one_line(tmp_path, capsys):
-    assert study.main([str(tmp_path)]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        study.main([str(tmp_path)])
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and "study.json" in line

@@ -52,7 +52,7 @@ def test_faulty_tree_is_told_with_file_and_rows(tmp_path, text, told):
 
 
 def test_missing_tree_file_is_told(tmp_path):
-    with pytest.raises(ValueError, match=r"nope\.txt: cannot be read"):
+    with pytest.raises(ValueError, match=r"nope\.txt: no such file"):
         TreePlayer.from_file(tmp_path / "nope.txt")
 
 

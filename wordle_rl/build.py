@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.components import ConfigError, check_type, component, option_of
+from wordle_rl.components import ConfigError, check_range, check_type, component, option_of
 from wordle_rl.curricula.base import Curriculum
 from wordle_rl.curricula.none import NoCurriculum
 from wordle_rl.earlier_run import check_match, check_secrets
@@ -33,7 +33,7 @@ from wordle_rl.prompts import PromptStyle
 from wordle_rl.reasoning import Reasoning
 from wordle_rl.regret import Regret
 from wordle_rl.rewards.base import Reward
-from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rewards.scoring import MOST_WEIGHT, RewardSet
 from wordle_rl.rollouts.scene import RolloutKind
 from wordle_rl.sampling import Sampling
 from wordle_rl.settings import (
@@ -130,8 +130,13 @@ def reward_set(
         if isinstance(settings, dict):
             weights[name] = settings.pop("weight", 1.0)
             check_type(f"{key}.weight", weights[name], float)
+            check_range(f"{key}.weight", weights[name], 0, MOST_WEIGHT)
         parts[name] = component(key, settings, Reward, words=words, knowledge=knowledge, form=form)
     head = {k: v for k, v in node.items() if k != "components"}
+    if "weights" in head:
+        raise ConfigError(
+            f"{where}.weights: a weight belongs to its reward, {where}.components.<name>.weight"
+        )
     return component(where, {**head, "components": parts, "weights": weights}, RewardSet)
 
 
@@ -304,7 +309,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         words=words,
         splits=splits,
         knowledge=knowledge,
-        regret=Regret(knowledge, rules.max_turns, trainer.tree),
+        regret=Regret(knowledge, rules.max_turns, trainer.tree, setting="trainer.tree"),
         model=model,
         backend=backend,
         optim=component("optim", config["optim"], Optim),

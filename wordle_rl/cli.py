@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
-from wordle_rl.addresses import hidden
 from wordle_rl.disk import full_disk
+from wordle_rl.endings import fail, fail_without_library, whole_command
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # options as names, several of them for a sweep
@@ -25,13 +25,18 @@ _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # options as names, several of them f
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Errors about values and files in this block are the user's: one line, exit code 2."""
+    """Errors about values and files in this block are the user's: one line, exit code 2.
+
+    So is a library that is not installed.
+    """
     try:
         yield
     except (ValueError, OSError) as error:
         if type(error).__module__.startswith("hydra."):
             raise  # run() reads those
         fail(str(error))
+    except ModuleNotFoundError as error:
+        fail_without_library(error)
 
 
 @contextmanager
@@ -54,14 +59,12 @@ def run(main: Callable[[], None]) -> None:
     from omegaconf.errors import OmegaConfBaseException
 
     sys.argv = [quoted(argument) for argument in sys.argv]
-    try:
-        with _unknown_flags_told():
-            main()
-    except (HydraException, OmegaConfBaseException) as error:
-        fail(_readable(error))
-    except BrokenPipeError:  # whoever read the output has left
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+    with whole_command():
+        try:
+            with _unknown_flags_told():
+                main()
+        except (HydraException, OmegaConfBaseException) as error:
+            fail(_readable(error))
 
 
 def brief_spins() -> None:
@@ -73,8 +76,13 @@ def brief_spins() -> None:
 
 
 def quoted(argument: str) -> str:
-    """A choice as Hydra reads it: an option of a group is text, never a number, null or a list."""
+    """An argument as Hydra reads it: an option of a group is text, never a number, null or a list.
+
+    So is a value with letters beyond ASCII, such as a path, which Hydra takes in quotes only.
+    """
     key, equals, value = argument.partition("=")
+    if not value.isascii() and _PLAIN.fullmatch(value) and not {",", "\\"} & set(value):
+        return f"{key}='{value}'"
     if not equals or not key or "/" in key or not (CONF / key).is_dir():
         return argument
     if _PLAIN.fullmatch(value):
@@ -133,7 +141,8 @@ def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
             f"be overridden: list it, or write +{key}=..."
         )
     files = sorted((CONF / group).glob("*.yaml")) if group and "." not in group else []
-    own = [file.stem for file in files if re.search(f"^{re.escape(name)}:", file.read_text(), re.M)]
+    listed = re.compile(f"^{re.escape(name)}:", re.M)
+    own = [file.stem for file in files if listed.search(file.read_text(encoding="utf-8"))]
     only = f"; it is for {' and '.join(f'{group}={option}' for option in own)}" if own else ""
     there = sorted(set(map(str, node)) - {"hydra", "_target_"})
     if not there:
@@ -142,17 +151,3 @@ def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
     meant = f", did you mean {group and group + '.'}{close[0]}?" if close else ";"
     has = f"{group or 'the config'} has {', '.join(there)}"
     return f"there is no setting {key}{meant} {has}{only}"
-
-
-class Failed(SystemExit):
-    """A command ended with one line about what is wrong, which is `message`."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(code)
-        self.message = message
-
-
-def fail(message: str, code: int = 2) -> NoReturn:
-    message = " ".join(hidden(message, sys.argv).split())
-    print(f"error: {message}", file=sys.stderr)
-    raise Failed(message, code)

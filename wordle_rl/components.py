@@ -14,6 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 PACKAGE, BACKENDS = "wordle_rl.", "wordle_rl.backends."  # the latter holds no components
+MOST = 1_000_000_000  # of anything that is counted: steps, tokens, games
 
 
 class ConfigError(ValueError):
@@ -64,6 +65,18 @@ def check_type(key: str, value: Any, hint: Any) -> None:
     """Raise ConfigError unless a value is of an annotated type; a float is a finite number."""
     if not _fits(value, hint):
         raise ConfigError(f"{key} must be {_type_name(hint)}, not {value!r}")
+
+
+def check_range(key: str, value: float, least: float, most: float) -> None:
+    """Raise ConfigError unless the value of a setting is in a range, both ends included."""
+    if not least <= value <= most:
+        raise ConfigError(f"{key} must be {least}..{most}, not {value}")
+
+
+def check_above_zero(key: str, value: float, most: float, *, unit: str = "") -> None:
+    """Raise ConfigError unless the value of a setting is above 0 and at most so much."""
+    if not 0 < value <= most:
+        raise ConfigError(f"{key} must be above 0{unit} and at most {most}, not {value}")
 
 
 def _fits(value: Any, hint: Any) -> bool:

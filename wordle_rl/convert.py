@@ -6,11 +6,17 @@ python -m wordle_rl.convert <adapter> <new folder> --fuse              a model w
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before anything slow is imported
+    from wordle_rl import start
+
+    start.begin()
+
 import argparse
 from pathlib import Path
 
 from wordle_rl.cli import user_errors
 from wordle_rl.components import ConfigError
+from wordle_rl.endings import run_plain
 
 
 def main() -> None:
@@ -46,4 +52,4 @@ def _fused(adapter: Path, target: Path) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_plain(main)

@@ -6,9 +6,14 @@ both over all answers; looks one guess ahead only. The whole table goes to a CSV
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before anything slow is imported
+    from wordle_rl import start
+
+    start.begin()
+
 import argparse
 import csv
-import sys
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +22,7 @@ from typing import NoReturn
 import numpy as np
 
 from wordle_rl.bits import bits_table, code_counts
+from wordle_rl.endings import run_plain
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.words import WordListError, WordLists, load_words
 
@@ -104,7 +110,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         words = load_words(answers=chosen.answers, allowed=chosen.allowed, column=chosen.column)
     except WordListError as error:
-        parser.error(str(error))
+        parser.error(re.sub(r"\bwords\.(answers|allowed|column)\b", r"--\1", str(error)))
     scored = openers(words, feedback_table(words))
     print(report(words, scored, chosen.top))
     try:
@@ -116,4 +122,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_plain(main)

@@ -28,7 +28,7 @@ from wordle_rl.build import (
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import full_disk_told, user_errors
-from wordle_rl.components import ConfigError, component
+from wordle_rl.components import MOST, ConfigError, check_above_zero, check_range, component
 from wordle_rl.earlier_run import adopt, check_match, form_of_run, keys_of, saved_config
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.forms import check_room, form_of
@@ -52,7 +52,15 @@ from wordle_rl.rollout import Actor, ScriptedActor, play
 from wordle_rl.run import ROOT, load_backend
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.sampling import Sampling, Stream
-from wordle_rl.settings import FORMS, ModelSettings, WordSettings, check_choice, check_seed
+from wordle_rl.settings import (
+    FORMS,
+    MOST_GAMES,
+    MOST_SAMPLES,
+    ModelSettings,
+    WordSettings,
+    check_choice,
+    check_seed,
+)
 from wordle_rl.tables import table
 from wordle_rl.words import WordLists
 
@@ -94,12 +102,12 @@ class EvalSettings:
             raise ValueError(f"checkpoint={self.checkpoint} needs run=<the run that it is of>")
         check_choice("form", self.form, FORMS)
         check_seed("seed", self.seed)
-        for name, least in (("samples", 1), ("limit", 1), ("show", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ValueError(f"{name} must be {least} or more, not {value}")
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise ValueError(f"time_limit must be above 0 seconds, not {self.time_limit}")
+        check_range("samples", self.samples, 1, MOST_SAMPLES)
+        check_range("show", self.show, 0, MOST_GAMES)
+        if self.limit is not None:
+            check_range("limit", self.limit, 1, MOST)
+        if self.time_limit is not None:
+            check_above_zero("time_limit", self.time_limit, MOST, unit=" seconds")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +241,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         for s in summaries[1:]
     }
     written = write_summary(folder, summary)
-    print(json.dumps(json.loads(written.read_text()), ensure_ascii=False))
+    print(json.dumps(json.loads(written.read_bytes()), ensure_ascii=False))
     return summary
 
 

@@ -6,6 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from wordle_rl.components import MOST, check_range
+
+MOST_LEARNING_RATE = 10.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Optim:
@@ -31,22 +35,17 @@ class Optim:
     def __post_init__(self) -> None:
         if self.name not in ("adamw", "muon"):
             raise ValueError(f"optim.name must be adamw or muon, not {self.name!r}")
-        if not 0.0 <= self.lr <= 10.0:
-            raise ValueError(f"optim.lr must be 0..10, not {self.lr}")
+        check_range("optim.lr", self.lr, 0, MOST_LEARNING_RATE)
         if self.schedule not in ("constant", "cosine"):
             raise ValueError(f"optim.schedule must be constant or cosine, not {self.schedule!r}")
-        if self.warmup_steps < 0:
-            raise ValueError(f"optim.warmup_steps must be 0 or more, not {self.warmup_steps}")
+        check_range("optim.warmup_steps", self.warmup_steps, 0, MOST)
         for name in ("final_lr_ratio", "rest_lr_ratio"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"optim.{name} must be 0..1, not {getattr(self, name)}")
-        if self.weight_decay < 0.0:
-            raise ValueError(f"optim.weight_decay must be 0 or more, not {self.weight_decay}")
+            check_range(f"optim.{name}", getattr(self, name), 0, 1)
+        check_range("optim.weight_decay", self.weight_decay, 0, 1000)
         for name in ("beta1", "beta2", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"optim.{name} must be 0 to below 1, not {getattr(self, name)}")
-        if self.clip_grad_norm < 0.0:
-            raise ValueError(f"optim.clip_grad_norm must be 0 or more, not {self.clip_grad_norm}")
+        check_range("optim.clip_grad_norm", self.clip_grad_norm, 0, MOST)
 
     def lr_at(self, step: int, steps: int) -> float:
         """Learning rate of a step 0..steps-1."""

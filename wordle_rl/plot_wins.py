@@ -7,9 +7,13 @@ so it also works while a run trains. Needs matplotlib.
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before anything slow is imported
+    from wordle_rl import start
+
+    start.begin()
+
 import argparse
 import io
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wordle_rl.endings import fail, fail_without_library, run_plain
 from wordle_rl.json_files import RunFolderError, StepLog, write_bytes
 
 if TYPE_CHECKING:
@@ -194,7 +199,7 @@ def _distinct_names(runs: Sequence[WinCurves], folders: Sequence[Path]) -> list[
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns its exit code, 2 after a one-line error."""
+    """The command line; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m wordle_rl.plot_wins", description="Draw the wins of a run as a PNG."
     )
@@ -216,19 +221,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             draw_run(runs[0], out)
     except PlotError as error:
-        return _failed(str(error))
+        fail(str(error))
     except ImportError as error:
-        return _failed(f"a picture needs matplotlib ({error}): pip install matplotlib")
+        fail_without_library(error)
     except OSError as error:
-        return _failed(f"{out}: cannot be written ({error.strerror})")
+        fail(f"{out}: cannot be written ({error.strerror})")
     print(out)
     return 0
 
 
-def _failed(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    return 2
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_plain(main)

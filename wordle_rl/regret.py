@@ -25,10 +25,18 @@ class Regret:
     """Remembers what the best player needs for each secret that it was asked about.
 
     max_turns: of the games; a lost one counts as one guess more, for both players. tree: file of a
-    decision tree (wordle_rl.players.tree). Raises ValueError when it lacks an answer.
+    decision tree (wordle_rl.players.tree), setting: what names it. Raises ValueError when it cannot
+    be read or lacks an answer.
     """
 
-    def __init__(self, knowledge: Knowledge, max_turns: int, tree: str | Path | None = None):
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        max_turns: int,
+        tree: str | Path | None = None,
+        *,
+        setting: str = "tree",
+    ) -> None:
         self._max_turns = max_turns
         self._player: Player
         self._needed: dict[str, int] = {}
@@ -36,10 +44,13 @@ class Regret:
             opener = OPENER if OPENER in knowledge.words.allowed_set else None
             self._player = GreedyEntropy(knowledge, opener=opener)
             return
-        self._player = player = TreePlayer.from_file(tree)
+        try:
+            self._player = player = TreePlayer.from_file(tree)
+        except ValueError as error:
+            raise ValueError(f"{setting}={error}") from None
         if missing := [a for a in knowledge.words.answers if a not in player.answers]:
             raise ValueError(
-                f"{tree}: a tree to compare with must end with every answer; it lacks "
+                f"{setting}={tree}: a tree to compare with must end with every answer; it lacks "
                 f"{len(missing)}, such as {missing[0]!r}"
             )
 

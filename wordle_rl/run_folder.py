@@ -48,6 +48,7 @@ class RunFolder:
         stamp = (now or datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
         label = re.sub(r"[^A-Za-z0-9._=-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
         path = Path(root) / f"{stamp}_{label}_{os.getpid()}-{secrets.token_hex(3)}"
+        _check_text(path)
         try:
             Path(root).mkdir(parents=True, exist_ok=True)
             path.mkdir(exist_ok=False)
@@ -62,6 +63,7 @@ class RunFolder:
         if not path.is_dir():
             wrong = "is a file, not a run folder" if path.exists() else "no such run folder"
             raise RunFolderError(f"{path}: {wrong}")
+        _check_text(path)
         folder = cls(path)
         folder.manifest()
         return folder
@@ -210,6 +212,14 @@ def maker(model: str | Path) -> RunFolder | None:
     return None
 
 
+def _check_text(path: Path) -> None:
+    """Raise RunFolderError for a path of bytes that are no text: no model can be written there."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise RunFolderError(f"{path}: a run folder needs a path that is UTF-8 text") from None
+
+
 def _now() -> str:
     """Local time with its offset, to the second."""
     return datetime.now().astimezone().isoformat(timespec="seconds")
@@ -252,7 +262,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
     # without optional locks, asking for the status never disturbs a git command beside it
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(command, capture_output=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return os.fsdecode(done.stdout).strip()

@@ -14,6 +14,9 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from wordle_rl.components import MOST, check_range
+
+MOST_TOKENS = 100_000  # of an answer
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -50,12 +53,10 @@ class Sampling:
             raise ValueError(
                 f"sampling.temperature must be 0 (greedy) or 0.01..10, not {self.temperature}"
             )
-        if not 1 <= self.max_tokens <= 100_000:
-            raise ValueError(f"sampling.max_tokens must be 1..100000, not {self.max_tokens}")
+        check_range("sampling.max_tokens", self.max_tokens, 1, MOST_TOKENS)
         if not 0.0 < self.top_p <= 1.0:
             raise ValueError(f"sampling.top_p must be above 0 and at most 1, not {self.top_p}")
-        if self.top_k < 0:
-            raise ValueError(f"sampling.top_k must be 0 (off) or more, not {self.top_k}")
+        check_range("sampling.top_k", self.top_k, 0, MOST)
 
     @property
     def scoring_temperature(self) -> float:

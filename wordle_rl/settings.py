@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from wordle_rl.components import MOST, ConfigError, check_above_zero, check_range
+from wordle_rl.optim import MOST_LEARNING_RATE
+from wordle_rl.sampling import MOST_TOKENS
 from wordle_rl.splits import Splits, split_secrets
 from wordle_rl.words import WordLists, load_words
 
@@ -15,22 +18,14 @@ UNTRAINED = "untrained"
 _HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
 FORMS = ("conversation", "fresh", "tool")  # see wordle_rl.forms
 HEAD = "lm_head"  # the language-model head's name in transformers
+MOST_GAMES = 1_000_000  # side by side; more fill any memory
+MOST_SAMPLES = 10_000  # games per secret
 
 
 def check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise ValueError unless the value of a setting is one of those allowed."""
     if value not in allowed:
         raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r}")
-
-
-def _check_least(key: str, value: float, least: float) -> None:
-    if value < least:
-        raise ValueError(f"{key} must be {least} or more, not {value}")
-
-
-def _check_range(key: str, value: int, least: int, most: int) -> None:
-    if not least <= value <= most:
-        raise ValueError(f"{key} must be {least}..{most}, not {value}")
 
 
 def check_seed(key: str, value: int) -> None:
@@ -49,9 +44,8 @@ class LoraSettings:
     targets: str | list[str] = "all-linear"
 
     def __post_init__(self) -> None:
-        _check_least("model.lora.rank", self.rank, 1)
-        if self.alpha <= 0:
-            raise ValueError(f"model.lora.alpha must be above 0, not {self.alpha}")
+        check_range("model.lora.rank", self.rank, 1, 100_000)
+        check_above_zero("model.lora.alpha", self.alpha, 1_000_000)
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"model.lora.dropout must be 0 to below 1, not {self.dropout}")
         if not self.targets:
@@ -96,8 +90,10 @@ class ModelSettings:
     games_at_once: int = 512  # outside training; bounds the memory of keys and values
 
     def __post_init__(self) -> None:
-        _check_least("model.max_context", self.max_context, 16)
-        _check_least("model.games_at_once", self.games_at_once, 1)
+        check_range("model.learning_rate", self.learning_rate, 0, MOST_LEARNING_RATE)
+        check_range("model.max_tokens", self.max_tokens, 1, MOST_TOKENS)
+        check_range("model.max_context", self.max_context, 16, 10_000_000)
+        check_range("model.games_at_once", self.games_at_once, 1, MOST_GAMES)
         check_seed("model.seed", self.seed)
         if self.path == UNTRAINED:
             self._check_shape()
@@ -110,7 +106,7 @@ class ModelSettings:
         known = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
         for key, value in self.shape.items():
             check_choice("model.shape's keys", key, known)
-            _check_range(f"model.shape.{key}", value, 1, 100_000)
+            check_range(f"model.shape.{key}", value, 1, 100_000)
         if missing := [key for key in known if key not in self.shape]:
             raise ValueError(f"model.shape lacks {', '.join(missing)}: start from model=untrained")
         hidden, heads = self.shape["hidden_size"], self.shape["heads"]
@@ -185,8 +181,8 @@ class LightningSettings(BackendSettings):
     def __post_init__(self) -> None:
         check_choice("backend.accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
         check_choice("backend.precision", self.precision, _PRECISIONS)
-        _check_least("backend.devices", self.devices, 1)
-        _check_least("backend.micro_batch_tokens", self.micro_batch_tokens, 1)
+        check_range("backend.devices", self.devices, 1, 1024)
+        check_range("backend.micro_batch_tokens", self.micro_batch_tokens, 1, MOST)
         if isinstance(self.threads, int) and not 1 <= self.threads <= 1024:
             raise ValueError(f"backend.threads must be auto or 1..1024, not {self.threads}")
 
@@ -206,8 +202,8 @@ class MlxSettings(BackendSettings):
 
     def __post_init__(self) -> None:
         check_choice("backend.precision", self.precision, _PRECISIONS)
-        _check_least("backend.micro_batch_tokens", self.micro_batch_tokens, 1)
-        _check_least("backend.cache_gb", self.cache_gb, 0.0)
+        check_range("backend.micro_batch_tokens", self.micro_batch_tokens, 1, MOST)
+        check_range("backend.cache_gb", self.cache_gb, 0, 1_000_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,8 +225,13 @@ class RolloutSettings:
             raise ValueError(
                 f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
             )
-        _check_range("rollout.groups", self.groups, 1, 100_000)
-        _check_range("rollout.num_generations", self.num_generations, 1, 10_000)
+        check_range("rollout.groups", self.groups, 1, 100_000)
+        check_range("rollout.num_generations", self.num_generations, 1, 10_000)
+        if self.groups * self.num_generations > MOST_GAMES:
+            raise ConfigError(
+                f"rollout.groups x rollout.num_generations must be at most {MOST_GAMES} games in a "
+                f"step, not {self.groups} x {self.num_generations}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,20 +257,15 @@ class TrainerSettings:
                 f"trainer.validation_temperature must be 0 (greedy) or 0.01..10, "
                 f"not {self.validation_temperature}"
             )
-        for name in (
-            "steps",
-            "validate_every",
-            "validation_samples",
-            "checkpoint_every",
-            "games_every",
-        ):
-            _check_least(f"trainer.{name}", getattr(self, name), 1)
-        _check_least("trainer.show_games", self.show_games, 0)
-        _check_least("trainer.watch_every", self.watch_every, 0)
+        for name in ("steps", "validate_every", "checkpoint_every", "games_every"):
+            check_range(f"trainer.{name}", getattr(self, name), 1, MOST)
+        check_range("trainer.watch_every", self.watch_every, 0, MOST)
+        check_range("trainer.validation_samples", self.validation_samples, 1, MOST_SAMPLES)
+        check_range("trainer.show_games", self.show_games, 0, MOST_GAMES)
         for name in ("memory_limit_gb", "device_memory_limit_gb"):
             limit = getattr(self, name)
-            if limit is not None and limit <= 0:
-                raise ValueError(f"trainer.{name} must be above 0, or null for none, not {limit}")
+            if limit is not None:
+                check_above_zero(f"trainer.{name}", limit, 1_000_000, unit=" (null: no limit)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,7 +296,7 @@ class WordSettings:
         check_choice("words.protocol", self.protocol, ("split", "all"))
         check_choice("words.split", self.split, ("train", "val", "test", "all"))
         if self.train is not None:
-            _check_least("words.train", self.train, 1)
+            check_range("words.train", self.train, 1, MOST)
             if self.protocol == "all":
                 raise ValueError("words.train is for words.protocol=split, where secrets are left")
 

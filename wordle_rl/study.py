@@ -6,13 +6,19 @@ it. A conclusion in README.md is a person's and stays. Also works while a study 
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before anything slow is imported
+    from wordle_rl import start
+
+    start.begin()
+
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from wordle_rl.addresses import STORAGE, hidden
+from wordle_rl.cli import user_errors
+from wordle_rl.endings import run_plain
 
 
 def collect(folder: Path, url: str | None = None) -> Path:
@@ -45,7 +51,7 @@ def _folder(text: str) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns its exit code, 2 after a one-line error."""
+    """The command line; returns its exit code."""
     parser = _Parser(
         prog="python -m wordle_rl.study", description="Collect a study into its notebook folder."
     )
@@ -55,14 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help=f"the database, where study.json leaves out its password; or set {STORAGE}",
     )  # fmt: skip
     options = parser.parse_args(arguments)
-    try:
-        page = collect(options.folder, options.storage)
-    except (ValueError, OSError, ImportError) as error:
-        print("error: " + " ".join(str(error).split()), file=sys.stderr)
-        return 2
-    print(page)
+    with user_errors():
+        print(collect(options.folder, options.storage))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_plain(main)

@@ -17,11 +17,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from wordle_rl.game import WORD_LENGTH
+from wordle_rl.user_files import read_text
 
 DATA = Path(__file__).parent / "data"
 PRESETS = ("original",)  # folders under data/ that hold answers.txt and allowed.txt
 
 _WORD = re.compile(rf"[A-Za-z]{{{WORD_LENGTH}}}")
+_MOST_PAIRS = 1_000_000_000  # of an answer and an allowed word: bytes of the feedback table
 _SHOWN = 40  # characters of a faulty word that an error shows
 
 
@@ -121,30 +123,35 @@ def load_words(
 
 
 def _lists(name: str, answers: Path, allowed: Path | None, column: str | None) -> WordLists:
-    secrets = _read(answers, column)
-    guesses = _read(allowed, column) if allowed is not None else secrets
+    secrets = _read("answers", answers, column)
+    guesses = _read("allowed", allowed, column) if allowed is not None else secrets
     for word, row in secrets.items():
         if word not in guesses:
             raise WordListError(
-                f"{answers} row {row}: {word!r} is not an allowed word, see {allowed}"
+                f"words.answers={answers} row {row}: {word!r} is not an allowed word, see {allowed}"
             )
+    if len(secrets) * len(guesses) > _MOST_PAIRS:
+        raise WordListError(
+            f"words.answers={answers}: {len(secrets):,} answers and {len(guesses):,} allowed words "
+            f"are too many: their product must be at most {_MOST_PAIRS:,}"
+        )
     return WordLists(answers=tuple(sorted(secrets)), allowed=tuple(sorted(guesses)), name=name)
 
 
-def _read(path: Path, column: str | None) -> dict[str, int]:
+def _read(which: str, path: Path, column: str | None) -> dict[str, int]:
     """The words of a file in lower case, each with the row it stands in."""
+    try:
+        return _words(path, column)
+    except ValueError as error:
+        raise WordListError(f"words.{which}={error}") from None
+
+
+def _words(path: Path, column: str | None) -> dict[str, int]:
+    """The same; the message of its ValueError begins with the path."""
     suffix = path.suffix.lower()
     if suffix not in (".txt", ".csv"):
         raise WordListError(f"{path}: a word list must be a file whose name ends in .txt or .csv")
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise WordListError(f"{path}: no such file") from None
-    except OSError as error:
-        raise WordListError(f"{path}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError as error:
-        row = error.object.count(b"\n", 0, error.start) + 1
-        raise WordListError(f"{path} row {row}: not UTF-8 text") from None
+    text = read_text(path)
     rows = _csv_rows(path, text, column) if suffix == ".csv" else enumerate(text.split("\n"), 1)
     words: dict[str, int] = {}
     for row, cell in rows:

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wordle_rl.components import check_range
+
 Floats = NDArray[np.float64]
 
 
@@ -105,8 +107,7 @@ class Algorithm(ABC):
 
     def __post_init__(self) -> None:
         for name in ("epochs", "minibatches"):
-            if not 1 <= getattr(self, name) <= 100:
-                raise ValueError(f"algorithm.{name} must be 1..100, not {getattr(self, name)}")
+            in_range(name, getattr(self, name), 1, 100)
 
     @property
     def imitates(self) -> Imitation | None:
@@ -173,8 +174,7 @@ class Algorithm(ABC):
 
 def in_range(name: str, value: float, least: float, most: float) -> None:
     """Raise ValueError unless a setting of the algorithm is in a range."""
-    if not least <= value <= most:
-        raise ValueError(f"algorithm.{name} must be {least:g}..{most:g}, not {value}")
+    check_range(f"algorithm.{name}", value, least, most)
 
 
 def token_mean(rows: Rows) -> Floats:

@@ -28,7 +28,7 @@ class Distill(Sft):
             raise ValueError(
                 f"algorithm.targets must be sampled or distribution, not {self.targets!r}"
             )
-        in_range("slips", self.slips, 0.0, 0.9)
+        in_range("slips", self.slips, 0, 0.9)
 
     @property
     def imitates(self) -> Imitation | None:

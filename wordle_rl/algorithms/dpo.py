@@ -21,6 +21,7 @@ from wordle_rl.algorithms.base import (
     in_range,
 )
 from wordle_rl.algorithms.losses import log_sigmoid
+from wordle_rl.components import check_above_zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +38,7 @@ class Dpo(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.beta <= 0.0:
-            raise ValueError(f"algorithm.beta must be above 0, not {self.beta}")
+        check_above_zero("algorithm.beta", self.beta, 1000)
         in_range("pairs", self.pairs, 1, 5000)
 
     @property

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Floats, Rows
+from wordle_rl.algorithms.base import Floats, Rows, in_range
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 
@@ -30,11 +30,10 @@ class DrGrpo(PolicyGradient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self._constant <= 0.0:
-            raise ValueError(
-                "algorithm.normalizer must be above 0, or null for the tokens that a rollout may "
-                f"have, not {self.normalizer}"
-            )
+        if self.normalizer is not None:
+            in_range("normalizer", self.normalizer, 1, 1_000_000)  # tokens
+        elif self.budget is None:
+            raise ValueError("algorithm.normalizer must be given where no budget is")
 
     @property
     def _constant(self) -> float:

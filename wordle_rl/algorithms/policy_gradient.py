@@ -23,6 +23,7 @@ from wordle_rl.algorithms.base import (
 )
 from wordle_rl.algorithms.credit import game_advantages, turn_advantages
 from wordle_rl.algorithms.losses import clipped_surrogate, kl_k3
+from wordle_rl.components import check_above_zero
 
 Scale = Literal["std", "none"]
 
@@ -50,17 +51,12 @@ class PolicyGradient(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0.0 < self.clip_low <= 1.0:
-            raise ValueError(
-                f"algorithm.clip_low must be above 0 and at most 1, not {self.clip_low}"
-            )
-        if self.clip_high <= 0.0:
-            raise ValueError(f"algorithm.clip_high must be above 0, not {self.clip_high}")
-        if self.beta < 0.0:
-            raise ValueError(f"algorithm.beta must be 0 or more, not {self.beta}")
+        check_above_zero("algorithm.clip_low", self.clip_low, 1)
+        check_above_zero("algorithm.clip_high", self.clip_high, 1000)
+        in_range("beta", self.beta, 0, 1000)
         if self.kl not in ("loss", "reward"):
             raise ValueError(f"algorithm.kl must be loss or reward, not {self.kl!r}")
-        in_range("entropy", self.entropy, 0.0, 100.0)
+        in_range("entropy", self.entropy, 0, 100)
         if self.scale not in ("std", "none"):
             raise ValueError(f"algorithm.scale must be std or none, not {self.scale!r}")
         if self.importance_cap is not None:

@@ -41,9 +41,9 @@ class Ppo(PolicyGradient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        in_range("lam", self.lam, 0.0, 1.0)
-        in_range("value_weight", self.value_weight, 0.0, 1000.0)
-        in_range("value_clip", self.value_clip, 0.0, 1000.0)
+        in_range("lam", self.lam, 0, 1)
+        in_range("value_weight", self.value_weight, 0, 1000)
+        in_range("value_clip", self.value_clip, 0, 1000)
 
     @property
     def needs_values(self) -> bool:

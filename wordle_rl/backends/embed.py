@@ -7,6 +7,11 @@ says).
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before anything slow is imported
+    from wordle_rl import start
+
+    start.begin("torch", "transformers")
+
 import argparse
 import hashlib
 import json
@@ -21,6 +26,7 @@ from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import user_errors
 from wordle_rl.earlier_run import saved_config
+from wordle_rl.endings import run_plain
 from wordle_rl.game_statistics import summarise
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import EMBEDDED, LightningSettings
@@ -110,13 +116,13 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
         rows.append(
             summarise(games, setup.knowledge, player=name, split=split, rules=setup.lab.rules)
         )
-    best = json.loads((run.path / "summary.json").read_text())["best_step"]
+    best = json.loads((run.path / "summary.json").read_bytes())["best_step"]
     chosen = "the last step" if last else f"step {best}, the best by validation wins,"
     card = _card(
         run, setup, folder, rows, chosen,
         parameters=policy.num_parameters[1], size=len(tokenizer),
     )  # fmt: skip
-    (folder / "README.md").write_text(card)
+    (folder / "README.md").write_text(card, encoding="utf-8")
     return card
 
 
@@ -171,4 +177,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_plain(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 
 from wordle_rl.json_files import plain
+from wordle_rl.libraries import advice
 from wordle_rl.settings import LoggerSettings
 
 _CHARTS = {  # of TensorBoard's custom scalars: several curves in one chart
@@ -65,14 +67,15 @@ def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
     # but each of those processes is a run of its own.
     rank_zero_only.rank = 0  # pyright: ignore[reportFunctionMemberAccess]
     loggers: list[Logger] = []
+    for library, wanted in (("tensorboard", settings.tensorboard), ("wandb", settings.wandb)):
+        if wanted and importlib.util.find_spec(library) is None:
+            raise ValueError(advice(library))
     if settings.tensorboard:
         loggers.append(TensorBoardLogger(folder, name="", version="tensorboard"))
     if settings.csv:
         csv = CSVLogger(folder, name="", version="csv", flush_logs_every_n_steps=1)
         loggers.append(csv)
     if settings.wandb:
-        if importlib.util.find_spec("wandb") is None:
-            raise ValueError("logger=wandb needs the package wandb: pip install wandb")
         loggers.append(WandbLogger(project=settings.wandb_project, save_dir=folder))
     return loggers
 
@@ -80,9 +83,12 @@ def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
 def log_outcome(loggers: list[Logger], config: dict[str, Any], summary: dict[str, Any]) -> None:
     """Settings and outcome, for TensorBoard's table of runs."""
     outcome = {f"final/{k}": v for k, v in summary.items() if k in ("win_rate", "val_win_rate")}
+    # Bytes of a path that are no text have no place in their files.
+    text = json.dumps(plain(config), ensure_ascii=False).encode("utf-8", "surrogateescape")
+    settings = json.loads(text.decode("utf-8", "replace"))
     for logger in loggers:
         if isinstance(logger, TensorBoardLogger):
-            logger.log_hyperparams(plain(config), outcome)
+            logger.log_hyperparams(settings, outcome)
         else:
-            logger.log_hyperparams(plain(config))
+            logger.log_hyperparams(settings)
         logger.finalize("success")

@@ -90,7 +90,7 @@ def _loaded(
         tokenizer = AutoTokenizer.from_pretrained(folder)
         model, config = load_base(base)
         generation = base / "generation_config.json"
-        generation = json.loads(generation.read_text()) if generation.is_file() else None
+        generation = json.loads(generation.read_bytes()) if generation.is_file() else None
         lora = settings.lora is not None or is_adapter
         computing = choose_computing(precision, config)
         half = lora and computing.precision == "bf16"
@@ -159,7 +159,7 @@ def base_of(folder: Path) -> Path:
 
 def load_base(folder: Path) -> tuple[Any, dict[str, Any]]:
     """An mlx-lm model without adapters, as it is in its folder, and its corrected config."""
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_bytes())
     config |= for_mlx_lm(config)
     model, _ = load_model(folder, model_config=config, get_model_classes=_classes)
     return model, config

@@ -19,6 +19,7 @@ from wordle_rl.backends.tiny_model import build_model, build_tokenizer
 from wordle_rl.components import ConfigError
 from wordle_rl.computing import layer_shape
 from wordle_rl.disk import full_disk
+from wordle_rl.libraries import missing
 from wordle_rl.settings import HEAD, UNTRAINED, LoraSettings, ModelSettings
 
 
@@ -109,7 +110,7 @@ def _one_line(location: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # whatever the parsers of three libraries raise about bad files
-        if full_disk(error):
+        if full_disk(error) or (isinstance(error, ModuleNotFoundError) and missing(error)):
             raise
         if Path(location).is_dir():
             reason = " ".join(str(error).split())[:200]

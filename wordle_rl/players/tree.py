@@ -15,6 +15,7 @@ import numpy as np
 
 from wordle_rl.game import WORD_LENGTH, Clue, State, feedback_code
 from wordle_rl.players import guess_text
+from wordle_rl.user_files import read_text
 
 _WORD = re.compile(rf"[A-Za-z]{{{WORD_LENGTH}}}")
 Node = tuple[Clue, ...]
@@ -48,12 +49,7 @@ class TreePlayer:
     def from_file(cls, path: str | Path) -> TreePlayer:
         """Read a tree; ValueError with one line that names the file and the row."""
         path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except OSError as error:
-            raise ValueError(f"{path}: cannot be read ({error.strerror})") from None
-        except UnicodeDecodeError:
-            raise ValueError(f"{path}: not UTF-8 text") from None
+        text = read_text(path)
         games: dict[int, tuple[str, ...]] = {}
         row_of: dict[str, int] = {}
         for row, line in enumerate(text.split("\n"), 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from wordle_rl.components import MOST, check_range
 from wordle_rl.game import PlayedTurn
 
 
@@ -17,10 +18,8 @@ class Brevity:
     range: ClassVar[tuple[float, float]] = (-1.0, 0.0)
 
     def __post_init__(self) -> None:
-        if self.free < 0:
-            raise ValueError(f"brevity.free must be 0 or more tokens, not {self.free}")
-        if self.per < 1:
-            raise ValueError(f"brevity.per must be 1 or more tokens, not {self.per}")
+        check_range("brevity.free", self.free, 0, MOST)
+        check_range("brevity.per", self.per, 1, MOST)
 
     def __call__(self, turn: PlayedTurn) -> float:
         return -min(1.0, max(0, turn.tokens - self.free) / self.per)

@@ -27,6 +27,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
+from wordle_rl.components import check_range
 from wordle_rl.game import Game, GameStatus, PlayedTurn
 from wordle_rl.rewards.base import Reward, is_violation
 from wordle_rl.rewards.format import NOT_IN_LIST, Format
@@ -36,6 +37,7 @@ CREDIT, FORFEIT, RETRY = "credit", "forfeit", "retry"
 KL, OVERLONG = "kl", "overlong"  # what an algorithm may take off; outside the laws above
 # Sums are rounded, so that games of equal reward compare equal whatever order they were added in.
 _DIGITS = 9
+MOST_WEIGHT = 1_000_000  # sums keep those digits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ class GameReward:
 class RewardSet:
     """Named rewards with their weights.
 
-    Raises ValueError when names and weights differ, a weight is negative or not finite, or a range
+    Raises ValueError when names and weights differ, a weight is below 0 or too large, or a range
     is reversed, and for a lawful set unless it has exactly one Win, of positive weight, and no
     component whose greatest value is below 0. A weight of 0 switches a component off: it is not
     computed.
@@ -89,8 +91,7 @@ class RewardSet:
         if reserved := sorted({CREDIT, FORFEIT, RETRY, KL, OVERLONG} & set(names)):
             raise ValueError(f"reward components cannot be called {reserved}: scoring uses that")
         for name, weight in self.weights.items():
-            if not (math.isfinite(weight) and weight >= 0):
-                raise ValueError(f"reward weight of {name} must be 0 or more, not {weight}")
+            check_range(f"reward weight of {name}", weight, 0, MOST_WEIGHT)
         for name, part in self.components.items():
             if not isinstance(part.range, tuple):
                 raise ValueError(f"reward {name} must have range as a property, a pair of numbers")

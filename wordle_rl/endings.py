@@ -1,0 +1,45 @@
+"""How a command ends: its output is written, and what is wrong is told in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from wordle_rl import libraries
+from wordle_rl.addresses import hidden
+from wordle_rl.start import Failed, end_at_once, say
+
+
+def run_plain(main: Callable[[], int | None]) -> NoReturn:
+    """Call the main function of a command without Hydra, which returns its exit code."""
+    with whole_command():
+        sys.exit(main())
+
+
+@contextmanager
+def whole_command() -> Iterator[None]:
+    """The whole of a command, whose output is written when the block is left."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        fail_without_library(error)
+    finally:
+        sys.stdout.flush()
+        end_at_once()
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    """End the command with one line on the standard error."""
+    message = " ".join(hidden(message, sys.argv).split())
+    say(f"error: {message}")
+    raise Failed(message, code)
+
+
+def fail_without_library(error: ImportError) -> NoReturn:
+    """The same when an import failed for want of a library that is an option; else raise it."""
+    advice = libraries.missing(error)
+    if advice is None:
+        raise error
+    fail(advice)

@@ -1,0 +1,42 @@
+"""Libraries that only some choices need: what to do when one of them is not installed."""
+
+from __future__ import annotations
+
+_ALL = "pip install -c constraints.txt -e ."
+_MLX = f"{_ALL[:-1]}'.[mlx]'"
+_TORCH = "backend=lightning", _ALL, "choose backend=mlx"
+_MODEL = "a model", _ALL, "evaluate a scripted player (python eval.py player=...)"
+_POSTGRES = "storage=postgresql://...", "pip install -e '.[postgres]'", "leave storage alone"
+_WITHOUT: dict[str, tuple[str, str, str]] = {  # what needs it, how to install it, what else to do
+    "torch": _TORCH,
+    "lightning": _TORCH,
+    "transformers": _MODEL,
+    "tokenizers": _MODEL,
+    "safetensors": _MODEL,
+    "peft": ("a model with LoRA", _ALL, "choose one without it, such as model=tiny"),
+    "mlx": ("backend=mlx", _MLX, "choose backend=lightning"),
+    "mlx_lm": ("backend=mlx", _MLX, "choose backend=lightning"),
+    "tensorboard": ("logger=tensorboard", _ALL, "choose logger=none"),
+    "wandb": ("logger=wandb", "pip install wandb", "choose logger=tensorboard"),
+    "matplotlib": ("a picture", _ALL, "read the numbers in metrics.jsonl and results.csv"),
+    "optuna": ("a study (-m sweep=...)", _ALL, "start single runs without -m"),
+    "psycopg": _POSTGRES,
+    "psycopg2": _POSTGRES,
+}
+
+
+def missing(error: ImportError) -> str | None:
+    """What to do about an import that failed, in one line; None when no such library is missing."""
+    cause: BaseException | None = error
+    while cause is not None:  # transformers raises an error of its own
+        library = (getattr(cause, "name", None) or "").partition(".")[0]
+        if isinstance(cause, ImportError) and library in _WITHOUT:
+            return advice(library)
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def advice(library: str) -> str:
+    """The same for one of these libraries by its name."""
+    what, install, instead = _WITHOUT[library]
+    return f"{what} needs {library}, which is not installed: {install}, or {instead}"

@@ -1,0 +1,166 @@
+"""What every command does first, before it imports anything slow: signals, streams, libraries.
+
+Imports nothing but the standard library's quickest modules, so that a Ctrl-C right after the start
+finds its handler, and stays readable for an older Python, which is refused here.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import signal
+import sys
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_OLDEST = (3, 11)
+_LIBRARIES = ("numpy", "omegaconf", "hydra")  # without which no command runs
+_NEAREST = {"✓": "v", "…": "...", "█": "#", "▏": "|", "±": "+-"}
+_IMPORT = "<frozen importlib._bootstrap>"  # file of the frames of an import
+
+
+class Failed(SystemExit):
+    """A command ends for a reason that can be told in one line, `message`."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(code)
+        self.message = message
+
+
+def begin(*more: str) -> None:
+    """Prepare the process for a command; call it first.
+
+    more: libraries that the command needs besides those of every command. Until something else
+    takes the signals, Ctrl-C ends the process with 130 and SIGTERM with 143, without a traceback.
+    """
+    for signum in _SIGNALS:
+        if signal.getsignal(signum) != signal.SIG_IGN:  # as for a job in the background
+            signal.signal(signum, _stop)
+    _open_streams()
+    codecs.register_error("nearest", nearest)
+    assert isinstance(sys.stdout, io.TextIOWrapper) and isinstance(sys.stderr, io.TextIOWrapper)
+    sys.stdout = sys.__stdout__ = Output(sys.stdout)
+    sys.stderr.reconfigure(errors="nearest")
+    check_python(*more)
+
+
+def check_python(*more: str) -> None:
+    """End the command unless this Python is new enough and has the libraries that it needs."""
+    import importlib.util
+
+    if sys.version_info[:2] < _OLDEST:
+        _refuse(f"Python {_OLDEST[0]}.{_OLDEST[1]} or newer is needed, not this one")
+    for name in (*_LIBRARIES, *more):
+        if importlib.util.find_spec(name) is None:
+            _refuse(f"{name} is not installed")
+
+
+def end_at_once() -> None:
+    """From now on a signal ends the process where it is: there is nothing left to tidy up."""
+    for signum in _SIGNALS:
+        if signal.getsignal(signum) is _stop:
+            signal.signal(signum, _exit)
+
+
+def nearest(error: UnicodeError) -> tuple[str | bytes, int]:
+    """For codecs.register_error: what a terminal gets in place of a mark that it cannot show.
+
+    The bytes of a file's name that are no text stay the bytes that they were.
+    """
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letter, end = error.object[error.start], error.start + 1
+    if "\udc80" <= letter <= "\udcff":
+        return bytes([ord(letter) - 0xDC00]), end
+    return _NEAREST.get(letter, "?"), end
+
+
+class Output(io.TextIOWrapper):
+    """A standard output that ends the command when it cannot be written.
+
+    When its reader has left that is silent, with exit code 1, otherwise a line and exit code 2.
+    """
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        """stream: the standard output so far, which cannot be used any more."""
+        encoding, lines = stream.encoding, stream.line_buffering
+        through = stream.write_through
+        super().__init__(
+            stream.detach(), encoding, "nearest", line_buffering=lines, write_through=through
+        )
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            return self._end(error)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            self._end(error)
+
+    def _end(self, error: OSError) -> int:
+        _let_go(self.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise Failed("the reader of the standard output has left", 1)
+        message = f"the standard output cannot be written ({error.strerror})"
+        say(f"error: {message}")
+        raise Failed(message, 2)
+
+
+def say(line: str) -> None:
+    """Print a line on the standard error, if that can be written."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:
+        _let_go(sys.stderr.fileno())
+
+
+def _let_go(stream: int) -> None:
+    """Lead a standard stream to nowhere: what is in its buffer would fail again at the exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+
+def _open_streams() -> None:
+    """Put /dev/null where a standard stream is closed.
+
+    Nobody wants to read what goes there, and a file that is opened later must not take its number.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:  # the lowest number that is free is given, which is this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, encoding="utf-8"))  # noqa: SIM115  for good
+
+
+def _stop(signum: int, frame: FrameType | None) -> None:
+    """End in order, so that half-written files are removed; a second signal ends at once.
+
+    In the middle of an import it ends at once, too: there is nothing to remove, and libraries may
+    catch whatever is raised there.
+    """
+    for each in _SIGNALS:
+        signal.signal(each, _exit)
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORT:
+            _exit(signum, None)
+        frame = frame.f_back
+    raise SystemExit(128 + signum)
+
+
+def _exit(signum: int, frame: FrameType | None) -> None:
+    os._exit(128 + signum)
+
+
+def _refuse(reason: str) -> None:
+    say(
+        f"error: {reason} ({sys.executable}): set up .venv with make venv, and run this command "
+        "with .venv/bin/python"
+    )
+    raise SystemExit(2)

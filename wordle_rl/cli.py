@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from wordle_rl.disk import full_disk
+from wordle_rl.untrusted import FolderError, printable
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # options as names, several of them for a sweep
@@ -58,6 +59,8 @@ def run(main: Callable[[], None]) -> None:
             main()
     except (HydraException, OmegaConfBaseException) as error:
         fail(_readable(error))
+    except FolderError as error:  # found only while the model plays, or at a run's end
+        fail(str(error))
     except BrokenPipeError:  # whoever read the output has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -144,5 +147,5 @@ def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    print("error: " + " ".join(message.split()), file=sys.stderr)
+    print("error: " + printable(" ".join(message.split())), file=sys.stderr)
     raise SystemExit(code)

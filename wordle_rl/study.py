@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from wordle_rl.untrusted import printable
+
 
 def collect(folder: Path, url: str | None = None) -> Path:
     """Make the notebook of a study. Returns its page. Raises ValueError."""
@@ -39,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         page = collect(options.folder, options.storage)
     except (ValueError, OSError, ImportError) as error:
-        print("error: " + " ".join(str(error).split()), file=sys.stderr)
+        print("error: " + printable(" ".join(str(error).split())), file=sys.stderr)
         return 2
-    print(page)
+    print(printable(str(page)))
     return 0
 
 

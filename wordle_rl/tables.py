@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wordle_rl.untrusted import printable
+
 Summary = Mapping[str, Any]  # as game_statistics.summarise makes it, or read from a summary.json
 
 _NAME = 20  # columns of a player's name
@@ -61,7 +63,7 @@ def table(summaries: Sequence[Summary]) -> str:
     lines += ["", header, "-" * len(header)]
     lines += [_row(name, _skill_cells(s), _SKILL) for name, s in zip(names, summaries, strict=True)]
     lines += ["", *_SKILL_LEGEND]
-    return "\n".join([*lines, "", *_histogram(names[0], summaries[0])])
+    return printable("\n".join([*lines, "", *_histogram(names[0], summaries[0])]))
 
 
 def _row(name: str, cells: Sequence[str], widths: Mapping[str, int]) -> str:

@@ -8,7 +8,6 @@ and the first alone writes files.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -31,6 +30,7 @@ from wordle_rl.memory import MemoryFull, MemoryGuard
 from wordle_rl.policy import Policy
 from wordle_rl.records import games_of
 from wordle_rl.run_folder import RunFolder
+from wordle_rl.run_state import STATE, read_report, read_state
 from wordle_rl.skill import skill_metrics
 from wordle_rl.step import StepResult, train_step
 from wordle_rl.tables import table
@@ -153,7 +153,7 @@ class Training:
         checkpoint = self.policy.processes.gather(newest)[0]
         if checkpoint is not None:
             self.policy.load(checkpoint.path)
-            state = json.loads((checkpoint.path / "state.json").read_text())
+            state = read_state(checkpoint.path)
             self.first_step = self._done = state["step"]
             self._best, self._best_step = state["best"], state["best_step"]
             self._totals |= state["totals"]
@@ -163,6 +163,8 @@ class Training:
         if begun:
             self._saved = self.first_step
         if self.writes:
+            if (report := self.folder.path / "start.json").exists():
+                read_report(report)  # it is shown at the end; what is wrong is told now
             for log in (self._metrics_log, self._games_log):
                 log.truncate_after(self.first_step if begun else -1)
             self.reporter.go_on(self._metrics_log.read())
@@ -184,7 +186,7 @@ class Training:
             with full_disk_named(self.folder.path / "model"):
                 self.policy.export(self.folder.path / "model")
         summary: dict[str, Any] = {
-            "best_step": json.loads((best / "state.json").read_text())["step"],
+            "best_step": read_state(best)["step"],
             "val_win_rate": self._best[0],
             **{f"total_{name}": value for name, value in self._totals.items()},
         }
@@ -192,7 +194,7 @@ class Training:
             reports = [self._report("end")]
             summary |= reports[0]
             if (written := self.folder.path / "start.json").exists():  # asked for from the start
-                reports.append(json.loads(written.read_text()))
+                reports.append(read_report(written))
                 summary["start"] = reports[1]
             if self.writes:
                 print("\n" + table(reports), flush=True)
@@ -354,7 +356,7 @@ class Training:
                 "failures": self._failures,
                 "curriculum": self._course.state_dict(),
             }
-            write_json(folder / "state.json", state)
+            write_json(folder / STATE, state)
 
         self._metrics_log.sync()
         self._games_log.sync()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jinja2 import TemplateError
+from wordle_rl.backends.chat_template import check_template, render
 
 _SHORT = 16  # tokens; shorter answers come again and again
 _MOST_TEXTS = 20_000
@@ -22,6 +22,7 @@ class HFTokenizer:
             raise ValueError(
                 "the tokenizer has no chat template: choose an instruction-tuned model"
             )
+        check_template(inner)
         self._texts: dict[tuple[int, ...], str] = {}
         self._stop_ids = frozenset(int(i) for i in stops)
         self._pad_id = int(inner.pad_token_id if inner.pad_token_id is not None else min(stops))
@@ -51,9 +52,4 @@ class HFTokenizer:
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
     ) -> str:
-        try:
-            return self.inner.apply_chat_template(
-                messages, tools=tools, tokenize=False, add_generation_prompt=True
-            )
-        except TemplateError as error:
-            raise ValueError(f"the chat template says: {error}") from None
+        return render(self.inner, messages, tools)

@@ -7,13 +7,14 @@ python -m wordle_rl.convert <adapter> <new folder> --fuse              a model w
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from wordle_rl.cli import user_errors
 from wordle_rl.components import ConfigError
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m wordle_rl.convert",
         description="Turn a LoRA adapter of PEFT's form into mlx-lm's, or the other way round.",
@@ -24,7 +25,7 @@ def main() -> None:
     parser.add_argument(
         "--fuse", action="store_true", help="write the MLX model with the adapter in its weights"
     )
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     with user_errors():
         if given.fuse:
             if given.base is not None:

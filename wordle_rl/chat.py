@@ -15,6 +15,7 @@ from wordle_rl.tool_calls import TOOL, call_message, parse_call
 
 # Stand-ins that survive templates' trimming.
 _ANSWER, _MESSAGE, _SYSTEM = "ANSWERPLACE", "MESSAGEPLACE", "SYSTEMPLACE"
+_TOLD = 400  # characters of a rendered conversation that a message shows
 _KEPT = 20_000  # entries of a cache, of some 10 kB at most; the allowed words are 12,972
 
 
@@ -64,21 +65,22 @@ class Chat:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
         text = tokenizer.render(_CONVERSATION)
-        if text.count(_ANSWER) != 1 or text.count(_MESSAGE) != 1:
+        between = text[text.find(_ANSWER) + len(_ANSWER) :]
+        if not text.count(_ANSWER) == text.count(_MESSAGE) == between.count(_MESSAGE) == 1:
             raise ValueError(
-                "the chat template must show each message once; "
-                f"it rendered a three-message conversation as {text!r}"
+                "the chat template must show each message once; it rendered a three-message "
+                f"conversation as {text[:_TOLD]!r}{'...' * (len(text) > _TOLD)}"
             )
         begin = tokenizer.render(_CONVERSATION[:1])
         self._lead = text[len(begin) : text.index(_ANSWER)] if text.startswith(begin) else ""
-        between = text[text.index(_ANSWER) + len(_ANSWER) :]
         self._before, self._after = between.split(_MESSAGE)
-        self.turn_end_id = tokenizer.encode(self._before)[0]
-        if self.turn_end_id not in tokenizer.stop_ids:
+        ending = tokenizer.encode(self._before)[:1]
+        if not tokenizer.stop_ids.issuperset(ending) or not ending:
             raise ValueError(
-                f"the chat template ends an answer with {tokenizer.encode(self._before)[:1]}, "
+                f"the chat template ends an answer with {ending}, "
                 f"which is none of the tokenizer's stop ids {sorted(tokenizer.stop_ids)}"
             )
+        self.turn_end_id = ending[0]
         self._openings: dict[tuple[str, str], list[int]] = {}
         self._replies: dict[str, list[int]] = {}
         self._answers: dict[str, list[int]] = {}
@@ -164,6 +166,8 @@ class ToolChat(Chat):
         except ValueError as error:
             raise _no_tools(str(error)) from None
         end = self._end_of_turn()
+        if end is None:
+            raise _no_tools("this one has text before the token that ends a call")
         call, _, rest = text[len(begin) :].partition(end)
         complete = text.startswith(begin) and text.count(_MESSAGE) == rest.count(_MESSAGE) == 1
         if not complete or call.count(_ANSWER) != 1 or "parameters" not in begin:
@@ -181,10 +185,10 @@ class ToolChat(Chat):
     def _render(self, messages: list[dict[str, Any]]) -> str:
         return self.tokenizer.render(messages, [TOOL])
 
-    def _end_of_turn(self) -> str:
-        """The text of the token that ends an answer."""
+    def _end_of_turn(self) -> str | None:
+        """The text of the token that ends an answer, None where it ends in the middle of one."""
         ends = (self._before[:length] for length in range(1, len(self._before) + 1))
-        return next(end for end in ends if self.tokenizer.encode(end) == [self.turn_end_id])
+        return next((e for e in ends if self.tokenizer.encode(e) == [self.turn_end_id]), None)
 
 
 def _no_tools(found: str) -> ValueError:

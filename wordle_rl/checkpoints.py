@@ -9,7 +9,6 @@ store; others open it with read_only=True.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import secrets
@@ -17,18 +16,29 @@ import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from wordle_rl.disk import full_disk_named
 from wordle_rl.json_files import sync_folder, write_bytes, write_json
+from wordle_rl.untrusted import (
+    FolderError,
+    check_all_entries,
+    check_plain,
+    contents,
+    open_regular,
+    printable,
+    read_file,
+    read_object,
+)
 
 MANIFEST = "checkpoint.json"
 _STEP = re.compile(r"step_(\d{6,})")
+_POINTER = 1000  # bytes that a file with the name of a checkpoint may have
 _TEMPORARY, _REPLACED = ".tmp_", ".old_"  # what a kill may leave behind; removed on start
 
 
-class CheckpointError(ValueError):
+class CheckpointError(FolderError):
     """A checkpoint cannot be used; the message is one line that names the file and the fault."""
 
 
@@ -91,9 +101,14 @@ class CheckpointStore:
     def load(self, path: str | Path) -> Checkpoint:
         """Verify a checkpoint's files. Raises CheckpointError naming the first that is wrong."""
         path = Path(path)
-        manifest = _read_manifest(path)
-        for name, expected in manifest["files"].items():
-            _verify(path / name, expected)
+        try:
+            manifest = _read_manifest(path)
+            for name, expected in manifest["files"].items():
+                _verify(path / name, expected)
+        except CheckpointError:
+            raise
+        except FolderError as error:
+            raise CheckpointError(printable(str(error))) from None
         return Checkpoint(path=path, step=manifest["step"])
 
     def load_latest(self) -> Checkpoint | None:
@@ -199,8 +214,8 @@ class CheckpointStore:
 
     def _pointed(self, pointer: str) -> Path | None:
         try:
-            name = (self.folder / pointer).read_text(errors="replace").strip()
-        except FileNotFoundError:
+            name = read_file(self.folder / pointer, _POINTER).decode(errors="replace").strip()
+        except (FileNotFoundError, FolderError):
             return None
         path = self.folder / name
         return path if _STEP.fullmatch(name) and path.is_dir() else None
@@ -243,26 +258,29 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: no such checkpoint")
     manifest_path = path / MANIFEST
     try:
-        manifest = json.loads(manifest_path.read_bytes())
-        step, files = manifest["step"], manifest["files"]
-        if not all({"bytes", "sha256"} == set(file) for file in files.values()):
-            raise KeyError("files")
+        manifest = read_object(manifest_path)
     except FileNotFoundError:
         raise CheckpointError(f"{manifest_path}: missing") from None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        fault = "cannot be read as a checkpoint's list of files"
-        raise CheckpointError(f"{manifest_path}: {fault}") from None
-    if _STEP.fullmatch(path.name) and step != _step_of(path):
+    check_all_entries(manifest_path, manifest, {"step": int, "files": dict[str, dict]})
+    step = manifest["step"]
+    if step < 0 or (_STEP.fullmatch(path.name) and step != _step_of(path)):
         raise CheckpointError(f"{manifest_path}: is about step {step}")
+    for name, expected in manifest["files"].items():
+        check_all_entries(f"{manifest_path}: {name}", expected, {"bytes": int, "sha256": str})
+        inside = PurePosixPath(name)
+        if inside.is_absolute() or ".." in inside.parts or printable(name) != name:
+            raise CheckpointError(f"{manifest_path}: {name!r} is no file of a checkpoint")
+    for inner, about in contents(path):
+        check_plain(inner, about)
     return manifest
 
 
 def _verify(path: Path, expected: dict[str, Any]) -> None:
     try:
-        size = path.stat().st_size
-        if size != expected["bytes"]:
-            raise CheckpointError(f"{path}: has {size} bytes, not {expected['bytes']}")
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != expected["bytes"]:
+                raise CheckpointError(f"{path}: has {size} bytes, not {expected['bytes']}")
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None

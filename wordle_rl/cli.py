@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from wordle_rl.disk import full_disk
 from wordle_rl.endings import fail, fail_without_library, whole_command
+from wordle_rl.untrusted import FolderError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # options as names, several of them for a sweep
@@ -65,6 +66,8 @@ def run(main: Callable[[], None]) -> None:
                 main()
         except (HydraException, OmegaConfBaseException) as error:
             fail(_readable(error))
+        except FolderError as error:  # found only while the model plays, or at a run's end
+            fail(str(error))
 
 
 def brief_spins() -> None:

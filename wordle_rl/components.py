@@ -111,7 +111,7 @@ def _type_name(hint: Any) -> str:
     if dataclasses.is_dataclass(hint):
         return "a group of settings"
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    return {**names, NoneType: "null"}.get(hint, str(hint))
+    return {**names, NoneType: "null", dict: "names with values"}.get(hint, str(hint))
 
 
 def _class(key: str, target: Any, kind: type) -> type:

@@ -12,6 +12,7 @@ if __name__ == "__main__":  # before anything slow is imported
     start.begin()
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from wordle_rl.cli import user_errors
@@ -19,7 +20,7 @@ from wordle_rl.components import ConfigError
 from wordle_rl.endings import run_plain
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m wordle_rl.convert",
         description="Turn a LoRA adapter of PEFT's form into mlx-lm's, or the other way round.",
@@ -30,7 +31,7 @@ def main() -> None:
     parser.add_argument(
         "--fuse", action="store_true", help="write the MLX model with the adapter in its weights"
     )
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     with user_errors():
         if given.fuse:
             if given.base is not None:

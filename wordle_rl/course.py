@@ -11,6 +11,7 @@ from wordle_rl.game import Game
 from wordle_rl.json_files import plain
 from wordle_rl.records import Rollout
 from wordle_rl.step import Lab, StepResult
+from wordle_rl.untrusted import FolderError
 
 if TYPE_CHECKING:
     from wordle_rl.training import Reporter
@@ -21,7 +22,6 @@ class Course:
 
     def __init__(self, curriculum: Curriculum, reporter: Reporter, *, tells: bool) -> None:
         self._curriculum, self._reporter, self._tells = curriculum, reporter, tells
-        self.load_state_dict = curriculum.load_state_dict
 
     def state_dict(self) -> dict[str, Any]:
         """The curriculum's state. Raises TypeError unless JSON gives it back as it is."""
@@ -33,9 +33,18 @@ class Course:
             )
         return state
 
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what state_dict() gave. Raises FolderError for anything else."""
+        try:
+            self._curriculum.load_state_dict(state)
+        except ValueError as error:
+            raise FolderError(f"state.json: {error}") from None
+
     def planned(self, lab: Lab) -> Lab:
-        """The lab of the next step."""
+        """The lab of the next step. Raises FolderError for a state that is not of these words."""
         plan = self._curriculum.plan()
+        if unknown := [secret for secret in plan.replayed if secret not in lab.secrets]:
+            raise FolderError(f"state.json: {unknown[0]!r} waits to be replayed, but is no secret")
         return replace(lab, rewards=plan.rewards, replayed=plan.replayed)
 
     def follow(self, done: int, result: StepResult) -> dict[str, float]:

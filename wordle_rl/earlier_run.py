@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
@@ -18,9 +20,14 @@ from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import UNTRAINED, check_choice
 from wordle_rl.splits import Splits
 from wordle_rl.stages import prompt_name, stages_of
+from wordle_rl.untrusted import FolderError, printable, read_file
 from wordle_rl.words import WordLists
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
+_LARGEST = 100_000  # bytes of a saved config; ours have some 5,000
+_MOST = 5_000  # names and values in it; ours have some 500
+_DEEPEST = 20  # groups within each other
+_GROUPS = ("model", "backend", "prompt", "words")  # that every saved config has
 REQUIRED = "required"  # what an experiment says of init_from that makes no sense without it
 _LATER_KEYS = {
     "init_from": None, "init_checkpoint": "best", "allow_mismatch": False, "restart": False,
@@ -34,17 +41,54 @@ def saved_config(folder: RunFolder) -> DictConfig:
     if not path.is_file():
         raise ConfigError(f"{path} is missing: the run folder is not complete")
     try:
-        loaded = OmegaConf.load(path)
-    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+        text = read_file(path, _LARGEST).decode()
+        _check_plain(text)
+        loaded = OmegaConf.load(StringIO(text))
+    except FolderError:
+        raise
+    except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
         raise ConfigError(f"{path}: cannot be read as YAML ({error})") from None
     if not isinstance(loaded, DictConfig):
         raise ConfigError(f"{path}: not a config of settings by name")
+    if not _names_are_text(OmegaConf.to_container(loaded)):
+        raise ConfigError(f"{path}: the names of settings must be text")
+    for part in _GROUPS:
+        if not isinstance(loaded.get(part), DictConfig):
+            raise ConfigError(f"{path}: {part} must be a group of settings")
     loaded = OmegaConf.merge(_LATER_KEYS, loaded)  # runs of earlier versions lack these
     assert isinstance(loaded, DictConfig)
     if OmegaConf.select(loaded, "backend.threads") == 0:
         loaded.backend.threads = "auto"  # as earlier versions wrote it
     OmegaConf.set_struct(loaded, True)
     return loaded
+
+
+def _check_plain(text: str) -> None:
+    """Raise ValueError for what a saved config never holds, and what could blow it up."""
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, yaml.SafeLoader)):
+        if count > _MOST:
+            raise ValueError(f"more than {_MOST} names and values")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise ValueError(f"more than {_DEEPEST} levels")
+        where = f"line {event.start_mark.line + 1}"
+        if getattr(event, "anchor", None) is not None:
+            raise ValueError(f"{where}: anchors and aliases are not allowed")
+        if getattr(event, "tag", None) is not None:
+            raise ValueError(f"{where}: tags are not allowed")
+        value = getattr(event, "value", "")
+        if "${" in value:
+            raise ValueError(f"{where}: references are not allowed, {value[:60]!r}")
+        if printable(value) != value:
+            raise ValueError(f"{where}: control characters are not allowed")
+
+
+def _names_are_text(node: Any) -> bool:
+    if isinstance(node, dict):
+        return all(isinstance(key, str) and _names_are_text(node[key]) for key in node)
+    return not isinstance(node, list) or all(map(_names_are_text, node))
 
 
 def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -> None:

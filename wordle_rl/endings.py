@@ -10,6 +10,7 @@ from typing import NoReturn
 from wordle_rl import libraries
 from wordle_rl.addresses import hidden
 from wordle_rl.start import Failed, end_at_once, say
+from wordle_rl.untrusted import printable
 
 
 def run_plain(main: Callable[[], int | None]) -> NoReturn:
@@ -32,7 +33,7 @@ def whole_command() -> Iterator[None]:
 
 def fail(message: str, code: int = 2) -> NoReturn:
     """End the command with one line on the standard error."""
-    message = " ".join(hidden(message, sys.argv).split())
+    message = printable(" ".join(hidden(message, sys.argv).split()))
     say(f"error: {message}")
     raise Failed(message, code)
 

@@ -11,13 +11,17 @@ import math
 import os
 import secrets
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from wordle_rl.disk import full_disk_named
+from wordle_rl.untrusted import FolderError, open_regular, parse_json
+
+_LONGEST = 2**26  # bytes of a line of a log; ours stay below a megabyte
 
 
-class RunFolderError(ValueError):
+class RunFolderError(FolderError):
     """A run folder cannot be used; the message is one line that names the path."""
 
 
@@ -82,7 +86,8 @@ def overwrite(path: Path, data: bytes) -> None:
 def remove_temporary_files(folder: Path) -> None:
     """Remove what killed writers left in a folder that nobody else writes to now."""
     for left in folder.glob(".*.tmp"):
-        left.unlink()
+        if not left.is_dir():
+            left.unlink()
 
 
 def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
@@ -158,9 +163,9 @@ class StepLog:
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
         if not self.path.exists():
             return
-        with open(self.path, "rb") as file:
+        with open(open_regular(self.path), "rb") as file:
             pending: int | None = None
-            for number, line in enumerate(file, 1):
+            for number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
                 if pending is not None:
                     raise RunFolderError(f"{self.path} line {pending}: not a JSON record of a step")
                 record = _record(line)
@@ -173,8 +178,9 @@ class StepLog:
 def _record(line: bytes) -> dict[str, Any] | None:
     """The record in a line, or None when the line is torn."""
     try:
-        record = json.loads(line) if line.endswith(b"\n") else None
+        record = parse_json(line) if line.endswith(b"\n") else None
     except ValueError:
         return None
-    whole = isinstance(record, dict) and isinstance(record.get("step"), int)
+    step = record.get("step") if isinstance(record, dict) else None
+    whole = isinstance(step, int) and not isinstance(step, bool)
     return record if whole else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 import warnings
@@ -13,10 +12,10 @@ from typing import Any
 from wordle_rl.build import Experiment
 from wordle_rl.chat import Chat
 from wordle_rl.game_statistics import summarise
-from wordle_rl.json_files import write_json
+from wordle_rl.json_files import RunFolderError, write_json
 from wordle_rl.policy import Policy
 from wordle_rl.progress import told
-from wordle_rl.tables import table
+from wordle_rl.run_state import read_report
 from wordle_rl.validation import policy_games
 
 
@@ -68,14 +67,12 @@ def report(
 
 def start_report(path: Path) -> dict[str, Any] | None:
     """The report on the start in a file; None without one. Warns about one that cannot be read."""
-    if not path.exists():  # a report was not asked for at the start
-        return None
     try:
-        found = json.loads(path.read_bytes())
-        table([found])
-        return found
-    except (ValueError, KeyError, TypeError, AttributeError):
-        warnings.warn(f"{path}: not a report; the table does without it", stacklevel=2)
+        return read_report(path)
+    except FileNotFoundError:  # a report was not asked for at the start
+        return None
+    except RunFolderError as error:
+        warnings.warn(f"{error}; the table does without it", stacklevel=2)
         return None
 
 

@@ -22,13 +22,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wordle_rl.endings import fail, fail_without_library, run_plain
-from wordle_rl.json_files import RunFolderError, StepLog, write_bytes
+from wordle_rl.json_files import StepLog, write_bytes
+from wordle_rl.untrusted import FolderError, check_entries, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _TRAINING, _VALIDATION, _TEST, _GREY = "#3a6ea5", "#d1603d", "#3f8f5b", "#8a8a8a"
+_RATES = ("train/win_rate", "val/win_rate", "watch/train/win_rate", "watch/test/win_rate")
+_MOST = {  # of what is drawn
+    **dict.fromkeys(("step", "train/games", "train/wins"), 1e12),
+    **dict.fromkeys(_RATES, 1.0),
+}
 _DOTS = 150  # dots per inch
 
 
@@ -61,7 +67,9 @@ def read_curves(folder: str | Path) -> WinCurves:
     path = folder / "metrics.jsonl"
     try:
         records = sorted(StepLog(path).read(), key=lambda record: record["step"])
-    except RunFolderError as error:
+        for record in records:
+            _check(path, record)
+    except FolderError as error:
         raise PlotError(str(error)) from None
     train = [(r["step"], *counts) for r in records if (counts := _wins_and_games(r))]
     val = [(r["step"], r["val/win_rate"]) for r in records if r.get("val/win_rate") is not None]
@@ -70,7 +78,7 @@ def read_curves(folder: str | Path) -> WinCurves:
     steps, wins, games = np.array(train, float).reshape(-1, 3).T
     val_steps, val_rates = np.array(val, float).reshape(-1, 2).T
     return WinCurves(
-        name=folder.resolve().name,
+        name=_shown(folder.resolve().name),
         steps=steps,
         wins=wins,
         games=games,
@@ -78,6 +86,21 @@ def read_curves(folder: str | Path) -> WinCurves:
         val_rates=val_rates,
         watched={k: _watched(records, k) for k in ("train", "test")},
     )
+
+
+def _check(path: Path, record: dict[str, Any]) -> None:
+    """Raise FolderError unless what is drawn of a record are numbers that can be drawn."""
+    check_entries(path, record, {"step": float})
+    place = f"{path}: step {record['step']}"
+    check_entries(place, record, dict.fromkeys(_MOST, float | None))
+    for name, most in _MOST.items():
+        if not 0 <= (record.get(name) or 0) <= most:
+            raise FolderError(f"{place}: {name} must be 0..{most:g}, not {record[name]}")
+
+
+def _shown(name: str) -> str:
+    """A name that is not taken for commands to a terminal, or for a formula by matplotlib."""
+    return printable(name).replace("$", r"\$")
 
 
 def _watched(records: list[dict[str, Any]], which: str) -> np.ndarray:
@@ -193,7 +216,7 @@ def _distinct_names(runs: Sequence[WinCurves], folders: Sequence[Path]) -> list[
     """Trials of two studies share their names; those are told apart by their paths."""
     names = [curves.name for curves in runs]
     return [
-        replace(curves, name=str(folder)) if names.count(curves.name) > 1 else curves
+        replace(curves, name=_shown(str(folder))) if names.count(curves.name) > 1 else curves
         for curves, folder in zip(runs, folders, strict=True)
     ]
 
@@ -226,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fail_without_library(error)
     except OSError as error:
         fail(f"{out}: cannot be written ({error.strerror})")
-    print(out)
+    print(printable(str(out)))
     return 0
 
 

@@ -8,22 +8,31 @@ from __future__ import annotations
 
 import fcntl
 import importlib.metadata
-import json
 import os
 import platform
 import re
 import secrets
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from wordle_rl.disk import DiskFullError
 from wordle_rl.json_files import RunFolderError, StepLog, overwrite, write_json
+from wordle_rl.untrusted import (
+    FolderError,
+    check_entries,
+    check_plain,
+    contents,
+    open_regular,
+    printable,
+    read_object,
+)
 
 __all__ = ["RunFolder", "RunFolderError", "StepLog", "write_json"]
 
@@ -32,6 +41,14 @@ PACKAGES = (  # whose versions a manifest holds, where they are installed
     *("numpy", "torch", "lightning", "transformers", "tokenizers", "peft", "safetensors"),
     *("mlx", "mlx-lm", "hydra-core", "omegaconf", "optuna", "tensorboard"),
 )
+_KINDS: dict[str, Any] = {  # of those entries of a manifest that are read again
+    "status": str,
+    "digests": dict[str, str],
+    "computing": dict,
+    "resumes": list[dict],
+    **dict.fromkeys(("model", "prompt", "form", "protocol"), str | None),
+}
+_FOREIGN = "wandb"  # a folder in which its logger keeps links of its own
 _NAME_LENGTH = 60  # characters of a run's name that its folder keeps
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 
@@ -64,6 +81,8 @@ class RunFolder:
             wrong = "is a file, not a run folder" if path.exists() else "no such run folder"
             raise RunFolderError(f"{path}: {wrong}")
         _check_text(path)
+        if printable(str(path)) != str(path):
+            raise RunFolderError(f"{path}: rename it, its path holds control characters")
         folder = cls(path)
         folder.manifest()
         return folder
@@ -84,15 +103,17 @@ class RunFolder:
         """What write_manifest wrote. Raises RunFolderError when it is missing or broken."""
         path = self.path / "manifest.json"
         try:
-            manifest = json.loads(path.read_bytes())
+            manifest = read_object(path)
+            check_entries(path, manifest, _KINDS)
+            for part in (manifest, *manifest.get("resumes", [])):
+                check_entries(path, part, {"computing": dict})
+                check_entries(
+                    path, part.get("computing", {}), {"precision": Literal["fp32", "bf16"]}
+                )
         except FileNotFoundError:
             raise RunFolderError(f"{self.path}: not a run folder (no manifest.json)") from None
-        except OSError as error:
-            raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
-        except ValueError:
-            raise RunFolderError(f"{path}: not JSON") from None
-        if not isinstance(manifest, dict):
-            raise RunFolderError(f"{path}: not a JSON object")
+        except FolderError as error:
+            raise RunFolderError(str(error)) from None
         return manifest
 
     def write_manifest(
@@ -182,14 +203,34 @@ class RunFolder:
             shutil.rmtree(self.path, ignore_errors=True)
         return not begun
 
+    def _lock_file(self) -> int:
+        """A descriptor of .lock, made when missing."""
+        path = self.path / ".lock"
+        if path.is_symlink():
+            check_plain(path, path.lstat())
+        return open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
+
+    def _check_own(self) -> None:
+        """Raise FolderError where writing into the folder would write elsewhere, or wait."""
+        for path, about in contents(self.path, leave_out=_FOREIGN):
+            check_plain(path, about)
+            # Checkpoints are replaced whole, so that theirs may be shared with a copy.
+            shared = about.st_nlink > 1 and stat.S_ISREG(about.st_mode)
+            if shared and self.checkpoints not in path.parents:
+                raise FolderError(
+                    f"{path}: has another name elsewhere (a hard link), and writing would change "
+                    "that file: copy the run folder with cp -r"
+                )
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder alone; the kernel lets go when the process dies.
 
-        Raises RunFolderError at once when another process, or another lock here, holds it. A
-        forked child holds it too; processes started with subprocess do not.
+        Raises RunFolderError at once when another process, or another lock here, holds it, and
+        FolderError when links lead out of the folder. A forked child holds it too; processes
+        started with subprocess do not.
         """
-        with open(self.path / ".lock", "a+b") as file:
+        with open(self._lock_file(), "a+b") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -198,6 +239,7 @@ class RunFolder:
                 raise RunFolderError(
                     f"{self.path}: process {holder} is training in this folder"
                 ) from None
+            self._check_own()
             file.truncate(0)
             file.write(str(os.getpid()).encode())
             file.flush()

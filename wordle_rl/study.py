@@ -19,6 +19,7 @@ from typing import NoReturn
 from wordle_rl.addresses import STORAGE, hidden
 from wordle_rl.cli import user_errors
 from wordle_rl.endings import run_plain
+from wordle_rl.untrusted import printable
 
 
 def collect(folder: Path, url: str | None = None) -> Path:
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     options = parser.parse_args(arguments)
     with user_errors():
-        print(collect(options.folder, options.storage))
+        print(printable(str(collect(options.folder, options.storage))))
     return 0
 
 

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wordle_rl.untrusted import printable
+
 Summary = Mapping[str, Any]  # as game_statistics.summarise makes it, or read from a summary.json
 
 _NAME = 20  # columns of a player's name
@@ -72,7 +74,7 @@ def table(summaries: Sequence[Summary]) -> str:
     lines += ["", header, "-" * len(header)]
     lines += [_row(name, _habits(s), _HABITS) for name, s in zip(names, summaries, strict=True)]
     lines += ["", *_HABITS_LEGEND, *_reward_parts(names[0], summaries[0])]
-    return "\n".join([*lines, "", *_histogram(names[0], summaries[0])])
+    return printable("\n".join([*lines, "", *_histogram(names[0], summaries[0])]))
 
 
 def _row(name: str, cells: Sequence[str], widths: Mapping[str, int]) -> str:

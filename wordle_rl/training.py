@@ -8,7 +8,6 @@ and the first alone writes files.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from wordle_rl.policy import Policy
 from wordle_rl.progress import told
 from wordle_rl.records import games_of
 from wordle_rl.run_folder import RunFolder
+from wordle_rl.run_state import STATE, read_state
 from wordle_rl.skill import skill_metrics
 from wordle_rl.stages import stages_of_run, write_stages
 from wordle_rl.step import StepResult, train_step
@@ -158,7 +158,7 @@ class Training:
         checkpoint = self.policy.processes.gather(newest)[0]
         if checkpoint is not None:
             self.policy.load(checkpoint.path)
-            state = json.loads((checkpoint.path / "state.json").read_text())
+            state = read_state(checkpoint.path)
             self.first_step = self._done = state["step"]
             self._best, self._best_step = state["best"], state["best_step"]
             self._totals |= state["totals"]
@@ -373,7 +373,7 @@ class Training:
                 "failures": self._failures,
                 "curriculum": self._course.state_dict(),
             }
-            write_json(folder / "state.json", state)
+            write_json(folder / STATE, state)
 
         self._metrics_log.sync()
         self._games_log.sync()

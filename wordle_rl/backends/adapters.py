@@ -20,6 +20,13 @@ import numpy as np
 from wordle_rl.components import ConfigError
 from wordle_rl.json_files import write_bytes, write_json
 from wordle_rl.stages import stages_of, write_stages
+from wordle_rl.untrusted import (
+    FolderError,
+    check_all_entries,
+    check_entries,
+    parse_json,
+    read_object,
+)
 
 ADAPTER = "adapter_config.json"
 FILES = {"peft": "adapter_model.safetensors", "mlx": "adapters.safetensors"}
@@ -39,6 +46,12 @@ _PLAIN: dict[str, tuple[Any, ...]] = {  # settings of PEFT that mlx-lm has no ot
     "trainable_token_indices": (None, [], {}), "layer_replication": (None,),
 }  # fmt: skip
 
+_KINDS: dict[str, Any] = {  # of the entries of either form that are read
+    "r": int, "lora_alpha": float, "lora_dropout": float, "use_rslora": bool | None,
+    "base_model_name_or_path": str | None, "peft_type": str, "fine_tune_type": str,
+    "model": str | None, "lora_parameters": dict, _RECORD: dict | None,
+}  # fmt: skip
+
 Tensor = tuple[str, list[int], bytes]  # dtype as safetensors names it, shape, bytes
 
 
@@ -46,12 +59,19 @@ def read_config(folder: Path) -> dict[str, Any]:
     """adapter_config.json of a folder. Raises ConfigError."""
     if not (folder / ADAPTER).exists() and (folder / "config.json").exists():
         raise ConfigError(f"{folder} holds a whole model, and no adapter that could be converted")
+    path = folder / ADAPTER
     try:
-        config = json.loads((folder / ADAPTER).read_bytes())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder / ADAPTER}: cannot be read ({error})") from None
-    if not isinstance(config, dict):
-        raise ConfigError(f"{folder / ADAPTER}: not a JSON object")
+        config = read_object(path)
+        check_entries(path, config, _KINDS)
+        if "lora_parameters" in config:
+            check_all_entries(path, config["lora_parameters"], {"rank": int, "scale": float})
+            check_entries(path, config["lora_parameters"], {"dropout": float})
+        if isinstance(record := config.get(_RECORD), dict):
+            check_all_entries(f"{path}: {_RECORD}", record, {"config": dict, "trunk": str})
+            if record["trunk"] not in _TRUNKS:
+                raise FolderError(f"{path}: {_RECORD}: no such trunk as {record['trunk']!r}")
+    except (OSError, FolderError) as error:
+        raise ConfigError(f"{path}: cannot be read ({error})") from None
     return config
 
 
@@ -104,13 +124,14 @@ def _to_mlx(
         trunk, layer, module, letter = found.groups()
         trunks.add(trunk)
         layers.add(module)
-        ranks.add(tensor[1][0 if letter == "A" else 1])
-        moved[f"{_TRUNKS[trunk]}.layers.{layer}.{module}.lora_{letter.lower()}"] = _turned(tensor)
-    rank = int(config.get("r", 0))
-    if len(trunks) != 1 or ranks != {rank}:
+        turned = _turned(tensor)
+        ranks.add(turned[1][1 if letter == "A" else 0])
+        moved[f"{_TRUNKS[trunk]}.layers.{layer}.{module}.lora_{letter.lower()}"] = turned
+    rank = config.get("r", 0)
+    if len(trunks) != 1 or ranks != {rank} or rank < 1 or "lora_alpha" not in config:
         raise ConfigError(
-            f"{source}: mlx-lm needs one rank and one model, this has ranks {sorted(ranks)} with "
-            f"r={rank} and weights of {sorted(trunks)}"
+            f"{source}: mlx-lm needs one rank, alpha and model, this has ranks {sorted(ranks)}, "
+            f"r={rank}, lora_alpha={config.get('lora_alpha')} and weights of {sorted(trunks)}"
         )
     root = math.sqrt(rank) if config.get("use_rslora") else rank
     parameters = {
@@ -171,13 +192,15 @@ def _read(file: Path) -> dict[str, Tensor]:
     try:
         data = file.read_bytes()
         start = 8 + int.from_bytes(data[:8], "little")
-        header = json.loads(data[8:start])
+        header = parse_json(data[8:start])
         header.pop("__metadata__", None)
         tensors = {}
         for name, entry in header.items():
+            kinds = {"dtype": str, "shape": list[int], "data_offsets": list[int]}
+            check_all_entries(name, entry, kinds)
             begin, end = entry["data_offsets"]
             tensors[name] = (entry["dtype"], entry["shape"], data[start + begin : start + end])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f"{file}: cannot be read as safetensors ({error})") from None
     return tensors
 
@@ -197,7 +220,7 @@ def _turned(tensor: Tensor) -> Tensor:
     """A matrix transposed; its numbers keep their bits."""
     dtype, shape, data = tensor
     size = _BYTES.get(dtype, 0)
-    if len(shape) != 2 or not size or len(data) != size * shape[0] * shape[1]:
+    if len(shape) != 2 or min(shape) < 0 or not size or len(data) != size * shape[0] * shape[1]:
         raise ConfigError(f"LoRA weights must be whole float matrices, not {dtype} {shape}")
     turned = np.frombuffer(data, f"u{size}").reshape(shape).T
     return dtype, list(turned.shape), turned.tobytes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
-from jinja2 import TemplateError
+from wordle_rl.backends.chat_template import check_template, render
 
 _SHORT = 16  # tokens; shorter answers come again and again
 _MOST_TEXTS = 20_000
@@ -23,6 +23,7 @@ class HFTokenizer:
             raise ValueError(
                 "the tokenizer has no chat template: choose an instruction-tuned model"
             )
+        check_template(inner)
         self._named = frozenset(inner.get_vocab().values())
         self._texts: dict[tuple[int, ...], str] = {}
         self._stop_ids = frozenset(int(i) for i in stops)
@@ -65,9 +66,4 @@ class HFTokenizer:
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
     ) -> str:
-        try:
-            return self.inner.apply_chat_template(
-                messages, tools=tools, tokenize=False, add_generation_prompt=True
-            )
-        except TemplateError as error:
-            raise ValueError(f"the chat template says: {error}") from None
+        return render(self.inner, messages, tools)

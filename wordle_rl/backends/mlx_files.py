@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from wordle_rl.backends.adapters import ADAPTER, FILES
 from wordle_rl.backends.mlx_models import Loaded
+from wordle_rl.checkpoints import CheckpointError
 from wordle_rl.json_files import write_json
 
 Weights = dict[str, mx.array]
@@ -49,20 +51,32 @@ def _write(file: Path, weights: Weights) -> None:
         mx.save_safetensors(out, weights, {"format": "mlx"})
 
 
+def read_arrays(file: Path) -> tuple[Weights, dict[str, str]]:
+    """Arrays and remarks of a safetensors file. Raises CheckpointError."""
+    try:
+        # The format is named, as MLX would choose it by the file's name.
+        loaded: Any = mx.load(str(file), "safetensors", return_metadata=True)
+        arrays, remarks = loaded
+        mx.eval(arrays)  # the numbers are read only now
+    except Exception as error:  # MLX raises a plain RuntimeError for most
+        raise CheckpointError(f"{file}: cannot be read as safetensors ({error})") from None
+    return arrays, remarks
+
+
 def load_weights(folder: Path, expected: Weights, *, is_lora: bool) -> Weights:
     """What save_model() wrote of the trained weights.
 
-    Raises ValueError unless names and shapes are the model's own.
+    Raises CheckpointError unless names and shapes are the model's own.
     """
     file = folder / (FILES["mlx"] if is_lora else _MODEL)
     if not file.is_file():
-        raise ValueError(f"{file} is missing: the checkpoint belongs to another kind of model")
-    weights: Weights = mx.load(str(file))  # pyright: ignore[reportAssignmentType]
+        raise CheckpointError(f"{file} is missing: the checkpoint belongs to another kind of model")
+    weights, _ = read_arrays(file)
     if any(name.startswith(HEAD) for name in expected):
         head_file = folder / _HEAD_FILE
         if not head_file.is_file():
-            raise ValueError(f"{head_file} is missing: it was written without a value head")
-        head: Weights = mx.load(str(head_file))  # pyright: ignore[reportAssignmentType]
+            raise CheckpointError(f"{head_file} is missing: it was written without a value head")
+        head, _ = read_arrays(head_file)
         weights |= {HEAD + name: weight for name, weight in head.items()}
     missing = sorted(expected.keys() - weights.keys())
     unexpected = sorted(weights.keys() - expected.keys())
@@ -72,9 +86,9 @@ def load_weights(folder: Path, expected: Weights, *, is_lora: bool) -> Weights:
         if name in weights and weights[name].shape != weight.shape
     ]
     if missing or unexpected or reshaped:
-        raise ValueError(
+        raise CheckpointError(
             f"{file} belongs to another model: missing {missing[:3]}, "
             f"unexpected {unexpected[:3]}, of another shape {reshaped[:3]}"
         )
-    mx.eval(weights)
-    return {name: weights[name] for name in expected}  # sums go in this order
+    # Sums go in the order of these names.
+    return {name: weights[name].astype(weight.dtype) for name, weight in expected.items()}

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -83,11 +85,11 @@ def load(settings: ModelSettings, *, precision: Precision | Literal["auto"]) -> 
 def _loaded(
     settings: ModelSettings, location: str, precision: Precision | Literal["auto"]
 ) -> Loaded:
-    try:
+    with told(location):
         folder = fetched(location)
         is_adapter = (folder / ADAPTER).is_file()
         base = base_of(folder) if is_adapter else folder
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         model, config = load_base(base)
         generation = base / "generation_config.json"
         generation = json.loads(generation.read_bytes()) if generation.is_file() else None
@@ -98,13 +100,6 @@ def _loaded(
         adapter = read_config(folder) if is_adapter else None
         if adapter is not None:
             load_adapters(model, str(folder))
-    except ConfigError:
-        raise
-    except Exception as error:  # whatever the parsers of three libraries raise about bad files
-        if full_disk(error):
-            raise
-        reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"model.path={location} cannot be loaded by mlx-lm: {reason}") from error
     if settings.lora is not None:
         if adapter is None:
             adapter = _add_lora(model, settings.lora, str(base))
@@ -123,6 +118,20 @@ def _loaded(
         generation=generation,
         adapter=adapter,
     )
+
+
+@contextmanager
+def told(location: str) -> Iterator[None]:
+    """Turns whatever goes wrong while a model is loaded into a ConfigError of one line."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:  # whatever the parsers of three libraries raise about bad files
+        if full_disk(error):
+            raise
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"model.path={location} cannot be loaded by mlx-lm: {reason}") from error
 
 
 def fetched(location: str) -> Path:

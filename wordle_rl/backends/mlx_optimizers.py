@@ -8,6 +8,8 @@ from typing import Any
 import mlx.core as mx
 from mlx.optimizers import AdamW, Optimizer
 
+from wordle_rl.backends.mlx_files import read_arrays
+from wordle_rl.checkpoints import CheckpointError
 from wordle_rl.computing import Precision
 from wordle_rl.optim import Optim
 
@@ -56,6 +58,10 @@ def orthogonal(matrix: mx.array, products: mx.Dtype = mx.bfloat16) -> mx.array:
         gram = x @ x.T
         x = a * x + (b * gram + c * (gram @ gram)) @ x
     return (x.T if tall else x).astype(matrix.dtype)
+
+
+def _kinds(arrays: Weights) -> dict[str, Any]:
+    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
 
 
 def _adamw(optim: Optim, weight_decay: float) -> AdamW:
@@ -123,14 +129,11 @@ class Optimizers:
         mx.save_safetensors(str(file), self._flat(), {"optimizer": self._optim.name})
 
     def load(self, file: Path) -> None:
-        """Restore what save() wrote; the settings are those of now. Raises ValueError."""
-        loaded: Any = mx.load(str(file), return_metadata=True)
-        saved, about = loaded
+        """Restore what save() wrote; the settings are those of now. Raises CheckpointError."""
+        saved, about = read_arrays(file)
         own = self._flat()
-        if about.get("optimizer") != self._optim.name or {k: v.shape for k, v in saved.items()} != {
-            k: v.shape for k, v in own.items()
-        }:
-            raise ValueError(
+        if about.get("optimizer") != self._optim.name or _kinds(saved) != _kinds(own):
+            raise CheckpointError(
                 f"{file} was written with another optimiser: set optim.name as it was then"
             )
         for i, (optimizer, names) in enumerate(self._parts):

@@ -18,11 +18,12 @@ from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.mlx_causal_lm import MlxLM
 from wordle_rl.backends.mlx_engine import MlxEngine, Steps
-from wordle_rl.backends.mlx_files import HEAD, load_weights, save_model
+from wordle_rl.backends.mlx_files import HEAD, load_weights, read_arrays, save_model
 from wordle_rl.backends.mlx_models import Loaded
 from wordle_rl.backends.mlx_optimizers import Optimizers, Weights
 from wordle_rl.backends.mlx_pieces import Arrays, Piece, weighted_loss
 from wordle_rl.batching import micro_batches
+from wordle_rl.checkpoints import CheckpointError
 from wordle_rl.computing import Computing, Precision
 from wordle_rl.optim import Optim
 from wordle_rl.policy import LARGEST
@@ -235,12 +236,14 @@ class MlxPolicy:
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. The reference is left as it is.
 
-        Raises ValueError when another model wrote it.
+        Raises CheckpointError when another model wrote it, or it cannot be read.
         """
         weights = load_weights(folder / "model", self.weights, is_lora=self._is_lora)
         self.optimizers.load(folder / _OPTIMIZER)
-        random: Any = mx.load(str(folder / _RANDOM))
-        high, low = random["key"].tolist()
+        random: Any = read_arrays(folder / _RANDOM)[0].get("key")
+        if random is None or random.shape != (2,) or random.dtype != mx.uint32:
+            raise CheckpointError(f"{folder / _RANDOM}: not the state of MLX's generator")
+        high, low = random.tolist()
         mx.random.seed(high << 32 | low)  # a seed is a key, and the other way round
         self.weights = weights
         self._refresh_copy()

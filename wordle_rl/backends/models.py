@@ -61,7 +61,8 @@ def matrix_shape(settings: ModelSettings) -> tuple[int, int]:
     if settings.path == UNTRAINED:
         return layer_shape(settings.shape)
     with _one_line(settings.location):
-        config = AutoConfig.from_pretrained(_base_of(settings.location)).get_text_config()
+        config = AutoConfig.from_pretrained(_base_of(settings.location), trust_remote_code=False)
+        config = config.get_text_config()
         names = ("hidden_size", "intermediate_size")
         return layer_shape({name: getattr(config, name, None) for name in names})
 
@@ -83,11 +84,11 @@ def _is_adapter(location: str) -> bool:
 
 def _pretrained(location: str, dtype: torch.dtype) -> tuple[Any, Any]:
     with _one_line(location):
-        tokenizer = AutoTokenizer.from_pretrained(location)
+        tokenizer = AutoTokenizer.from_pretrained(location, trust_remote_code=False)
         if _is_adapter(location):
             return _adapted(location, dtype), tokenizer
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            location, dtype=dtype, output_loading_info=True
+            location, dtype=dtype, output_loading_info=True, trust_remote_code=False
         )
     model, found = loaded
     if missing := sorted(found["missing_keys"]):
@@ -136,7 +137,9 @@ def _check_adapter(model: Any, settings: LoraSettings) -> None:
 def _adapted(location: str, dtype: torch.dtype) -> Any:
     from peft import PeftModel
 
-    inner = AutoModelForCausalLM.from_pretrained(_base_of(location), dtype=dtype)
+    inner = AutoModelForCausalLM.from_pretrained(
+        _base_of(location), dtype=dtype, trust_remote_code=False
+    )
     return PeftModel.from_pretrained(inner, location, is_trainable=True)
 
 

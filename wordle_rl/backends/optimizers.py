@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from wordle_rl.checkpoints import CheckpointError
 from wordle_rl.computing import Precision
 from wordle_rl.optim import Optim
 
@@ -86,6 +88,56 @@ def build_optimizers(model: nn.Module, optim: Optim, precision: Precision = "fp3
             )
         )
     return optimizers
+
+
+def load_states(optimizers: list[Any], file: Path) -> None:
+    """Restore the states that a checkpoint holds; the settings stay those of now.
+
+    Raises CheckpointError, before anything is changed, unless the states fit these optimisers.
+    """
+    try:
+        saved = torch.load(file, weights_only=True)
+    except Exception as error:  # whatever zip files and the restricted pickle raise
+        raise CheckpointError(f"{file}: cannot be read ({str(error)[:200]})") from None
+    own = [optimizer.state_dict() for optimizer in optimizers]
+    try:
+        kinds, held = _kinds(saved), [state["state"] for state in saved]
+    except (TypeError, KeyError, AttributeError):
+        raise CheckpointError(f"{file}: no states of optimisers") from None
+    if kinds != _kinds(own):
+        raise CheckpointError(
+            f"{file} was written with another optimiser, or version of torch: set optim.name as it "
+            "was then"
+        )
+    if not all(map(_fits, optimizers, held)):
+        raise CheckpointError(f"{file}: the optimiser's state is not that of this model")
+    for optimizer, state, mine in zip(optimizers, held, own, strict=True):
+        # A resumed run may have changed the settings.
+        optimizer.load_state_dict({**mine, "state": state})
+
+
+def _kinds(states: list[dict[str, Any]]) -> list[list[Any]]:
+    """What optimisers these are the states of: names of the settings, numbers of the weights."""
+    return [[(set(g), g["params"]) for g in state["param_groups"]] for state in states]
+
+
+def _fits(optimizer: Any, state: Any) -> bool:
+    """Whether each weight's state, where there is one, has this optimiser's names and shapes."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    muon = isinstance(optimizer, torch.optim.Muon)
+    names = {"momentum_buffer"} if muon else {"step", "exp_avg", "exp_avg_sq"}
+    return isinstance(state, dict) and all(
+        i in range(len(weights))
+        and isinstance(held, dict)
+        and held.keys() == names
+        and all(
+            isinstance(value, torch.Tensor)
+            and value.is_floating_point()
+            and value.shape == (() if name == "step" else weights[i].shape)
+            for name, value in held.items()
+        )
+        for i, held in state.items()
+    )
 
 
 def set_learning_rate(optimizers: list[Any], optim: Optim, lr: float) -> None:

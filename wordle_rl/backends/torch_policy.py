@@ -19,7 +19,7 @@ from torch import nn
 from wordle_rl.algorithms.base import Algorithm, Terms
 from wordle_rl.backends.causal_lm import CausalLM
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.optimizers import build_optimizers, set_learning_rate
+from wordle_rl.backends.optimizers import build_optimizers, load_states, set_learning_rate
 from wordle_rl.backends.token_outputs import token_outputs
 from wordle_rl.backends.torch_engine import TorchEngine
 from wordle_rl.backends.value_head import ValueHead
@@ -336,27 +336,13 @@ class TorchPolicy:
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. The reference is left as it is.
 
-        Raises ValueError when another model wrote it.
+        Raises CheckpointError when another model wrote it, or it cannot be read.
         """
         load_weights(self.model, folder / "model", is_lora=self._is_lora)
         if self._value_head is not None:
             self._value_head.load(folder / "model")
-        saved = torch.load(folder / "optimizer.pt", weights_only=True)
-        own = [optimizer.state_dict() for optimizer in self.optimizers]
-        if _kinds(saved) != _kinds(own):
-            raise ValueError(
-                f"{folder} was written with another optimiser, or version of torch: set optim.name "
-                "as it was then"
-            )
-        for optimizer, state, mine in zip(self.optimizers, saved, own, strict=True):
-            # The settings are those of now: a resumed run may have changed them.
-            optimizer.load_state_dict({**mine, "state": state["state"]})
+        load_states(self.optimizers, folder / "optimizer.pt")
         self._refresh_copy()
-
-
-def _kinds(states: list[dict[str, Any]]) -> list[list[Any]]:
-    """What optimisers these are the states of: names of the settings, numbers of the weights."""
-    return [[(set(g), g["params"]) for g in state["param_groups"]] for state in states]
 
 
 def _bfloat16_copy(model: nn.Module) -> nn.Module:

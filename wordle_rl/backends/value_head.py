@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
+
+from wordle_rl.backends.weights import read_weights
+from wordle_rl.checkpoints import CheckpointError
 
 FILE = "value_head.safetensors"  # beside the model's own files, whose loaders pass over it
 
@@ -28,13 +31,13 @@ class ValueHead(nn.Module):
         save_file(self.state_dict(), folder / FILE)
 
     def load(self, folder: Path) -> None:
-        """Restore what save() wrote. Raises ValueError unless it fits."""
+        """Restore what save() wrote. Raises CheckpointError unless it fits."""
         path = folder / FILE
         if not path.is_file():
-            raise ValueError(f"{path} is missing: the checkpoint was written without a value head")
-        saved = load_file(path)
+            raise CheckpointError(f"{path} is missing: it was written without a value head")
+        saved = read_weights(path)
         if {k: v.shape for k, v in saved.items()} != {
             k: v.shape for k, v in self.state_dict().items()
         }:
-            raise ValueError(f"{path} belongs to another model")
+            raise CheckpointError(f"{path} belongs to another model")
         self.load_state_dict(saved)

@@ -9,16 +9,26 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from wordle_rl.checkpoints import CheckpointError
+
+
+def read_weights(file: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file. Raises CheckpointError."""
+    try:
+        return load_file(file)
+    except Exception as error:  # safetensors has errors of its own, and passes on those of torch
+        raise CheckpointError(f"{file}: cannot be read as safetensors ({error})") from None
+
 
 def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
     """Load what save_pretrained() wrote to a folder, the adapter `default` alone under LoRA.
 
-    Raises ValueError, before anything is changed, unless names and shapes are the model's own.
+    Raises CheckpointError, before anything is changed, unless names and shapes are the model's own.
     """
     file = folder / ("adapter_model.safetensors" if is_lora else "model.safetensors")
     if not file.is_file():
-        raise ValueError(f"{file} is missing: the checkpoint belongs to another kind of model")
-    weights = load_file(file)
+        raise CheckpointError(f"{file} is missing: the checkpoint belongs to another kind of model")
+    weights = read_weights(file)
     if is_lora:
         from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
@@ -45,7 +55,7 @@ def _check(
         if name in weights and weights[name].shape != tensor.shape
     ]
     if missing or unexpected or reshaped:
-        raise ValueError(
+        raise CheckpointError(
             f"{file} belongs to another model: missing {missing[:3]}, "
             f"unexpected {unexpected[:3]}, of another shape {reshaped[:3]}"
         )

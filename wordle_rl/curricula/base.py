@@ -51,7 +51,7 @@ class Curriculum(ABC):
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what state_dict() gave."""
+        """Restore what state_dict() gave. Raises ValueError for anything else."""
 
 
 def check_first(first: RewardSet, rewards: RewardSet) -> None:

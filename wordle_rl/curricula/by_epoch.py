@@ -9,6 +9,7 @@ from typing import Any
 from wordle_rl.curricula.base import Curriculum, check_first
 from wordle_rl.game import Game
 from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.untrusted import check_all_entries
 
 
 @dataclass(kw_only=True)
@@ -45,4 +46,7 @@ class ByEpoch(Curriculum):
         return {"groups": self._groups}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_all_entries("curriculum", state, {"groups": int})
+        if state["groups"] < 0:
+            raise ValueError(f"curriculum: groups must be 0 or more, not {state['groups']}")
         self._groups = state["groups"]

@@ -9,6 +9,7 @@ from typing import Any
 from wordle_rl.curricula.base import Curriculum, Plan, check_first
 from wordle_rl.game import Game
 from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.untrusted import check_all_entries
 
 
 @dataclass(kw_only=True)
@@ -56,4 +57,7 @@ class Gated(Curriculum):
         return {"open": self._open, "recent": self._recent}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_all_entries("curriculum", state, {"open": bool, "recent": list[list[int]]})
+        if any(len(step) != 2 or not 0 <= step[0] <= step[1] for step in state["recent"]):
+            raise ValueError("curriculum: recent must be pairs of readable guesses and turns")
         self._open, self._recent = state["open"], state["recent"]

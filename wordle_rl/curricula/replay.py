@@ -10,6 +10,7 @@ from typing import Any
 from wordle_rl.curricula.base import Curriculum, Plan
 from wordle_rl.game import Game, GameStatus
 from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.untrusted import check_all_entries
 
 
 @dataclass(kw_only=True)
@@ -68,4 +69,5 @@ class Replay(Curriculum):
         return {"waiting": self._waiting}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_all_entries("curriculum", state, {"waiting": list[str]})
         self._waiting = state["waiting"]

@@ -178,10 +178,13 @@ def test_a_notebook_that_cannot_reach_its_database_says_how_to_give_the_password
     about = {"name": "s", "question": "", "command": [], "identity": {},
              "storage": "postgresql+nodriver://me:***@host/db"}  # fmt: skip
     (tmp_path / "study.json").write_text(json.dumps(about))
-    assert study.main([str(tmp_path)]) == 2
+    with pytest.raises(SystemExit) as stop:
+        study.main([str(tmp_path)])
+    assert stop.value.code == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "--storage" in line and "WORDLE_RL_STORAGE" in line and "study.json" in line
-    assert study.main([str(tmp_path), "--storage", "postgresql+nodriver://me:s3cret@host/db"]) == 2
+    with pytest.raises(SystemExit):
+        study.main([str(tmp_path), "--storage", "postgresql+nodriver://me:s3cret@host/db"])
     assert "s3cret" not in capsys.readouterr().err
 
 

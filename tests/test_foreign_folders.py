@@ -357,7 +357,7 @@ STATES: dict[str, tuple[Damage, str]] = {
     "the step as text": (edit("state.json", lambda s: s.update(step="2")), "step must be"),
     "another step": (edit("state.json", lambda s: s.update(step=3)), "is about step 3"),
     "a negative step": (edit("state.json", lambda s: s.update(best_step=-1)), "0 or more"),
-    "best of three": (edit("state.json", lambda s: s.update(best=[1, 2, 3])), "two numbers"),
+    "best of four": (edit("state.json", lambda s: s.update(best=[1, 2, 3, 4])), "three numbers"),
     "best as text": (edit("state.json", lambda s: s.update(best=["a", "b"])), "best must be"),
     "totals in a list": (edit("state.json", lambda s: s.update(totals=[])), "totals must be"),
     "totals as text": (edit("state.json", lambda s: s.update(totals={"games": "8"})), "totals"),
@@ -427,20 +427,26 @@ LOGS: dict[str, tuple[str, str]] = {
 }
 
 
+def refused_drawing(run: Path) -> bool:
+    with pytest.raises(SystemExit) as stop:
+        plot_wins.main([str(run)])
+    return stop.value.code == 2
+
+
 @pytest.mark.parametrize("kind", LOGS)
 def test_metrics_that_cannot_be_drawn_are_named(
     kind: str, run: Path, capsys: pytest.CaptureFixture
 ) -> None:
     line, told = LOGS[kind]
     added("metrics.jsonl", line + '\n{"step": 2, "val/win_rate": 0.5}\n')(run)
-    assert plot_wins.main([str(run)]) == 2
+    assert refused_drawing(run)
     [said] = capsys.readouterr().err.splitlines()
     assert said.startswith(f"error: {run / 'metrics.jsonl'}") and told in said
 
 
 def test_a_pipe_in_the_place_of_metrics_is_named(run: Path, capsys) -> None:
     pipe("metrics.jsonl")(run)
-    assert plot_wins.main([str(run)]) == 2
+    assert refused_drawing(run)
     assert capsys.readouterr().err == f"error: {run / 'metrics.jsonl'}: not a regular file\n"
 
 

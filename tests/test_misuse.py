@@ -203,7 +203,7 @@ EVAL = {
     "player=tree tree=README.md": "README.md row 3",
     "tree=tree.txt": "tree=tree.txt: no such file",
     "opener=crance": "opener must be one of the allowed words",
-    "player=tree tree=x opener=crane": "opener and player=tree exclude each other",
+    "player=tree tree=README.md opener=crane": "player=tree and opener exclude each other",
     "player=entropy opener=zzzzz": "opener must be one of the allowed words",
     "run=outputs/none": "outputs/none: no such run folder",
     "checkpoint=last": "checkpoint=last needs run=",

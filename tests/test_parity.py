@@ -60,7 +60,7 @@ def algorithms() -> dict[str, Algorithm]:
     out = {}
     for name in OPTIONS["algorithm"]:
         plain = component(
-            "algorithm", resolve(composed(f"algorithm={name}"))["algorithm"], Algorithm
+            "algorithm", resolve(composed(f"algorithm={name}"))["algorithm"], Algorithm, budget=60
         )
         plain = replace(plain, minibatches=1)
         if isinstance(plain, Gspo):  # as published, the first update here takes all ratios outside

@@ -111,7 +111,7 @@ def test_training_its_histories_and_validation_draw_other_uniforms(policy, monke
             WORDS.answers, range(3), seed=0, step=step, max_turns=turns
         ),
         "validation": lambda _: policy_games(
-            policy, chat, WORDS.answers, setup, sampling=Sampling()
+            policy, chat, WORDS.answers, setup, what="test", sampling=Sampling()
         ),
     }
     used = {

@@ -65,7 +65,9 @@ def test_a_damaged_study_json_is_named_by_both_commands(kind, root, capsys):
     text, said = DAMAGED[kind]
     path = root / "study" / "study.json"
     damage(path, text)
-    assert study.main([str(path.parent)]) == 2
+    with pytest.raises(SystemExit) as stop:
+        study.main([str(path.parent)])
+    assert stop.value.code == 2
     [line] = capsys.readouterr().err.splitlines()
     for told in (line, refused(capsys, root)):
         assert told.startswith(f"error: {path}: ") and said in told and "remove it" in told

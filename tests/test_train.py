@@ -175,16 +175,20 @@ def test_resume_lists_what_was_changed_and_refuses_other_parts(tmp_path, capsys)
     assert "single values" in capsys.readouterr().err
 
 
-def test_five_updates_without_finite_loss_stop_the_run_and_keep_its_state(tmp_path) -> None:
-    from wordle_rl.training import TrainingFailed
-
-    with pytest.raises(TrainingFailed, match="not finite"):
-        # float32 overflows: the logits of the second step are infinite or not numbers.
-        run(tmp_path, *SUPERVISED, "trainer.steps=12", "optim.lr=10", "optim.warmup_steps=0",
-            "optim.clip_grad_norm=0", "optim.weight_decay=1e30")  # fmt: skip
+def test_five_updates_without_finite_loss_stop_the_run_and_keep_its_state(tmp_path, capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        # The weights grow ten thousandfold with each update, until float32 overflows.
+        run(tmp_path, *SUPERVISED, "trainer.steps=20", "optim.lr=10", "optim.warmup_steps=0",
+            "optim.schedule=constant", "optim.clip_grad_norm=0", "optim.weight_decay=1000",
+            "trainer.validate_every=100")  # fmt: skip
+    assert stop.value.code == 1
+    error = capsys.readouterr().err.strip()
+    assert len(error.splitlines()) == 1 and "was not finite in 5 updates in a row" in error
     [folder] = tmp_path.iterdir()
     assert json.loads((folder / "manifest.json").read_text())["status"] == "failed"
-    assert json.loads((folder / "failure.json").read_text())["step"] >= 5
+    failure = json.loads((folder / "failure" / "failure.json").read_text())
+    assert failure["step"] >= 5 and failure["metrics"]["step"] == failure["step"]
+    assert (folder / "failure" / "model" / "model.safetensors").is_file()
 
 
 def test_a_model_that_is_not_there_ends_in_one_line_with_both_ways_out(tmp_path, capsys) -> None:

@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from wordle_rl import endings
+from wordle_rl.addresses import hidden
 from wordle_rl.disk import full_disk
-from wordle_rl.endings import fail, fail_without_library, whole_command
+from wordle_rl.endings import fail_without_library, whole_command
 from wordle_rl.untrusted import FolderError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
@@ -154,3 +156,8 @@ def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
     meant = f", did you mean {group and group + '.'}{close[0]}?" if close else ";"
     has = f"{group or 'the config'} has {', '.join(there)}"
     return f"there is no setting {key}{meant} {has}{only}"
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    """End the command with one line, in which the passwords of its arguments are masked."""
+    endings.fail(hidden(message, sys.argv), code)

@@ -15,6 +15,7 @@ from yaml import YAMLError
 
 from wordle_rl.checkpoints import MANIFEST, CheckpointStore
 from wordle_rl.components import ConfigError
+from wordle_rl.json_files import write_bytes
 from wordle_rl.prompts import PromptStyle
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import UNTRAINED, check_choice
@@ -89,6 +90,11 @@ def _names_are_text(node: Any) -> bool:
     if isinstance(node, dict):
         return all(isinstance(key, str) and _names_are_text(node[key]) for key in node)
     return not isinstance(node, list) or all(map(_names_are_text, node))
+
+
+def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:
+    """Write the resolved config that a run goes by from now on."""
+    write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(OmegaConf.create(config)).encode())
 
 
 def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -> None:

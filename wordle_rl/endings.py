@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from wordle_rl import libraries
-from wordle_rl.addresses import hidden
 from wordle_rl.start import Failed, end_at_once, say
 from wordle_rl.untrusted import printable
 
@@ -33,7 +32,7 @@ def whole_command() -> Iterator[None]:
 
 def fail(message: str, code: int = 2) -> NoReturn:
     """End the command with one line on the standard error."""
-    message = printable(" ".join(hidden(message, sys.argv).split()))
+    message = printable(" ".join(message.split()))
     say(f"error: {message}")
     raise Failed(message, code)
 

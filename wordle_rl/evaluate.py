@@ -98,6 +98,8 @@ class EvalSettings:
             raise ValueError("player and run exclude each other: give one of them")
         if self.player == "tree" and self.tree is None:
             raise ValueError("player=tree needs tree=<file of a decision tree>")
+        if self.player == "tree" and self.opener is not None:
+            raise ValueError("player=tree and opener exclude each other: a tree has its own opener")
         if self.checkpoint != "best" and self.run is None:
             raise ValueError(f"checkpoint={self.checkpoint} needs run=<the run that it is of>")
         check_choice("form", self.form, FORMS)
@@ -285,11 +287,7 @@ def _player(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
 
 
 def _check_opener(settings: EvalSettings, words: WordLists) -> None:
-    if settings.opener is None:
-        return
-    if settings.player == "tree":
-        raise ConfigError("opener and player=tree exclude each other: a tree has its own opener")
-    if settings.opener not in words.allowed_set:
+    if settings.opener is not None and settings.opener not in words.allowed_set:
         raise ConfigError(f"opener must be one of the allowed words, not {settings.opener!r}")
 
 

@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,9 +20,9 @@ from wordle_rl.build import Experiment, experiment, resolve
 from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import fail, full_disk_told, user_errors
 from wordle_rl.components import ConfigError, check_type
-from wordle_rl.earlier_run import CONFIG, begin_from, prompt_name, saved_config
+from wordle_rl.earlier_run import begin_from, keep_config, prompt_name, saved_config
 from wordle_rl.interrupts import Interrupted, Interrupts
-from wordle_rl.json_files import remove_temporary_files, write_bytes
+from wordle_rl.json_files import remove_temporary_files
 from wordle_rl.memory import MemoryFull, start_afresh
 from wordle_rl.progress import told
 from wordle_rl.run_folder import RunFolder
@@ -55,6 +56,7 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                 saved, changes = resumed_config(folder, overrides)
                 check_begun(folder, restart=cfg.restart)
                 setup = experiment(resolve(_with_precision(folder, saved, changes)))
+                setup = replace(setup, config=resolve(saved))
             else:
                 if cfg.restart:
                     raise ConfigError("restart=true needs resume=<the run that is to start over>")
@@ -65,7 +67,7 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             if resume:
                 _check_steps(folder, setup.trainer.steps)
         if resume:
-            _reopen(folder, saved, changes)
+            _reopen(folder, changes)
         else:
             _describe(folder, setup, start)
         try:
@@ -174,7 +176,7 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
             f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "
             f"prompt={prompt_name(setup.lab.style)} and rollout.form={setup.lab.form}"
         )
-    write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(OmegaConf.create(setup.config)).encode())
+    keep_config(folder, setup.config)
     folder.write_manifest(
         seeds={"seed": setup.lab.seed},
         digests={"words": setup.words.digest, "splits": setup.splits.digest},
@@ -187,13 +189,10 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
     )
 
 
-def _reopen(folder: RunFolder, config: DictConfig, changes: dict[str, Any]) -> None:
-    """Record a resume; what it changed stays in force for every later one."""
+def _reopen(folder: RunFolder, changes: dict[str, Any]) -> None:
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
     folder.note_resume(step=_steps_done(folder), command=shown_command(sys.argv), changes=changes)
-    if changes:
-        write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(config).encode())
 
 
 def _steps_done(folder: RunFolder) -> int:

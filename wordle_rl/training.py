@@ -21,6 +21,7 @@ from wordle_rl.checkpoints import CheckpointStore
 from wordle_rl.cli import user_errors
 from wordle_rl.course import Course
 from wordle_rl.disk import full_disk_named
+from wordle_rl.earlier_run import keep_config
 from wordle_rl.engine import NotFinite
 from wordle_rl.forms import check_room, form_of
 from wordle_rl.game_log import GameLog
@@ -75,6 +76,8 @@ def carry_out(
     for line in computing.reasons:
         print(line, flush=True)
     training.folder.note_computing(computing.record())
+    if resume:  # what was changed stays in force for every later resume
+        keep_config(training.folder, training.setup.config)
     interrupts.hold()
     try:
         if not resumed:

@@ -29,7 +29,7 @@ WORDS = {
     *(f"{PACKAGE}.{m}" for m in ("entropy", "prompts", "parser", "boards", "game_statistics")),
     *(f"{PACKAGE}.{m}" for m in ("components", "disk", "json_files", "players", "rewards")),
     *(f"{PACKAGE}.{m}" for m in ("curricula", "reasoning", "regret", "skill", "tool_calls")),
-    *(f"{PACKAGE}.{m}"),
+    *(f"{PACKAGE}.{m}" for m in ("start", "endings", "libraries", "user_files", "untrusted")),
 }
 
 

@@ -284,17 +284,15 @@ def test_all_pairs_of_options_compose_and_the_command_line_has_the_last_word() -
             assert {group: chosen[group] for group in row} == row
 
 
-def test_some_combinations_by_chance_train(builder, places, tmp_path) -> None:
-    draw, moved = random.Random(2), 0
+def test_a_combination_by_chance_trains(builder, places, tmp_path) -> None:
+    draw = random.Random(3)
     few = {"backend": ["lightning"], "num_generations": ["2", "1"]}
     quick = FACTORS | {f: {name: FACTORS[f][name] for name in names} for f, names in few.items()}
-    for number in range(2):
-        row = {factor: next(iter(options)) for factor, options in quick.items()}
-        for factor in draw.sample(list(row), len(row)):
-            changed = row | {factor: draw.choice(list(quick[factor]))}
-            row = changed if builder.accepts(changed) else row
-        moved += learns(tmp_path / str(number), command(row, places))
-    assert moved >= 1
+    row = {factor: next(iter(options)) for factor, options in quick.items()}
+    for factor in draw.sample(list(row), len(row)):
+        changed = row | {factor: draw.choice(list(quick[factor]))}
+        row = changed if builder.accepts(changed) else row
+    assert learns(tmp_path / "run", command(row, places))
 
 
 @pytest.mark.parametrize("algorithm", ["sft", "distill"])

@@ -166,7 +166,7 @@ def say(monkeypatch, precision: str) -> None:
     monkeypatch.setattr(torch_timing, "faster_precision", found)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "bf16"])
 def test_the_choice_is_told_recorded_and_kept_by_a_resumed_run(
     precision, small, tmp_path, monkeypatch, capsys
 ):

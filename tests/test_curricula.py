@@ -247,9 +247,7 @@ def some_guess(self: HFTokenizer, ids: list[int]) -> str:
     return f"<guess>{guess}</guess>" if sum(ids) % 5 else ""
 
 
-@pytest.mark.parametrize(
-    "name", ["gated", *(pytest.param(n, marks=pytest.mark.slow) for n in RUNS if n != "gated")]
-)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) for n in RUNS])
 def test_stopped_inside_a_stage_a_run_equals_one_that_never_stopped(  # row 22
     name, tmp_path, monkeypatch
 ):

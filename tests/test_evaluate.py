@@ -35,7 +35,7 @@ PUBLISHED = {  # player: win rate and its tolerance, mean guesses of wins and it
 @pytest.mark.parametrize(
     "player",
     [
-        pytest.param(player, marks=[pytest.mark.slow] if "allowed" in player else [])
+        pytest.param(player, marks=[pytest.mark.slow] if "consistent" in player else [])
         for player in PUBLISHED
     ],
 )

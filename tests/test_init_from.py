@@ -107,7 +107,7 @@ def test_the_manifest_names_run_checkpoint_and_digest(checkpoint, step, small):
     ("backend", "stage"),
     [
         ("lightning", "sft"),
-        ("mlx", "sft"),
+        pytest.param("mlx", "sft", marks=pytest.mark.slow),
         pytest.param("lightning", "lora", marks=pytest.mark.slow),
         pytest.param("mlx", "lora", marks=pytest.mark.slow),
     ],

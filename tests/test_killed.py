@@ -158,7 +158,7 @@ def kill_after(steps: int, delay: float, root: Path, *task: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "kills", [pytest.param(1, id="1"), pytest.param(10, id="10", marks=pytest.mark.slow)]
+    "kills", [pytest.param(n, id=str(n), marks=pytest.mark.slow) for n in (1, 10)]
 )
 def test_killed_at_random_moments_a_run_equals_one_that_was_not(kills, tmp_path, root):  # row 22
     given = [*settings(tmp_path, "grpo with a reference"), f"trainer.steps={5 * kills}"]

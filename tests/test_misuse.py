@@ -635,6 +635,7 @@ def test_a_command_with_wrong_input_prints_one_line_and_exits_with_2(line: str, 
     assert done.stderr.startswith("error: ") and told in done.stderr
 
 
+@pytest.mark.slow
 def test_a_command_that_fills_the_disk_prints_one_line_and_exits_with_2(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))

@@ -48,7 +48,7 @@ STOPS = {  # by stage: moment, its call in this process, whole steps that must h
 }
 
 
-SLOW = {"two updates with muon", "lora", "ppo"}
+SLOW = {"grpo with a reference", "two updates with muon", "lora", "ppo"}
 
 
 @pytest.mark.parametrize(

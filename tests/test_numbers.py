@@ -111,7 +111,13 @@ def taken(config: dict[str, Any], path: Path_, kind: type, build: Callable) -> l
     return faults
 
 
-@pytest.mark.parametrize("choice", list(choices()))
+QUICK = ("seed=0", "trainer=default")  # the rest of the defaults is in the first
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [pytest.param(c, marks=[] if c in QUICK else [pytest.mark.slow]) for c in choices()],
+)
 def test_a_number_out_of_its_range_is_refused_by_name(choice: str) -> None:
     config = resolve(composed(choice, *EXTRA.get(choice, [])))
     group = choice.partition("=")[0].replace("num_generations", "rollout")

@@ -306,7 +306,7 @@ def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys):
     assert saved_config(RunFolder(folder)).optim.lr == 2e-5
 
 
-@pytest.mark.parametrize("lost", ["deleted", "emptied"])
+@pytest.mark.parametrize("lost", ["deleted", pytest.param("emptied", marks=pytest.mark.slow)])
 def test_a_run_without_its_checkpoints_starts_over_only_when_that_is_meant(lost, spoiled, capsys):
     shutil.rmtree(spoiled / "checkpoints")
     if lost == "emptied":

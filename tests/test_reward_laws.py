@@ -189,7 +189,10 @@ def test_every_cheat_scores_below_every_honest_legal_guess(form, history):
 
 
 # row 19
-@pytest.mark.parametrize("form", READ_APART)
+@pytest.mark.parametrize(
+    "form",
+    [pytest.param(f, marks=[pytest.mark.slow] if f == "tool" else []) for f in READ_APART],
+)
 @pytest.mark.parametrize("cheater", CHEATERS, ids=lambda cheater: cheater.name)
 def test_scripted_cheaters_gain_less_on_each_turn_than_the_worst_honest_guess(form, cheater):
     cheated = 0

@@ -342,7 +342,13 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("line", COMMANDS)
+SLOW = [line for line in COMMANDS if "nodriver" in line or "optim.lr=" in line]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [pytest.param(line, marks=[pytest.mark.slow] if line in SLOW else []) for line in COMMANDS],
+)
 def test_a_wrong_command_is_one_line_and_exit_code_2(line, tmp_path):
     done = subprocess.run(
         [sys.executable, "train.py", *line.split(),

@@ -110,15 +110,25 @@ def test_a_trial_whose_damaged_folder_was_removed_begins_anew(root, capsys):
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("summary.json", "", "not JSON"),
+        pytest.param("summary.json", "", "not JSON", marks=pytest.mark.slow),
         ("summary.json", '{"val_win_rate": 0.', "not JSON"),
-        ("summary.json", "[1]", "must be an object"),
-        ("summary.json", '{"val_win_rate": true}', "val_win_rate must be a number"),
+        pytest.param("summary.json", "[1]", "must be an object", marks=pytest.mark.slow),
+        pytest.param(
+            "summary.json",
+            '{"val_win_rate": true}',
+            "val_win_rate must be a number",
+            marks=pytest.mark.slow,
+        ),
         ("summary.json", '{"val_win_rate": 0.5, "win_rate": "a"}', "win_rate must be a number"),
         ("metrics.jsonl", "", "no step"),
         ("metrics.jsonl", '{"step": 1}\n{"st\n{"step": 3}\n', "line 2"),
         ("metrics.jsonl", '{"step": 1, "time/step": "a"}\n', "time/step must be a number"),
-        ("metrics.jsonl", '{"step": 1, "val/win_rate": []}\n', "val/win_rate must be a number"),
+        pytest.param(
+            "metrics.jsonl",
+            '{"step": 1, "val/win_rate": []}\n',
+            "val/win_rate must be a number",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_trial_with_a_damaged_file_counts_as_failed_and_names_it(

@@ -231,6 +231,7 @@ def test_another_worker_takes_over_from_one_that_was_killed(tmp_path):
     assert set(map(tuple, steps_done(tmp_path).values())) == {(1, 2, 3, 4, 5, 6)}
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tmp_path):
     fake = held(tmp_path, steps=4)
     node = {"params": {"x": "choice(0.1, 0.9)"}, "heartbeat": 1, "grace": 2}
@@ -246,7 +247,8 @@ def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tm
     assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4]] * 2
 
 
-@pytest.mark.parametrize("sampler", ["grid", pytest.param("tpe", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["grid", "tpe"])
 def test_two_workers_share_twenty_trials(tmp_path, sampler):
     node: dict[str, Any] = {**TWENTY, "sampler": {"name": sampler}}
     if sampler != "grid":

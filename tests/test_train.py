@@ -143,7 +143,13 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "checkpoints" / "step_000006" / "model" / "model.safetensors")
 
 
-@pytest.mark.parametrize("kind", [SUPERVISED, REINFORCED], ids=["sft", "grpo"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(SUPERVISED, id="sft", marks=pytest.mark.slow),
+        pytest.param(REINFORCED, id="grpo"),
+    ],
+)
 def test_stop_and_resume_equals_never_stopping(kind, tmp_path) -> None:  # row 22
     extra = ["optim.schedule=constant", "trainer.checkpoint_every=2", "trainer.validate_every=3"]
     _, unbroken = run(tmp_path, *kind, *extra, "trainer.steps=6")

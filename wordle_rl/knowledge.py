@@ -18,9 +18,9 @@ from wordle_rl.feedback_table import feedback_row, letters_of
 from wordle_rl.game import Clue, State, feedback_code
 from wordle_rl.words import WordLists
 
-_MASKS_KEPT = 16_384  # 2.3 kB each for the original lists
-_ALLOWED_KEPT = 4_096  # 13 kB each
-_BESTS_KEPT = 65_536
+_MASKS_KEPT = 4_096  # 2.3 kB each for the original lists
+_ALLOWED_KEPT = 512  # 13 kB each
+_BESTS_KEPT = 4_096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

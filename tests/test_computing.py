@@ -198,7 +198,7 @@ def test_all_processes_of_a_run_compute_in_the_precision_that_the_first_found(
 ):
     tasks = []
 
-    def started(size, device, task, interrupts):
+    def started(size, device, task, interrupts, died):
         tasks.append(task)
         raise KeyboardInterrupt
 

@@ -14,6 +14,7 @@ from wordle_rl.given_opener import GivenOpener
 from wordle_rl.knowledge import Knowledge
 from wordle_rl.players.greedy_entropy import GreedyEntropy
 from wordle_rl.players.random_consistent import RandomConsistent
+from wordle_rl.players.random_word import RandomWord
 from wordle_rl.rollout import ScriptedActor
 from wordle_rl.rollout import play as run_games
 from wordle_rl.words import load_words
@@ -93,6 +94,13 @@ def test_a_model_plays_on_from_a_given_opener(tmp_path: Path) -> None:
     # The model was told what the opener showed: of all words, 5 % fit.
     assert summary["by_turn"]["2"]["consistency"] > 0.3
     assert summary["reward"] == pytest.approx(sum(summary["reward_parts"].values()), abs=1e-6)
+
+
+def test_an_opener_may_win_every_game() -> None:
+    words = load_words(preset="original")
+    player = ScriptedActor(player=RandomWord(words), seed=5)
+    games = run_games(GivenOpener("crane", player), ["crane"] * 2, words=words, rules=Rules())
+    assert [len(game.turns) for game in games if game.won] == [1, 1]
 
 
 def test_after_a_given_opener_games_go_on_as_from_its_clue() -> None:

@@ -186,10 +186,10 @@ def test_openers_are_distinct_first_guesses_of_games_from_an_empty_board():
     middle = Game("crane", WORDS, state=State((clue,), 1))
     middle.play("mound")
     games = [played("crane", [opener, "crane"]) for opener in ("slate", "slate", "steel", None)]
-    assert summary_of([*games, middle])["distinct_openers"] == pytest.approx(2 / 3)
+    assert summary_of([*games, middle])["distinct_openers"] == pytest.approx(2 / 4)
     assert summary_of([middle])["distinct_openers"] is None
     metrics = habit_metrics("val", [*games, middle])
-    assert metrics["val/distinct_openers"] == pytest.approx(2 / 3)
+    assert metrics["val/distinct_openers"] == pytest.approx(2 / 4)
     assert metrics["val/most_common_guess"] == pytest.approx(4 / 8)  # crane
 
 

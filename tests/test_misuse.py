@@ -26,6 +26,7 @@ from wordle_rl.evaluate import evaluate
 from wordle_rl.json_files import StepLog, write_json
 from wordle_rl.run import train
 from wordle_rl.run_folder import RunFolder
+from wordle_rl.stages import stages_of
 
 HEAVY = {"torch", "lightning", "transformers", "peft", "safetensors", "tensorboard", "matplotlib"}
 
@@ -471,15 +472,28 @@ def test_a_model_that_no_run_made_is_taken_as_it_is(finished: Path, tmp_path: Pa
     assert experiment(resolve(composed("words.test=7", f"model.path={model}"))).test
 
 
+def test_a_run_that_says_it_began_with_its_own_model_has_one_stage(run: Path) -> None:
+    manifest = RunFolder(run).manifest()
+    (run / "model" / "wordle_rl.json").unlink()
+    write_json(run / "manifest.json", manifest | {"model": str(run / "model")})
+    assert [stage["run"] for stage in stages_of(run / "model")] == ["run"]
+
+
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"stages": []}', '{"stages": [{}]}', '{"stages": 5}']
-)
+    "text",
+    [
+        "", "[]", "{}", '{"stages": []}', '{"stages": [{}]}', '{"stages": 5}',
+        '{"stages": [{"run": "a", "digests": []}]}', '{"stages": ' + "[" * 5000 + "]" * 5000 + "}",
+    ],
+    ids=range(8),
+)  # fmt: skip
 def test_a_broken_record_of_a_model_is_named(
     text: str, finished: Path, tmp_path: Path, refused
 ) -> None:
     model = shutil.copytree(finished / "model", tmp_path / "m")
     (model / "wordle_rl.json").write_text(text)
-    assert f"{model / 'wordle_rl.json'}: no record" in refused(training(f"model.path={model}"))
+    line = refused(training(f"model.path={model}"))
+    assert f"{model / 'wordle_rl.json'}" in line and "list the runs that made the model" in line
 
 
 def test_a_run_is_gone_on_from_with_the_same_split_only(finished: Path, refused) -> None:

@@ -48,7 +48,10 @@ def _address(words: str) -> IPv4Address | IPv6Address:
 def test_processes_find_each_other_where_no_other_machine_can_reach_them(monkeypatch):
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     assert not listening(os.getpid())
-    with Interrupts() as interrupts, started(1, torch.device("cpu"), {}, interrupts):
+    with (
+        Interrupts() as interrupts,
+        started(1, torch.device("cpu"), {}, interrupts, lambda error: None),
+    ):
         assert listening(os.getpid()) == {IPv4Address("127.0.0.1")}
     assert not listening(os.getpid())
 

@@ -289,6 +289,9 @@ def test_a_run_with_no_checkpoint_left_that_is_whole_ends_in_one_line(spoiled, c
     error = capsys.readouterr().err
     assert stop.value.code == 2 and "no unbroken checkpoint left" in error
     assert len(error.strip().splitlines()) == 1
+    assert resume(spoiled, "restart=true")["total_games"] == 3 * 4 * 2
+    [damaged] = spoiled.glob("checkpoints_damaged_*")
+    assert (damaged / "step_000003").is_dir()
 
 
 def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys):

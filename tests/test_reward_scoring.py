@@ -6,7 +6,7 @@ import random
 import pytest
 from reward_sets import POLICIES, SECRET, SETS, WORDS, guesses, play
 
-from wordle_rl.game import Game
+from wordle_rl.game import Game, GameStatus
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.repeat import Repeat
 from wordle_rl.rewards.scoring import RewardSet
@@ -94,6 +94,14 @@ def test_ending_a_game_by_a_violation_forfeits_the_minimum_of_each_turn_left():
     quit_now = rewards.score(play([*guesses("catch"), ""], unparsable="end_game"))
     assert quit_now.turns[-1]["forfeit"] == pytest.approx(4 * -1.45)
     assert "forfeit" not in rewards.score(play([""] * 6)).components
+
+
+def test_a_game_that_ran_out_of_time_is_scored_as_one_that_was_lost():
+    lost, late = (play(guesses("zzzzz")) for _ in range(2))
+    lost.forfeit()
+    late.forfeit(GameStatus.OUT_OF_TIME)
+    totals = [SETS["phase2"].score(game).total for game in (lost, late)]
+    assert totals[0] == totals[1] < SETS["phase2"].score(play(guesses("zzzzz"))).total
 
 
 def test_a_violation_keeps_its_graded_format_score_and_loses_everything_else():

@@ -122,6 +122,17 @@ def test_output_that_nobody_can_read_ends_in_one_line_at_most(
     assert (done.returncode, done.stdout, done.stderr) == STREAMS[streams]
 
 
+def test_a_reader_that_leaves_is_noticed_though_another_thread_wrote_first() -> None:
+    body = """import threading, time
+time.sleep(0.3)
+other = threading.Thread(target=print, args=("so far",), kwargs={"flush": True})
+other.start(), other.join()
+print("more", flush=True)
+os.write(2, b"still here")"""
+    done = shell(body, "| true")
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 def test_with_closed_output_no_file_takes_its_place(tmp_path: Path) -> None:
     file = tmp_path / "file"
     body = f"file = open({str(file)!r}, 'w')\nos.write(1, b'lost')\nfile.write(str(file.fileno()))"

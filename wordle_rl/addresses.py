@@ -18,7 +18,8 @@ STORAGE = "WORDLE_RL_STORAGE"  # the environment variable with the address of a 
 JOURNAL = "journal:"  # begins the address of a file of Optuna's, which has no password
 _SECRET = re.compile(r"pass(?!file)|pwd|secret|token|credential|odbc_connect", re.I)  # query keys
 _WITHIN = re.compile(r"(pass\w*|pwd|secret|token)\s*=", re.I)  # in a part that is no password
-_SCHEME = re.compile(r"[A-Za-z][\w+.-]*://")
+_SCHEME = re.compile(r"(?!https?:)[A-Za-z][\w+.-]*://", re.I)  # pages are no databases
+_SHORTEST = 4  # letters of a password that is masked wherever it occurs in a message
 # An address in an argument: the value of the setting or the option, or all from a scheme on.
 _GIVEN = (
     re.compile(
@@ -75,7 +76,8 @@ def hidden(text: str, arguments: Iterable[str]) -> str:
         text = text.replace(address, shown_address(address))
         url = _parsed(address)
         for secret in _secrets(url) if url else ():
-            text = text.replace(secret, HIDDEN)
+            if len(secret) >= _SHORTEST:
+                text = text.replace(secret, HIDDEN)
     return text
 
 
@@ -86,9 +88,11 @@ def shown_command(arguments: Iterable[str]) -> list[str]:
 
 def _parsed(address: str) -> URL | None:
     """None where some of a password may have been read as another part, as of user:p@ss@host."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
+    try:
+        from sqlalchemy.engine import make_url
+        from sqlalchemy.exc import ArgumentError
+    except ModuleNotFoundError:  # it comes with Optuna
+        return None
     try:
         url = make_url(address)
     except (ArgumentError, ValueError):

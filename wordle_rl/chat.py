@@ -138,7 +138,7 @@ class Chat:
             text = self._render([_said("system", _SYSTEM), *_CONVERSATION])
         except ValueError:
             return False
-        return text.count(_SYSTEM) == 1 and text.index(_SYSTEM) < text.index(_ANSWER)
+        return text.count(_SYSTEM) == 1 and text.find(_SYSTEM) < text.find(_ANSWER)
 
     @cached_property
     def with_tool(self) -> ToolChat:

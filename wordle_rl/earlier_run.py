@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from io import StringIO
 from pathlib import Path
@@ -28,6 +29,7 @@ CONFIG = "config.yaml"  # the resolved config in a run folder
 _LARGEST = 100_000  # bytes of a saved config; ours have some 5,000
 _MOST = 5_000  # names and values in it; ours have some 500
 _DEEPEST = 20  # groups within each other
+_NO_TEXT = re.compile("[\udc80-\udcff]")
 _GROUPS = ("model", "backend", "prompt", "words")  # that every saved config has
 REQUIRED = "required"  # what an experiment says of init_from that makes no sense without it
 _LATER_KEYS = {
@@ -82,6 +84,7 @@ def _check_plain(text: str) -> None:
         value = getattr(event, "value", "")
         if "${" in value:
             raise ValueError(f"{where}: references are not allowed, {value[:60]!r}")
+        value = _NO_TEXT.sub("", value)  # of a path, whose bytes need not be text
         if printable(value) != value:
             raise ValueError(f"{where}: control characters are not allowed")
 

@@ -347,8 +347,12 @@ def _name(model: ModelSettings, settings: EvalSettings) -> str:
     """What plays: a model, or a run and which of its checkpoints if that is not the best."""
     if settings.run is None:
         return model.name
-    checkpoint = "" if settings.checkpoint == "best" else f" {Path(settings.checkpoint).name}"
-    return Path(settings.run).name + checkpoint
+    run, checkpoint = RunFolder(Path(settings.run)), settings.checkpoint
+    played = Path(model.path).parent
+    if checkpoint == "best":  # unless another one had to take its place
+        best = CheckpointStore(run.checkpoints, read_only=True).best()
+        checkpoint = "" if played == best else played.name
+    return f"{run.path.name} {Path(checkpoint).name}".strip()
 
 
 def _model_settings(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:

@@ -190,6 +190,11 @@ class Game:
     def won(self) -> bool:
         return self.status is GameStatus.WON
 
+    @property
+    def lost(self) -> bool:
+        """Whether the game is over and was not won."""
+        return self.status in (GameStatus.LOST, GameStatus.OUT_OF_TIME)
+
     def play(
         self, guess: str | None, *, text: str = "", reason: str | None = None, tokens: int = 0
     ) -> PlayedTurn:

@@ -179,13 +179,13 @@ def most_common_guesses(games: Sequence[Game]) -> list[tuple[str, int]]:
 
 
 def distinct_openers(games: Sequence[Game]) -> float | None:
-    """Number of different first guesses by number of games; None when there was no first guess.
+    """Number of different first guesses by number of games; None without games.
 
-    Games that were taken over with clues have no first guess here.
+    Games that were taken over with clues do not count.
     """
-    first = [game.turns[0] for game in games if game.turns]
-    openers = [turn.guess for turn in first if turn.guess is not None and not turn.state.clues]
-    return _share(len(set(openers)), len(openers))
+    first = [game.turns[0] for game in games if game.turns and not game.turns[0].state.clues]
+    openers = {turn.guess for turn in first if turn.guess is not None}
+    return _share(len(openers), len(first))
 
 
 def reward_means(rewards: Sequence[GameReward]) -> dict[str, float]:

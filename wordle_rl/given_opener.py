@@ -34,6 +34,8 @@ class GivenOpener:
     ) -> list[bool]:
         if self._taken_over:
             return self._actor.hear(games, turns, states)
+        if not games:  # the opener ended all of them
+            return []
         # Every game keeps its number, so the actor is also given those that are over.
         everywhere = [states[0]] * self._games
         for game, state in zip(games, states, strict=True):

@@ -71,7 +71,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def overwrite(path: Path, data: bytes) -> None:
-    """Replace a file's bytes by as many others where they lie, which needs no room on the disk.
+    """Overwrite a file in place with as many bytes as it has, which needs no room on the disk.
 
     Raises ValueError for more or fewer bytes.
     """

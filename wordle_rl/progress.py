@@ -45,10 +45,7 @@ def told(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterator[No
             text = what if isinstance(what, str) else what()
             # A progress bar may have left the cursor at the end of its line.
             clear = "\r\033[K" if sys.stdout.isatty() else ""
-            try:
-                print(f"{clear}{text}, {time.monotonic() - begin:.0f} s so far", flush=True)
-            except OSError:  # nobody reads any more, which the work itself will notice
-                return
+            print(f"{clear}{text}, {time.monotonic() - begin:.0f} s so far", flush=True)
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
@@ -60,7 +57,7 @@ def told(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterator[No
 
 
 class GameCount:
-    """How far many games are that are played in batches; as text: how many, wins, speed, time."""
+    """Counts the games of several batches. As text it shows games done, wins, speed, time left."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -68,7 +65,7 @@ class GameCount:
         self._begin = time.monotonic()
 
     def batch(self) -> Callable[[Sequence[Game]], None]:
-        """What is to be called with the games of the next batch whenever they have changed."""
+        """Begins the next batch. Returns a function to be called with its games after each turn."""
         done, wins = self.done, self.wins
 
         def look(games: Sequence[Game]) -> None:

@@ -87,7 +87,7 @@ class Symbols:
     """`x-✓xx` after each guess."""
 
     think: bool = False  # ask for reasoning before the guess
-    game: Rules = _ORIGINAL  # that are told; filled in by the builder
+    game: Rules = _ORIGINAL  # that the text states; filled in by the builder
     name = "symbols"
 
     @property
@@ -128,12 +128,14 @@ class Letters(Symbols):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeState:
-    """The whole state in plain English, so that the same words fit it as fit the clues: places,
-    letters with excluded places, how often a letter occurs where that is known, absent letters.
+    """The whole state in plain English.
+
+    Places, letters with excluded places, how often a letter occurs where that is known, and absent
+    letters. The words that fit the text are those that fit the clues.
     """
 
     think: bool = False  # ask for reasoning before the guess
-    game: Rules = _ORIGINAL  # that are told; filled in by the builder
+    game: Rules = _ORIGINAL  # that the text states; filled in by the builder
     name = "state"
 
     @property

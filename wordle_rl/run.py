@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from yaml import YAMLError
 
 from wordle_rl.addresses import shown_command
 from wordle_rl.build import Experiment, experiment, resolve
-from wordle_rl.checkpoints import CheckpointStore
+from wordle_rl.checkpoints import CheckpointError, CheckpointStore
 from wordle_rl.cli import fail, full_disk_told, user_errors
 from wordle_rl.components import ConfigError, check_type
 from wordle_rl.earlier_run import begin_from, keep_config, prompt_name, saved_config
@@ -67,7 +68,7 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             if resume:
                 _check_steps(folder, setup.trainer.steps)
         if resume:
-            _reopen(folder, changes)
+            _reopen(folder, changes, restart=cfg.restart)
         else:
             _describe(folder, setup, start)
         try:
@@ -77,7 +78,8 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             with _failures_told():
                 summary = backend.train(setup, folder, resume=resume, interrupts=interrupts)
         except MemoryFull as full:
-            _go_on(folder, full, overrides if resume else [_resume(folder)], interrupts)
+            again = [o for o in overrides if o.partition("=")[0] != "restart"]
+            _go_on(folder, full, again if resume else [_resume(folder)], interrupts)
         except Interrupted as signal:
             folder.set_status("interrupted")
             print(f"\n{signal}: go on with python train.py resume={folder.path}", flush=True)
@@ -189,7 +191,9 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
     )
 
 
-def _reopen(folder: RunFolder, changes: dict[str, Any]) -> None:
+def _reopen(folder: RunFolder, changes: dict[str, Any], *, restart: bool) -> None:
+    if restart and folder.checkpoints.exists():  # none of them is whole
+        folder.checkpoints.rename(folder.path / f"checkpoints_damaged_{time.time_ns()}")
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
     folder.note_resume(step=_steps_done(folder), command=shown_command(sys.argv), changes=changes)
@@ -252,12 +256,17 @@ def _with_precision(folder: RunFolder, saved: DictConfig, changes: dict[str, Any
 def check_begun(folder: RunFolder, *, restart: bool) -> None:
     """Raise ConfigError where a run has lost its checkpoints, unless it is to be started over."""
     store = CheckpointStore(folder.checkpoints, read_only=True)
-    if store.latest() is not None:
-        if restart:
+    if restart:
+        try:
+            whole = store.load_latest()
+        except CheckpointError:
+            whole = None
+        if whole is not None:
             raise ConfigError(
-                f"restart=true is for a run without checkpoints, and {store.folder} has some: "
+                f"restart=true is for a run without whole checkpoints, and {whole.path} is whole: "
                 "leave it out to go on, or start a new run"
             )
+    elif store.latest() is not None:
         return
     began = "first_checkpoint" in folder.manifest()
     logged = max((record["step"] for record in folder.metrics_log().read()), default=0)

@@ -16,7 +16,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -149,14 +149,15 @@ class RunFolder:
     def set_failed(self, error: BaseException) -> None:
         """Record that the run failed and why, also on a full disk."""
         reason = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
-        reason = reason.strip().splitlines()[0][:_REASON_LENGTH]
-        try:
-            self.set_status("failed", reason)
-        except DiskFullError:
-            # The file keeps its place on the disk, and "failed" is shorter than "running".
-            path = self.path / "manifest.json"
-            running, failed = b'"status": "running"', b'"status": "failed" '
-            overwrite(path, path.read_bytes().replace(running, failed, 1))
+        reason = " ".join(reason.split())[:_REASON_LENGTH]
+        with suppress(OSError, FolderError):  # the error itself matters more
+            try:
+                self.set_status("failed", reason)
+            except DiskFullError:
+                # The file keeps its place on the disk, and "failed" is shorter than "running".
+                path = self.path / "manifest.json"
+                running, failed = b'"status": "running"', b'"status": "failed" '
+                overwrite(path, path.read_bytes().replace(running, failed, 1))
 
     def _update_manifest(self, **entries: Any) -> None:
         write_json(self.path / "manifest.json", {**self.manifest(), **entries})

@@ -26,6 +26,11 @@ _REPORT: dict[str, Any] = {  # what tables.table() shows
     "repeats": _NUMBER, "consistency": _NUMBER, "bits_ratio": _NUMBER, "regret": _NUMBER,
     "consistency_placed": _NUMBER, "consistency_elsewhere": _NUMBER, "consistency_absent": _NUMBER,
     "expected_remaining": _NUMBER, "by_turn": dict[str, dict], "histogram": dict[str, int],
+    "most_common_guesses": list[list],
+}  # fmt: skip
+_LATER = {  # that reports of earlier versions lack
+    "out_of_time": int, "distinct_openers": _NUMBER, "reward": float,
+    "reward_parts": dict[str, float],
 }  # fmt: skip
 _RULES = {"max_turns": int, "invalid": str, "unparsable": str, "hard_mode": bool}
 
@@ -54,6 +59,7 @@ def read_report(path: Path) -> dict[str, Any]:
     try:
         report = read_object(path)
         check_all_entries(path, report, {**_REPORT, "rules": dict})
+        check_entries(path, report, _LATER)
         check_all_entries(f"{path}: rules", report["rules"], _RULES)
         for turn in report["by_turn"].values():
             check_entries(f"{path}: by_turn", turn, {"consistency": _NUMBER})

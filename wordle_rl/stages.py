@@ -7,7 +7,6 @@ splits, its prompt and form. A model that no run of this package made has no rec
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from wordle_rl.components import ConfigError
 from wordle_rl.json_files import write_json
 from wordle_rl.run_folder import maker
+from wordle_rl.untrusted import FolderError, check_all_entries, check_entries, read_object
 
 if TYPE_CHECKING:
     from wordle_rl.build import Experiment
@@ -22,19 +22,25 @@ if TYPE_CHECKING:
 
 RECORD = "wordle_rl.json"
 _OF_MANIFEST = ("protocol", "digests", "prompt", "form")
+_KINDS: dict[str, Any] = {
+    "digests": dict[str, str],
+    **dict.fromkeys(("protocol", "prompt", "form"), str | None),
+}
 
 Stage = dict[str, Any]
 
 
-def stages_of(model: str | Path) -> list[Stage]:
+def stages_of(model: str | Path, seen: frozenset[Path] = frozenset()) -> list[Stage]:
     """The stages of a model, given its hub name or folder; none where no run is known.
 
-    Runs of earlier versions left no record: their manifests say the same, while a model lies in
-    its run's folder. Raises ConfigError in one line for a record that cannot be read.
+    Runs of earlier versions left no record. Their manifests say the same about a model that is
+    still in its run's folder. seen: folders that led here. Raises ConfigError in one line for a
+    record that cannot be read.
     """
     folder = Path(model)
-    if not folder.is_dir():
+    if not folder.is_dir() or folder.resolve() in seen:
         return []
+    seen |= {folder.resolve()}
     if (folder / RECORD).is_file():
         return _read(folder / RECORD)
     run = maker(folder)
@@ -42,7 +48,7 @@ def stages_of(model: str | Path) -> list[Stage]:
         return []
     manifest = run.manifest()
     own = {key: manifest[key] for key in _OF_MANIFEST if key in manifest}
-    return [*stages_of(str(manifest.get("model"))), {"run": run.path.name, **own}]
+    return [*stages_of(str(manifest.get("model")), seen), {"run": run.path.name, **own}]
 
 
 def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
@@ -70,10 +76,13 @@ def prompt_name(style: PromptStyle) -> str:
 
 def _read(file: Path) -> list[Stage]:
     try:
-        stages = json.loads(file.read_bytes())["stages"]
-        if not stages or not all(isinstance(stage["run"], str) for stage in stages):
-            raise ValueError("no stages with a run")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"{file}: no record of the runs that made a model ({reason})") from None
-    return stages
+        record = read_object(file)
+        check_all_entries(file, record, {"stages": list[dict]})
+        for stage in record["stages"]:
+            check_all_entries(file, stage, {"run": str})
+            check_entries(file, stage, _KINDS)
+    except (FolderError, OSError) as error:
+        raise ConfigError(f"{error}; it should list the runs that made the model") from None
+    if not record["stages"]:
+        raise ConfigError(f"{file}: no stages; it should list the runs that made the model")
+    return record["stages"]

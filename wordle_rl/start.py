@@ -11,6 +11,7 @@ import io
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -80,7 +81,10 @@ class Output(io.TextIOWrapper):
     """A standard output that ends the command when it cannot be written.
 
     When its reader has left that is silent, with exit code 1, otherwise a line and exit code 2.
+    What another thread finds out ends the command at the next output of the main thread.
     """
+
+    _failure: Failed | None = None
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
         """stream: the standard output so far, which cannot be used any more."""
@@ -92,23 +96,34 @@ class Output(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         try:
-            return super().write(text)
+            written = super().write(text)
         except OSError as error:
-            return self._end(error)
+            written = self._note(error)
+        self._end()
+        return written
 
     def flush(self) -> None:
         try:
             super().flush()
         except OSError as error:
-            self._end(error)
+            self._note(error)
+        self._end()
 
-    def _end(self, error: OSError) -> int:
+    def _note(self, error: OSError) -> int:
         _let_go(self.fileno())
         if isinstance(error, BrokenPipeError):
-            raise Failed("the reader of the standard output has left", 1)
-        message = f"the standard output cannot be written ({error.strerror})"
-        say(f"error: {message}")
-        raise Failed(message, 2)
+            self._failure = Failed("the reader of the standard output has left", 1)
+        else:
+            message = f"the standard output cannot be written ({error.strerror})"
+            say(f"error: {message}")
+            self._failure = Failed(message, 2)
+        return 0
+
+    def _end(self) -> None:
+        """Raise the failure, once, in the main thread."""
+        if self._failure is not None and threading.current_thread() is threading.main_thread():
+            failure, self._failure = self._failure, None
+            raise failure
 
 
 def say(line: str) -> None:

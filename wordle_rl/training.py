@@ -234,6 +234,7 @@ class Training:
         done = step + 1
         with told(f"step {done} of {setup.trainer.steps}"):
             result = train_step(self.policy, self.chat, lab, step, self._check)
+        self._done = done
         seconds = time.monotonic() - begin
         metrics = {
             **result.metrics,
@@ -257,7 +258,6 @@ class Training:
         self._log(done, metrics)
         if best or done % setup.trainer.checkpoint_every == 0:
             self._save(done, best=best)
-        self._done = done
         self._check_failures(done)
         return metrics
 
@@ -323,8 +323,8 @@ class Training:
             return TrainingFailed(f"{reason}, before the first step: its weights may be broken")
         bundle = self.folder.path / "failure"
         if self.writes:
-            [*_, last] = self._metrics_log.read()
-            keep_failure(bundle, self.policy, reason=reason, step=self._done, last=last)
+            logged = self._metrics_log.read() or [{}]
+            keep_failure(bundle, self.policy, reason=reason, step=self._done, last=logged[-1])
         step = newest.name.removeprefix("step_").lstrip("0") or "0"
         return TrainingFailed(
             f"{reason}, after step {self._done}: weights, optimiser and metrics are in {bundle}; a "

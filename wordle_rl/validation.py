@@ -38,7 +38,7 @@ def policy_games(
 ) -> list[Game]:
     """One full game per secret, from an empty board; greedy unless told otherwise.
 
-    what: the games are for, which the terminal shows when they take long. check: see
+    what: the purpose of the games; the terminal shows it when they take long. check: see
     wordle_rl.rollout.play.
     """
     lab, most = setup.lab, setup.model.games_at_once

@@ -1,8 +1,9 @@
 """GRPO done right: without its two biases (Liu et al. 2025, arXiv 2503.20783).
 
-GRPO divides by the length of each answer, which makes long wrong answers cheap, and by the group's
-deviation, which favours questions that are nearly always or nearly never solved. Dr. GRPO divides
-by a constant instead, the tokens that a rollout may have at most, and not at all.
+GRPO divides by the length of each answer, which makes long wrong answers cheap. It also divides by
+the group's deviation, which favours questions that are nearly always or nearly never solved. Dr.
+GRPO divides by a constant in place of the length, the token budget of a rollout, and leaves the
+deviation out.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -24,7 +25,7 @@ from wordle_rl.untrusted import FolderError
 _LARGEST = 200_000  # characters of a template; the longest known have some 30,000
 _MOST_TEXT = 200_000  # characters that it may write
 _SECONDS = 2.0  # of the processor; a template takes some 0.0001, and 0.1 when it is compiled
-_LAST_SECONDS = 8.0  # after which the process ends
+_LAST_SECONDS = 30.0  # of all its threads, after which the process ends
 _MEMORY = 2**30  # bytes beyond what the process has
 
 
@@ -37,12 +38,7 @@ class _TooSlow(BaseException):
 
 
 def check_template(tokenizer: Any) -> None:
-    """Raise ChatTemplateError for a template that needs no try to be refused.
-
-    To be called in the main thread before render(): it says what the signal of render() does.
-    """
-    if _in_main_thread():
-        signal.signal(signal.SIGVTALRM, _stop)
+    """Raise ChatTemplateError for a template that needs no try to be refused."""
     template = tokenizer.chat_template
     for text in template.values() if isinstance(template, Mapping) else [template]:
         if not isinstance(text, str):
@@ -98,8 +94,18 @@ def _told(tokenizer: Any) -> Iterator[None]:
 @contextmanager
 def _limited_time() -> Iterator[None]:
     """Raise _TooSlow where the block takes too long, or end the process where that cannot be."""
+    begin = time.thread_time()
+
+    def stop(signum: int, frame: Any) -> None:
+        # The timer counts all threads of the process, and some spin while they wait for work.
+        left = _SECONDS - (time.thread_time() - begin)
+        if left <= 0.0:
+            raise _TooSlow
+        signal.setitimer(signal.ITIMER_VIRTUAL, left)
+
     try:
         if _in_main_thread():
+            signal.signal(signal.SIGVTALRM, stop)
             signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
         signal.setitimer(signal.ITIMER_PROF, _LAST_SECONDS)
         yield
@@ -110,10 +116,6 @@ def _limited_time() -> Iterator[None]:
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
-
-
-def _stop(signum: int, frame: Any) -> None:
-    raise _TooSlow
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -90,12 +90,17 @@ def _store(port: int, size: int, **more: Any) -> Any:
 
 @contextmanager
 def started(
-    size: int, device: torch.device, task: dict[str, Any], interrupts: Interrupts
+    size: int,
+    device: torch.device,
+    task: dict[str, Any],
+    interrupts: Interrupts,
+    died: Callable[[BaseException], None],
 ) -> Iterator[TorchProcesses]:
     """Start the other size - 1 processes on a task and join them; they end with the block.
 
     task: keyword arguments of wordle_rl.backends.lightning_backend.follow, as JSON can hold them.
-    A second signal kills them, also one that hangs.
+    A second signal kills them, also one that hangs. died: called when one of them died, just before
+    this process ends.
     """
     # What is gathered is unpickled, so nobody outside the machine shall reach it.
     loopback = "lo" if sys.platform == "linux" else "lo0"
@@ -118,7 +123,8 @@ def started(
             order = {"rank": rank, "size": size, "port": store.port, "task": task}
             other.stdin.write(json.dumps(order).encode() + b"\n")
             other.stdin.flush()
-            threading.Thread(target=_watch, args=(rank, other, over), daemon=True).start()
+            watched = (rank, other, over, died)
+            threading.Thread(target=_watch, args=watched, daemon=True).start()
         yield TorchProcesses(0, size, store, device)
     finally:
         over.set()
@@ -139,13 +145,21 @@ def _start() -> subprocess.Popen[bytes]:
     )
 
 
-def _watch(rank: int, other: subprocess.Popen[bytes], over: threading.Event) -> None:
+def _watch(
+    rank: int,
+    other: subprocess.Popen[bytes],
+    over: threading.Event,
+    died: Callable[[BaseException], None],
+) -> None:
     """End this process when another one died: waiting for it would never end."""
     code = other.wait()
     if code and not over.is_set():
-        line = f"\nerror: process {rank} of the run ended with exit code {code}, so the run stops\n"
-        os.write(2, line.encode())
-        os._exit(1)  # checkpoints survive that at any moment
+        told = f"process {rank} of the run ended with exit code {code}"
+        os.write(2, f"\nerror: {told}, so the run stops\n".encode())
+        try:
+            died(ChildProcessError(told))
+        finally:
+            os._exit(1)  # checkpoints survive that at any moment
 
 
 def _end(other: subprocess.Popen[bytes]) -> None:

@@ -116,8 +116,10 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
         rows.append(
             summarise(games, setup.knowledge, player=name, split=split, rules=setup.lab.rules)
         )
-    best = json.loads((run.path / "summary.json").read_bytes())["best_step"]
-    chosen = "the last step" if last else f"step {best}, the best by validation wins,"
+    summary = json.loads((run.path / "summary.json").read_bytes())
+    step = summary.get("exported_step", summary["best_step"])
+    why = "the best by validation" if step == summary["best_step"] else "as the best was lost"
+    chosen = "the last step" if last else f"step {step}, {why},"
     card = _card(
         run, setup, folder, rows, chosen,
         parameters=policy.num_parameters[1], size=len(tokenizer),

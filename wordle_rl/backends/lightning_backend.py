@@ -168,7 +168,9 @@ def train(
             chosen = {**setup.config["backend"], "precision": policy.computing.precision}
             config = {**setup.config, "backend": chosen}
             task = {"config": config, "folder": str(folder.path), "resume": resume}
-            others = started(setup.backend.devices, policy.device, task, interrupts)
+            others = started(
+                setup.backend.devices, policy.device, task, interrupts, folder.set_failed
+            )
             policy.processes = stack.enter_context(others)
         with user_errors():
             training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)

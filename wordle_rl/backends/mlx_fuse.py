@@ -16,7 +16,7 @@ from mlx_lm.tuner.utils import load_adapters
 from mlx_lm.utils import save_config, save_model
 
 from wordle_rl.backends.adapters import adapter_kind
-from wordle_rl.backends.mlx_models import base_of, is_quantised, load_base, told
+from wordle_rl.backends.mlx_models import base_of, is_quantised, load_base, one_line
 from wordle_rl.components import ConfigError
 from wordle_rl.sampling import Purpose, generator
 from wordle_rl.stages import stages_of, write_stages
@@ -32,7 +32,7 @@ def fuse(adapter: Path, target: Path) -> str:
     if adapter_kind(adapter) != "mlx":
         raise ConfigError(f"{adapter}: convert the adapter to mlx-lm's form first")
     base = base_of(adapter)
-    with told(str(adapter)):
+    with one_line(str(adapter)):
         model, config = load_base(base)
         load_adapters(model, str(adapter))
     model.eval()

@@ -29,6 +29,7 @@ from wordle_rl.backends.mlx_timing import choose_computing
 from wordle_rl.components import ConfigError
 from wordle_rl.computing import Computing, Precision
 from wordle_rl.disk import full_disk
+from wordle_rl.libraries import missing
 from wordle_rl.settings import HEAD, UNTRAINED, LoraSettings, ModelSettings
 
 _FILES = ["*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja"]  # fetched from the hub
@@ -85,7 +86,7 @@ def load(settings: ModelSettings, *, precision: Precision | Literal["auto"]) -> 
 def _loaded(
     settings: ModelSettings, location: str, precision: Precision | Literal["auto"]
 ) -> Loaded:
-    with told(location):
+    with one_line(location):
         folder = fetched(location)
         is_adapter = (folder / ADAPTER).is_file()
         base = base_of(folder) if is_adapter else folder
@@ -121,14 +122,14 @@ def _loaded(
 
 
 @contextmanager
-def told(location: str) -> Iterator[None]:
+def one_line(location: str) -> Iterator[None]:
     """Turns whatever goes wrong while a model is loaded into a ConfigError of one line."""
     try:
         yield
     except ConfigError:
         raise
     except Exception as error:  # whatever the parsers of three libraries raise about bad files
-        if full_disk(error):
+        if full_disk(error) or (isinstance(error, ModuleNotFoundError) and missing(error)):
             raise
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(f"model.path={location} cannot be loaded by mlx-lm: {reason}") from error

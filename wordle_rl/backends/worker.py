@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 
 from wordle_rl.backends.lightning_backend import follow
 from wordle_rl.engine import NotFinite
 from wordle_rl.memory import MemoryFull
 from wordle_rl.outcome import TrainingFailed
+
+_PATIENCE = 60.0  # seconds in which the first process saves what it has
 
 
 def main() -> None:
@@ -21,8 +24,12 @@ def main() -> None:
     threading.Thread(target=_end_with_the_first, daemon=True).start()
     try:
         follow(order["rank"], order["size"], order["port"], **order["task"])
-    except (TrainingFailed, MemoryFull, NotFinite):
+    except (TrainingFailed, MemoryFull):
         return  # as in the first process, which says so
+    except NotFinite as error:
+        # The first process has the same weights: it usually finds out itself, and ends this one.
+        time.sleep(_PATIENCE)
+        raise SystemExit(f"error: {error}") from None
 
 
 def _end_with_the_first() -> None:

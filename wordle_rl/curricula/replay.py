@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.curricula.base import Curriculum, Plan
-from wordle_rl.game import Game, GameStatus
+from wordle_rl.game import Game
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.untrusted import check_all_entries
 
@@ -60,7 +60,7 @@ class Replay(Curriculum):
         self._waiting = [*kept, *lost][-self.capacity :]
 
     def _is_lost(self, games: Sequence[Game]) -> bool:
-        return sum(game.status is GameStatus.LOST for game in games) >= self.lost * len(games)
+        return sum(game.lost for game in games) >= self.lost * len(games)
 
     def metrics(self) -> dict[str, float]:
         return {"waiting": float(len(self._waiting))}

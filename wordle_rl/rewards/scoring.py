@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 from wordle_rl.components import check_range
-from wordle_rl.game import Game, GameStatus, PlayedTurn
+from wordle_rl.game import Game, PlayedTurn
 from wordle_rl.rewards.base import Reward, is_violation
 from wordle_rl.rewards.format import NOT_IN_LIST, Format
 from wordle_rl.rewards.win import Win
@@ -139,8 +139,7 @@ class RewardSet:
 
     def score(self, game: Game) -> GameReward:
         """Reward of a game, finished or cut off; the game is not changed."""
-        lost = game.status is GameStatus.LOST
-        unplayed = game.state.max_turns - game.state.turn if lost else 0
+        unplayed = game.state.max_turns - game.state.turn if game.lost else 0
         return self.score_turns(game.turns, unplayed=unplayed)
 
     def score_turns(self, turns: Sequence[PlayedTurn], *, unplayed: int = 0) -> GameReward:

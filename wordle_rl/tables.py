@@ -47,7 +47,7 @@ _HABITS_LEGEND = (
     "out of time: games that ran out of it, which count as lost. openers: how many different first",
     "guesses there were, in per cent of the games. reward: mean of a game.",
 )
-_SHOWN_GUESSES = 5
+_SHOWN_GUESSES = 4
 
 
 def table(summaries: Sequence[Summary]) -> str:

@@ -327,4 +327,4 @@ def test_a_run_without_its_checkpoints_starts_over_only_when_that_is_meant(lost,
     assert summary["total_games"] == 3 * 4 * 2
     with pytest.raises(SystemExit):
         resume(spoiled, "restart=true")
-    assert "restart=true is for a run without checkpoints" in capsys.readouterr().err
+    assert "restart=true is for a run without whole checkpoints" in capsys.readouterr().err

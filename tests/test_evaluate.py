@@ -96,6 +96,16 @@ def test_a_model_plays_on_from_a_given_opener(tmp_path: Path) -> None:
     assert summary["reward"] == pytest.approx(sum(summary["reward_parts"].values()), abs=1e-6)
 
 
+def test_no_game_is_shown_twice(tmp_path: Path, capsys) -> None:
+    play(tmp_path, "player=random", "limit=3", "show=6")
+    [folder] = tmp_path.iterdir()
+    secrets = [
+        json.loads(line)["secret"] for line in (folder / "games.jsonl").read_text().splitlines()
+    ]
+    boards = capsys.readouterr().out.partition("secrets:")[0]
+    assert [boards.count(f"{secret.upper()} lost") for secret in secrets] == [1, 1, 1]
+
+
 def test_an_opener_may_win_every_game() -> None:
     words = load_words(preset="original")
     player = ScriptedActor(player=RandomWord(words), seed=5)

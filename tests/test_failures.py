@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 import torch
 from runs import metrics_of, resume, run, settings
+from test_configs import composed
 from test_misuse import largest_file
 
+from wordle_rl import evaluate
+from wordle_rl import run as run_command
 from wordle_rl.backends import mlx_engine, torch_engine
 from wordle_rl.backends.torch_policy import TorchPolicy
 from wordle_rl.checkpoints import CheckpointStore
@@ -119,3 +122,20 @@ def test_nothing_is_drawn_from_logits_that_are_no_numbers(sampling):
         torch_engine.draw(torch.from_numpy(logits), sampling, np.full(3, 0.4))
     _, logprobs = mlx_engine.draw(mx.array(logits), sampling, mx.full((3,), 0.4))
     assert np.isfinite(np.array(logprobs)).tolist() == [True, False, True]
+
+
+def test_an_evaluation_of_weights_that_are_no_numbers_ends_in_one_line(tmp_path, capsys):
+    given = ["player=random", "limit=2", f"output_dir={tmp_path}"]
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
+        patch.setattr(evaluate.Table, "games", raises(NotFinite()))
+        evaluate.evaluate(composed(*given, name="eval"), given)
+    error = capsys.readouterr().err.strip()
+    assert stop.value.code == 2 and len(error.splitlines()) == 1
+    assert "predictions are not finite numbers: the weights of the model may be broken" in error
+
+
+def test_a_run_that_a_second_signal_stopped_is_recorded_as_interrupted(folder, capfd):
+    run_command._stopped(RunFolder(folder))
+    manifest = RunFolder(folder).manifest()
+    assert manifest["status"] == "interrupted" and "without saving" in manifest["status_reason"]
+    assert f"python train.py resume={folder}" in capfd.readouterr().err

@@ -132,7 +132,7 @@ def test_training_tells_the_rules_that_it_plays_by() -> None:
 
 def test_evaluation_tells_the_rules_that_it_plays_by(monkeypatch) -> None:
     monkeypatch.setattr(
-        "wordle_rl.evaluate._model", lambda _c, _s, _w, style, *_: pytest.fail(style.system)
+        "wordle_rl.evaluate._model", lambda _c, _s, _w, _p, style, *_: pytest.fail(style.system)
     )
     with pytest.raises(pytest.fail.Exception, match=r"in four guesses\.\nHard mode"):
         evaluation("model=micro rules=hard rules.max_turns=4")()

@@ -219,7 +219,7 @@ def test_the_exported_checkpoint_is_chosen_by_wins_guesses_reward_and_later_step
 def test_a_run_whose_best_step_is_its_start_says_so(tmp_path, root, monkeypatch, capsys):
     monkeypatch.setattr(training, "validate", scored((0.5, 5.0, 1.0), (0.4, 5.0, 1.0)))
     run(root, *settings(tmp_path, "sft"), "trainer.steps=1", "trainer.report=false")
-    assert "holds step 0 of 1, the untrained start" in capsys.readouterr().out
+    assert "holds step 0 of 1, the start of the run" in capsys.readouterr().out
 
 
 @pytest.fixture(scope="module")
@@ -302,9 +302,13 @@ def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys):
     assert f"python train.py resume={folder}" in capsys.readouterr().out
     resume(folder)  # as printed
     assert [m.get("lr") for m in metrics_of(folder)[2:]] == [1e-5] * 3
-    resume(folder, "trainer.steps=5", "optim.lr=2e-5")
+    # Stopped before anything was loaded.
+    stop(lightning_backend, "build_policy", 1, signal.SIGINT,
+         partial(resume, folder, "trainer.steps=5", "optim.lr=2e-5"))  # fmt: skip
+    resume(folder)
+    assert metrics_of(folder)[5]["lr"] == 2e-5
     resumes = RunFolder(folder).manifest()["resumes"]
-    assert resumes[1]["changes"] == {}
+    assert resumes[1]["changes"] == resumes[3]["changes"] == {}
     assert resumes[2]["changes"] == {"trainer.steps": [4, 5], "optim.lr": [1e-5, 2e-5]}
     assert saved_config(RunFolder(folder)).optim.lr == 2e-5
 

@@ -11,6 +11,7 @@ import difflib
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,6 +63,7 @@ def run(main: Callable[[], None]) -> None:
     from omegaconf.errors import OmegaConfBaseException
 
     sys.argv = [quoted(argument) for argument in sys.argv]
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     with whole_command():
         try:
             with _unknown_flags_told():

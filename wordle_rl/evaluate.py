@@ -7,7 +7,8 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,9 +28,17 @@ from wordle_rl.build import (
 )
 from wordle_rl.chat import Chat
 from wordle_rl.checkpoints import CheckpointStore
-from wordle_rl.cli import full_disk_told, user_errors
+from wordle_rl.cli import fail, full_disk_told, user_errors
 from wordle_rl.components import MOST, ConfigError, check_above_zero, check_range, component
-from wordle_rl.earlier_run import adopt, check_match, form_of_run, keys_of, saved_config
+from wordle_rl.earlier_run import (
+    adopt,
+    check_match,
+    check_secrets,
+    form_of_run,
+    keys_of,
+    saved_config,
+)
+from wordle_rl.engine import NotFinite
 from wordle_rl.feedback_table import feedback_table
 from wordle_rl.forms import check_room, form_of
 from wordle_rl.game import Game, Rules
@@ -61,6 +70,8 @@ from wordle_rl.settings import (
     check_choice,
     check_seed,
 )
+from wordle_rl.splits import Splits
+from wordle_rl.stages import stages_of
 from wordle_rl.tables import table
 from wordle_rl.words import WordLists
 
@@ -162,6 +173,8 @@ class Table:
 
     def summary(self, contestant: Contestant) -> tuple[dict[str, Any], list[Game]]:
         """The summary of a contestant, and its games."""
+        many = len(self.secrets) * self.settings.samples
+        print(f"{contestant.name} plays {many} games", flush=True)
         begin = time.monotonic()
         games = self.games(contestant)
         seconds = time.monotonic() - begin
@@ -210,19 +223,18 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         sampling = component("sampling", config["sampling"], Sampling)
         rewards = partial(reward_set, config["reward"], words, knowledge)
         player, computing = _player(settings, knowledge), None
-        who = settings.run or settings.player or config["model"]["name"]
+        who = settings.run or settings.player or config["model"]["path"]
         print(f"evaluation of {who} on {len(board.secrets)} {split} secrets", flush=True)
         if player is None:
             judged = rewards(settings.form)
-            contestant, computing = _model(config, settings, words, style, sampling, judged)
+            contestant, computing = _model(config, settings, words, splits, style, sampling, judged)
         else:
             contestant = board.scripted(player, rewards())
         if settings.opener is not None and settings.player != "entropy":
             contestant = contestant.after(settings.opener)
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
-    many = len(board.secrets) * settings.samples
-    print(f"{contestant.name} plays {many} games", flush=True)
-    summary, games = board.summary(contestant)
+    with _broken_weights_told():
+        summary, games = board.summary(contestant)
     summaries = [summary]
     if settings.compare:
         summaries += [
@@ -234,7 +246,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         print(f"warning: {late} games ran out of time and count as lost", file=sys.stderr)
     write_games(folder, games)
     shown = [g for g in games if not g.won][: settings.show // 2]
-    shown += games[: settings.show - len(shown)]
+    shown += [g for g in games if g not in shown][: settings.show - len(shown)]
     print(boards_side_by_side(shown, colour=sys.stdout.isatty()), "\n")
     print(table(summaries), f"\n\n{folder}")
     summary["computing"] = computing
@@ -245,6 +257,14 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     written = write_summary(folder, summary)
     print(json.dumps(json.loads(written.read_bytes()), ensure_ascii=False))
     return summary
+
+
+@contextmanager
+def _broken_weights_told() -> Iterator[None]:
+    try:
+        yield
+    except NotFinite as error:
+        fail(f"{error}: the weights of the model may be broken")
 
 
 def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
@@ -311,6 +331,7 @@ def _model(
     config: dict[str, Any],
     settings: EvalSettings,
     words: WordLists,
+    splits: Splits,
     style: PromptStyle,
     sampling: Sampling,
     rewards: RewardSet,
@@ -319,6 +340,12 @@ def _model(
     model = _model_settings(config, settings)
     if not settings.allow_mismatch:
         check_match(model.location, style, ("form", settings.form), words)
+    try:
+        check_secrets(
+            "all" if config["words"]["split"] != "test" else "split", splits, model.location
+        )
+    except ConfigError as error:
+        print(f"warning: {error}", file=sys.stderr)
     backend = backend_settings(config["backend"], model)
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
@@ -346,7 +373,8 @@ def _model(
 def _name(model: ModelSettings, settings: EvalSettings) -> str:
     """What plays: a model, or a run and which of its checkpoints if that is not the best."""
     if settings.run is None:
-        return model.name
+        stages = stages_of(model.location)
+        return stages[-1]["run"] if stages else model.name
     run, checkpoint = RunFolder(Path(settings.run)), settings.checkpoint
     played = Path(model.path).parent
     if checkpoint == "best":  # unless another one had to take its place

@@ -76,7 +76,10 @@ class Interrupts:
             raise Interrupted(self._signum)
 
     def on_second(self, act: Callable[[], None]) -> None:
-        """Have a second signal call this, in another thread, before it ends the process."""
+        """Have a second signal call this, in another thread, before it ends the process.
+
+        What was asked for last is called first.
+        """
         self._last_acts.append(act)
 
     def _take(self, signum: int, frame: FrameType | None) -> None:
@@ -103,7 +106,7 @@ class Interrupts:
 
     def _end(self, signum: int) -> NoReturn:
         try:
-            for act in self._last_acts:
+            for act in reversed(self._last_acts):
                 act()
         finally:
             os._exit(128 + signum)  # checkpoints survive that at any moment

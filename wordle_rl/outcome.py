@@ -43,8 +43,8 @@ def exported(folder: Path, step: int, steps: int, best_step: int, best: Sequence
     wins, guesses, *reward = best  # runs of earlier versions had no reward there
     reached = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses with a lost game as 7"
     reached += "".join(f", reward {value:.2f}" for value in reward)
-    untrained = "" if step else ", the untrained start: no later validation was as good"
-    return f"{line}{untrained}; the best validation had {reached}"
+    start = "" if step else ", the start of the run: no later validation was as good"
+    return f"{line}{start}; the best validation had {reached}"
 
 
 def report(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import importlib
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,6 +30,7 @@ from wordle_rl.memory import MemoryFull, start_afresh
 from wordle_rl.progress import told
 from wordle_rl.run_folder import RunFolder
 from wordle_rl.settings import BackendSettings
+from wordle_rl.untrusted import FolderError
 
 ROOT = Path(__file__).resolve().parent.parent
 # What a run is about, and where it lies: a resumed run cannot change these.
@@ -72,6 +75,7 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         else:
             _describe(folder, setup, start)
         try:
+            interrupts.on_second(partial(_stopped, folder))
             print(f"run folder: {folder.path}", flush=True)
             with user_errors():
                 backend = load_backend(setup.backend)
@@ -81,6 +85,7 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             again = [o for o in overrides if o.partition("=")[0] != "restart"]
             _go_on(folder, full, again if resume else [_resume(folder)], interrupts)
         except Interrupted as signal:
+            keep_config(folder, setup.config)  # what a resume changes, also before its first step
             folder.set_status("interrupted")
             print(f"\n{signal}: go on with python train.py resume={folder.path}", flush=True)
             raise
@@ -131,6 +136,15 @@ def _go_on(
     interrupts.check()
     print(f"\n{full}: the run is saved and goes on in a fresh process", flush=True)
     start_afresh(overrides)
+
+
+def _stopped(folder: RunFolder) -> None:
+    """What a second signal leaves behind before it ends the process, in a thread of its own."""
+    line = f"stopped without saving: go on with python train.py resume={folder.path}\n"
+    with suppress(OSError):
+        os.write(2, line.encode(errors="replace"))
+    with suppress(OSError, FolderError):
+        folder.set_status("interrupted", "stopped by a second signal, without saving")
 
 
 def _resume(folder: RunFolder) -> str:
@@ -192,7 +206,7 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
 
 
 def _reopen(folder: RunFolder, changes: dict[str, Any], *, restart: bool) -> None:
-    if restart and folder.checkpoints.exists():  # none of them is whole
+    if restart and any(folder.checkpoints.glob("*")):  # none of them is whole
         folder.checkpoints.rename(folder.path / f"checkpoints_damaged_{time.time_ns()}")
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)

@@ -11,7 +11,7 @@ import gc
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,14 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["MPLBACKEND"] = "Agg"
 # Looking for garbage after every 700 new objects takes 6 % of all time, and finds little.
 gc.set_threshold(100_000, 50, 100)
+
+
+def half_slow(cases: Iterable[Any]) -> list[Any]:
+    """Parameters of which every second is tried by the slow tests alone, to save time."""
+    return [
+        pytest.param(case, marks=[pytest.mark.slow] if number % 2 else [])
+        for number, case in enumerate(cases)
+    ]
 
 
 def pytest_pycollect_makemodule(module_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import half_slow
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
@@ -37,7 +38,7 @@ def answers(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "choice", [f"{group}={option}" for group in GROUPS for option in OPTIONS[group]]
+    "choice", half_slow(f"{group}={option}" for group in GROUPS for option in OPTIONS[group])
 )
 def test_every_option_builds_an_experiment(choice: str, answers: Path) -> None:
     extra = [f"words.answers={answers}"] if choice == "words=custom" else []

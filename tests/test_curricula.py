@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import half_slow
 from runs import assert_equal_runs, metrics_of, resume, run, settings, stop
 from test_configs import OPTIONS, composed
 from tiny import lab_of, policy_of, qwen
@@ -151,7 +152,7 @@ MOVING: dict[str, list[str]] = {  # those that change within a few steps, and wh
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS["curriculum"])
+@pytest.mark.parametrize("name", half_slow(OPTIONS["curriculum"]))
 def test_a_restored_curriculum_plans_what_the_one_that_never_stopped_plans(name, words):  # row 22
     def fresh() -> Curriculum:
         return curriculum(words, f"curriculum={name}", *MOVING.get(name, []))[0]

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import half_slow
 from safetensors.torch import save_file
 from test_misuse import evaluation, trained, training
 
@@ -118,7 +119,7 @@ def reseal(checkpoint: Path, step: int) -> None:
     _seal(checkpoint, step)
 
 
-@pytest.mark.parametrize("kind", GARBAGE)
+@pytest.mark.parametrize("kind", half_slow(GARBAGE))
 def test_garbage_with_right_digests_is_named(kind: str, run: Path, refused: Callable) -> None:
     name, spoil = GARBAGE[kind]
     checkpoint = run / "checkpoints" / "step_000002"

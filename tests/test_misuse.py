@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from conftest import half_slow
 from test_configs import OPTIONS, ROOT, composed
 
 from wordle_rl import cli
@@ -191,7 +192,7 @@ TRAIN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("line", TRAIN)
+@pytest.mark.parametrize("line", half_slow(TRAIN))
 def test_training_with_wrong_settings_is_refused(line: str, refused) -> None:  # row 24
     assert TRAIN[line] in refused(training(line))
 

@@ -167,7 +167,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 }
 
 
-QUICK = ("grpo", "dapo", "ppo", "best of, in fresh prompts")
+QUICK = ("grpo", "best of, in fresh prompts")
 
 
 @pytest.mark.parametrize(

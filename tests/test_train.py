@@ -147,7 +147,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     "kind",
     [
         pytest.param(SUPERVISED, id="sft", marks=pytest.mark.slow),
-        pytest.param(REINFORCED, id="grpo"),
+        pytest.param(REINFORCED, id="grpo", marks=pytest.mark.slow),  # test_resume.py is quick
     ],
 )
 def test_stop_and_resume_equals_never_stopping(kind, tmp_path) -> None:  # row 22

@@ -340,12 +340,6 @@ def _model(
     model = _model_settings(config, settings)
     if not settings.allow_mismatch:
         check_match(model.location, style, ("form", settings.form), words)
-    try:
-        check_secrets(
-            "all" if config["words"]["split"] != "test" else "split", splits, model.location
-        )
-    except ConfigError as error:
-        print(f"warning: {error}", file=sys.stderr)
     backend = backend_settings(config["backend"], model)
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
@@ -363,6 +357,11 @@ def _model(
             seed=settings.seed, stream=Stream.EVALUATION, first_rollout=first,
         )  # fmt: skip
 
+    if config["words"]["split"] == "test":
+        try:
+            check_secrets("split", splits, model.location)
+        except ConfigError as error:
+            print(f"warning: {error}", file=sys.stderr)
     contestant = Contestant(
         name=_name(model, settings), actor=actor, rewards=rewards,
         games_at_once=model.games_at_once,

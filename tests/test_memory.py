@@ -119,6 +119,7 @@ def leak(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(memory, "resident_bytes", lambda: next(count) * 100_000_000)
 
 
+@pytest.mark.slow
 def test_a_run_that_leaks_goes_on_afresh_with_the_same_numbers(tmp_path, root, monkeypatch):
     given = [*settings(tmp_path, "sft"), "trainer.steps=9"]
     _, unbroken = run(root, *given)

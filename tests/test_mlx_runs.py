@@ -80,6 +80,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {n: run(path / "runs", *g)[1] for n, g in (("lightning", given), ("mlx", mine))}
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_same_files_and_metrics_as_on_lightning(both):
     names = [{f for f in files(folder) if "checkpoints/" not in f} for folder in both.values()]
     assert names[0] == names[1]

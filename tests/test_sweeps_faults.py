@@ -174,6 +174,7 @@ def test_a_changed_space_is_refused_by_name(tmp_path):
     assert snapshot(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_study_may_grow(tmp_path):
     node = {"params": {"x": "interval(0.0, 1.0)"}, "sampler": {"name": "random"}}
     work(tmp_path, **node, n_trials=2)
@@ -194,6 +195,7 @@ def test_a_bad_trial_is_pruned_and_its_child_ends(tmp_path, fake):
     assert not any(map(alive, processes_of(tmp_path)))
 
 
+@pytest.mark.slow
 def test_a_worker_that_was_killed_is_replaced_and_no_step_is_counted_twice(tmp_path):
     fake, node = held(tmp_path, steps=8), {"params": {"x": "choice(0.1, 0.9)"}}
     killed = worker(tmp_path, fake, **node)
@@ -267,6 +269,7 @@ def test_two_workers_share_twenty_trials(tmp_path, sampler):
     ("signum", "code"),
     [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
 )
+@pytest.mark.slow
 def test_a_signal_ends_the_children_and_the_same_command_goes_on(tmp_path, signum, code):
     fake, node = held(tmp_path, steps=4), {"jobs": 2}
     stopped = worker(tmp_path, fake, **node)

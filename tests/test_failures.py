@@ -45,7 +45,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(done: Path, tmp_path: Path) -> Path:
-    """A run of one step that a test may go on with."""
+    """A copy of a run of one step, for a test to continue."""
     return shutil.copytree(done, tmp_path / "run")
 
 

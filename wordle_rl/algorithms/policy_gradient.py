@@ -34,8 +34,8 @@ class PolicyGradient(Algorithm):
 
     r: ratio of the probability now to that before the first update of the batch; A: advantage.
     importance_cap multiplies the first term by min(p_trainer / p_sampler, importance_cap), both
-    probabilities from before the first update: what was sampled in another precision or by another
-    engine then counts as if the trainer had sampled it, but for large weights, which are cut off.
+    probabilities from before the first update. Tokens sampled in another precision, or by another
+    engine, then count as if the trainer had sampled them. Weights above the cap are cut off.
     Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy training".
     With kl=reward, beta (log p - log p_ref), summed over an answer's tokens, is taken off the
     reward of its turn instead, as in arXiv 2009.01325.

@@ -129,7 +129,7 @@ class Optimizers:
         mx.save_safetensors(str(file), self._flat(), {"optimizer": self._optim.name})
 
     def load(self, file: Path) -> None:
-        """Restore what save() wrote; the settings are those of now. Raises CheckpointError."""
+        """Restore what save() wrote and keep the present settings. Raises CheckpointError."""
         saved, about = read_arrays(file)
         own = self._flat()
         if about.get("optimizer") != self._optim.name or _kinds(saved) != _kinds(own):

@@ -91,7 +91,7 @@ def build_optimizers(model: nn.Module, optim: Optim, precision: Precision = "fp3
 
 
 def load_states(optimizers: list[Any], file: Path) -> None:
-    """Restore the states that a checkpoint holds; the settings stay those of now.
+    """Restore the states of a checkpoint and keep the present settings.
 
     Raises CheckpointError, before anything is changed, unless the states fit these optimisers.
     """

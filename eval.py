@@ -4,7 +4,7 @@ Prints a table beside the solvers on the same words and, as the last line, summa
 """
 
 if __name__ == "__main__":  # before anything slow is imported
-    from wordle_rl import start
+    from wordle_rl.runs import start
 
     start.begin()
 

@@ -5,7 +5,7 @@ only once the config is known to be right.
 """
 
 if __name__ == "__main__":  # before anything slow is imported
-    from wordle_rl import start
+    from wordle_rl.runs import start
 
     start.begin()
 
@@ -18,7 +18,7 @@ from wordle_rl import cli
 
 @hydra.main(version_base="1.3", config_path="conf", config_name="config")
 def main(cfg: DictConfig) -> None:
-    from wordle_rl.run import train
+    from wordle_rl.train import train
 
     train(cfg, HydraConfig.get().overrides.task)
 

@@ -22,9 +22,9 @@ from transformers import DynamicCache, GenerationConfig
 
 from benchmarks._scene import Scene, copy_to_play
 from benchmarks._timing import fastest
-from wordle_rl.game import PlayedTurn, State
-from wordle_rl.rollout import Reply, play
-from wordle_rl.sampling import Sampling
+from wordle_rl.game.rules import PlayedTurn, State
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.rollouts.play import Reply, play
 
 Answers = list[list[list[int]]]  # [games][turns] sampled ids
 
@@ -53,7 +53,7 @@ HANDED_ON = [
 class FreshActor:
     """A fresh call per turn over the whole conversation, padded on the left.
 
-    Implements wordle_rl.rollout.Actor;
+    Implements wordle_rl.rollouts.play.Actor;
     """
 
     def __init__(

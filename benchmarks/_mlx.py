@@ -16,15 +16,16 @@ import mlx.optimizers
 import numpy as np
 
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.backends.mlx_models import load
-from wordle_rl.backends.mlx_policy import MlxPolicy
-from wordle_rl.chat import Chat
-from wordle_rl.game import State
-from wordle_rl.optim import Optim
-from wordle_rl.prompts import Symbols
-from wordle_rl.records import Batch, Sequence, pad
-from wordle_rl.sampling import Sampling, uniforms
-from wordle_rl.settings import LoraSettings, ModelSettings
+from wordle_rl.backends.mlx.load import load
+from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.game.rules import State
+from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.settings import LoraSettings, ModelSettings
+from wordle_rl.prompts.styles import Symbols
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.training.sequences import Sequence, pad
 
 LORA = LoraSettings(rank=8, alpha=16.0)
 

@@ -15,16 +15,17 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.models import load_model, matrix_shape
-from wordle_rl.backends.torch_policy import TorchPolicy
-from wordle_rl.backends.torch_timing import DTYPES, choose_computing
+from wordle_rl.backends.torch.load import load_model, matrix_shape
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.torch.timing import DTYPES, choose_computing
 from wordle_rl.build import experiment, resolve
-from wordle_rl.chat import Chat
-from wordle_rl.computing import Precision
-from wordle_rl.optim import Optim
-from wordle_rl.sampling import Sampling
-from wordle_rl.settings import LightningSettings
-from wordle_rl.step import Lab, step_secrets
+from wordle_rl.policy.computing import Precision
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.settings import LightningSettings
+from wordle_rl.rollouts.base import Lab
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.training.step import step_secrets
 
 ROOT = Path(__file__).resolve().parent.parent
 GROUP = 8  # games on the same secret

@@ -27,8 +27,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks._generate import FreshActor, GenerateSettings, generate_actor
 from benchmarks._scene import GROUP, Scene, copy_to_play
-from wordle_rl.game import Game
-from wordle_rl.rollout import play
+from wordle_rl.game.rules import Game
+from wordle_rl.rollouts.play import play
 
 
 @dataclass(frozen=True, kw_only=True)

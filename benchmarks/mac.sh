@@ -57,7 +57,7 @@ gemma() {  # form, numbers of generations...
     for n in "$@"; do
         part "gemma_${form}_$n" python train.py model=gemma4b-mlx model.path="$model" \
             num_generations=$n trainer.steps=3 trainer.report=false trainer.validate_every=3 \
-            words=custom words.answers=wordle_rl/data/original/answers.txt words.val=4 words.test=4 \
+            words=custom words.answers=wordle_rl/words/original/answers.txt words.val=4 words.test=4 \
             output_dir="$OUT/gemma_${form}_$n"
     done
     run="$(newest "gemma_${form}_2")"

@@ -34,12 +34,12 @@ import torch
 
 from benchmarks._scene import Scene, load_scene, machine, options
 from benchmarks._timing import alternate, rates, spread
-from wordle_rl.backends.torch_policy import TorchPolicy
-from wordle_rl.backends.torch_timing import DTYPES, choose_computing, cpu_threads
-from wordle_rl.computing import Precision
-from wordle_rl.optim import Optim
-from wordle_rl.settings import LightningSettings
-from wordle_rl.step import train_step
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.torch.timing import DTYPES, choose_computing, cpu_threads
+from wordle_rl.policy.computing import Precision
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.settings import LightningSettings
+from wordle_rl.training.step import train_step
 
 AIM = 0.15  # share of the time of the best choice that auto may lose
 Choice = tuple[Precision, int]  # precision and threads

@@ -45,11 +45,11 @@ from benchmarks._timing import (
     speedup,
     spread,
 )  # fmt: skip
-from wordle_rl.backends.torch_policy import TorchPolicy
-from wordle_rl.backends.torch_timing import DTYPES
-from wordle_rl.policy_actor import PolicyActor
-from wordle_rl.rollout import play
-from wordle_rl.sampling import Sampling
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.torch.timing import DTYPES
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.rollouts.play import play
+from wordle_rl.rollouts.policy_actor import PolicyActor
 
 OURS, FRESH_CALL, BEST = "ours", "fresh call per turn", "cache handed on"
 AIMS = {"tiny": {FRESH_CALL: 5.0, BEST: 2.0}, "100m": {BEST: 1.0}}

@@ -16,8 +16,9 @@ update is done all the same.
 TRL appears twice. "its own generation" does what its tool loop does: a fresh generate call per
 turn. "best loop" plays through rollout_func with the fastest loop over generate that we know of,
 which users of TRL would have to write (see _trl.py, _generate.py). Batch size, attention and
-precision of TRL's loss are found by trying, in the same run. Ours is wordle_rl.step.train_step, as
-training calls it. The random model's games are all lost, so it gets a made-up reward.
+precision of TRL's loss are found by trying, in the same run. Ours is train_step of
+wordle_rl.training.step, as training calls it. The random model's games are all lost, so it gets a
+made-up reward.
 
 Not compared: vLLM, which needs a GPU, and continuous batching, whose paged attention takes 20 times
 as long as generate on CPU.
@@ -47,12 +48,12 @@ import transformers
 from benchmarks._generate import HANDED_ON, GenerateSettings, fastest_generate
 from benchmarks._scene import Scene, load_scene, machine, options
 from benchmarks._timing import forward_flops, matmul_rate, rates, seconds, speedup, spread
-from wordle_rl.backends.torch_policy import TorchPolicy
-from wordle_rl.backends.torch_timing import DTYPES
-from wordle_rl.game import PlayedTurn
-from wordle_rl.optim import Optim
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.torch.timing import DTYPES
+from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.policy.optim import Optim
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.step import StepResult, train_step
+from wordle_rl.training.step import StepResult, train_step
 
 LOSS = ("algorithm.beta=0.0", "rollout.credit=game", "rollout.discount=1.0")
 OWN, BEST = "TRL, its own generation", "TRL, best loop"

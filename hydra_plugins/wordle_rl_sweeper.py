@@ -13,7 +13,9 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl import cli
-from wordle_rl.components import ConfigError
+from wordle_rl.runs.errors import fail, full_disk_told, user_errors
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import CONF
 
 
 class StudySweeper(Sweeper):
@@ -32,26 +34,26 @@ class StudySweeper(Sweeper):
         """arguments: the overrides of the command line, but for those of hydra itself."""
         from wordle_rl.build import experiment
 
-        with cli.user_errors():
+        with user_errors():
             plan = self.plan(arguments)
             plan.check(experiment)
             from wordle_rl.sweeps.worker import StudyStopped, run_study
         try:
-            with cli.full_disk_told(), cli.user_errors():
+            with full_disk_told(), user_errors():
                 run_study(plan)
         except StudyStopped as error:
-            cli.fail(str(error), code=1)
+            fail(str(error), code=1)
 
     def plan(self, arguments: Sequence[str]) -> Any:
         """The study's trials. Raises ConfigError."""
-        from wordle_rl.sweeps.grammar import parse_overrides, parse_params
+        from wordle_rl.sweeps.parse_params import parse_overrides, parse_params
         from wordle_rl.sweeps.plan import Plan, with_arms
         from wordle_rl.sweeps.settings import study_settings
 
         assert self.config is not None
         node: Any = OmegaConf.to_container(self.config.hydra.sweeper, resolve=True)
         if node.get("name") is None:
-            have = ", ".join(sorted(path.stem for path in (cli.CONF / "sweep").glob("*.yaml")))
+            have = ", ".join(sorted(path.stem for path in (CONF / "sweep").glob("*.yaml")))
             raise ConfigError(f"-m runs a study: name one with sweep=, one of {have}")
         settings = study_settings(node)
         space, single = parse_params(settings.params)

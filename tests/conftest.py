@@ -11,7 +11,7 @@ import gc
 import os
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,10 @@ from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.plugins.config_source import ConfigResult
 
 from wordle_rl import build, cli, evaluate
-from wordle_rl import settings as wordle_settings
-from wordle_rl.feedback_table import feedback_table
-from wordle_rl.knowledge import Knowledge
-from wordle_rl.words import WordLists, load_words
+from wordle_rl.game.feedback_table import feedback_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.words import settings as word_settings
+from wordle_rl.words.lists import WordLists, load_words
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -35,18 +35,10 @@ os.environ["MPLBACKEND"] = "Agg"
 gc.set_threshold(100_000, 50, 100)
 
 
-def half_slow(cases: Iterable[Any]) -> list[Any]:
-    """Parameters of which every second is tried by the slow tests alone, to save time."""
-    return [
-        pytest.param(case, marks=[pytest.mark.slow] if number % 2 else [])
-        for number, case in enumerate(cases)
-    ]
-
-
 def pytest_pycollect_makemodule(module_path: Path) -> None:
     """Before a test module imports MLX, let it multiply as it does in a run."""
     if "mlx" in module_path.read_text():
-        from wordle_rl.backends.mlx_blas import borrow_blas
+        from wordle_rl.backends.blas import borrow_blas
 
         borrow_blas()
 
@@ -109,7 +101,7 @@ def word_lists_are_read_once() -> Iterator[None]:
         return load_words(preset=preset, **lists) if any(lists.values()) else shipped(preset)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wordle_settings, "load_words", read)
+        patch.setattr(word_settings, "load_words", read)
         for module in (build, evaluate):
             patch.setattr(module, "feedback_table", tables)
             patch.setattr(module, "Knowledge", lambda words, table: known(words))

@@ -6,51 +6,47 @@ torch.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.components import ConfigError, check_range, check_type, component, option_of
-from wordle_rl.curricula.base import Curriculum
-from wordle_rl.curricula.none import NoCurriculum
 from wordle_rl.earlier_run import check_match, check_secrets
-from wordle_rl.feedback_table import feedback_table
-from wordle_rl.game import Rules
-from wordle_rl.history import History, HistorySettings
-from wordle_rl.knowledge import Knowledge
-from wordle_rl.optim import Optim
-from wordle_rl.players import Player
-from wordle_rl.players.greedy_entropy import GreedyEntropy
-from wordle_rl.players.mistakes import Mistakes
-from wordle_rl.players.random_consistent import RandomConsistent
-from wordle_rl.players.top_openers import TopOpeners
-from wordle_rl.prompts import PromptStyle
-from wordle_rl.reasoning import Reasoning
-from wordle_rl.regret import Regret
-from wordle_rl.rewards.base import Reward
-from wordle_rl.rewards.scoring import MOST_WEIGHT, RewardSet
-from wordle_rl.rollouts.scene import RolloutKind
-from wordle_rl.sampling import Sampling
-from wordle_rl.settings import (
+from wordle_rl.evaluation.regret import Regret
+from wordle_rl.game.feedback_table import feedback_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.base import Player, Teacher
+from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.mistakes import Mistakes
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players.top_openers import TopOpeners
+from wordle_rl.game.rules import Rules
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.settings import (
     BackendSettings,
     LightningSettings,
-    LoggerSettings,
     LoraSettings,
     MlxSettings,
     ModelSettings,
-    TrainerSettings,
-    WordSettings,
-    check_seed,
 )
-from wordle_rl.splits import Splits
-from wordle_rl.step import Lab
-from wordle_rl.teaching import Lesson, Teacher
-from wordle_rl.words import WordLists
+from wordle_rl.prompts.reasoning import Reasoning
+from wordle_rl.prompts.styles import PromptStyle
+from wordle_rl.rewards.base import Reward
+from wordle_rl.rewards.scoring import MOST_WEIGHT, RewardSet
+from wordle_rl.rollouts.base import Lab, RolloutKind
+from wordle_rl.rollouts.history import History, HistorySettings
+from wordle_rl.rollouts.lesson import Lesson
+from wordle_rl.runs.checks import check_seed
+from wordle_rl.runs.instantiate import ConfigError, check_range, check_type, component, option_of
+from wordle_rl.training.curricula.base import Curriculum
+from wordle_rl.training.curricula.none import NoCurriculum
+from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.settings import LoggerSettings, TrainerSettings
+from wordle_rl.words.lists import WordLists
+from wordle_rl.words.settings import WordSettings
 
 KEYS = {  # of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
@@ -58,31 +54,6 @@ KEYS = {  # of a training config
     *("name", "seed", "output_dir", "resume", "restart"),
     *("init_from", "init_checkpoint", "allow_mismatch"),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """All that a training run is built from; nothing heavy has been loaded yet."""
-
-    config: dict[str, Any]  # resolved
-    words: WordLists
-    splits: Splits
-    knowledge: Knowledge
-    regret: Regret
-    model: ModelSettings
-    backend: BackendSettings
-    optim: Optim
-    trainer: TrainerSettings
-    logger: LoggerSettings
-    lab: Lab
-    curriculum: Curriculum
-    validation: tuple[str, ...]  # secrets that choose the checkpoint
-    test: tuple[str, ...]  # secrets of the report
-
-    @property
-    def greedy(self) -> Sampling:
-        """How validation and report play."""
-        return dataclasses.replace(self.lab.sampling, temperature=0.0)
 
 
 def resolve(cfg: DictConfig) -> dict[str, Any]:

@@ -14,44 +14,13 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NoReturn
 
-from wordle_rl import endings
-from wordle_rl.addresses import hidden
-from wordle_rl.disk import full_disk
-from wordle_rl.endings import fail_without_library, whole_command
-from wordle_rl.untrusted import FolderError
+from wordle_rl.runs.errors import fail, whole_command
+from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.untrusted import FolderError
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # options as names, several of them for a sweep
-
-
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """Errors about values and files in this block are the user's: one line, exit code 2.
-
-    So is a library that is not installed.
-    """
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        if type(error).__module__.startswith("hydra."):
-            raise  # run() reads those
-        fail(str(error))
-    except ModuleNotFoundError as error:
-        fail_without_library(error)
-
-
-@contextmanager
-def full_disk_told() -> Iterator[None]:
-    """A full disk in this block, or in a function that this decorates, ends in the same way."""
-    try:
-        yield
-    except Exception as error:
-        if full_disk(error) is None:
-            raise
-        fail(str(error))
 
 
 def run(main: Callable[[], None]) -> None:
@@ -139,7 +108,7 @@ def _readable(error: Exception) -> str:
 
 
 def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
-    from wordle_rl.components import settings_of
+    from wordle_rl.runs.instantiate import settings_of
 
     group, _, name = key.rpartition(".")
     if "_target_" in node and name in settings_of(node["_target_"]):
@@ -158,8 +127,3 @@ def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
     meant = f", did you mean {group and group + '.'}{close[0]}?" if close else ";"
     has = f"{group or 'the config'} has {', '.join(there)}"
     return f"there is no setting {key}{meant} {has}{only}"
-
-
-def fail(message: str, code: int = 2) -> NoReturn:
-    """End the command with one line, in which the passwords of its arguments are masked."""
-    endings.fail(hidden(message, sys.argv), code)

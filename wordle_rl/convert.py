@@ -7,7 +7,7 @@ python -m wordle_rl.convert <adapter> <new folder> --fuse              a model w
 from __future__ import annotations
 
 if __name__ == "__main__":  # before anything slow is imported
-    from wordle_rl import start
+    from wordle_rl.runs import start
 
     start.begin()
 
@@ -15,9 +15,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from wordle_rl.cli import user_errors
-from wordle_rl.components import ConfigError
-from wordle_rl.endings import run_plain
+from wordle_rl.runs.errors import run_plain, user_errors
+from wordle_rl.runs.instantiate import ConfigError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -45,10 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fused(adapter: Path, target: Path) -> str:
-    from wordle_rl.run import need_mlx
+    from wordle_rl.backends import need_mlx
 
     with need_mlx():
-        from wordle_rl.backends.mlx_fuse import fuse
+        from wordle_rl.backends.mlx.fuse import fuse
     return fuse(adapter, target)
 
 

@@ -14,18 +14,18 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from wordle_rl.checkpoints import MANIFEST, CheckpointStore
-from wordle_rl.components import ConfigError
-from wordle_rl.json_files import write_bytes
-from wordle_rl.prompts import PromptStyle
-from wordle_rl.run_folder import RunFolder
-from wordle_rl.settings import UNTRAINED, check_choice
-from wordle_rl.splits import Splits
-from wordle_rl.stages import prompt_name, stages_of
-from wordle_rl.untrusted import FolderError, printable, read_file
-from wordle_rl.words import WordLists
+from wordle_rl.policy.settings import UNTRAINED
+from wordle_rl.policy.stages import prompt_name, stages_of
+from wordle_rl.prompts.styles import PromptStyle
+from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
+from wordle_rl.runs.checks import check_choice
+from wordle_rl.runs.config import CONFIG
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.untrusted import FolderError, printable, read_file
+from wordle_rl.words.lists import WordLists
+from wordle_rl.words.splits import Splits
 
-CONFIG = "config.yaml"  # the resolved config in a run folder
 _LARGEST = 100_000  # bytes of a saved config; ours have some 5,000
 _MOST = 5_000  # names and values in it; ours have some 500
 _DEEPEST = 20  # groups within each other
@@ -93,11 +93,6 @@ def _names_are_text(node: Any) -> bool:
     if isinstance(node, dict):
         return all(isinstance(key, str) and _names_are_text(node[key]) for key in node)
     return not isinstance(node, list) or all(map(_names_are_text, node))
-
-
-def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:
-    """Write the resolved config that a run goes by from now on."""
-    write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(OmegaConf.create(config)).encode())
 
 
 def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -> None:

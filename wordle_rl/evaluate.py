@@ -16,7 +16,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from wordle_rl.boards import boards_side_by_side
+from wordle_rl.backends import load_backend
 from wordle_rl.build import (
     PLAYERS,
     backend_settings,
@@ -26,10 +26,6 @@ from wordle_rl.build import (
     reward_set,
     style_of,
 )
-from wordle_rl.chat import Chat
-from wordle_rl.checkpoints import CheckpointStore
-from wordle_rl.cli import fail, full_disk_told, user_errors
-from wordle_rl.components import MOST, ConfigError, check_above_zero, check_range, component
 from wordle_rl.earlier_run import (
     adopt,
     check_match,
@@ -38,42 +34,42 @@ from wordle_rl.earlier_run import (
     keys_of,
     saved_config,
 )
-from wordle_rl.engine import NotFinite
-from wordle_rl.feedback_table import feedback_table
-from wordle_rl.forms import check_room, form_of
-from wordle_rl.game import Game, Rules
-from wordle_rl.game_statistics import summarise, write_games, write_summary
-from wordle_rl.given_opener import GivenOpener
-from wordle_rl.knowledge import Knowledge
-from wordle_rl.optim import Optim
-from wordle_rl.players import Player
-from wordle_rl.players.gibberish import Gibberish
-from wordle_rl.players.greedy_entropy import GreedyEntropy
-from wordle_rl.players.random_consistent import RandomConsistent
-from wordle_rl.players.random_word import RandomWord
-from wordle_rl.players.tree import TreePlayer
-from wordle_rl.policy_actor import PolicyActor
-from wordle_rl.progress import GameCount, told
-from wordle_rl.prompts import PromptStyle
-from wordle_rl.regret import Regret
+from wordle_rl.evaluation.boards import boards_side_by_side
+from wordle_rl.evaluation.regret import Regret
+from wordle_rl.evaluation.report_table import table
+from wordle_rl.evaluation.summary import summarise, write_games, write_summary
+from wordle_rl.game.feedback_table import feedback_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.base import Player
+from wordle_rl.game.players.gibberish import Gibberish
+from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players.random_word import RandomWord
+from wordle_rl.game.players.tree import TreePlayer
+from wordle_rl.game.rules import Game, Rules
+from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.sampling import Sampling, Stream
+from wordle_rl.policy.settings import ModelSettings
+from wordle_rl.policy.stages import stages_of
+from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.rollout import Actor, ScriptedActor, play
-from wordle_rl.run import ROOT, load_backend
-from wordle_rl.run_folder import RunFolder
-from wordle_rl.sampling import Sampling, Stream
-from wordle_rl.settings import (
-    FORMS,
-    MOST_GAMES,
-    MOST_SAMPLES,
-    ModelSettings,
-    WordSettings,
-    check_choice,
-    check_seed,
-)
-from wordle_rl.splits import Splits
-from wordle_rl.stages import stages_of
-from wordle_rl.tables import table
-from wordle_rl.words import WordLists
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import FORMS, check_room, form_of
+from wordle_rl.rollouts.given_opener import GivenOpener
+from wordle_rl.rollouts.play import Actor, play
+from wordle_rl.rollouts.policy_actor import PolicyActor
+from wordle_rl.rollouts.scripted_actor import ScriptedActor
+from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_seed
+from wordle_rl.runs.errors import fail, full_disk_told, user_errors
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.instantiate import MOST, ConfigError, check_above_zero, check_range, component
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.training.progress import GameCount, told
+from wordle_rl.words.lists import WordLists
+from wordle_rl.words.settings import WordSettings
+from wordle_rl.words.splits import Splits
 
 KEYS = {
     *("model", "backend", "prompt", "reward", "words", "rules", "sampling"),

@@ -8,7 +8,7 @@ so it also works while a run trains. Needs matplotlib.
 from __future__ import annotations
 
 if __name__ == "__main__":  # before anything slow is imported
-    from wordle_rl import start
+    from wordle_rl.runs import start
 
     start.begin()
 
@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wordle_rl.endings import fail, fail_without_library, run_plain
-from wordle_rl.json_files import StepLog, write_bytes
-from wordle_rl.untrusted import FolderError, check_entries, printable
+from wordle_rl.runs.errors import fail, fail_without_library, run_plain
+from wordle_rl.runs.files import StepLog, write_bytes
+from wordle_rl.runs.untrusted import FolderError, check_entries, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

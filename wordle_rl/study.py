@@ -7,7 +7,7 @@ it. A conclusion in README.md is a person's and stays. Also works while a study 
 from __future__ import annotations
 
 if __name__ == "__main__":  # before anything slow is imported
-    from wordle_rl import start
+    from wordle_rl.runs import start
 
     start.begin()
 
@@ -16,16 +16,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from wordle_rl.addresses import STORAGE, hidden
-from wordle_rl.cli import user_errors
-from wordle_rl.endings import run_plain
-from wordle_rl.untrusted import printable
+from wordle_rl.runs.addresses import STORAGE, hidden
+from wordle_rl.runs.errors import run_plain, user_errors
+from wordle_rl.runs.untrusted import printable
 
 
 def collect(folder: Path, url: str | None = None) -> Path:
     """Make the notebook of a study. Returns its page. Raises ValueError."""
-    from wordle_rl.json_files import write_bytes
-    from wordle_rl.sweeps import notebook, plots
+    from wordle_rl.runs.files import write_bytes
+    from wordle_rl.sweeps import plots
+    from wordle_rl.sweeps import report as notebook
     from wordle_rl.sweeps.results import read_study
 
     study = read_study(folder, url)

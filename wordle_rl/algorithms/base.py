@@ -12,9 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.components import check_range
+from wordle_rl.runs.instantiate import check_range
 
 Floats = NDArray[np.float64]
+
+LENGTHS = (  # of the thoughts that a scripted player can write
+    "none",
+    "notes",
+    "brief",
+    "full",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +99,7 @@ class Rows:
 class Imitation:
     """The games of a scripted player."""
 
-    player: str  # its name, see wordle_rl.players
+    player: str  # its name, see wordle_rl.game.players.base
     reasoning: str = "none"  # length of the thought that is written before each guess
     choices: bool = False  # all that the player might have guessed is learnt, not only its guess
     slips: float = 0.0  # share of turns in which a mistake, never learnt, takes the guess's place

@@ -8,11 +8,17 @@ Axes: R rollouts of a step, K turns of a rollout.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Floats, Outcomes
+from wordle_rl.algorithms.base import (
+    Floats,
+    Outcomes,
+)
+
+Scale = Literal["std", "none"]
 
 
 def game_advantages(outcomes: Outcomes, compare: Callable[[Floats], Floats]) -> list[Floats]:
@@ -61,3 +67,57 @@ def turn_advantages(
     if scale == "std" and deviation > 0.0:
         advantages = [values / deviation for values in advantages]
     return advantages
+
+
+def group_advantages(rewards: Floats, scale: Scale) -> Floats:
+    """Advantage of each rollout against its own group: its reward less the group's mean.
+
+    rewards: [G, N] summed reward per rollout, unitless.
+    Returns [G, N]; all zeros, exactly, in a group whose rewards are equal.
+    Nothing is added to the deviation, where TRL adds 1e-4. Such an epsilon keeps the rounding of
+    sums from looking like spread, but here RewardSet rounds rewards to nine digits, so that equal
+    ones are equal; all that an epsilon could still do is shrink differences that were meant.
+    Raises ValueError when N < 2. Source: DeepSeekMath (arXiv 2402.03300), section 4.1.2;
+    scale="none" is Dr. GRPO (arXiv 2503.20783).
+    """
+    _check_group(rewards)
+    centred = rewards - rewards.mean(axis=1, keepdims=True)
+    spread = np.ptp(rewards, axis=1, keepdims=True)
+    centred = np.where(spread == 0.0, 0.0, centred)
+    if scale == "none":
+        return centred
+    deviation = rewards.std(axis=1, keepdims=True, ddof=1)
+    return centred / np.where(spread == 0.0, 1.0, deviation)
+
+
+def leave_one_out(rewards: Floats) -> Floats:
+    """Advantage of each rollout: its reward less the mean of the others in its group.
+
+    rewards, result, errors: as group_advantages. Source: RLOO (arXiv 2402.14740), section 2.
+    """
+    _check_group(rewards)
+    n = rewards.shape[1]
+    others = (rewards.sum(axis=1, keepdims=True) - rewards) / (n - 1)
+    spread = np.ptp(rewards, axis=1, keepdims=True)
+    return np.where(spread == 0.0, 0.0, rewards - others)
+
+
+def _check_group(rewards: Floats) -> None:
+    if rewards.ndim != 2 or rewards.shape[1] < 2:
+        raise ValueError(
+            "rollout.num_generations must be 2 or more: a rollout is judged against its group"
+        )
+
+
+def turn_gae(returns: Floats, values: Floats, *, discount: float, lam: float) -> Floats:
+    """Generalised advantage estimate [K] of each turn of a finished rollout.
+
+    returns: [K] discounted reward from each turn on, so that a turn's own reward is its return less
+    the discounted next one. values: [K] before each turn. Source: arXiv 1506.02438, eq. 16.
+    """
+    rewards = returns - discount * np.append(returns[1:], 0.0)
+    errors = rewards + discount * np.append(values[1:], 0.0) - values
+    estimates, later = np.zeros(len(errors)), 0.0
+    for turn in range(len(errors))[::-1]:
+        later = estimates[turn] = errors[turn] + discount * lam * later
+    return estimates

@@ -16,7 +16,8 @@ from wordle_rl.algorithms.base import (
     in_range,
     token_mean,
 )
-from wordle_rl.algorithms.policy_gradient import PolicyGradient, Scale
+from wordle_rl.algorithms.credit import Scale
+from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)

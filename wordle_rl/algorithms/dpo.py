@@ -21,7 +21,7 @@ from wordle_rl.algorithms.base import (
     in_range,
 )
 from wordle_rl.algorithms.losses import log_sigmoid
-from wordle_rl.components import check_above_zero
+from wordle_rl.runs.instantiate import check_above_zero
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wordle_rl.algorithms.policy_gradient import PolicyGradient, Scale
+from wordle_rl.algorithms.credit import Scale
+from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)

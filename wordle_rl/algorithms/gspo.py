@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from wordle_rl.algorithms.base import Judgement, Outcomes, Terms
+from wordle_rl.algorithms.credit import Scale
 from wordle_rl.algorithms.losses import constant
-from wordle_rl.algorithms.policy_gradient import PolicyGradient, Scale
+from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)

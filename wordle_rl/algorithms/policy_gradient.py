@@ -21,11 +21,9 @@ from wordle_rl.algorithms.base import (
     in_range,
     sequence_mean,
 )
-from wordle_rl.algorithms.credit import game_advantages, turn_advantages
+from wordle_rl.algorithms.credit import Scale, game_advantages, group_advantages, turn_advantages
 from wordle_rl.algorithms.losses import clipped_surrogate, kl_k3
-from wordle_rl.components import check_above_zero
-
-Scale = Literal["std", "none"]
+from wordle_rl.runs.instantiate import check_above_zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,43 +125,3 @@ class PolicyGradient(Algorithm):
             metrics["entropy"] = terms.entropy
             loss = loss - self.entropy * terms.entropy
         return loss, metrics
-
-
-def group_advantages(rewards: Floats, scale: Scale) -> Floats:
-    """Advantage of each rollout against its own group: its reward less the group's mean.
-
-    rewards: [G, N] summed reward per rollout, unitless.
-    Returns [G, N]; all zeros, exactly, in a group whose rewards are equal.
-    Nothing is added to the deviation, where TRL adds 1e-4. Such an epsilon keeps the rounding of
-    sums from looking like spread, but here RewardSet rounds rewards to nine digits, so that equal
-    ones are equal; all that an epsilon could still do is shrink differences that were meant.
-    Raises ValueError when N < 2. Source: DeepSeekMath (arXiv 2402.03300), section 4.1.2;
-    scale="none" is Dr. GRPO (arXiv 2503.20783).
-    """
-    _check_group(rewards)
-    centred = rewards - rewards.mean(axis=1, keepdims=True)
-    spread = np.ptp(rewards, axis=1, keepdims=True)
-    centred = np.where(spread == 0.0, 0.0, centred)
-    if scale == "none":
-        return centred
-    deviation = rewards.std(axis=1, keepdims=True, ddof=1)
-    return centred / np.where(spread == 0.0, 1.0, deviation)
-
-
-def leave_one_out(rewards: Floats) -> Floats:
-    """Advantage of each rollout: its reward less the mean of the others in its group.
-
-    rewards, result, errors: as group_advantages. Source: RLOO (arXiv 2402.14740), section 2.
-    """
-    _check_group(rewards)
-    n = rewards.shape[1]
-    others = (rewards.sum(axis=1, keepdims=True) - rewards) / (n - 1)
-    spread = np.ptp(rewards, axis=1, keepdims=True)
-    return np.where(spread == 0.0, 0.0, rewards - others)
-
-
-def _check_group(rewards: Floats) -> None:
-    if rewards.ndim != 2 or rewards.shape[1] < 2:
-        raise ValueError(
-            "rollout.num_generations must be 2 or more: a rollout is judged against its group"
-        )

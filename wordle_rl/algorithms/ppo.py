@@ -16,8 +16,9 @@ from wordle_rl.algorithms.base import (
     in_range,
     token_mean,
 )
+from wordle_rl.algorithms.credit import Scale, turn_gae
 from wordle_rl.algorithms.losses import clipped_value_loss
-from wordle_rl.algorithms.policy_gradient import PolicyGradient, Scale
+from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,17 +82,3 @@ class Ppo(PolicyGradient):
             clip=self.value_clip, scale=terms.target_scale,
         )  # fmt: skip
         return loss + self.value_weight * metrics["value_loss"], metrics
-
-
-def turn_gae(returns: Floats, values: Floats, *, discount: float, lam: float) -> Floats:
-    """Generalised advantage estimate [K] of each turn of a finished rollout.
-
-    returns: [K] discounted reward from each turn on, so that a turn's own reward is its return less
-    the discounted next one. values: [K] before each turn. Source: arXiv 1506.02438, eq. 16.
-    """
-    rewards = returns - discount * np.append(returns[1:], 0.0)
-    errors = rewards + discount * np.append(values[1:], 0.0) - values
-    estimates, later = np.zeros(len(errors)), 0.0
-    for turn in range(len(errors))[::-1]:
-        later = estimates[turn] = errors[turn] + discount * lam * later
-    return estimates

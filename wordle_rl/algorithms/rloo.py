@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from wordle_rl.algorithms.base import Floats, Rows
-from wordle_rl.algorithms.policy_gradient import PolicyGradient, leave_one_out
+from wordle_rl.algorithms.credit import leave_one_out
+from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)

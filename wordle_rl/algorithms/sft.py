@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wordle_rl.algorithms.base import (
+    LENGTHS,
     Algorithm,
     Floats,
     Imitation,
@@ -20,14 +21,15 @@ from wordle_rl.algorithms.base import (
     Terms,
     token_mean,
 )
-from wordle_rl.reasoning import LENGTHS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sft(Algorithm):
     """loss = -log p(token), averaged over all tokens of the player's answers."""
 
-    player: str = "random_consistent"  # the scripted player to imitate, see wordle_rl.players
+    player: str = (
+        "random_consistent"  # the scripted player to imitate, see wordle_rl.game.players.base
+    )
     reasoning: Literal["none", "notes", "brief", "full"] = "none"  # the thought before each guess
 
     def __post_init__(self) -> None:

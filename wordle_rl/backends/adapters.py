@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wordle_rl.components import ConfigError
-from wordle_rl.json_files import write_bytes, write_json
-from wordle_rl.stages import stages_of, write_stages
-from wordle_rl.untrusted import (
+from wordle_rl.policy.stages import stages_of, write_stages
+from wordle_rl.runs.files import write_bytes, write_json
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.untrusted import (
     FolderError,
     check_all_entries,
     check_entries,

@@ -11,9 +11,9 @@ from typing import Any
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 
-from wordle_rl.json_files import plain
-from wordle_rl.libraries import advice
-from wordle_rl.settings import LoggerSettings
+from wordle_rl.runs.files import plain
+from wordle_rl.runs.libraries import advice
+from wordle_rl.training.settings import LoggerSettings
 
 _CHARTS = {  # of TensorBoard's custom scalars: several curves in one chart
     "wins": {

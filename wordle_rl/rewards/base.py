@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from wordle_rl.game import PlayedTurn, TurnKind
+from wordle_rl.game.rules import PlayedTurn, TurnKind
 
 
 class Reward(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wordle_rl.components import MOST, check_range
-from wordle_rl.game import PlayedTurn
+from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.runs.instantiate import MOST, check_range
 
 
 @dataclass(frozen=True, kw_only=True)

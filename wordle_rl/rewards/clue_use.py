@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wordle_rl.game import WORD_LENGTH, PlayedTurn
-from wordle_rl.knowledge import LetterFacts, letter_facts
+from wordle_rl.game.knowledge import LetterFacts, letter_facts
+from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.words.lists import WORD_LENGTH
 
 # In twentieths, so that sums are exact.
 KEPT, KNOWN, NEW, WRONG_PLACE, ABSENT = 4, 2, 1, -4, -10

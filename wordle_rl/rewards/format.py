@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wordle_rl.game import PlayedTurn
-from wordle_rl.parser import ParseFailure, parse
-from wordle_rl.tool_calls import parse_call
-from wordle_rl.words import WordLists
+from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.prompts.parser import ParseFailure, parse
+from wordle_rl.prompts.tool_calls import parse_call
+from wordle_rl.words.lists import WordLists
 
 IN_LIST = 1.0
 NOT_IN_LIST = 0.5
@@ -37,7 +37,7 @@ class Format:
     """
 
     words: WordLists  # its allowed guesses are the list
-    form: str = "conversation"  # of the rollouts, see wordle_rl.forms
+    form: str = "conversation"  # of the rollouts, see wordle_rl.rollouts.forms
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __call__(self, turn: PlayedTurn) -> float:

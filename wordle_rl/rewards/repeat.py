@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wordle_rl.game import PlayedTurn
+from wordle_rl.game.rules import PlayedTurn
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,11 +27,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from wordle_rl.components import check_range
-from wordle_rl.game import Game, PlayedTurn
+from wordle_rl.game.rules import Game, PlayedTurn
 from wordle_rl.rewards.base import Reward, is_violation
 from wordle_rl.rewards.format import NOT_IN_LIST, Format
 from wordle_rl.rewards.win import Win
+from wordle_rl.runs.instantiate import check_range
 
 CREDIT, FORFEIT, RETRY = "credit", "forfeit", "retry"
 KL, OVERLONG = "kl", "overlong"  # what an algorithm may take off; outside the laws above

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wordle_rl.game import PlayedTurn, TurnKind
-from wordle_rl.knowledge import Knowledge
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import PlayedTurn, TurnKind
 
 
 @dataclass(frozen=True, kw_only=True)

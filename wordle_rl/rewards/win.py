@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wordle_rl.game import PlayedTurn
+from wordle_rl.game.rules import PlayedTurn
 
 VIOLATION = -0.1
 

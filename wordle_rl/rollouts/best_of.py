@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from wordle_rl.game import Game, GameStatus
-from wordle_rl.policy_actor import PolicyActor
-from wordle_rl.records import Rollout, last_alone
-from wordle_rl.rollout import Reply, take
-from wordle_rl.rollouts.scene import RolloutKind, Scene
-from wordle_rl.settings import check_choice
+from wordle_rl.game.rules import Game, GameStatus
+from wordle_rl.rollouts.base import RolloutKind, Scene
+from wordle_rl.rollouts.play import Reply, take
+from wordle_rl.rollouts.policy_actor import PolicyActor
+from wordle_rl.rollouts.records import Rollout, last_alone
+from wordle_rl.runs.checks import check_choice
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wordle_rl.records import Rollout
-from wordle_rl.rollouts.scene import RolloutKind, Scene, whole_games
+from wordle_rl.rollouts.base import RolloutKind, Scene, whole_games
+from wordle_rl.rollouts.records import Rollout
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.components import ConfigError
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps.settings import StudySettings
 from wordle_rl.sweeps.space import Choice, Params, Space, grid, probes, texts
 

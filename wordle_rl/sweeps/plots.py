@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wordle_rl.json_files import write_bytes
+from wordle_rl.runs.files import write_bytes
 from wordle_rl.sweeps.means import Mean
-from wordle_rl.sweeps.notebook import MOST_CURVES, arms
+from wordle_rl.sweeps.report import MOST_CURVES, arms
 from wordle_rl.sweeps.results import Result, Study
 from wordle_rl.sweeps.space import shown
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.json_files import RunFolderError, StepLog, write_json
+from wordle_rl.runs.files import RunFolderError, StepLog, write_json
 
 OBJECTIVE = "val_win_rate"  # of summary.json: validation wins of the best checkpoint
 TESTED = ("win_rate", "mean_guesses_losses_as_7")  # of summary.json: its report on the test secrets

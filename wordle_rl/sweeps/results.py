@@ -14,9 +14,9 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
 
-from wordle_rl.addresses import HIDDEN, STORAGE, shown_address, shown_command, without_hidden
-from wordle_rl.sweeps.phases import CONFIRM, winner
+from wordle_rl.runs.addresses import HIDDEN, STORAGE, shown_address, shown_command, without_hidden
 from wordle_rl.sweeps.records import About
+from wordle_rl.sweeps.rounds import CONFIRM, winner
 from wordle_rl.sweeps.space import Params
 from wordle_rl.sweeps.storage import open_storage
 
@@ -36,7 +36,7 @@ class Result:
     state: str  # complete, pruned, failed, running or waiting
     params: Params
     value: float | None  # validation wins of its best checkpoint, 0..1
-    figures: Mapping[str, Any]  # see wordle_rl.sweeps.attempt.figures; empty while it runs
+    figures: Mapping[str, Any]  # see wordle_rl.sweeps.objective.figures; empty while it runs
 
     @property
     def arm(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wordle_rl.components import ConfigError, component
+from wordle_rl.runs.instantiate import ConfigError, component
 
 SAMPLERS = ("grid", "random", "tpe")
 PRUNERS = ("none", "median", "percentile", "asha", "hyperband")

@@ -25,7 +25,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.engine import make_url
 
-from wordle_rl.addresses import JOURNAL, hidden, readable, shown_address
+from wordle_rl.runs.addresses import JOURNAL, hidden, readable, shown_address
 
 MAX_RETRY = 3  # deaths that a trial survives
 SQLITE_TIMEOUT = 120.0  # seconds that a write waits while others hold the file

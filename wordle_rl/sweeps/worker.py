@@ -19,14 +19,15 @@ import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
-from wordle_rl.addresses import shown_address, shown_command
-from wordle_rl.components import ConfigError
-from wordle_rl.interrupts import Interrupted, Interrupts
+from wordle_rl.runs.addresses import shown_address, shown_command
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.interrupts import Interrupted, Interrupts
+from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps import progress
-from wordle_rl.sweeps.attempt import ROOT, Attempt, Means, Stopped, TrialFailed
-from wordle_rl.sweeps.phases import Phase, confirmation, open_phase, search, winner
+from wordle_rl.sweeps.objective import Attempt, Means, Stopped, TrialFailed
 from wordle_rl.sweeps.plan import Plan
 from wordle_rl.sweeps.records import About
+from wordle_rl.sweeps.rounds import Phase, confirmation, open_phase, search, winner
 from wordle_rl.sweeps.storage import Worker, alone, open_storage, recover, retry
 
 FAILURES = 3  # in a row stop the study

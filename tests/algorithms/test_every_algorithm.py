@@ -1,0 +1,119 @@
+"""Every algorithm as it is shipped: it runs with both kinds of credit, learns, and splits alike."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.commands.test_configs import OPTIONS, composed
+from tests.helpers.tiny import (
+    AlwaysGuesses,
+    lab_of,
+    many_stops,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+    same,
+)
+from tests.helpers.tiny import weights_of as parameters_of
+from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.build import resolve
+from wordle_rl.game.players.gibberish import Gibberish
+from wordle_rl.game.rules import PlayedTurn, Rules
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.lesson import Lesson
+from wordle_rl.runs.instantiate import component
+from wordle_rl.training.step import StepResult, train_step
+
+# distill is sft with other settings: see test_teaching.py
+NAMES = [name for name in OPTIONS["algorithm"] if name != "distill"]
+LEARNERS = [name for name in NAMES if name != "sft"]
+
+
+@cache
+def shipped(name: str) -> Algorithm:
+    """The algorithm that `algorithm=<name>` builds."""
+    config = resolve(composed(f"algorithm={name}"))
+    budget = config["sampling"]["max_tokens"]
+    return component("algorithm", config["algorithm"], Algorithm, budget=budget)
+
+
+def policy_for(algorithm: Algorithm, *stops: int, lr: float = 1e-2) -> TorchPolicy:
+    stops = stops or many_stops(340)
+    tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=stops)
+    policy = policy_of(qwen(340, factor=20.0 if len(stops) == 340 else 6.0), tokenizer, lr=lr)
+    policy.keep_reference()
+    if algorithm.needs_values:
+        policy.add_value_head()
+    return policy
+
+
+def steps(
+    policy: TorchPolicy, algorithm: Algorithm, count: int, *, until: float = 2.0, **lab: Any
+) -> list[StepResult]:
+    """Up to so many steps, fewer when that share of games is won."""
+
+    def reward(turn: PlayedTurn) -> float:
+        return float(turn.won) + 0.05 * turn.tokens
+
+    teacher = Lesson(player=Gibberish()) if algorithm.imitates else None
+    lab = {"teacher": teacher, **lab}
+    setup = lab_of(algorithm, lab.pop("reward", reward), **lab)
+    chat = Chat(policy.tokenizer)
+    results: list[StepResult] = []
+    for step in range(count):
+        results.append(train_step(policy, chat, setup, step))
+        if won(results) >= until:
+            break
+    return results
+
+
+def won(results: list[StepResult]) -> float:
+    """The share of games won in the last three steps."""
+    last = [result.metrics["train/win_rate"] for result in results[-3:]]
+    return float(np.mean(last)) if len(last) == 3 else 0.0
+
+
+def test_all_nine_are_shipped():
+    expected = "dapo dpo dr_grpo expert_iteration grpo gspo ppo rloo sft"
+    assert set(expected.split()) <= set(NAMES)
+
+
+@pytest.mark.parametrize("credit", ["game", "turn"])
+@pytest.mark.parametrize("name", NAMES)
+def test_two_steps_train_and_say_what_they_did(name, credit):
+    algorithm = shipped(name)
+    policy = policy_for(algorithm)
+    before = parameters_of(policy.model)
+    discount = 0.5 if credit == "turn" else 1.0
+    results = steps(
+        policy, algorithm, 2, credit=credit, discount=discount, groups=4, num_generations=2
+    )
+    assert not same(before, parameters_of(policy.model))
+    for result in results:
+        assert result.metrics["update/skipped"] == 0.0
+        assert result.metrics["update/count"] == algorithm.epochs * algorithm.minibatches
+        assert math.isfinite(result.metrics["loss"]) and result.metrics["grad_norm"] > 0.0
+        assert result.metrics["groups/played"] == 4.0 + result.metrics["groups/resampled"]
+        assert len(result.rollouts) == len(result.advantages) == 8
+        assert [r.group for r in result.rollouts] == [group for group in range(4) for _ in range(2)]
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_bandit_with_four_arms_is_won_in_95_of_100_games(name):  # row 23
+    """One answer of one token, which AlwaysGuesses reads as one of four words."""
+    algorithm = shipped(name)
+    policy = policy_for(algorithm, *range(340), lr=2e-2)
+    results = steps(
+        policy, algorithm, 40, until=0.95, reward=lambda turn: float(turn.won),
+        secrets=("crane",), groups=4, num_generations=4, rules=Rules(max_turns=1),
+        sampling=Sampling(max_tokens=1),
+    )  # fmt: skip
+    assert results[0].metrics["train/win_rate"] < 0.6
+    assert won(results) >= 0.95

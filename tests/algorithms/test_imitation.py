@@ -1,0 +1,257 @@
+"""Lessons: the teacher's whole distribution, and mistakes that nobody is to learn."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.tiny import lab_of, policy_of, qwen, qwen_like_tokenizer, weights_of
+from wordle_rl.algorithms.base import Judgement
+from wordle_rl.algorithms.sft import Sft
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.base import Teacher, guess_text
+from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.mistakes import Mistakes
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.rules import Clue, Rules, State, feedback_code
+from wordle_rl.policy.batch import Batch
+from wordle_rl.prompts.parser import parse, thought_of
+from wordle_rl.prompts.reasoning import Reasoning
+from wordle_rl.prompts.styles import Symbols
+from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.rollouts.base import Lab
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.lesson import Lesson
+from wordle_rl.rollouts.play import play, rollouts
+from wordle_rl.rollouts.records import Rollout
+from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
+from wordle_rl.runs.processes import ALONE
+from wordle_rl.training.advantages import Sample
+from wordle_rl.training.sequences import answers_at, conversation, sequences
+from wordle_rl.training.step import collect
+from wordle_rl.training.targets import TokenTeacher
+from wordle_rl.training.update import learn
+from wordle_rl.words.lists import WordLists, load_words
+
+WORDS = WordLists(
+    answers=("bleed", "crane", "crate", "grate", "slate", "sleep"),
+    allowed=("bleed", "crane", "crate", "crept", "grate", "slate", "sleep"),
+    name="small",
+)
+KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
+CHAT = Chat(HFTokenizer(qwen_like_tokenizer()))
+FORM = form_of("conversation", CHAT, Symbols())
+
+
+def state_after(*guesses: str, secret: str) -> State:
+    clues = tuple(Clue(guess, feedback_code(guess, secret)) for guess in guesses)
+    return State(clues=clues, turn=len(clues))
+
+
+def test_a_target_is_the_share_of_the_teachers_answers_that_go_on_with_it():
+    state = state_after("sleep", secret="crate")  # crane, crate and grate fit
+    fitting = ["crane", "crate", "grate"]
+    answers = [CHAT.answer(guess_text(word)) for word in fitting]
+    taken = answers[1]
+    targets = TokenTeacher(RandomConsistent(KNOWLEDGE), FORM).targets(state, taken, start=10)
+    found = {
+        (int(place), int(token)): float(share)
+        for place, token, share in zip(
+            targets.places, targets.ids, targets.probabilities, strict=True
+        )
+    }
+    for i in range(len(taken)):
+        alike = [answer for answer in answers if answer[:i] == taken[:i]]
+        for token in {answer[i] for answer in alike}:
+            share = sum(answer[i] == token for answer in alike) / len(alike)
+            assert found.pop((10 + i, token)) == pytest.approx(share)
+    assert not found
+
+
+def test_an_answer_that_the_teacher_would_not_give_has_no_targets():
+    teacher = TokenTeacher(RandomConsistent(KNOWLEDGE), FORM)
+    state = state_after("sleep", secret="crate")
+    with pytest.raises(ValueError, match="would not answer"):
+        teacher.targets(state, CHAT.answer(guess_text("bleed")), start=0)
+
+
+def batch_of(played: list[Rollout], lab: Lab) -> Batch:
+    """What a step would train on."""
+    seen: list[Batch] = []
+
+    class Policy:
+        processes = ALONE
+
+        def update(self, batch: Batch, algorithm: Sft) -> dict[str, float]:
+            seen.append(batch)
+            return {
+                "policy/ratio_gap": 0.0,
+                "policy/sampler_gap": 0.0,
+                "policy/largest_sampler_gap": 0.0,
+                "update/skipped": 0.0,
+            }
+
+    samples = [Sample(rollout=r, reward=GameReward(turns=({},)), scores=None) for r in played]
+    ones = [np.ones(len(r.turns)) for r in played]
+    learn(cast(Any, Policy()), lab, 0, samples, Judgement(advantages=ones), CHAT)
+    [batch] = seen
+    return batch
+
+
+def games_of(guess: str, *, distribution: bool) -> Batch:
+    """A batch of one game: the opening sleep is a mistake, then this guess, which ends it."""
+    lesson = Lesson(player=RandomConsistent(KNOWLEDGE), distribution=distribution)
+    lab = lab_of(Sft(), lambda turn: 0.0, words=WORDS, teacher=lesson, groups=1, num_generations=1)
+
+    class Reads:
+        name = "reads"
+
+        def answer(self, states: list[State], uniforms: np.ndarray) -> list[str]:
+            return [guess_text("sleep" if not states[0].turn else guess)]
+
+    [game] = play(
+        ScriptedActor(player=Reads(), seed=0), ["crate"], words=WORDS, rules=Rules(max_turns=2)
+    )
+    [rollout] = rollouts([game], [scripted_turns(game, CHAT, Symbols(), {0})], 1)
+    return batch_of([rollout], lab)
+
+
+def gradients_of(batch: Batch) -> dict[str, torch.Tensor]:
+    # A guess's weight must not depend on how many tokens its word has.
+    weights = batch.trained.astype(np.float32)
+    policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
+    loss, _ = policy._loss(replace(batch, weights=weights), np.array([0]), Sft())
+    loss.backward()
+    return {n: p.grad.clone() for n, p in policy.model.named_parameters() if p.grad is not None}
+
+
+def test_learning_the_distribution_has_the_mean_gradient_of_learning_each_answer():
+    fitting = ["crane", "crate", "grate"]
+    totals: list[dict[str, torch.Tensor]] = []
+    for distribution in (False, True):
+        parts = [gradients_of(games_of(w, distribution=distribution)) for w in fitting]
+        totals.append({n: torch.stack([part[n] for part in parts]).sum(0) for n in parts[0]})
+    sampled, whole = totals
+    for name, gradient in sampled.items():
+        assert torch.allclose(gradient, whole[name], atol=1e-5), name
+    one = gradients_of(games_of("crate", distribution=True))
+    assert any((one[n] * 3 - sampled[n]).abs().max() > 1e-3 for n in one)
+
+
+def test_mistakes_are_not_learnt_but_seen():
+    batch = games_of("crate", distribution=False)
+    learnt = batch.ids[0][batch.trained[0]].tolist()
+    assert learnt == CHAT.answer(guess_text("crate"))
+    assert "sleep" in CHAT.tokenizer.decode(batch.ids[0].tolist())
+
+
+def test_a_share_of_the_turns_are_mistakes_and_the_rest_fits_the_clues():
+    words = load_words()
+    knowledge = Knowledge(words, build_table(words))
+    player = RandomConsistent(knowledge)
+    actor = ScriptedActor(player=player, seed=3, mistakes=Mistakes(knowledge), slips=0.3)
+    games = play(actor, words.answers[::8], words=words, rules=Rules())
+    slips = kept = refused = overlooked = 0
+    for game, slipped in zip(games, actor.slipped, strict=True):
+        for i, turn in enumerate(game.turns):
+            fits = turn.guess in {player.pool[c] for c in player.choices(turn.state)}
+            if i in slipped:
+                slips += 1
+                refused += turn.kind == "not_a_word"
+                overlooked += turn.kind == "accepted" and not fits
+            else:
+                kept += 1
+                assert fits
+    total = slips + kept
+    assert abs(slips / total - 0.3) < 4 * np.sqrt(0.21 / total)
+    assert refused > 0.3 * slips
+    assert overlooked > 0.15 * slips
+
+
+def test_a_games_mistakes_do_not_depend_on_the_games_beside_it():
+    def of(secrets: list[str], first: int) -> list[list[str | None]]:
+        actor = ScriptedActor(
+            player=RandomConsistent(KNOWLEDGE), seed=5, first_rollout=first,
+            mistakes=Mistakes(KNOWLEDGE), slips=0.5,
+        )  # fmt: skip
+        played = play(actor, secrets, words=WORDS, rules=Rules())
+        return [[turn.guess for turn in game.turns] for game in played]
+
+    assert of(["crane", "bleed", "slate"], 0)[1:] == of(["bleed", "slate"], 1)
+
+
+def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
+    lesson = Lesson(
+        player=RandomConsistent(KNOWLEDGE), mistakes=Mistakes(KNOWLEDGE), slips=0.4,
+        distribution=True,
+    )  # fmt: skip
+    lab = lab_of(
+        Sft(), lambda turn: 0.0, words=WORDS, secrets=WORDS.answers, teacher=lesson, groups=6,
+        num_generations=1,
+    )  # fmt: skip
+    policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
+    played = collect(policy, CHAT, lab, 0, range(6))
+    batch = batch_of(played, lab)
+    assert batch.distributions is not None
+    assert any(not turn.trained for rollout in played for turn in rollout.turns)
+    for row, targets in enumerate(batch.distributions):
+        assert set(targets.places.tolist()) == set(np.flatnonzero(batch.trained[row]).tolist())
+        sums = np.bincount(targets.places, targets.probabilities)
+        assert np.allclose(sums[np.unique(targets.places)], 1.0)
+    assert [len(conversation(r, 0).ids) for r in played] == batch.lengths.tolist()
+    before = copy.deepcopy(weights_of(policy.model))
+    metrics = policy.update(batch, lab.algorithm)
+    assert metrics["update/skipped"] == 0.0
+    assert any(not torch.equal(before[n], w) for n, w in weights_of(policy.model).items())
+
+
+def test_a_player_without_a_choice_of_guesses_is_no_teacher_of_distributions():
+    assert isinstance(RandomConsistent(KNOWLEDGE), Teacher)
+    assert not isinstance(GreedyEntropy(KNOWLEDGE, opener=None), Teacher)
+
+
+def test_mistakes_on_the_empty_board_are_non_words():
+    texts = Mistakes(KNOWLEDGE).answer([State()] * 50, np.linspace(0, 0.99, 50))
+    assert not {parse(text).guess for text in texts} & set(WORDS.allowed)
+
+
+def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay():
+    teacher, reasoning = RandomConsistent(KNOWLEDGE), Reasoning(KNOWLEDGE, "brief")
+    actor = ScriptedActor(player=teacher, seed=4, reasoning=reasoning)
+    games = play(actor, ["crate", "slate"], words=WORDS, rules=Rules())
+    style = Symbols(think=True)
+    played = rollouts(games, [scripted_turns(game, CHAT, style) for game in games], 1)
+    tokens = TokenTeacher(teacher, FORM, reasoning)
+    for rollout in played:
+        [sequence] = sequences(rollout, 0)
+        targets = tokens.of_sequence(rollout, sequence)
+        assert set(targets.places.tolist()) == set(np.flatnonzero(sequence.trained).tolist())
+        for i, start in answers_at(rollout, sequence):
+            turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
+            thought = CHAT.tokenizer.encode(thought_of(turn.text))
+            assert thought and ids[: len(thought)] == thought
+            drawable = {reasoning(turn.state, turn.guess, u) for u in (0.1, 0.5, 0.9)}
+            wordings = [CHAT.tokenizer.encode(text) for text in drawable]
+            assert len(wordings) == 3
+            for place in range(len(thought)):
+                alike = [ids for ids in wordings if ids[:place] == thought[:place]]
+                expected = Counter(ids[place] for ids in alike)
+                here = targets.places == start + place
+                found = zip(targets.ids[here], targets.probabilities[here], strict=True)
+                shares = {token: count / len(alike) for token, count in expected.items()}
+                assert {int(t): float(p) for t, p in found} == pytest.approx(shares)
+            begin, end = start + len(thought), start + len(ids)
+            alone = tokens.targets(turn.state, ids[len(thought) :], begin)
+            behind = (targets.places >= begin) & (targets.places < end)
+            assert np.array_equal(targets.places[behind], alone.places)
+            assert np.array_equal(targets.ids[behind], alone.ids)
+            assert np.array_equal(targets.probabilities[behind], alone.probabilities)

@@ -1,0 +1,331 @@
+"""Advantages, weights and losses are the published ones, in numpy and in torch."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.tiny import (
+    AlwaysGuesses,
+    lab_of,
+    many_stops,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+    same,
+)
+from tests.helpers.tiny import weights_of as parameters_of
+from wordle_rl.algorithms.base import Rows, Terms
+from wordle_rl.algorithms.credit import group_advantages
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.losses import clipped_surrogate, kl_k3
+from wordle_rl.algorithms.sft import Sft
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.training.step import train_step
+
+# -- advantages -----------------------------------------------------------------------------------
+
+
+def test_an_advantage_is_the_distance_from_the_groups_mean_in_its_standard_deviations():
+    rewards = [[1.0, 0.0, 0.5, 2.5], [3.0, 3.0, -1.0, 0.0]]
+    expected = [
+        [(r - statistics.mean(group)) / statistics.stdev(group) for r in group] for group in rewards
+    ]
+    assert np.allclose(group_advantages(np.array(rewards), "std"), expected, atol=1e-12)
+
+
+def test_without_scaling_an_advantage_is_the_distance_from_the_groups_mean():
+    advantages = Grpo(scale="none").advantages_by_game(np.array([[1.0, 0.0, 0.5, 2.5]]))
+    assert advantages.tolist() == [[0.0, -1.0, -0.5, 1.5]]
+
+
+@pytest.mark.parametrize("scale", ["std", "none"])
+@pytest.mark.parametrize("reward", [0.0, 0.1, 1 / 3, -0.7, 1e9, 1e-12])
+@pytest.mark.parametrize("n", [2, 3, 7, 64])
+def test_equal_rewards_give_exact_zeros(scale, reward, n):  # row 10
+    rewards = np.array([[reward] * n, [0.0] * (n - 1) + [1.0]])
+    advantages = group_advantages(rewards, scale)
+    assert (advantages[0] == 0.0).all()
+    assert (advantages[1] != 0.0).all()
+
+
+@pytest.mark.parametrize("scale", ["std", "none"])
+def test_a_group_of_one_is_refused(scale):  # row 10
+    with pytest.raises(ValueError, match="num_generations must be 2 or more"):
+        Grpo(scale=scale).check(1)
+    with pytest.raises(ValueError, match="num_generations must be 2 or more"):
+        Grpo(scale=scale).advantages_by_game(np.zeros((4, 1)))
+    Grpo(scale=scale).check(2)
+
+
+def test_rewards_that_cancel_out_still_have_advantages():  # row 26
+    advantages = Grpo().advantages_by_game(np.array([[1.0, -1.0]]))
+    assert np.allclose(advantages, [[0.5**0.5, -(0.5**0.5)]])
+
+
+# -- weights --------------------------------------------------------------------------------------
+
+
+def rows(*lengths: int) -> Rows:
+    """Sequences of these many trained tokens, each a unit of its own that is used."""
+    n = len(lengths)
+    return Rows(lengths=np.array(lengths), used=np.ones(n, bool), units=np.arange(n))
+
+
+def test_grpo_weighs_rollouts_alike_and_their_tokens_by_their_length():  # row 12
+    # 1/|o| of each rollout's tokens, then the mean over two rollouts (DeepSeekMath, eq. 3).
+    assert Grpo().weights(rows(2, 8)).tolist() == [1 / 4, 1 / 16]
+
+
+def test_fine_tuning_weighs_all_tokens_alike():
+    assert Sft().weights(rows(2, 8)).tolist() == [1 / 10, 1 / 10]
+
+
+def test_an_answer_without_tokens_does_not_divide_by_zero():
+    assert np.isfinite(Grpo().weights(rows(0, 5))).all()
+    assert np.isfinite(Sft().weights(rows(0, 0))).all()
+
+
+# -- losses ---------------------------------------------------------------------------------------
+
+# ratio, advantage, loss, whether the clip takes the gradient away; range 0.8..1.3, by hand
+CLIP_CASES = [
+    (1.0, 1.0, -1.0, False),
+    (1.0, -1.0, 1.0, False),
+    (1.25, 2.0, -2.5, False),  # within the range, beyond a symmetric one
+    (1.5, 1.0, -1.3, True),  # more of what is already likelier: no more
+    (1.5, -1.0, 1.5, False),  # less of what has become likelier: always
+    (0.5, 1.0, -0.5, False),  # more of what has become less likely: always
+    (0.5, -1.0, 0.8, True),  # less of what is already less likely: no more
+    (0.75, -2.0, 1.6, True),  # beyond the lower edge, within a symmetric 0.3
+    (0.9, -2.0, 1.8, False),
+    (1.5, 0.0, 0.0, False),
+]
+
+
+@pytest.mark.parametrize(("ratio", "advantage", "expected", "is_clipped"), CLIP_CASES)
+def test_the_clip_is_asymmetric_and_only_on_the_pessimistic_side(  # row 15
+    ratio, advantage, expected, is_clipped
+):
+    old = torch.tensor([[-2.0]], dtype=torch.float64)
+    logprobs = (old + np.log(ratio)).requires_grad_()
+    loss, seen, clipped = clipped_surrogate(
+        torch, logprobs - old, torch.tensor([[advantage]], dtype=torch.float64), low=0.2, high=0.3
+    )
+    loss.sum().backward()
+    assert loss.item() == pytest.approx(expected)
+    assert seen.item() == pytest.approx(ratio)
+    assert bool(clipped.item()) == is_clipped
+    slope = 0.0 if is_clipped else -ratio * advantage
+    assert logprobs.grad is not None and logprobs.grad.item() == pytest.approx(slope)
+
+
+def test_the_ratio_is_taken_against_the_old_policy_and_not_the_reference():  # row 15
+    def loss(ref: float, beta: float) -> float:
+        terms = Terms(
+            logprobs=np.array([[-1.0]]), old_logprobs=np.array([[-1.4]]),
+            ref_logprobs=np.array([[ref]]), advantages=np.array([[1.0]]), trained=np.ones((1, 1)),
+        )  # fmt: skip
+        return float(Grpo(beta=beta, clip_low=0.2, clip_high=0.25).loss(np, terms)[0].item())
+
+    assert loss(ref=-9.0, beta=0.0) == loss(ref=-1.0, beta=0.0) == pytest.approx(-1.25)
+    gap = -1.5 - -1.0
+    assert loss(ref=-1.5, beta=0.5) == pytest.approx(-1.25 + 0.5 * (np.exp(gap) - gap - 1))
+
+
+def test_small_differences_that_are_meant_count_in_full_and_rounding_is_none():
+    """No epsilon beside the deviation: sums that differ by rounding alone are made equal before."""
+    small = group_advantages(np.array([[0.0, 1e-6]]), "std")
+    assert small[0].tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5], rel=1e-9)
+    parts = [(0.1, 0.2, 0.3), (0.3, 0.2, 0.1)]
+    assert sum(parts[0]) != sum(parts[1])
+    totals = [GameReward(turns=tuple({"any": part} for part in each)).total for each in parts]
+    assert group_advantages(np.array([totals]), "std").tolist() == [[0.0, 0.0]]
+
+
+def test_the_kl_estimate_is_never_negative_and_zero_only_at_equality():  # row 14
+    random = np.random.default_rng(0)
+    policy, reference = -random.exponential(2.0, (2, 1000))
+    assert (kl_k3(np, policy, reference) >= 0.0).all()
+    assert (kl_k3(np, policy, policy) == 0.0).all()
+    assert kl_k3(np, np.float64(-1.0), np.float64(-1.1)) > 0.0
+    assert kl_k3(np, np.float64(-1.1), np.float64(-1.0)) > 0.0
+
+
+def test_the_kl_estimate_is_level_at_equality_and_has_the_slope_of_finite_differences():  # row 14
+    reference = torch.linspace(-4, -0.1, 14, dtype=torch.float64)
+    for shift in (0.0, 0.7, -0.7):
+        logprobs = (reference + shift).requires_grad_()
+        kl_k3(torch, logprobs, reference).sum().backward()
+        point, step, ref = logprobs.detach().numpy(), 1e-5, reference.numpy()
+        slope = (kl_k3(np, point + step, ref) - kl_k3(np, point - step, ref)) / (2 * step)
+        assert logprobs.grad is not None
+        assert np.allclose(logprobs.grad.numpy(), slope, atol=1e-8)
+        if shift == 0.0:
+            assert (logprobs.grad == 0.0).all()
+        else:  # away from the reference costs more, whichever way
+            assert (torch.sign(logprobs.grad) == np.sign(shift)).all()
+
+
+def test_the_kl_estimate_averages_to_the_divergence_of_the_policy_from_the_reference():  # row 14
+    policy, reference = np.array([0.7, 0.2, 0.1]), np.array([0.2, 0.3, 0.5])
+    exact = (policy * np.log(policy / reference)).sum()
+    assert (policy * kl_k3(np, np.log(policy), np.log(reference))).sum() == pytest.approx(exact)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [Grpo(beta=0.3, clip_high=0.28), Grpo(beta=0.0), Grpo(beta=0.0, importance_cap=1.5), Sft()],
+)
+def test_a_loss_is_the_same_in_numpy_and_in_torch(algorithm):
+    random = np.random.default_rng(1)
+    arrays = {
+        "logprobs": -random.exponential(1.0, (5, 9)),
+        "old_logprobs": -random.exponential(1.0, (5, 9)),
+        "ref_logprobs": -random.exponential(1.0, (5, 9)),
+        "sampler_logprobs": -random.exponential(1.0, (5, 9)),
+        "advantages": random.normal(size=(5, 9)),
+        "trained": np.ones((5, 9)),
+    }
+    loss, metrics = algorithm.loss(np, Terms(**arrays))
+    other, other_metrics = algorithm.loss(
+        torch, Terms(**{k: torch.from_numpy(v) for k, v in arrays.items()})
+    )
+    assert loss.shape == (5, 9) and np.allclose(loss, other.numpy(), atol=1e-12)
+    assert metrics.keys() == other_metrics.keys()
+    for name, values in metrics.items():
+        assert np.allclose(values, other_metrics[name].numpy(), atol=1e-12)
+
+
+def test_truncated_importance_makes_good_what_the_sampler_drew_too_often_or_too_seldom():
+    """The mean gradient over what the sampler draws is that over what the trainer would draw."""
+    sampler = np.array([0.5, 0.3, 0.2])
+    advantages = np.array([1.0, -2.0, 0.5])
+    logits = torch.tensor([0.1, 0.9, -0.4], dtype=torch.float64, requires_grad=True)
+
+    def gradient(algorithm, drawn_from: np.ndarray) -> np.ndarray:
+        logprobs = logits.log_softmax(0)
+        terms = Terms(
+            logprobs=logprobs[:, None],
+            old_logprobs=logprobs.detach()[:, None],
+            sampler_logprobs=torch.from_numpy(np.log(sampler))[:, None],
+            advantages=torch.from_numpy(advantages)[:, None],
+            trained=torch.ones(3, 1),
+        )
+        loss, metrics = algorithm.loss(torch, terms)
+        assert set(metrics) >= {"ratio", "clipped"}
+        return torch.autograd.grad((loss[:, 0] * torch.from_numpy(drawn_from)).sum(), logits)[
+            0
+        ].numpy()
+
+    plain = Grpo(beta=0.0)
+    trainer = logits.detach().softmax(0).numpy()
+    on_policy = gradient(plain, trainer)
+    weighted = gradient(replace(plain, importance_cap=100.0), sampler)
+    assert np.allclose(weighted, on_policy, atol=1e-12)
+    assert not np.allclose(gradient(plain, sampler), on_policy, atol=0.05)
+    # The second word is drawn at 0.3 and should be at 0.57: its weight of 1.9 is cut to 1.2.
+    weights = np.minimum(trainer / sampler, 1.2)
+    assert (trainer / sampler).max() > 1.2
+    capped = gradient(replace(plain, importance_cap=1.2), sampler)
+    assert np.allclose(capped, gradient(plain, sampler * weights), atol=1e-12)
+
+
+def test_fine_tuning_minimises_the_negative_logprob():
+    ones = np.ones((1, 2))
+    terms = Terms(
+        logprobs=np.array([[-0.5, -3.0]]), old_logprobs=None, ref_logprobs=None, advantages=ones,
+        trained=ones,
+    )  # fmt: skip
+    assert Sft().loss(np, terms)[0].tolist() == [[0.5, 3.0]]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("clip_low", 0.0), ("clip_low", 1.5), ("clip_high", 0.0), ("beta", -0.1), ("epochs", 0),
+     ("scale", "max"), ("importance_cap", 0.9)],
+)  # fmt: skip
+def test_a_setting_out_of_range_is_named(field, value):
+    with pytest.raises(ValueError, match=f"algorithm.{field}"):
+        Grpo(**{field: value})
+
+
+# -- groups in a step -----------------------------------------------------------------------------
+
+
+def small_policy() -> TorchPolicy:
+    tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
+    policy = policy_of(qwen(340), tokenizer)
+    policy.keep_reference()
+    return policy
+
+
+def step_of(policy: TorchPolicy, algorithm: Any, reward: Any, **lab: Any) -> dict[str, float]:
+    chat = Chat(policy.tokenizer)
+    return train_step(policy, chat, lab_of(algorithm, reward, **lab), 0).metrics
+
+
+def flat(turn: PlayedTurn) -> float:
+    """The same reward for every game."""
+    return 0.3 if turn.state.turn == 0 else 0.0
+
+
+def test_groups_without_spread_are_skipped_and_counted_and_change_nothing():  # row 10
+    policy = small_policy()
+    before = parameters_of(policy.model)
+    metrics = step_of(policy, Grpo(beta=0.0), flat)
+    assert metrics["groups/zero_spread"] == metrics["groups/skipped"] == 1.0
+    assert metrics["update/empty"] == 1.0 and "loss" not in metrics
+    assert same(before, parameters_of(policy.model))
+
+
+def test_groups_without_spread_are_not_skipped_when_kl_is_in_the_loss():  # row 10
+    policy = small_policy()
+    # Away from the reference first: at the reference the divergence has no slope.
+    step_of(policy, Grpo(beta=0.0), lambda turn: float(turn.tokens % 2))
+    metrics = step_of(policy, Grpo(beta=0.1), flat)
+    assert metrics["groups/zero_spread"] == 1.0 and metrics["groups/skipped"] == 0.0
+    assert "update/empty" not in metrics
+    assert metrics["policy/kl"] > 0.0 and metrics["grad_norm"] > 0.0
+
+
+def test_skipping_groups_without_spread_changes_no_gradient():  # row 10
+    class Unskipped(Grpo):
+        skips_zero_advantages = False
+
+    def reward(turn: PlayedTurn) -> float:  # with two games, equal about half of the time
+        return float(turn.tokens % 2) if turn.state.turn == 0 else 0.0
+
+    norms = []
+    for algorithm in (Grpo(beta=0.0), Unskipped(beta=0.0)):
+        policy = small_policy()
+        metrics = step_of(policy, algorithm, reward, groups=6, num_generations=2)
+        norms.append(metrics["grad_norm"])
+        share = metrics["groups/zero_spread"]
+    assert 0.0 < share < 1.0, "some groups must have spread and some not"
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5) and norms[0] > 0.0
+
+
+def test_a_group_whose_rewards_add_up_to_nothing_trains():  # row 26
+    policy = small_policy()
+    before = parameters_of(policy.model)
+    seen: list[float] = []
+
+    def reward(turn: PlayedTurn) -> float:  # +1, -1, +1, -1 for games, in the order of scoring
+        if turn.state.turn:
+            return 0.0
+        seen.append(-1.0 if len(seen) % 2 else 1.0)
+        return seen[-1]
+
+    metrics = step_of(policy, Grpo(beta=0.0), reward, num_generations=2)
+    assert sum(seen) == 0.0 and metrics["reward/mean"] == 0.0
+    assert metrics["groups/zero_spread"] == 0.0 and metrics["grad_norm"] > 0.0
+    assert not same(before, parameters_of(policy.model))

@@ -1,0 +1,301 @@
+"""PPO: estimates over turns, the loss of values, and a value head that outlives a stop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.tiny import (
+    batch_of,
+    full_forward,
+    gradients,
+    lora_of,
+    plain_copy,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+    same,
+    weights_of,
+)
+from wordle_rl.algorithms.base import Outcomes, Rows, Terms
+from wordle_rl.algorithms.credit import turn_gae
+from wordle_rl.algorithms.losses import clipped_value_loss
+from wordle_rl.algorithms.ppo import Ppo
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.policy.batch import Batch, take
+
+ROWS = [
+    ([3, 9, 4, 11, 12, 5, 6, 20, 21, 22], [0, 0, 0, 1, 1, 0, 0, 1, 1, 1]),
+    ([3, 9, 30, 31, 7, 8, 40], [0, 0, 1, 1, 0, 0, 1]),
+    ([3, 50], [0, 1]),
+]
+OLD_VALUES, TARGETS, SCALE = [0.4, -0.3, 0.1], [1.5, -1.0, 0.15], 1.7
+
+
+def policy_with_head(model: Any = None, **settings: Any) -> TorchPolicy:
+    """A policy whose value head has learnt something."""
+    policy = policy_of(qwen() if model is None else model, **settings)
+    policy.add_value_head()
+    head = policy._value_head
+    assert head is not None
+    with torch.no_grad():
+        numbers = torch.arange(len(head.weight))
+        head.weight.copy_(0.05 * torch.sin(numbers))
+        head.bias.fill_(0.2)
+    return policy
+
+
+def values_batch() -> Batch:
+    """ROWS with old values, targets and old log-probabilities."""
+    batch = batch_of(ROWS, [0.7, -1.3, 0.4])
+    trained = batch.trained
+    batch = replace(
+        batch,
+        old_logprobs=policy_with_head().score(batch) - 0.1 * trained,
+        old_values=(trained * np.array(OLD_VALUES)[:, None]).astype(np.float32),
+        targets=(trained * np.array(TARGETS)[:, None]).astype(np.float32),
+        target_scale=SCALE,
+    )
+    return take(batch, np.arange(3), np.full(3, 1 / 9))
+
+
+# -- estimates ------------------------------------------------------------------------------------
+
+
+def slow_gae(rewards: list[float], values: list[float], discount: float, lam: float) -> list[float]:
+    """Eq. 16 of arXiv 1506.02438 as the double sum that it is."""
+    ahead = [*values, 0.0]
+    deltas = [r + discount * ahead[k + 1] - ahead[k] for k, r in enumerate(rewards)]
+    return [
+        sum((discount * lam) ** (later - k) * deltas[later] for later in range(k, len(deltas)))
+        for k in range(len(deltas))
+    ]
+
+
+@pytest.mark.parametrize(("discount", "lam"), [(1.0, 0.95), (0.5, 0.9), (0.5, 0.0), (0.0, 1.0)])
+def test_the_estimate_of_a_turn_is_the_published_sum(discount, lam):
+    rewards, values = [1.0, -0.5, 0.0, 3.0], [0.3, 0.8, -0.2, 1.1]
+    returns = [
+        sum(discount ** (j - k) * r for j, r in enumerate(rewards) if j >= k) for k in range(4)
+    ]
+    found = turn_gae(np.array(returns), np.array(values), discount=discount, lam=lam)
+    assert found == pytest.approx(slow_gae(rewards, values, discount, lam))
+
+
+def test_the_estimate_of_two_turns_by_hand():
+    # delta of turn 1: 2 - 0.5 = 1.5; of turn 0: 1 + 0.5 x 0.5 - 1 = 0.25, and half of 0.8 x 1.5.
+    found = turn_gae(np.array([2.0, 2.0]), np.array([1.0, 0.5]), discount=0.5, lam=0.8)
+    assert found.tolist() == pytest.approx([0.25 + 0.5 * 0.8 * 1.5, 1.5])
+
+
+def outcomes(returns: list[list[float]], values: list[list[float]]) -> Outcomes:
+    return Outcomes(
+        groups=np.arange(len(returns)), returns=[np.array(r) for r in returns],
+        won=np.zeros(len(returns), bool), complete=[np.ones(len(r), bool) for r in returns],
+        values=[np.array(v) for v in values], by_turn=True, discount=0.5,
+    )  # fmt: skip
+
+
+def test_targets_are_values_and_estimates_and_advantages_are_put_on_a_unit_scale():
+    told = outcomes([[2.0, 2.0], [4.0], []], [[1.0, 0.5], [1.0], []])
+    plain = Ppo(scale="none", lam=0.8).judge(told)
+    assert [a.tolist() for a in plain.advantages] == [pytest.approx([0.85, 1.5]), [3.0], []]
+    assert plain.targets is not None
+    assert [t.tolist() for t in plain.targets] == [pytest.approx([1.85, 2.0]), [4.0], []]
+    assert plain.target_scale == pytest.approx(np.std([1.85, 2.0, 4.0]))
+    scaled = np.concatenate(Ppo(lam=0.8).judge(told).advantages)
+    assert scaled.mean() == pytest.approx(0.0) and scaled.std() == pytest.approx(1.0)
+    assert np.argsort(scaled).tolist() == [0, 1, 2]
+
+
+def test_games_that_all_earn_what_was_expected_do_not_divide_by_zero():
+    judged = Ppo().judge(outcomes([[1.0], [1.0]], [[1.0], [1.0]]))
+    assert [a.tolist() for a in judged.advantages] == [[0.0], [0.0]]
+    assert judged.target_scale == 1.0
+
+
+# -- loss -----------------------------------------------------------------------------------------
+
+# value, old value, target, half the squared error in units of 2, clip 0.25 (0.5 either way)
+VALUE_CASES = [
+    (1.0, 1.0, 3.0, 0.5),
+    (1.4, 1.0, 3.0, 0.32),  # within the clip
+    (3.0, 1.0, 3.0, 0.28125),  # right, but too far to count: as if it were 1.5
+    (-1.0, 1.0, 3.0, 2.0),  # the wrong way counts in full
+]
+
+
+@pytest.mark.parametrize(("value", "old", "target", "expected"), VALUE_CASES)
+def test_a_value_is_paid_for_moving_no_further_than_the_clip(value, old, target, expected):
+    found = clipped_value_loss(
+        np, np.array(value), np.array(old), np.array(target), clip=0.25, scale=2.0
+    )
+    assert found == pytest.approx(expected)
+    free = clipped_value_loss(
+        np, np.array(value), np.array(old), np.array(target), clip=0.0, scale=2.0
+    )
+    assert free == pytest.approx(0.5 * ((value - target) / 2) ** 2)
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [1000, 1])
+def test_loss_and_gradient_are_those_of_the_formula_in_the_paper(micro_batch_tokens):  # row 13
+    algorithm = Ppo(value_weight=0.3, entropy=0.0)
+    policy = policy_with_head(micro_batch_tokens=micro_batch_tokens)
+    head = policy._value_head
+    assert head is not None
+    plain = plain_copy(policy.model)
+    weight = head.weight.detach().clone().requires_grad_()
+    bias = head.bias.detach().clone().requires_grad_()
+    loss = torch.zeros((), dtype=torch.float64)
+    for row, (ids, marks) in enumerate(ROWS):
+        logprobs = full_forward(plain, ids)
+        hidden = plain.model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+        for place in np.flatnonzero(marks):
+            # 0.1 above the old policy: a ratio of 1.105 is within the clip.
+            ratio = (logprobs[place] - logprobs[place].detach() + 0.1).exp()
+            value = hidden[place - 1] @ weight + bias
+            old, target, room = OLD_VALUES[row], TARGETS[row], 0.2 * SCALE
+            far = (value - target) ** 2
+            near = (torch.clamp(value, old - room, old + room) - target) ** 2
+            error = torch.maximum(far, near).double() / SCALE**2 / 2
+            loss = loss + (-ratio * [0.7, -1.3, 0.4][row] + 0.3 * error) / 9
+    loss.backward()
+    found = gradients(policy, values_batch(), algorithm)
+    expected = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
+    scale = max(float(g.abs().max()) for g in expected.values())
+    for name, slope in expected.items():
+        assert torch.allclose(found[name], slope, atol=2e-5 * scale, rtol=1e-4), name
+    caught: list[torch.Tensor] = []
+
+    def catch() -> None:
+        assert head.weight.grad is not None and head.bias.grad is not None
+        caught.extend([head.weight.grad.clone(), head.bias.grad.clone()])
+
+    policy.apply_gradients = [catch]
+    metrics = policy.update(values_batch(), algorithm)
+    assert weight.grad is not None and bias.grad is not None
+    assert torch.allclose(caught[0], weight.grad, atol=1e-6, rtol=1e-3)
+    assert torch.allclose(caught[1], bias.grad, atol=1e-6, rtol=1e-3)
+    assert metrics["loss"] == pytest.approx(loss.item(), rel=1e-4)
+
+
+def test_the_loss_is_the_same_in_numpy_and_in_torch():
+    random = np.random.default_rng(1)
+    trained = random.uniform(size=(4, 9)) < 0.7
+    names = ("logprobs", "old_logprobs", "advantages", "values", "old_values", "targets", "entropy")
+    arrays: dict[str, Any] = {name: random.normal(size=(4, 9)) * trained for name in names}
+    arrays["trained"] = trained
+    algorithm = Ppo(entropy=0.1)
+    loss, metrics = algorithm.loss(np, Terms(**arrays, target_scale=1.3))
+    other, others = algorithm.loss(
+        torch, Terms(**{k: torch.from_numpy(v) for k, v in arrays.items()}, target_scale=1.3)
+    )
+    assert np.allclose(loss, other.numpy(), atol=1e-12)
+    for key, values in metrics.items():
+        assert np.allclose(values, others[key].numpy(), atol=1e-12)
+
+
+def test_all_tokens_weigh_alike_and_one_rollout_a_group_is_enough():
+    rows = Rows(lengths=np.array([2, 8]), used=np.ones(2, bool), units=np.arange(2))
+    assert Ppo().weights(rows).tolist() == [0.1, 0.1]
+    Ppo().check(1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("lam", 1.5), ("value_weight", -1.0), ("value_clip", -0.1)]
+)
+def test_a_setting_out_of_range_is_named(field, value):
+    with pytest.raises(ValueError, match=f"algorithm.{field} must be"):
+        Ppo(**{field: value})
+
+
+# -- the value head -------------------------------------------------------------------------------
+
+
+def test_values_are_those_of_the_hidden_state_before_each_sampled_token():
+    policy = policy_with_head()
+    head = policy._value_head
+    assert head is not None
+    values = policy.values(batch_of(ROWS, [0.0] * 3))
+    plain = plain_copy(policy.model)
+    for row, (ids, marks) in enumerate(ROWS):
+        with torch.no_grad():
+            hidden = plain.model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+            expected = hidden @ head.weight + head.bias
+        for place, mark in enumerate(marks):
+            known = expected[place - 1].item() if mark else 0.0
+            assert values[row, place] == pytest.approx(known, abs=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_head_learns_what_states_are_worth_though_the_model_rests(precision):
+    policy = policy_with_head(precision=precision, lr=4e-2)
+    algorithm = Ppo(value_clip=0.0)
+    batch = replace(values_batch(), advantages=np.zeros_like(values_batch().advantages))
+    for parameter in policy.model.parameters():
+        parameter.requires_grad_(False)
+    for _ in range(100):
+        policy.update(batch, algorithm)
+    assert batch.targets is not None
+    gap = np.abs(policy.values(batch) - batch.targets)[batch.trained]
+    assert gap.max() < 0.1 * np.ptp(TARGETS)
+
+
+def test_asking_for_values_without_a_head_is_an_error():
+    with pytest.raises(RuntimeError, match="add_value_head"):
+        policy_of(qwen()).values(batch_of(ROWS, [0.0] * 3))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path: Path = tmp_path_factory.mktemp("base")
+    qwen(340).save_pretrained(path)
+    qwen_like_tokenizer().save_pretrained(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("kind", ["full", "lora"])
+def test_a_checkpoint_restores_head_and_moments_bit_for_bit(kind, folder, tmp_path):
+    def fresh() -> TorchPolicy:
+        return policy_with_head(lora_of(folder) if kind == "lora" else qwen(340))
+
+    def go_on(policy: TorchPolicy) -> None:
+        for _ in range(2):
+            assert policy.update(values_batch(), Ppo())["update/skipped"] == 0.0
+
+    policy, other = fresh(), fresh()
+    go_on(policy)
+    policy.save(tmp_path)
+    go_on(policy)
+    other.load(tmp_path)
+    go_on(other)
+    assert same(weights_of(policy.model), weights_of(other.model))
+    assert policy._value_head is not None and other._value_head is not None
+    assert same(weights_of(policy._value_head), weights_of(other._value_head))
+
+
+def test_a_checkpoint_without_a_head_is_refused(tmp_path):
+    policy_of(qwen()).save(tmp_path)
+    with pytest.raises(ValueError, match="without a value head"):
+        policy_with_head().load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["full", "lora"])
+def test_the_exported_model_loads_as_any_other(kind, folder, tmp_path):
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    policy = policy_with_head(lora_of(folder) if kind == "lora" else qwen(340))
+    policy.update(values_batch(), Ppo())
+    policy.export(tmp_path)
+    assert (tmp_path / "value_head.safetensors").is_file()
+    loaded: Any = AutoModelForCausalLM.from_pretrained(folder if kind == "lora" else tmp_path)
+    if kind == "lora":
+        loaded = PeftModel.from_pretrained(loaded, str(tmp_path))
+    again = policy_of(loaded).score(batch_of(ROWS, [0.0] * 3))
+    assert np.array_equal(again, policy.score(batch_of(ROWS, [0.0] * 3)))

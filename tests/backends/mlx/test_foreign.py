@@ -1,0 +1,123 @@
+"""Checkpoints and adapters of the MLX backend that a stranger made, with right digests."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import pytest
+
+from tests.helpers.mlx_tiny import mlx_policy_of, same_weights
+from tests.helpers.tiny import lora_of, qwen, qwen_like_tokenizer
+from wordle_rl import convert
+from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.runs.checkpoints import CheckpointError
+
+
+@pytest.fixture(scope="module")
+def policy() -> MlxPolicy:
+    return mlx_policy_of(qwen(340))
+
+
+def write(path: Path, arrays: dict[str, mx.array], **remarks: str) -> None:
+    mx.save_safetensors(str(path), arrays, remarks)
+
+
+def other(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    arrays, remarks = mx.load(str(path), return_metadata=True)
+    change(arrays)
+    write(path, arrays, **remarks)
+
+
+MODEL, OPTIMIZER, RANDOM = (
+    "model/model.safetensors", "optimizer.safetensors", "random.safetensors",
+)  # fmt: skip
+GARBAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
+    **{
+        f"{name}: {kind}": (name, spoil)
+        for name in (MODEL, OPTIMIZER, RANDOM)
+        for kind, spoil in {
+            "text": lambda p: p.write_text("garbage"),
+            "nothing": lambda p: p.write_bytes(b""),
+            "torn": lambda p: p.write_bytes(p.read_bytes()[:-4]),
+        }.items()
+    },
+    "another shape": (OPTIMIZER, lambda p: other(p, lambda a: a.update({"0:step": mx.zeros(3)}))),
+    "another type": (OPTIMIZER, lambda p: other(p, lambda a: a.update({"0:step": mx.array(0.5)}))),
+    "no key": (RANDOM, lambda p: write(p, {"a": mx.zeros(2)})),
+    "a short key": (RANDOM, lambda p: write(p, {"key": mx.zeros(1, mx.uint32)})),
+    "a key of fractions": (RANDOM, lambda p: write(p, {"key": mx.zeros(2)})),
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_in_a_checkpoint_is_named_and_changes_nothing(
+    kind: str, policy: MlxPolicy, tmp_path: Path
+) -> None:
+    name, spoil = GARBAGE[kind]
+    policy.save(tmp_path)
+    policy.load(tmp_path)
+    before = dict(policy.weights)
+    spoil(tmp_path / name)
+    with pytest.raises(CheckpointError, match=str(tmp_path / name)) as error:
+        policy.load(tmp_path)
+    assert len(str(error.value)) < 1000
+    assert same_weights(policy.weights, before)
+
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adapter in either form."""
+    folder = tmp_path_factory.mktemp("adapters")
+    qwen_like_tokenizer().save_pretrained(folder / "base")
+    qwen(340).save_pretrained(folder / "base")
+    lora_of(str(folder / "base")).save_pretrained(folder / "peft", selected_adapters=["default"])
+    convert.main([str(folder / "peft"), str(folder / "mlx")])
+    return folder
+
+
+def spoilt(file: Path, **entries: Any) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **entries}))
+
+
+CONFIG = "adapter_config.json"
+ADAPTERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "deep lists": ("peft", lambda f: (f / CONFIG).write_text("[" * 100_000)),
+    "a rank of text": ("peft", lambda f: spoilt(f / CONFIG, r="8")),
+    "no rank": ("peft", lambda f: spoilt(f / CONFIG, r=0)),
+    "alpha of text": ("peft", lambda f: spoilt(f / CONFIG, lora_alpha="x")),
+    "a model of numbers": ("peft", lambda f: spoilt(f / CONFIG, base_model_name_or_path=5)),
+    "parameters in a list": ("mlx", lambda f: spoilt(f / CONFIG, lora_parameters=[])),
+    "no scale": ("mlx", lambda f: spoilt(f / CONFIG, lora_parameters={"rank": 8})),
+    "an unknown trunk": (
+        "mlx", lambda f: spoilt(f / CONFIG, peft_config={"config": {}, "trunk": "x"}),
+    ),
+    "a record in a list": ("mlx", lambda f: spoilt(f / CONFIG, peft_config=[])),
+    "weights of text": ("peft", lambda f: (f / "adapter_model.safetensors").write_text("a" * 99)),
+    "a header of lists": (
+        "mlx", lambda f: (f / "adapters.safetensors").write_bytes(
+            (13).to_bytes(8, "little") + b'{"a": [1, 2]}'),
+    ),
+    "an empty shape": (
+        "mlx", lambda f: write(f / "adapters.safetensors",
+            {"model.layers.0.self_attn.q_proj.lora_a": mx.array(1.0)}),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_an_adapter_that_nobody_wrote_is_converted_into_one_line(
+    kind: str, adapters: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    form, spoil = ADAPTERS[kind]
+    folder = shutil.copytree(adapters / form, tmp_path / "adapter")
+    spoil(folder)
+    with pytest.raises(SystemExit) as stop:
+        convert.main([str(folder), str(tmp_path / "new")])
+    [line] = capsys.readouterr().err.splitlines()
+    assert stop.value.code == 2 and line.startswith("error: ") and len(line) < 1000
+    assert not (tmp_path / "new").exists()

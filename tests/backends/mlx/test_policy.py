@@ -1,0 +1,291 @@
+"""The MLX policy keeps the contracts of tests/test_policy.py and tests/test_gradient.py.
+
+Where those ask for a policy, they are given one on MLX with the same weights.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from dataclasses import replace
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import torch
+
+from tests.backends.torch import test_policy as test_policy
+from tests.backends.torch.test_policy import PLAIN, games, one_row, play_bandit, whole
+from tests.helpers.mlx_tiny import loaded_from, mlx_gradients, mlx_policy_of, same_weights
+from tests.helpers.tiny import batch_of, full_logprobs, gemma, lora_of, plain_copy, qwen
+from tests.training import test_gradient as test_gradient
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.ppo import Ppo
+from wordle_rl.backends.mlx import causal_lm as mlx_causal_lm
+from wordle_rl.backends.mlx.cache import ceiling
+from wordle_rl.backends.mlx.loss import Piece
+from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.policy.batch import Batch
+from wordle_rl.training.update import update
+
+# rows 3 to 9, 13, 16 and 17
+GRADIENT = (
+    "test_clipping_scales_the_gradient_down_to_the_largest_norm_allowed",
+    "test_rows_without_a_trained_token_give_no_nan_and_no_gradient",
+    "test_the_gradient_does_not_depend_on_how_the_batch_is_split",
+    "test_the_gradient_does_not_depend_on_the_order_of_the_rows",
+)
+POLICY = (
+    "test_a_step_counts_all_its_skipped_updates",
+    "test_an_adapter_taken_from_disk_is_not_the_raw_base",
+    "test_asking_for_a_reference_that_was_never_kept_is_an_error",
+    "test_changing_any_sampled_token_changes_the_loss",
+    "test_changing_the_prompt_changes_the_scores_of_the_answer",
+    "test_feedback_is_seen_by_the_answers_behind_it_and_by_no_others",
+    "test_loading_a_checkpoint_leaves_the_reference_as_it_was",
+    "test_metrics_are_means_over_the_sampled_tokens",
+    "test_scores_are_those_of_the_sampling_temperature",
+    "test_scores_in_bfloat16_are_close_to_those_in_float32",
+    "test_the_ratio_is_one_on_the_first_update_and_moves_after_it",
+    "test_the_reference_can_be_taken_anew",
+)
+globals().update({name: getattr(test_policy, name) for name in POLICY})
+globals().update({name: getattr(test_gradient, name) for name in GRADIENT})
+adapter, folder = test_policy.adapter, test_policy.folder  # its fixtures
+
+
+def torch_gradients(policy: MlxPolicy, batch: Any, algorithm: Any) -> dict[str, torch.Tensor]:
+    found = mlx_gradients(policy, batch, algorithm)
+    return {name: torch.from_numpy(gradient.copy()) for name, gradient in found.items()}
+
+
+@pytest.fixture(autouse=True)
+def on_mlx(monkeypatch: pytest.MonkeyPatch, adapter: str) -> None:
+    monkeypatch.setattr(test_policy, "policy_of", mlx_policy_of)
+    monkeypatch.setattr(test_gradient, "policy_of", mlx_policy_of)
+    monkeypatch.setattr(test_gradient, "gradients", torch_gradients)
+
+
+def test_mlx_is_installed_where_it_can_be():
+    here = (platform.system(), platform.machine())
+    if here[0] == "Linux" or here == ("Darwin", "arm64"):
+        assert importlib.util.find_spec("mlx_lm") is not None
+
+
+@pytest.mark.parametrize("build", [qwen, gemma])
+@pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
+def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_tokens):  # row 9
+    model = build()
+    plain = plain_copy(model)
+    scores = mlx_policy_of(model, micro_batch_tokens=micro_batch_tokens).score(games())
+    for row, (ids, marks) in enumerate(test_policy.ROWS):
+        expected = full_logprobs(plain, ids) * np.array(marks)
+        assert np.abs(scores[row, : len(ids)] - expected).max() < 1e-4
+        assert (scores[row, len(ids) :] == 0).all()
+
+
+def test_two_scorings_are_equal_though_the_adapter_has_dropout(folder):  # row 16
+    policy = mlx_policy_of(lora_of(folder, dropout=0.5))
+    layer = policy.loaded.model.layers[0].self_attn.q_proj
+    assert layer.dropout._p_1 == 0.5
+    policy.keep_reference()
+    for reference in (False, True):
+        first, second = (policy.score(games(), reference=reference) for _ in range(2))
+        assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("kind", ["full", "bf16", "lora"])
+def test_the_reference_is_the_policy_at_the_start_and_stays_it(kind, folder):  # row 17
+    policy = policy_of_kind(kind, folder)
+    for _ in range(2):
+        policy.update(games(), PLAIN)
+    policy.keep_reference()
+    start = policy.score(games())
+    assert np.array_equal(policy.score(games(), reference=True), start)
+    metrics = update(policy, Grpo(beta=0.1), games(), whole)
+    assert metrics["policy/kl"] == 0.0
+    assert np.array_equal(policy.score(games(), reference=True), start)
+    assert np.abs(policy.score(games()) - start).max() > 1e-3
+
+
+def policy_of_kind(kind: str, folder: str, **settings: Any) -> MlxPolicy:
+    model = lora_of(folder) if kind == "lora" else qwen(340)
+    return mlx_policy_of(model, precision="bf16" if kind == "bf16" else "fp32", **settings)
+
+
+def test_an_adapter_moves_and_its_base_does_not(folder):  # row 23
+    policy = mlx_policy_of(lora_of(folder))
+    model = policy.loaded.model
+    before = {name: np.array(w) for name, w in mlx_flat(model).items()}
+    for _ in range(3):
+        policy.update(games(), PLAIN)
+    after = mlx_flat(model)
+    moved = {name for name in before if not np.array_equal(before[name], np.array(after[name]))}
+    assert moved == set(policy.weights) == {n for n in before if ".lora_" in n}
+    assert all((before[n] == 0).all() for n in moved if n.endswith("lora_b"))
+
+
+def mlx_flat(model: Any) -> dict[str, mx.array]:
+    from mlx.utils import tree_flatten
+
+    return dict(tree_flatten(model.parameters()))
+
+
+@pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
+def test_a_two_armed_bandit_is_won_in_95_of_100_games(kind, tmp_path):  # row 23
+    model = qwen(340, factor=20.0)
+    if kind == "lora":
+        model.save_pretrained(tmp_path)
+        test_policy.qwen_like_tokenizer().save_pretrained(tmp_path)
+        model = lora_of(str(tmp_path))
+    policy = mlx_policy_of(model, lr=2e-2, precision="bf16" if kind == "bf16" else "fp32")
+
+    def wins() -> float:
+        logits = policy.loaded.model(mx.array([[7, 9]]))[0, -1].astype(mx.float32)
+        return float(mx.softmax(logits)[::2].sum())
+
+    assert 0.2 < wins() < 0.8
+    for step in range(40):
+        if (batch := play_bandit(policy, step)) is not None:
+            policy.update(batch, PLAIN)
+    assert wins() >= 0.95
+
+
+@pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
+@pytest.mark.parametrize("fault", [float("nan"), float("inf")])
+def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, fault, folder):
+    policies = [policy_of_kind(kind, folder, clip_grad_norm=1.0) for _ in range(2)]
+    for policy in policies:
+        policy.update(games(), PLAIN)
+    before = dict(policies[0].weights)
+    assert policies[0].update(games((fault, 0.0, 0.0)), PLAIN)["update/skipped"] == 1.0
+    assert same_weights(before, policies[0].weights)
+    for policy in policies:  # moments are as they were, too
+        policy.update(games(), PLAIN)
+    assert same_weights(*(policy.weights for policy in policies))
+
+
+@pytest.mark.parametrize("kind", ["full", "bf16", "lora", "muon", "value head"])
+def test_a_checkpoint_restores_weights_moments_and_randomness_bit_for_bit(kind, folder, tmp_path):
+    name = "muon" if kind == "muon" else "adamw"  # row 22
+    written, read = (policy_of_kind(kind, folder, name=name) for _ in range(2))
+    batch, algorithm = games(), PLAIN
+    if kind == "value head":
+        batch, algorithm = valued(games()), Ppo()
+        for policy in (written, read):
+            policy.add_value_head()
+    for _ in range(3):
+        written.update(batch, algorithm)
+    mx.random.seed(5)
+    written.save(tmp_path)
+    drawn = mx.random.uniform().item()
+    read.load(tmp_path)
+    assert mx.random.uniform().item() == drawn
+    assert same_weights(written.weights, read.weights)
+    for _ in range(2):
+        for policy in (written, read):
+            policy.update(batch, algorithm)
+    assert same_weights(written.weights, read.weights)
+    assert np.array_equal(written.score(games()), read.score(games()))
+
+
+@pytest.mark.parametrize("case", ["adapter into full", "full into adapter", "optimizer"])
+def test_the_checkpoint_of_another_model_is_refused_and_changes_nothing(case, folder, tmp_path):
+    kinds = {"adapter into full": ("lora", "full"), "full into adapter": ("full", "lora")}
+    first, second = kinds.get(case, ("full", "full"))
+    written = policy_of_kind(first, folder)
+    name = "muon" if case == "optimizer" else "adamw"
+    read = policy_of_kind(second, folder, name=name)
+    written.save(tmp_path)
+    before = dict(read.weights)
+    with pytest.raises(ValueError, match=str(tmp_path)):
+        read.load(tmp_path)
+    assert same_weights(before, read.weights)
+
+
+def test_values_ask_for_a_head_and_a_checkpoint_with_one(tmp_path):
+    policy, other = mlx_policy_of(qwen(340)), mlx_policy_of(qwen(340))
+    with pytest.raises(RuntimeError, match="add_value_head"):
+        policy.values(games())
+    policy.save(tmp_path)
+    other.add_value_head()
+    with pytest.raises(ValueError, match="without a value head"):
+        other.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "lora"])
+def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, folder, tmp_path):
+    policy = policy_of_kind(kind, folder, lr=4e-2)
+    policy.add_value_head()
+    before, batch = dict(policy.weights), valued(games((0.0, 0.0, 0.0)))
+    apply = policy.apply_gradients
+    policy.apply_gradients = lambda gradients: apply(
+        {n: g if n.startswith("value_head") else mx.zeros_like(g) for n, g in gradients.items()}
+    )
+    for _ in range(100):
+        policy.update(batch, Ppo(value_clip=0.0))
+    assert batch.targets is not None
+    gap = np.abs(policy.values(batch) - batch.targets)[batch.trained]
+    assert gap.max() < 0.1 * np.ptp(batch.targets)
+    moved = {n for n in before if not np.array_equal(np.array(before[n]), policy.weights[n])}
+    assert moved == {"value_head.weight", "value_head.bias"}
+    policy.export(tmp_path)  # whose loaders know of no head
+    model = "adapters.safetensors" if kind == "lora" else "model.safetensors"
+    assert not any(name.startswith("value_head") for name in mx.load(str(tmp_path / model)))
+    assert mx.load(str(tmp_path / "value_head.safetensors")).keys() == {"weight", "bias"}
+
+
+def test_rows_that_fill_a_piece_up_are_units_of_their_own():
+    count = next(n for n in range(1, 100) if ceiling(n) > n)
+    batch = replace(
+        batch_of([([1, 2], [0, 1])] * count, [1.0] * count), units=np.arange(count) // 2
+    )
+    units = np.array(Piece(batch, np.arange(count), ceiling).arrays["units"])
+    assert units[:count].tolist() == (np.arange(count) // 2).tolist()
+    more = units[count:].tolist()
+    assert len(set(more)) == len(more) > 0 and not set(more) & set(units[:count].tolist())
+
+
+@pytest.mark.parametrize("build", [qwen, gemma])
+def test_checkpointed_layers_and_head_pieces_give_the_same_gradient(build, monkeypatch):
+    batch = batch_of(test_gradient.ROWS, [0.7, -1.3, 0.4])
+    algorithm = Grpo(beta=0.0, entropy=0.1)
+    plain = mlx_gradients(mlx_policy_of(build()), batch, algorithm)
+    monkeypatch.setattr(mlx_causal_lm, "_LOGITS", 64 * 3)  # three tokens a piece
+    frugal = mlx_policy_of(build(), gradient_checkpointing=True)
+    again = mlx_gradients(frugal, batch, algorithm)
+    assert plain.keys() == again.keys()
+    largest = max(np.abs(g).max() for g in plain.values())
+    assert all(np.abs(plain[n] - again[n]).max() < 1e-5 * largest for n in plain)
+
+
+def valued(batch: Batch, scale: float = 1.7) -> Batch:
+    """A batch with all that PPO learns from."""
+    random = np.random.default_rng(0)
+    old, targets = (random.normal(size=(len(batch.ids), 1)) * batch.trained for _ in range(2))
+    return replace(
+        batch, old_values=old.astype(np.float32), targets=targets.astype(np.float32),
+        target_scale=scale,
+    )  # fmt: skip
+
+
+@pytest.mark.slow  # a minute of a C++ compiler
+def test_a_compiled_update_is_the_same_and_is_not_compiled_again():
+    scales = (1.0, 3.0)  # a number that must not be compiled in
+    batches = [valued(one_row(*test_policy.ROWS[0]), scale) for scale in scales]
+    found = []
+    for compiled in (False, True):
+        policy = MlxPolicy(
+            loaded_from(qwen()), temperature=1.0, optim=mlx_policy_of(qwen()).optim,
+            compiled=compiled,
+        )  # fmt: skip
+        policy.add_value_head()
+        (mx.enable_compile if compiled else mx.disable_compile)()
+        try:
+            found.append([policy.update(batch, Ppo(entropy=0.1)) for batch in batches])
+            assert len(policy._compiled) == 1
+        finally:
+            mx.disable_compile()
+    for one, other in zip(*found, strict=True):
+        assert other == pytest.approx(one, rel=1e-4, abs=1e-6)

@@ -1,0 +1,195 @@
+"""Training runs on MLX: the same folder, stop and resume as on Lightning, and the same numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.commands.test_configs import composed
+from tests.helpers import runs
+from tests.helpers.runs import assert_equal_runs, assert_saved, files, metrics_of, resume, run, stop
+from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.evaluate import evaluate
+from wordle_rl.policy.engine import StopReason
+from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.train import train
+from wordle_rl.training import loop as training
+from wordle_rl.training.game_log import GameLog
+from wordle_rl.training.step import StepResult
+
+TORCH_ONLY = {"backend.accelerator=cpu", "backend.threads=1"}
+
+
+def settings(folder: Path, stage: str) -> list[str]:
+    given = [s for s in runs.settings(folder, stage) if s not in TORCH_ONLY]
+    return ["backend=mlx", *given]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "runs"
+    path.mkdir()
+    return path
+
+
+STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved
+    "grpo with a reference": [((training, "validate"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
+    "two updates with muon": [((CheckpointStore, "save"), 1, 0), ((MlxPolicy, "update"), 2, 1)],
+    "lora": [((training, "report"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
+    "ppo": [((MlxPolicy, "update"), 6, 2)],  # four updates a step
+}
+
+
+SLOW = {"grpo with a reference", "two updates with muon", "lora", "ppo"}
+
+
+@pytest.mark.parametrize(
+    "stage", [pytest.param(s, marks=[pytest.mark.slow] if s in SLOW else []) for s in STOPS]
+)
+def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_path, root, capfd):
+    # row 22
+    given = [*settings(tmp_path, stage), "trainer.steps=4"]
+    _, unbroken = run(root, *given)
+    assert [m["step"] for m in metrics_of(unbroken)] == list(range(5))
+    assert sum(m.get("grad_norm", 0.0) > 0.0 for m in metrics_of(unbroken)) == 4, "it must learn"
+    folder: list[Path] = []
+    for moment, call, done in STOPS[stage]:
+        start = partial(resume, *folder) if folder else partial(run, root, *given)
+        stop(*moment, call, 15, start)
+        folder[:] = set(root.iterdir()) - {unbroken}
+        assert_saved(*folder, done)
+    resume(*folder)
+    assert_equal_runs(*folder, unbroken)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same run on either backend."""
+    path = tmp_path_factory.mktemp("both")
+    (path / "runs").mkdir()
+    given = [*runs.settings(path, "grpo with a reference"), "optim.lr=1e-3", "trainer.steps=3"]
+    mine = ["backend=mlx", *(s for s in given if s not in TORCH_ONLY)]
+    return {n: run(path / "runs", *g)[1] for n, g in (("lightning", given), ("mlx", mine))}
+
+
+@pytest.mark.slow
+def test_a_run_leaves_the_same_files_and_metrics_as_on_lightning(both):
+    names = [{f for f in files(folder) if "checkpoints/" not in f} for folder in both.values()]
+    assert names[0] == names[1]
+    one, other = (metrics_of(folder) for folder in both.values())
+    # MLX runs forwards and backwards in one, and chooses its threads itself.
+    own = {"time/forward", "time/backward", "time/update", "machine/threads"}
+    assert [m.keys() - own for m in one] == [m.keys() - own for m in other]
+
+
+def test_a_run_plays_the_same_games_and_learns_the_same_as_on_lightning(both):
+    games = [(folder / "games.jsonl").read_text().splitlines() for folder in both.values()]
+    assert len(games[0]) == len(games[1]) > 0
+    # A draw may fall between two roundings; then games differ from that step on.
+    secrets = [[json.loads(line)["secret"] for line in lines] for lines in games]
+    assert secrets[0] == secrets[1]
+    first = [metrics_of(folder)[1] for folder in both.values()]
+    for name in ("reward/mean", "loss", "grad_norm", "tokens/sampled", "policy/surprise"):
+        assert first[1][name] == pytest.approx(first[0][name], rel=1e-3, abs=1e-5), name
+
+
+def test_the_groups_of_a_run_have_one_secret_and_what_was_cut_off_does_not_win(
+    tmp_path, root, monkeypatch
+):  # rows 11 and 18
+    steps: list[StepResult] = []
+    log = GameLog.training
+
+    def training(self: GameLog, step: int, result: StepResult, size: int) -> None:
+        steps.append(result)
+        log(self, step, result, size)
+
+    monkeypatch.setattr(GameLog, "training", training)
+    _, folder = run(root, *settings(tmp_path, "lora"), "trainer.steps=2", "trainer.report=false")
+    records = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
+    logged = [r["secret"] for r in records if r["split"] == "train"]
+    assert [len(result.rollouts) for result in steps] == [4 * 2] * 2
+    for result in steps:
+        secrets = [{r.game.secret for r in result.rollouts if r.group == g} for g in range(4)]
+        assert [list(s) for s in secrets] == [[logged.pop(0)] for _ in range(4)]
+    turns = [pair for result in steps for r in result.rollouts
+             for pair in zip(r.game.turns, r.turns, strict=True)]  # fmt: skip
+    cut = [turn for turn, tokens in turns if tokens.completion.stop is not StopReason.STOP_TOKEN]
+    assert 0 < len(cut) < len(turns)
+    assert all(t.guess is None and t.reason == "truncated" and not t.won for t in cut)
+
+
+def test_a_fully_trained_run_is_evaluated_on_either_backend(both, tmp_path):
+    wins = []
+    for overrides in ([], ["backend=lightning"]):
+        given = [f"run={both['mlx']}", "compare=false", f"output_dir={tmp_path}", *overrides]
+        given += ["backend.precision=fp32"]
+        wins.append(evaluate(composed(*given, name="eval"), given)["wins"])
+    trained = json.loads((both["mlx"] / "summary.json").read_text())
+    assert wins == [trained["wins"]] * 2
+
+
+def test_an_adapter_of_mlx_is_named_where_lightning_meets_it(tmp_path, root, capsys):
+    given = settings(tmp_path, "lora")
+    _, folder = run(root, *given, "trainer.steps=1")
+    adapter = folder / "model"
+    assert (adapter / "adapters.safetensors").is_file()
+    again = [*runs.settings(tmp_path, "lora"), f"model.path={adapter}", f"output_dir={root}"]
+    with pytest.raises(SystemExit) as end:
+        train(composed(*again), again)
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert end.value.code == 2 and "wordle_rl.convert" in error and "backend=mlx" in error
+
+
+def test_a_model_of_one_backend_chooses_it():
+    assert composed("model=gemma4b-mlx").backend._target_.endswith("MlxSettings")
+    assert composed("model=tiny").backend._target_.endswith("LightningSettings")
+
+
+def test_without_mlx_everything_else_runs_and_the_backend_ends_in_one_line(tmp_path):
+    given = ["train.py", "backend=mlx", f"output_dir={tmp_path}"]
+    code = (
+        "import sys; sys.modules['mlx'] = None; sys.modules['mlx_lm'] = None\n"
+        f"sys.argv = {given}; exec(open('train.py').read())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
+        cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "backend=mlx needs mlx-lm" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="torch brings another BLAS")
+def test_a_run_on_linux_multiplies_with_the_blas_of_torch():
+    code = (
+        "from types import SimpleNamespace; from wordle_rl.train import load_backend\n"
+        "mx = load_backend(SimpleNamespace(name='mlx', module='mlx.core'))  # no more than that\n"
+        "a = mx.arange(12.0).reshape(3, 4); print((a @ a.T)[1].tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "MKL_VERBOSE": "1"}, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "SGEMM(" in done.stdout and "[38.0, 126.0, 214.0]" in done.stdout
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.slow
+def test_grpo_on_mlx_improves_a_small_model_by_more_than_chance(tmp_path) -> None:
+    """Validation reward rises by more than three standard errors."""
+    _, folder = run(tmp_path, "backend=mlx", "experiment=smoke", "trainer.report=false",
+                    "logger=none")  # fmt: skip
+    validated = [m for m in metrics_of(folder) if "val/reward" in m]
+    first, last = validated[0], validated[-1]
+    error = np.hypot(first["val/reward_standard_error"], last["val/reward_standard_error"])
+    assert last["val/reward"] - first["val/reward"] > 3 * error

@@ -1,0 +1,272 @@
+"""Adapters go from PEFT to mlx-lm and back bit for bit, and mean the same in both."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import mlx_lm
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+
+from tests.backends.torch.test_policy import PLAIN, games
+from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
+from tests.helpers.tiny import gemma, policy_of, qwen, qwen_like_tokenizer
+from wordle_rl import convert as command
+from wordle_rl.backends.adapters import convert
+from wordle_rl.backends.mlx import load as mlx_models
+from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.torch.load import _with_lora
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.settings import LoraSettings
+from wordle_rl.policy.stages import RECORD, stages_of, write_stages
+from wordle_rl.runs.instantiate import ConfigError
+
+STAGES = [{"run": "first", "protocol": "all"}, {"run": "second", "protocol": "split"}]
+
+
+def multimodal() -> Any:
+    """Gemma 3 as released: a text model beside one for images."""
+    text = gemma().config.to_dict()
+    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
+              "num_attention_heads": 2, "image_size": 28, "patch_size": 14}  # fmt: skip
+    config = Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=1)
+    torch.manual_seed(0)
+    return Gemma3ForConditionalGeneration(config)
+
+
+BUILD = {"qwen2": qwen, "gemma3": gemma, "gemma3 multimodal": multimodal}
+# names only, so that the vision tower of a multimodal model stays as it is
+TARGETS = r".*layers\.\d+\.(self_attn\.[qkvo]_proj|mlp\.(gate|up|down)_proj)"
+
+
+def adapted(kind: str, folder: Path) -> tuple[Any, Path, Path]:
+    """A peft model with an adapter that does something; its base and its adapter on disk."""
+    model = BUILD[kind]()
+    base, path = folder / "base", folder / "peft"
+    model.save_pretrained(base)
+    qwen_like_tokenizer().save_pretrained(base)
+    targets = TARGETS
+    if kind.endswith("multimodal"):
+        targets = r".*language_model\.layers.*_proj"
+    model = _with_lora(model, LoraSettings(rank=4, alpha=6.0, targets=targets), seed=0)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    model.peft_config["default"].base_model_name_or_path = str(base)
+    model.save_pretrained(path)
+    return model, base, path
+
+
+def same_files(one: Path, other: Path) -> bool:
+    a, b = (load_file(f / "adapter_model.safetensors") for f in (one, other))
+    return a.keys() == b.keys() and all(
+        a[n].dtype == b[n].dtype and torch.equal(a[n], b[n]) for n in a
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", BUILD)
+def test_an_adapter_comes_back_from_mlx_bit_for_bit(kind, dtype, tmp_path):
+    _, _, peft = adapted(kind, tmp_path)
+    file = peft / "adapter_model.safetensors"
+    save_file({n: t.to(dtype) for n, t in load_file(file).items()}, file)
+    assert convert(peft, tmp_path / "mlx") == "mlx"
+    assert convert(tmp_path / "mlx", tmp_path / "back") == "peft"
+    assert same_files(peft, tmp_path / "back")
+    one, other = (
+        json.loads((f / "adapter_config.json").read_text()) for f in (peft, tmp_path / "back")
+    )
+    assert one == other
+
+
+def test_the_names_of_an_older_transformers_come_back_too(tmp_path):
+    _, _, peft = adapted("gemma3 multimodal", tmp_path)
+    file = peft / "adapter_model.safetensors"
+    new, old = "model.model.language_model.layers", "model.language_model.model.layers"
+    weights = load_file(file)
+    assert all(new in name for name in weights)
+    save_file({name.replace(new, old): t for name, t in weights.items()}, file)
+    convert(peft, tmp_path / "mlx")
+    convert(tmp_path / "mlx", tmp_path / "back")
+    assert same_files(peft, tmp_path / "back")
+
+
+@pytest.mark.parametrize("kind", BUILD)
+def test_a_converted_adapter_scores_as_it_did(kind, tmp_path):
+    model, base, peft = adapted(kind, tmp_path)
+    convert(peft, tmp_path / "mlx")
+    ids = [3, 9, 4, 11, 12, 5, 6, 20, 21, 22]
+    with torch.no_grad():
+        expected = model.eval()(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1).numpy()
+    network, _ = mlx_lm.load(str(base), adapter_path=str(tmp_path / "mlx"),
+                             model_config=corrected(base))  # fmt: skip
+    logits = network(mx.array([ids]))[0].astype(mx.float32)
+    found = np.array(logits - mx.logsumexp(logits, axis=-1, keepdims=True))
+    assert np.abs(found - expected).max() < 1e-4
+
+
+def corrected(base: Path) -> dict[str, Any]:
+    from wordle_rl.backends.mlx.config import for_mlx_lm
+
+    return for_mlx_lm(json.loads((base / "config.json").read_text()))
+
+
+def test_an_adapter_trained_on_mlx_means_the_same_in_peft(tmp_path):
+    from peft import PeftModel
+
+    policy = mlx_policy_of(_with_lora(qwen(), LoraSettings(rank=4, alpha=6.0), seed=0))
+    for _ in range(3):
+        policy.update(games(), PLAIN)
+    policy.export(tmp_path / "mlx")
+    config = json.loads((tmp_path / "mlx/adapter_config.json").read_text())
+    del config["peft_config"]  # as one that was begun on MLX
+    (tmp_path / "mlx/adapter_config.json").write_text(json.dumps(config))
+    convert(tmp_path / "mlx", tmp_path / "peft", base="somewhere")
+    model = PeftModel.from_pretrained(qwen(), str(tmp_path / "peft"), is_trainable=True)
+    assert np.abs(policy_of(model).score(games()) - policy.score(games())).max() < 1e-4
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "dora": ({"use_dora": True}, "use_dora"),
+    "biases": ({"bias": "all"}, "bias"),
+    "ranks": ({"rank_pattern": {"q_proj": 2}}, "rank_pattern"),
+    "whole modules": ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+    "rank": ({"r": 3}, "one rank"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_mlx_has_no_place_for_is_refused_by_name(case, tmp_path):
+    _, _, peft = adapted("qwen2", tmp_path)
+    change, named = WRONG[case]
+    file = peft / "adapter_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    with pytest.raises(ConfigError, match=named):
+        convert(peft, tmp_path / "mlx")
+    assert not (tmp_path / "mlx").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "base_model.model.model.embed_tokens.lora_embedding_A",
+        "base_model.model.model.vision_tower.encoder.layers.0.q_proj.lora_A.weight",
+        "base_model.model.lm_head.lora_A.weight",
+    ],
+)
+def test_a_weight_that_cannot_be_mapped_is_refused_by_name(name, tmp_path):
+    _, _, peft = adapted("qwen2", tmp_path)
+    file = peft / "adapter_model.safetensors"
+    save_file({**load_file(file), name: torch.zeros(4, 8)}, file)
+    with pytest.raises(ConfigError, match=name):
+        convert(peft, tmp_path / "mlx")
+    assert not (tmp_path / "mlx").exists()
+
+
+def test_the_command_converts_and_refuses_in_one_line(tmp_path, capsys, monkeypatch):
+    _, _, peft = adapted("qwen2", tmp_path)
+    monkeypatch.setattr(sys, "argv", ["convert", str(peft), str(tmp_path / "mlx"), "--base", "x/y"])
+    command.main()
+    config = json.loads((tmp_path / "mlx/adapter_config.json").read_text())
+    assert config["model"] == "x/y" and "mlx" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stop:
+        command.main()
+    assert stop.value.code == 2 and "exists already" in capsys.readouterr().err
+
+
+def test_an_adapter_says_in_either_form_what_it_was_trained_on(tmp_path):
+    _, _, peft = adapted("qwen2", tmp_path)
+    convert(peft, tmp_path / "nothing known")
+    assert not (tmp_path / "nothing known" / RECORD).exists()
+    write_stages(peft, STAGES)
+    convert(peft, tmp_path / "mlx")
+    convert(tmp_path / "mlx", tmp_path / "back")
+    assert stages_of(tmp_path / "mlx") == stages_of(tmp_path / "back") == STAGES
+
+
+# -- mlx-lm takes what is written -----------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantised", [False, True])
+def test_mlx_lms_own_commands_take_a_trained_adapter_as_it_is(quantised, tmp_path):
+    base = tmp_path / "base"
+    model = qwen()
+    model.config.rope_parameters["rope_theta"] = 1_000_000.0  # what mlx-lm takes by itself
+    model.save_pretrained(base)
+    qwen_like_tokenizer().save_pretrained(base)
+    if quantised:
+        plain = base.rename(tmp_path / "plain")
+        run("convert", "--hf-path", plain, "--mlx-path", base, "-q", "--q-group-size", "32")
+    loaded = mlx_models.load(
+        settings_of(base, lora=LoraSettings(rank=4, alpha=8.0)), precision="fp32"
+    )
+    policy = MlxPolicy(
+        loaded, temperature=1.0, optim=Optim(lr=1e-2, clip_grad_norm=0.0), compiled=False
+    )
+    assert mlx_models.is_quantised(loaded.model) is quantised
+    for _ in range(3):
+        policy.update(games(), PLAIN)
+    policy.export(tmp_path / "adapter")
+    said = run("generate", "--model", base, "--adapter-path", tmp_path / "adapter",
+               "--prompt", "hello", "--max-tokens", "3")  # fmt: skip
+    assert "Generation: 3 tokens" in said
+    run("fuse", "--model", base, "--adapter-path", tmp_path / "adapter",
+        "--save-path", tmp_path / "fused", *(["--dequantize"] if quantised else []))  # fmt: skip
+    ids = mx.array([[3, 9, 4, 11, 12, 5, 6, 20]])
+    fused, _ = mlx_lm.load(str(tmp_path / "fused"))
+    expected, found = (m(ids).astype(mx.float32) for m in (loaded.model, fused))
+    tolerance = 0.2 if quantised else 1e-3  # dequantised weights are rounded to bf16
+    assert mx.abs(expected - found).max().item() < tolerance
+
+
+def run(command: str, *arguments: Any) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "mlx_lm", command, *map(str, arguments)],
+        capture_output=True, text=True, timeout=280, env={**os.environ, "MLX_DISABLE_COMPILE": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_fusing_says_what_rounding_costs(precision, tmp_path, capsys, monkeypatch):
+    _, base, peft = adapted("gemma3", tmp_path)
+    weights = load_file(base / "model.safetensors")
+    dtype = getattr(torch, precision)
+    save_file({n: t.to(dtype) for n, t in weights.items()}, base / "model.safetensors")
+    small = load_file(peft / "adapter_model.safetensors")
+    small = {n: t * 0.01 if "lora_B" in n else t for n, t in small.items()}
+    save_file(small, peft / "adapter_model.safetensors")
+    convert(peft, tmp_path / "mlx")
+    shutil.copy(base / "tokenizer.json", tmp_path / "mlx")
+    write_stages(tmp_path / "mlx", STAGES)
+    arguments = ["convert", str(tmp_path / "mlx"), str(tmp_path / "fused"), "--fuse"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    command.main()
+    said = capsys.readouterr().out
+    gap = float(said.partition("at most ")[2].partition(" ")[0])
+    if precision == "float32":
+        assert gap < 1e-3 and "warning" not in said
+    else:
+        assert "rounding to bfloat16" in said and "%" in said
+    assert (tmp_path / "fused/config.json").is_file()
+    assert stages_of(tmp_path / "fused") == STAGES
+
+
+def test_a_folder_that_holds_a_whole_model_is_refused_as_such(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match="holds a whole model, and no adapter"):
+        convert(tmp_path, tmp_path / "new")

@@ -1,0 +1,333 @@
+"""The rollout engine draws what a plain forward pass would draw, whatever shares its batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.tiny import full_logprobs, gemma, many_stops, plain_copy, qwen
+from wordle_rl.backends.torch.attention import short_attention
+from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.engine import TorchEngine
+from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.policy.sampling import Sampling, uniforms
+
+VOCAB = 64
+STOPS = frozenset(many_stops(VOCAB, every=9))
+SAMPLED = Sampling(temperature=0.8, max_tokens=7)
+GREEDY = Sampling(temperature=0.0, max_tokens=7)
+
+
+@dataclass(frozen=True)
+class Models:
+    plain: Any  # transformers' own code
+    lm: CausalLM  # what the engine runs on
+
+    def engine(self, *, stops: frozenset[int] = STOPS, max_context: int = 200) -> TorchEngine:
+        return TorchEngine(self.lm, stop_ids=stops, max_context=max_context)
+
+
+@pytest.fixture(scope="module", params=["qwen", "gemma"])
+def models(request: pytest.FixtureRequest) -> Models:
+    # Gemma's window of 4 is far shorter than the games below.
+    model = (qwen(VOCAB) if request.param == "qwen" else gemma(VOCAB, window=4, softcap=5.0)).eval()
+    return Models(plain=plain_copy(model), lm=CausalLM(model))
+
+
+def numbers(rollout: int, turn: int) -> np.ndarray:
+    return uniforms(seed=7, step=0, rollouts=np.array([rollout]), turn=turn, tokens=7)[0]
+
+
+def prompts(n: int, turn: int) -> list[list[int]]:
+    """Prompts of 1 to 9 tokens, another one for each row and turn."""
+    random = np.random.default_rng([n, turn])
+    return [random.integers(0, VOCAB, 1 + (5 * row + turn) % 9).tolist() for row in range(n)]
+
+
+def slow_answer(
+    model: Any, context: list[int], sampling: Sampling, drawn: np.ndarray
+) -> Completion:
+    """One answer, token by token, each from a forward pass over everything before it."""
+    ids: list[int] = []
+    logprobs: list[float] = []
+    for uniform in drawn:
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([context + ids])).logits[0, -1].double()
+        if sampling.temperature:
+            logits = logits / sampling.temperature
+        table = logits.log_softmax(-1).numpy()
+        greedy = sampling.temperature == 0.0
+        cumulative = np.exp(table).cumsum()
+        token = int(table.argmax() if greedy else (cumulative > uniform * cumulative[-1]).argmax())
+        ids.append(token)
+        logprobs.append(float(table[token]))
+        if token in STOPS:
+            return Completion(ids=ids, logprobs=logprobs, stop=StopReason.STOP_TOKEN)
+    return Completion(ids=ids, logprobs=logprobs, stop=StopReason.TOKEN_LIMIT)
+
+
+def play(
+    engine: TorchEngine, rows: list[int], numbered: list[int], sampling: Sampling, *, turns: int = 3
+) -> list[list[Completion]]:
+    """Answers by rollout and turn; row i plays rollout numbered[i]."""
+    answers: list[list[Completion]] = [[] for _ in numbered]
+    for turn in range(turns):
+        feeds = prompts(6, turn)
+        assert all(engine.extend(rows, [feeds[i] for i in numbered]))
+        drawn = engine.decode(rows, sampling, np.stack([numbers(i, turn) for i in numbered]))
+        for mine, completion in zip(answers, drawn, strict=True):
+            mine.append(completion)
+    return answers
+
+
+def assert_same(one: list[list[Completion]], other: list[list[Completion]]) -> None:
+    for mine, theirs in zip(one, other, strict=True):
+        assert [c.ids for c in mine] == [c.ids for c in theirs]
+        assert [c.stop for c in mine] == [c.stop for c in theirs]
+        for a, b in zip(mine, theirs, strict=True):
+            assert np.allclose(a.logprobs, b.logprobs, atol=1e-4)
+
+
+@pytest.mark.parametrize("sampling", [SAMPLED, GREEDY], ids=["sampled", "greedy"])
+def test_batched_games_get_the_tokens_and_logprobs_of_plain_forward_passes(models, sampling):
+    engine = models.engine()
+    batched = play(engine, engine.open(6), list(range(6)), sampling)
+    expected: list[list[Completion]] = []
+    for row in range(6):  # rows 2 and 9: nothing shares a batch here, nothing is padded or cached
+        context: list[int] = []
+        expected.append([])
+        for turn in range(3):
+            context += prompts(6, turn)[row]
+            answer = slow_answer(models.plain, context, sampling, numbers(row, turn))
+            context += answer.ids
+            expected[-1].append(answer)
+    assert_same(batched, expected)
+    lengths = {len(c.ids) for game in batched for c in game}
+    assert len(lengths) > 1, "the games must be ragged for this to mean anything"
+
+
+def test_logprobs_seen_while_decoding_are_those_of_one_pass_over_the_conversation(models):  # row 2
+    engine = models.engine()
+    for row, game in enumerate(play(engine, engine.open(6), list(range(6)), SAMPLED)):
+        ids: list[int] = []
+        places: list[int] = []
+        for turn, completion in enumerate(game):
+            ids += prompts(6, turn)[row]
+            places += range(len(ids), len(ids) + len(completion.ids))
+            ids += completion.ids
+        seen = np.concatenate([c.logprobs for c in game])
+        whole = full_logprobs(models.plain, ids, temperature=SAMPLED.temperature)
+        assert np.abs(whole[places] - seen).max() < 1e-4
+
+
+@pytest.mark.parametrize("sampling", [SAMPLED, GREEDY], ids=["sampled", "greedy"])
+def test_answers_do_not_depend_on_batch_size_or_order(models, sampling):
+    engine = models.engine()
+    together = play(engine, engine.open(6), list(range(6)), sampling)
+    engine = models.engine()
+    shuffled = play(engine, engine.open(6)[::-1], [3, 0, 5, 1, 4, 2], sampling)
+    assert_same([shuffled[i] for i in (1, 3, 5, 0, 4, 2)], together)
+    alone = []
+    for rollout in range(6):
+        engine = models.engine()
+        alone += play(engine, engine.open(1), [rollout], sampling)
+    assert_same(alone, together)
+
+
+def test_answers_do_not_depend_on_neighbours_that_leave_or_join(models):
+    engine = models.engine()
+    expected = play(engine, engine.open(6), list(range(6)), SAMPLED)
+    engine = models.engine()
+    rows = engine.open(6)
+    answers: dict[int, list[Completion]] = {i: [] for i in range(6)}
+    leaving = {0: [0, 4], 1: [2, 5, 1]}  # rollouts that leave after a turn
+    live = list(range(6))
+    for turn in range(3):
+        feeds = prompts(6, turn)
+        # Rows are fed one part after the other, and strangers come in between.
+        for part in (live[1::2], live[::2]):
+            assert all(engine.extend([rows[i] for i in part], [feeds[i] for i in part]))
+            engine.extend(engine.open(1), [[1] * 30])
+        drawn = engine.decode(
+            [rows[i] for i in live], SAMPLED, np.stack([numbers(i, turn) for i in live])
+        )
+        for i, completion in zip(live, drawn, strict=True):
+            answers[i].append(completion)
+        gone = leaving.get(turn, [])
+        engine.release([rows[i] for i in gone])
+        live = [i for i in live if i not in gone]
+    assert [len(answers[i]) for i in range(6)] == [1, 2, 2, 3, 1, 2]
+    assert_same(
+        [answers[i] for i in range(6)], [game[: len(answers[i])] for i, game in enumerate(expected)]
+    )
+
+
+def test_forked_rows_play_like_rows_that_were_fed_the_same(models):
+    prefix, after = [3, 1, 4, 1, 5, 9], [[2], [6, 5, 3], [8, 9]]
+    drawn = np.stack([numbers(i, 0) for i in range(3)])
+
+    def fork_twice(engine: TorchEngine) -> tuple[list[list[Completion]], list[int]]:
+        [row] = engine.open(1)
+        engine.extend([row], [prefix])
+        rows = [row, *engine.fork(row, 2)]
+        first = engine.decode(rows, SAMPLED, drawn)
+        engine.extend(rows, after)
+        second = engine.decode(rows, SAMPLED, drawn[::-1])
+        # A fork after an answer takes along the last token, which has not been fed yet.
+        late = engine.fork(rows[1], 1)
+        engine.extend(late, [[7, 7]])
+        third = engine.decode(late, SAMPLED, drawn[:1])
+        return [*([a, b] for a, b in zip(first, second, strict=True)), third], rows
+
+    def feed_each(engine: TorchEngine) -> list[list[Completion]]:
+        rows = engine.open(3)
+        engine.extend(rows, [prefix] * 3)
+        first = engine.decode(rows, SAMPLED, drawn)
+        engine.extend(rows, after)
+        second = engine.decode(rows, SAMPLED, drawn[::-1])
+        history = [*prefix, *first[1].ids, *after[1], *second[1].ids, 7, 7]
+        fresh = engine.open(1)
+        engine.extend(fresh, [history])
+        third = engine.decode(fresh, SAMPLED, drawn[:1])
+        return [*([a, b] for a, b in zip(first, second, strict=True)), third]
+
+    forked, _ = fork_twice(models.engine())
+    assert_same(forked, feed_each(models.engine()))
+
+
+def test_a_row_can_be_forked_no_times_at_all(models):
+    engine = models.engine()
+    [row] = engine.open(1)
+    engine.extend([row], [[1, 2, 3]])
+    assert engine.fork(row, 0) == []
+
+
+def test_a_prompt_may_be_fed_whole_or_token_by_token(models):
+    prompt = [5, 3, 2, 8, 1, 9, 4]
+    whole, single = models.engine(), models.engine()
+    [a], [b] = whole.open(1), single.open(1)
+    whole.extend([a], [prompt])
+    for token in prompt:
+        single.extend([b], [[token]])
+    drawn = numbers(0, 0)[None]
+    assert_same([whole.decode([a], SAMPLED, drawn)], [single.decode([b], SAMPLED, drawn)])
+
+
+def test_an_answer_without_a_stop_token_ends_at_the_token_limit(models):
+    engine = models.engine(stops=frozenset({VOCAB + 1}))
+    [row] = engine.open(1)
+    engine.extend([row], [[1, 2, 3]])
+    [completion] = engine.decode([row], SAMPLED, numbers(0, 0)[None])
+    assert completion.stop is StopReason.TOKEN_LIMIT
+    assert len(completion.ids) == len(completion.logprobs) == SAMPLED.max_tokens
+
+
+def test_a_stop_token_drawn_at_the_token_limit_counts_as_a_stop_token(models):
+    engine = models.engine(stops=frozenset(range(VOCAB)))
+    [row] = engine.open(1)
+    engine.extend([row], [[1, 2, 3]])
+    [completion] = engine.decode([row], Sampling(max_tokens=1), numbers(0, 0)[None])
+    assert completion.stop is StopReason.STOP_TOKEN and len(completion.ids) == 1
+
+
+@pytest.mark.parametrize("prompt", [1, 5, 9, 11])
+def test_an_answer_never_outgrows_the_context(models, prompt):
+    engine = models.engine(stops=frozenset({VOCAB + 1}), max_context=12)
+    rows = engine.open(2)
+    assert engine.extend(rows, [[1] * prompt, [2] * 8]) == [True, True]
+    drawn = uniforms(seed=1, step=0, rollouts=np.arange(2), turn=0, tokens=40)
+    first, second = engine.decode(rows, Sampling(max_tokens=40), drawn)
+    assert first.stop is second.stop is StopReason.CONTEXT_FULL
+    assert (len(first.ids), len(second.ids)) == (12 - prompt, 4)
+    assert engine.extend(rows, [[1], [1]]) == [False, False]
+
+
+def test_a_prompt_fits_when_it_leaves_room_for_a_token(models):
+    engine = models.engine(max_context=12)
+    assert engine.extend(engine.open(3), [[1] * 11, [1] * 12, [1] * 13]) == [True, False, False]
+
+
+def test_text_that_does_not_fit_leaves_its_row_as_it_was(models):
+    engine = models.engine(max_context=20)
+    rows = engine.open(3)
+    feeds = [[4, 2], [6, 6, 6], [1, 2, 3, 4]]
+    assert engine.extend(rows, feeds) == [True] * 3
+    drawn = np.stack([numbers(i, 0)[:3] for i in range(3)])
+    answers = engine.decode(rows, Sampling(max_tokens=3), drawn)
+    # Row 1's next message is too long, the others' are not.
+    assert engine.extend(rows, [[9], [9] * 19, [9, 9]]) == [True, False, True]
+    assert engine.extend([rows[1]], [[8, 8]]) == [True]
+    after = engine.decode(rows, Sampling(max_tokens=3), drawn)
+
+    for i, new in enumerate([[9], [8, 8], [9, 9]]):
+        fresh = models.engine(max_context=20)
+        row = fresh.open(1)
+        fresh.extend(row, [[*feeds[i], *answers[i].ids, *new]])
+        assert_same([fresh.decode(row, Sampling(max_tokens=3), drawn[i : i + 1])], [[after[i]]])
+
+
+def test_extending_by_nothing_is_refused(models):
+    engine = models.engine()
+    rows = engine.open(2)
+    with pytest.raises(ValueError, match="at least one token"):
+        engine.extend(rows, [[1], []])
+
+
+def test_rows_that_were_not_extended_cannot_be_decoded(models):
+    engine = models.engine()
+    rows = engine.open(2)
+    engine.extend(rows[:1], [[1, 2]])
+    drawn = np.stack([numbers(i, 0) for i in range(2)])
+    with pytest.raises(ValueError, match="extended"):
+        engine.decode(rows, SAMPLED, drawn)
+    engine.decode(rows[:1], SAMPLED, drawn[:1])
+    with pytest.raises(ValueError, match="extended"):
+        engine.decode(rows[:1], SAMPLED, drawn[:1])
+
+
+@pytest.mark.parametrize("queries", [1, 6])
+@pytest.mark.parametrize("scaling", [None, 0.3])
+def test_short_attention_is_softmax_of_scaled_scores_over_the_keys_in_sight(queries, scaling):
+    generator = torch.Generator().manual_seed(1)
+    query = torch.randn(3, 4, queries, 8, generator=generator)
+    key, value = torch.randn(2, 3, 2, 6, 8, generator=generator)  # two heads of keys for four
+    mask = torch.rand(3, 1, queries, 6, generator=generator) < 0.6
+    mask[..., 0] = True
+    out, _ = short_attention(torch.nn.Module(), query, key, value, mask, scaling=scaling)
+    for n, h, q in np.ndindex(3, 4, queries):
+        seen = mask[n, 0, q]
+        scores = key[n, h // 2, seen] @ query[n, h, q] * (8**-0.5 if scaling is None else scaling)
+        expected = scores.softmax(0) @ value[n, h // 2, seen]
+        assert torch.allclose(out[n, q, h], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("build", [qwen, gemma])
+def test_short_attention_gives_the_hidden_states_of_transformers_own(build, implementation):
+    model = build(VOCAB).eval()
+    other = plain_copy(model)
+    other.set_attn_implementation(implementation)
+    ids = torch.tensor([[5, 3, 9, 9, 1, 7, 2, 8, 30, 11]])
+    with torch.no_grad():
+        expected = other.get_decoder()(input_ids=ids).last_hidden_state
+        assert torch.allclose(CausalLM(model).hidden(ids), expected, atol=1e-5)
+
+
+def test_gemmas_window_hides_what_lies_further_back():
+    model = gemma(VOCAB, window=4).eval()
+    model.config.layer_types = ["sliding_attention"] * 3
+    for layer in model.model.layers:
+        layer.attention_type = layer.self_attn.layer_type = "sliding_attention"
+    lm = CausalLM(model)
+    # Three layers of a window of 4 reach 9 tokens back, not 10.
+    ids = torch.arange(1, 13)[None]
+    far, near = ids.clone(), ids.clone()
+    far[0, 1], near[0, 2] = 60, 60
+    with torch.no_grad():
+        before, after_far, after_near = (lm.hidden(i)[0, 11] for i in (ids, far, near))
+    assert torch.equal(before, after_far)
+    assert not torch.equal(before, after_near)

@@ -1,0 +1,112 @@
+"""Layers written out for rollouts compute what transformers' own forward pass computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.helpers.tiny import gemma, lora_of, many_stops, qwen
+from wordle_rl.backends.tiny_model import build_model, save_untrained
+from wordle_rl.backends.torch import fast_qwen2 as lean_trunk
+from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.engine import TorchEngine
+from wordle_rl.backends.torch.fast_qwen2 import LeanTrunk
+from wordle_rl.policy.engine import Completion
+from wordle_rl.policy.sampling import Sampling, uniforms
+
+VOCAB = 64
+ROWS = 40
+SAMPLING = Sampling(max_tokens=7)
+
+
+def play(lm: CausalLM) -> list[Completion]:
+    """Answers of rows of all lengths over three turns; some rows leave after the second."""
+    engine = TorchEngine(lm, stop_ids=frozenset(many_stops(VOCAB, every=9)), max_context=200)
+    random = np.random.default_rng(0)
+    rows, answers = engine.open(ROWS), []
+    for turn in range(3):
+        feeds = [random.integers(0, VOCAB, random.integers(1, 12)).tolist() for _ in rows]
+        assert all(engine.extend(rows, feeds))
+        drawn = uniforms(
+            seed=3, step=0, rollouts=np.arange(len(rows)), turn=turn, tokens=SAMPLING.max_tokens
+        )
+        answers += engine.decode(rows, SAMPLING, drawn)
+        if turn == 1:
+            engine.release(rows[::3])
+            rows = [row for i, row in enumerate(rows) if i % 3]
+    return answers
+
+
+def through_transformers(model: nn.Module) -> CausalLM:
+    """A model whose rollouts go through transformers' forward pass."""
+    lm = CausalLM(model)
+    lm.rollout_trunk = lambda: lm
+    return lm
+
+
+def assert_same(one: list[Completion], other: list[Completion], *, atol: float) -> None:
+    assert [c.ids for c in one] == [c.ids for c in other]
+    assert [c.stop for c in one] == [c.stop for c in other]
+    for a, b in zip(one, other, strict=True):
+        assert np.allclose(a.logprobs, b.logprobs, atol=atol)
+
+
+@pytest.mark.parametrize("most_scores", [lean_trunk._MOST_SCORES, 0], ids=["products", "fused"])
+def test_logprobs_are_those_of_transformers_forward_pass(monkeypatch, most_scores):
+    monkeypatch.setattr(lean_trunk, "_MOST_SCORES", most_scores)
+    model = qwen(VOCAB, factor=2.0).eval()
+    answers = play(CausalLM(model))
+    assert len({len(c.ids) for c in answers}) > 3, "the rows must be ragged"
+    assert_same(answers, play(through_transformers(model)), atol=1e-5)
+
+
+def test_bfloat16_is_as_near_to_float32_as_transformers_is():
+    model = build_model(vocab_size=VOCAB, hidden_size=128, layers=4).eval()
+    rounded = build_model(vocab_size=VOCAB, hidden_size=128, layers=4).eval().to(torch.bfloat16)
+    ids, last = torch.randint(0, VOCAB, (ROWS, 9)), torch.full((ROWS,), 8)
+
+    def first_hidden(lm: CausalLM, trunk: object) -> torch.Tensor:
+        engine = TorchEngine(lm, stop_ids=frozenset({1}), max_context=200)
+        engine._trunk = trunk  # pyright: ignore[reportAttributeAccessIssue]
+        engine.extend(engine.open(ROWS), ids.tolist())
+        assert engine._hidden is not None
+        return engine._hidden.float()
+
+    lm = CausalLM(rounded)
+    exact = CausalLM(model).hidden(ids)[torch.arange(ROWS), last]
+    lean, plain = (
+        (first_hidden(lm, trunk) - exact).abs().mean().item() for trunk in (lm.rollout_trunk(), lm)
+    )
+    assert 0 < lean < 1.1 * plain
+
+
+def test_weights_changed_since_the_last_engine_are_seen():
+    model = qwen(VOCAB, factor=2.0).eval()
+    lm = CausalLM(model)
+    before = play(lm)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.1)
+    after = play(lm)
+    assert [c.logprobs for c in after] != [c.logprobs for c in before]
+    assert_same(after, play(through_transformers(model)), atol=1e-5)
+
+
+def test_only_a_plain_qwen2_goes_through_the_layers_written_out(tmp_path):
+    assert isinstance(CausalLM(qwen(VOCAB)).rollout_trunk(), LeanTrunk)
+    others = {"gemma": gemma(VOCAB)}
+    shape = {"hidden_size": 32, "layers": 2, "heads": 4, "intermediate_size": 64}
+    others["lora"] = lora_of(str(save_untrained(tmp_path, **shape)))
+    others["hooked"] = qwen(VOCAB)
+    others["hooked"].model.layers[0].register_forward_hook(lambda *_: None)
+    others["window"] = qwen(VOCAB)
+    others["window"].config.layer_types = ["sliding_attention", "full_attention"]
+    others["rotation"] = qwen(VOCAB)
+    others["rotation"].config.rope_parameters["rope_type"] = "dynamic"
+    others["parametrised"] = qwen(VOCAB)
+    nn.utils.parametrizations.weight_norm(others["parametrised"].model.layers[1].mlp.down_proj)
+    for name, model in others.items():
+        lm = CausalLM(model)
+        assert lm.rollout_trunk() is lm, name

@@ -1,0 +1,518 @@
+"""The torch policy: scores, ratios, references, LoRA, precision, checkpoints, failed updates."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.tiny import (
+    batch_of,
+    full_logprobs,
+    gemma,
+    lora_of,
+    plain_copy,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+    same,
+    weights_of,
+)
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.sft import Sft
+from wordle_rl.backends.tiny_model import build_model
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.training.update import update
+
+ROWS = [
+    ([3, 9, 4, 11, 12, 5, 6, 20, 21, 22], [0, 0, 0, 1, 1, 0, 0, 1, 1, 1]),
+    ([3, 50], [0, 1]),
+    ([3, 9, 30, 31, 7, 8, 40], [0, 0, 1, 1, 0, 0, 1]),
+]
+PLAIN = Grpo(beta=0.0)
+
+
+def games(advantages: tuple[float, ...] = (0.7, -1.3, 0.4)) -> Batch:
+    return batch_of(ROWS, advantages)
+
+
+def whole(epoch: int) -> list[Any]:
+    """All rows of games() in one update, tokens weighing alike."""
+    tokens = sum(sum(marks) for _, marks in ROWS)
+    return [(np.arange(len(ROWS)), np.full(len(ROWS), 1.0 / tokens))]
+
+
+def one_row(ids: list[int], marks: list[int]) -> Batch:
+    return batch_of([(ids, marks)], [1.0])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An untrained model with its tokenizer, as a user would have it on disk."""
+    path: Path = tmp_path_factory.mktemp("base")
+    qwen(340).save_pretrained(path)
+    qwen_like_tokenizer().save_pretrained(path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def adapter(folder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A trained adapter of that model on disk."""
+    path: Path = tmp_path_factory.mktemp("adapter")
+    policy = policy_of(lora_of(folder, dropout=0.5))
+    trained(policy)
+    policy.export(path)
+    return str(path)
+
+
+def trained(policy: TorchPolicy, updates: int = 3) -> TorchPolicy:
+    for _ in range(updates):
+        assert policy.update(games(), PLAIN)["update/skipped"] == 0.0
+    return policy
+
+
+# -- scores ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("build", [qwen, gemma, lambda: gemma(softcap=5.0)])
+@pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
+def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_tokens):  # row 9
+    model = build()
+    plain = plain_copy(model)
+    scores = policy_of(model, micro_batch_tokens=micro_batch_tokens).score(games())
+    assert scores.dtype == np.float32
+    for row, (ids, marks) in enumerate(ROWS):
+        expected = full_logprobs(plain, ids) * np.array(marks)
+        assert np.abs(scores[row, : len(ids)] - expected).max() < 1e-5
+        assert (scores[row, len(ids) :] == 0).all()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
+def test_scores_are_those_of_the_sampling_temperature(temperature):  # row 4
+    model = qwen()
+    plain = plain_copy(model)
+    ids, marks = ROWS[0]
+    scores = policy_of(model, temperature=temperature).score(one_row(ids, marks))[0]
+    expected = full_logprobs(plain, ids, temperature=temperature) * np.array(marks)
+    assert np.abs(scores - expected).max() < 1e-5
+    if temperature != 1.0:
+        assert np.abs(scores - full_logprobs(plain, ids) * np.array(marks)).max() > 0.1
+
+
+@pytest.mark.parametrize("place", [3, 4, 7, 9])
+def test_changing_any_sampled_token_changes_the_loss(place):  # row 5: 3 is the very first
+    ids, marks = ROWS[0]
+    changed = [*ids[:place], 45, *ids[place + 1 :]]
+    losses = [policy_of(qwen()).update(one_row(i, marks), Sft())["loss"] for i in (ids, changed)]
+    assert abs(losses[0] - losses[1]) > 1e-3
+    scores = [policy_of(qwen()).score(one_row(i, marks))[0] for i in (ids, changed)]
+    assert scores[0][place] != scores[1][place]
+    assert np.array_equal(scores[0][:place], scores[1][:place])
+
+
+@pytest.mark.parametrize("build", [qwen, lambda: gemma(window=8)])
+def test_changing_the_prompt_changes_the_scores_of_the_answer(build):  # row 6
+    ids, marks = ROWS[0]
+    other = [44, *ids[1:]]
+    first, second = (policy_of(build()).score(one_row(i, marks))[0] for i in (ids, other))
+    assert (np.abs(first - second)[np.array(marks, bool)] > 1e-4).all()
+
+
+def test_feedback_is_seen_by_the_answers_behind_it_and_by_no_others():  # row 7
+    ids, marks = ROWS[0]
+    other = [*ids[:5], 33, *ids[6:]]  # the first token of the environment's reply
+    first, second = (policy_of(qwen()).score(one_row(i, marks))[0] for i in (ids, other))
+    assert np.array_equal(first[:6], second[:6])
+    assert (np.abs(first - second)[7:] > 1e-4).all()
+
+
+def test_metrics_are_means_over_the_sampled_tokens():
+    scores = policy_of(qwen()).score(games())
+    sampler = [(scores[i, : len(ids)] + 0.25).tolist() for i, (ids, _) in enumerate(ROWS)]
+    batch = batch_of(ROWS, [0.7, -1.3, 0.4], sampler=sampler)
+    batch = replace(batch, sampler_logprobs=np.where(batch.trained, batch.sampler_logprobs, 0))
+    metrics = policy_of(qwen(), micro_batch_tokens=1).update(batch, PLAIN)
+    assert metrics["policy/sampler_gap"] == pytest.approx(0.25, abs=1e-5)
+    first = batch.trained.cumsum().reshape(batch.trained.shape) == 1
+    far = np.where(first & batch.trained, batch.sampler_logprobs - 1.0, batch.sampler_logprobs)
+    far = policy_of(qwen()).update(replace(batch, sampler_logprobs=far.astype(np.float32)), PLAIN)
+    assert metrics["policy/largest_sampler_gap"] == pytest.approx(0.25, abs=1e-5)
+    assert far["policy/largest_sampler_gap"] == pytest.approx(0.75, abs=1e-5)
+    assert metrics["policy/surprise"] == pytest.approx(-scores[batch.trained].mean(), rel=1e-5)
+    assert metrics["policy/ratio"] == pytest.approx(1.0)
+    assert metrics["policy/clipped"] == 0.0
+
+
+# -- ratio ----------------------------------------------------------------------------------------
+
+
+def ratios(policy: TorchPolicy, algorithm: Grpo, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The largest distance of a token's ratio from 1 in each update on one batch."""
+    seen: list[float] = []
+    real = policy.update
+
+    def spy(batch: Batch, algorithm: Any) -> dict[str, float]:
+        metrics = real(batch, algorithm)
+        seen.append(metrics["policy/ratio_gap"])
+        return metrics
+
+    monkeypatch.setattr(policy, "update", spy)
+    update(policy, algorithm, games(), whole)
+    return seen
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
+@pytest.mark.parametrize("updates", [1, 3])
+def test_the_ratio_is_one_on_the_first_update_and_moves_after_it(
+    updates, micro_batch_tokens, monkeypatch
+):  # row 3
+    policy = policy_of(gemma(), temperature=0.7, micro_batch_tokens=micro_batch_tokens)
+    first, *later = ratios(policy, Grpo(beta=0.0, epochs=updates), monkeypatch)
+    assert first < 1e-5
+    assert len(later) == updates - 1 and all(gap > 1e-3 for gap in later)
+
+
+def test_at_learning_rate_zero_the_ratio_stays_one_and_nothing_moves(monkeypatch):  # row 3
+    policy = policy_of(qwen(), lr=0.0)
+    before = weights_of(policy.model)
+    gaps = ratios(policy, Grpo(beta=0.0, epochs=4), monkeypatch)
+    assert len(gaps) == 4 and max(gaps) < 1e-5
+    assert same(before, weights_of(policy.model))
+
+
+def test_the_learning_rate_of_a_step_is_the_one_that_was_set():
+    """Adam's first step moves each weight by the learning rate."""
+    policy = policy_of(qwen(), lr=0.5)
+    before = weights_of(policy.model)
+    policy.set_learning_rate(1e-3)
+    policy.update(games(), PLAIN)
+    moved = max(
+        float((p.detach() - before[name]).abs().max())
+        for name, p in policy.model.named_parameters()
+    )
+    assert moved == pytest.approx(1e-3, rel=0.01)
+
+
+# -- dropout --------------------------------------------------------------------------------------
+
+
+def test_two_scorings_are_equal_though_the_adapter_has_dropout(adapter):  # row 16
+    policy = policy_of(lora_of(adapter))
+    assert any(isinstance(m, torch.nn.Dropout) and m.p == 0.5 for m in policy.model.modules())
+    policy.keep_reference()
+    for reference in (False, True):
+        first, second = (policy.score(games(), reference=reference) for _ in range(2))
+        assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_two_scorings_are_equal_though_the_model_has_dropout(precision):  # row 16
+    model = qwen()
+    for layer in model.model.layers:
+        layer.self_attn.attention_dropout = 0.5
+    model.train()  # as a model is that was built and not loaded
+    policy = policy_of(model, precision=precision)
+    policy.keep_reference()
+    for reference in (False, True):
+        first, second = (policy.score(games(), reference=reference) for _ in range(2))
+        assert np.array_equal(first, second)
+
+
+class Steps:
+    """A training run of three updates, in the place of wordle_rl.training.loop.Training."""
+
+    def __init__(self, policy: TorchPolicy) -> None:
+        self.policy = policy
+        self.modes: list[bool] = []
+
+    def run_step(self, step: int) -> dict[str, float]:
+        self.modes.append(any(m.training for m in self.policy.model.modules()))
+        first, second = (self.policy.score(games()) for _ in range(2))
+        assert np.array_equal(first, second)
+        return self.policy.update(games(), PLAIN)
+
+
+def test_under_lightning_dropout_stays_off_and_updates_are_the_same(adapter):  # row 16
+    from lightning.pytorch import Trainer
+    from torch.utils.data import DataLoader
+
+    from wordle_rl.backends.torch import backend as lightning_backend
+
+    policy = policy_of(lora_of(adapter))
+    steps: Any = Steps(policy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer = Trainer(
+            accelerator="cpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False,
+            enable_progress_bar=False, enable_model_summary=False,
+        )  # fmt: skip
+        loader: Any = DataLoader(lightning_backend.Steps(0, 3), batch_size=None)
+        trainer.fit(lightning_backend.GrpoModule(policy, steps), loader)
+    assert steps.modes == [False] * 3
+    alone = trained(policy_of(lora_of(adapter)), updates=3)
+    assert same(weights_of(policy.model), weights_of(alone.model))
+
+
+# -- reference ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["full", "bf16", "fresh adapter", "trained adapter"])
+def test_the_reference_is_the_policy_at_the_start_and_stays_it(kind, folder, adapter):  # row 17
+    if kind in ("full", "bf16"):
+        model = qwen(340)
+        policy = policy_of(model, precision="bf16" if kind == "bf16" else "fp32")
+    else:
+        policy = policy_of(lora_of(folder if kind == "fresh adapter" else adapter, dropout=0.5))
+    policy.keep_reference()
+    start = policy.score(games())
+    assert np.array_equal(policy.score(games(), reference=True), start)
+    ref = policy.score(games(), reference=True)
+    metrics = policy.update(replace(games(), ref_logprobs=ref), Grpo(beta=0.1))
+    assert metrics["policy/kl"] == 0.0
+    trained(policy)
+    assert np.array_equal(policy.score(games(), reference=True), start)
+    assert np.abs(policy.score(games()) - start).max() > 1e-3
+
+
+def test_an_adapter_taken_from_disk_is_not_the_raw_base(folder, adapter):  # row 17
+    raw, start = policy_of(lora_of(folder)), policy_of(lora_of(adapter))
+    assert np.abs(raw.score(games()) - start.score(games())).max() > 1e-3
+
+
+def test_the_reference_can_be_taken_anew(folder):
+    for policy in (policy_of(lora_of(folder)), policy_of(qwen(340))):
+        policy.keep_reference()
+        trained(policy)
+        policy.keep_reference()
+        assert np.array_equal(policy.score(games(), reference=True), policy.score(games()))
+        trained(policy, 1)
+        assert not np.array_equal(policy.score(games(), reference=True), policy.score(games()))
+
+
+def test_asking_for_a_reference_that_was_never_kept_is_an_error():
+    with pytest.raises(RuntimeError, match="keep_reference"):
+        policy_of(qwen()).score(games(), reference=True)
+
+
+# -- learning -------------------------------------------------------------------------------------
+
+
+def test_an_adapter_moves_and_its_base_and_reference_do_not(folder):  # row 23
+    policy = policy_of(lora_of(folder))
+    policy.keep_reference()
+    before = weights_of(policy.model)
+    assert policy.num_parameters[0] == sum(p.numel() for n, p in before.items() if ".default." in n)
+    policy.score(games(), reference=True)  # switches adapters, and must switch back
+    trained(policy)
+    for name, parameter in policy.model.named_parameters():
+        if "lora_B.default" in name:
+            assert (before[name] == 0).all() and (parameter != 0).any(), name
+        elif "lora_A.default" in name:
+            assert not torch.equal(before[name], parameter), name
+        else:
+            assert torch.equal(before[name], parameter), name
+
+
+def play_bandit(policy: TorchPolicy, step: int) -> Batch | None:
+    """16 answers of one token; even ids are the arm that pays."""
+    engine = policy.engine()
+    [row] = engine.open(1)
+    engine.extend([row], [[7, 9]])
+    rows = [row, *engine.fork(row, 15)]
+    numbers = uniforms(seed=1, step=step, rollouts=np.arange(16), turn=0, tokens=1)
+    drawn = engine.decode(rows, Sampling(max_tokens=1), numbers)
+    rewards = np.array([[1.0 - c.ids[0] % 2 for c in drawn]])
+    advantages = PLAIN.advantages_by_game(rewards)[0]
+    if not advantages.any():
+        return None
+    games = [([7, 9, *c.ids], [0, 0, 1]) for c in drawn]
+    return batch_of(games, advantages.tolist(), weights=[1 / 16] * 16)
+
+
+@pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
+def test_a_two_armed_bandit_is_won_in_95_of_100_games(kind, tmp_path):  # row 23
+    # Embeddings this long let a small hidden state prefer the even half of 340 tokens; LoRA
+    # leaves the embeddings as they are.
+    model = qwen(340, factor=20.0)
+    if kind == "lora":
+        model.save_pretrained(tmp_path)
+        qwen_like_tokenizer().save_pretrained(tmp_path)
+        model = lora_of(str(tmp_path))
+    policy = policy_of(model, lr=2e-2, precision="bf16" if kind == "bf16" else "fp32")
+
+    def wins() -> float:
+        plain = plain_copy(policy.model)
+        with torch.no_grad():
+            shares = plain(input_ids=torch.tensor([[7, 9]])).logits[0, -1].float().softmax(-1)
+        return float(shares[::2].sum())
+
+    assert 0.2 < wins() < 0.8
+    for step in range(40):
+        batch = play_bandit(policy, step)
+        if batch is not None:
+            policy.update(batch, PLAIN)
+    assert wins() >= 0.95
+
+
+# -- failed updates -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
+@pytest.mark.parametrize("fault", [float("nan"), float("inf")])
+def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, fault, folder):
+    policies = [
+        policy_of(
+            lora_of(folder) if kind == "lora" else qwen(340),
+            precision="bf16" if kind == "bf16" else "fp32",
+            clip_grad_norm=1.0,
+        )
+        for _ in range(2)
+    ]
+    for policy in policies:
+        trained(policy, 1)
+    before = weights_of(policies[0].model)
+    metrics = policies[0].update(games((fault, 0.0, 0.0)), PLAIN)
+    assert metrics["update/skipped"] == 1.0
+    assert same(before, weights_of(policies[0].model))
+    for policy in policies:  # moments and gradients are as they were, too
+        trained(policy, 1)
+    assert same(*(weights_of(policy.model) for policy in policies))
+
+
+def test_a_step_counts_all_its_skipped_updates():
+    policy = policy_of(qwen())
+    batch = games((float("nan"), 0.0, 0.0))
+    assert update(policy, Grpo(beta=0.0, epochs=3), batch, whole)["update/skipped"] == 3.0
+
+
+# -- precision ------------------------------------------------------------------------------------
+
+
+def test_the_bfloat16_copy_is_the_rounded_master_after_each_update():
+    policy = policy_of(qwen(340), precision="bf16", lr=1e-4)
+    copied = policy._lm.model
+    for _ in range(4):
+        before = weights_of(policy.model)
+        trained(policy, 1)
+        assert not same(before, weights_of(policy.model))
+        for master, copy in zip(policy.model.parameters(), copied.parameters(), strict=True):
+            assert master.dtype == torch.float32 and copy.dtype == torch.bfloat16
+            assert torch.equal(master.detach().bfloat16(), copy)
+            assert copy.grad is None and master.grad is None
+
+
+@pytest.mark.parametrize("build", [qwen, gemma])
+def test_rotary_frequencies_are_not_rounded_to_bfloat16(build):
+    policy = policy_of(build(), precision="bf16")
+    copied = dict(policy._lm.model.named_buffers())
+    assert copied
+    for name, buffer in policy.model.named_buffers():
+        assert torch.equal(copied[name], buffer), name
+
+
+def test_steps_too_small_for_bfloat16_add_up():
+    """A weight of 1 moves in steps of 2**-8 in bfloat16; 40 steps of 1e-3 are ten of those."""
+    policy = policy_of(qwen(), precision="bf16", lr=1e-3)
+    norm = policy._lm.model.get_decoder().norm.weight
+    start = norm.detach().clone()
+    trained(policy, 1)
+    assert torch.equal(norm, start)
+    trained(policy, 39)
+    assert (norm - start).abs().max() > 2**-7
+
+
+def test_scores_in_bfloat16_are_close_to_those_in_float32():
+    exact, rounded = (
+        policy_of(qwen(factor=3.0), precision=p).score(games()) for p in ("fp32", "bf16")
+    )
+    assert 0 < np.abs(exact - rounded).max() < 0.1
+
+
+@pytest.mark.parametrize("setting", [{"precision": "fp16"}, {"micro_batch_tokens": 0}])
+def test_a_setting_out_of_range_is_named(setting):
+    with pytest.raises(ValueError, match=f"backend.{next(iter(setting))}"):
+        policy_of(qwen(), **setting)
+
+
+# -- checkpoints ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["full", "bf16", "lora", "muon"])
+def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, folder, tmp_path):
+    def fresh(seed: int) -> TorchPolicy:
+        if kind == "lora":
+            return policy_of(lora_of(folder, seed=seed))
+        precision = "bf16" if kind == "bf16" else "fp32"
+        name = "muon" if kind == "muon" else "adamw"
+        return policy_of(qwen(340, seed=seed), precision=precision, name=name)
+
+    written, read = fresh(0), fresh(1)
+    trained(written)
+    if kind == "lora":  # as in a run: the reference is another adapter of the same model
+        written.keep_reference()
+        read.keep_reference()
+    written.save(tmp_path)
+    read.load(tmp_path)
+    for name, parameter in written.model.named_parameters():
+        if ".reference." not in name:
+            assert torch.equal(parameter, dict(read.model.named_parameters())[name]), name
+    for before, after in zip(written.optimizers, read.optimizers, strict=True):
+        moments, restored = before.state_dict()["state"], after.state_dict()["state"]
+        assert moments.keys() == restored.keys() and moments
+        for key, state in moments.items():
+            assert all(torch.equal(value, restored[key][name]) for name, value in state.items())
+    assert np.array_equal(written.score(games()), read.score(games()))
+    trained(written, 2)
+    trained(read, 2)
+    assert np.array_equal(written.score(games()), read.score(games()))
+
+
+def test_loading_a_checkpoint_leaves_the_reference_as_it_was(folder, tmp_path):
+    for i, policy in enumerate((policy_of(lora_of(folder)), policy_of(qwen(340)))):
+        policy.keep_reference()
+        start = policy.score(games())
+        trained(policy)
+        policy.save(tmp_path / str(i))
+        policy.load(tmp_path / str(i))
+        assert np.array_equal(policy.score(games(), reference=True), start)
+        assert not np.array_equal(policy.score(games()), start)
+
+
+def test_an_exported_model_loads_in_plain_transformers(tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    policy = trained(policy_of(qwen(340)))
+    policy.export(tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert AutoTokenizer.from_pretrained(tmp_path).chat_template
+    ids, marks = ROWS[0]
+    expected = full_logprobs(model, ids) * np.array(marks)
+    assert np.abs(policy.score(one_row(ids, marks))[0] - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    "case", ["width", "layers", "rank", "adapter into full", "full into adapter"]
+)
+def test_the_checkpoint_of_another_model_is_refused_and_changes_nothing(case, folder, tmp_path):
+    full, lora = policy_of(qwen(340)), policy_of(lora_of(folder))
+    wide = {"hidden_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate_size": 64}
+    deep = {**wide, "hidden_size": 32, "layers": 3}
+    written, read = {
+        "width": (lambda: policy_of(build_model(vocab_size=340, **wide)), full),
+        "layers": (lambda: policy_of(build_model(vocab_size=340, **deep)), full),
+        "rank": (lambda: policy_of(lora_of(folder, rank=2)), lora),
+        "adapter into full": (lambda: policy_of(lora_of(folder)), full),
+        "full into adapter": (lambda: policy_of(qwen(340)), lora),
+    }[case]
+    trained(written(), 1).save(tmp_path)
+    before = weights_of(read.model)
+    with pytest.raises(ValueError, match=str(tmp_path / "model")):
+        read.load(tmp_path)
+    assert same(before, weights_of(read.model))

@@ -1,0 +1,276 @@
+"""Several processes that train one policy: the games, gradients and weights of a process alone.
+
+Most tests put two threads in the place of two processes; the last ones start real ones.
+"""
+
+from __future__ import annotations
+
+import copy
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.commands.test_configs import composed
+from tests.helpers.runs import assert_close_runs, assert_saved, resume, run, settings, stop
+from tests.helpers.tiny import (
+    AlwaysGuesses,
+    batch_of,
+    lab_of,
+    many_stops,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+    same,
+    weights_of,
+)
+from wordle_rl.algorithms.dapo import Dapo
+from wordle_rl.algorithms.dpo import Dpo
+from wordle_rl.algorithms.expert_iteration import ExpertIteration
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.gspo import Gspo
+from wordle_rl.algorithms.ppo import Ppo
+from wordle_rl.algorithms.sft import Sft
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.game.players.gibberish import Gibberish
+from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.rollouts.best_of import BestOf
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.lesson import Lesson
+from wordle_rl.rollouts.turn import OneTurn
+from wordle_rl.runs.processes import ALONE, share
+from wordle_rl.train import train
+from wordle_rl.training.step import StepResult, train_step
+
+
+class Meeting:
+    """Where threads that play processes hand things to each other."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.barrier = threading.Barrier(size, timeout=120)
+        self.values: list[Any] = [None] * size
+
+
+class Member:
+    """Implements wordle_rl.runs.processes.Processes for one thread of a meeting."""
+
+    def __init__(self, rank: int, meeting: Meeting) -> None:
+        self.rank, self.size, self._meeting = rank, meeting.size, meeting
+
+    def gather(self, value: Any) -> list[Any]:
+        self._meeting.values[self.rank] = copy.deepcopy(value)
+        self._meeting.barrier.wait()
+        values = list(self._meeting.values)
+        self._meeting.barrier.wait()
+        return values
+
+    def add_up(self, tensors: Any) -> None:
+        parts = self.gather([tensor.clone() for tensor in tensors])
+        for tensor, *of_all in zip(tensors, *parts, strict=True):
+            tensor.copy_(sum(of_all))
+
+
+def policy_for(processes: Any) -> TorchPolicy:
+    """Weights follow the gradient itself: AdamW would blow up what rounding leaves of a zero."""
+    tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
+    policy = policy_of(qwen(340), tokenizer, clip_grad_norm=0.1)
+    policy.processes = processes
+    policy.keep_reference()
+    policy.add_value_head()
+
+    def descend() -> None:
+        with torch.no_grad():
+            for parameter in policy.trainable:
+                if parameter.grad is not None:  # as that of a value head that nobody asked
+                    parameter.sub_(parameter.grad)
+
+    policy.apply_gradients = [descend]
+    return policy
+
+
+def together(size: int, work: Callable[[TorchPolicy], Any]) -> list[Any]:
+    """What work returns in each of the processes, which start with equal policies."""
+    if size == 1:
+        return [work(policy_for(ALONE))]
+    meeting = Meeting(size)
+    # Made one after the other: torch's generator, which draws the weights, is shared by threads.
+    policies = [policy_for(Member(rank, meeting)) for rank in range(size)]
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(work, policies))
+
+
+def steps(
+    policy: TorchPolicy, algorithm: Any, reward: Callable[[PlayedTurn], float], **lab: Any
+) -> list[StepResult]:
+    """What a policy plays in three steps of six groups of up to three games."""
+    setup = lab_of(algorithm, reward, **{"groups": 6, **lab})
+    chat = Chat(policy.tokenizer)
+    return [train_step(policy, chat, setup, number) for number in range(3)]
+
+
+def odd(turn: PlayedTurn) -> float:
+    return float(turn.tokens % 2) + 0.1 * turn.state.turn
+
+
+def games_of(result: StepResult) -> list[Any]:
+    return [
+        (r.group, r.game.secret, r.game.turns, [t.completion.ids for t in r.turns])
+        for r in result.rollouts
+    ]
+
+
+def assert_equal_steps(ours: list[StepResult], theirs: list[StepResult]) -> None:
+    for mine, other in zip(ours, theirs, strict=True):
+        assert games_of(mine) == games_of(other)
+        for one, two in zip(mine.advantages, other.advantages, strict=True):
+            # Values and log-probabilities, if they enter, are float32, and rows are batched anew.
+            assert np.allclose(one, two, rtol=1e-5, atol=1e-5)
+        assert mine.metrics.keys() == other.metrics.keys()
+        for name, value in other.metrics.items():
+            assert np.isclose(mine.metrics[name], value, 1e-4, 1e-5, equal_nan=True), name
+
+
+def assert_close_weights(ours: TorchPolicy, theirs: TorchPolicy) -> None:
+    mine, start = weights_of(ours.model), weights_of(qwen(340))
+    for name, weight in weights_of(theirs.model).items():
+        assert (weight - start[name]).abs().max() > 1e-4, "it must learn"
+        assert torch.allclose(mine[name], weight, rtol=1e-5, atol=1e-5), name
+
+
+KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "grpo": (Grpo(beta=0.1), {}),
+    "credit by turn": (Grpo(beta=0.0), {"credit": "turn", "discount": 0.5}),
+    "two epochs": (Grpo(beta=0.0, epochs=2), {}),
+    "minibatches, entropy, kl in the reward": (
+        Grpo(beta=0.2, kl="reward", entropy=0.1, epochs=2, minibatches=3),
+        {"credit": "turn"},
+    ),
+    "dapo": (Dapo(resample=3), {"num_generations": 2}),
+    "gspo": (Gspo(minibatches=2), {}),
+    "ppo": (Ppo(epochs=2, minibatches=2), {"credit": "turn", "discount": 0.5}),
+    "dpo": (Dpo(minibatches=2), {}),
+    "expert iteration": (ExpertIteration(), {}),
+    "best of, in fresh prompts": (
+        Grpo(beta=0.0, minibatches=2),
+        {"play": BestOf(groups=6, num_generations=3).play, "form": "fresh"},
+    ),
+    "single turns": (Grpo(beta=0.0), {"play": OneTurn(groups=6, num_generations=3).play}),
+    "sft": (Sft(), {"teacher": Lesson(player=Gibberish()), "num_generations": 1}),
+}
+
+
+QUICK = ("grpo", "best of, in fresh prompts")
+
+
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        *((kind, 2) for kind in QUICK),
+        *(pytest.param(kind, 2, marks=pytest.mark.slow) for kind in KINDS if kind not in QUICK),
+        *(pytest.param(kind, 3, marks=pytest.mark.slow) for kind in KINDS),
+    ],
+)
+def test_several_processes_play_and_learn_what_one_does(kind, size):  # rows 11 and 13
+    algorithm, lab = KINDS[kind]
+
+    def work(policy: TorchPolicy) -> Any:
+        return policy, steps(policy, algorithm, odd, **lab)
+
+    [(alone, expected)] = together(1, work)
+    for policy, results in together(size, work):
+        for result in results:
+            # row 11; with best_of a secret has a group for each turn
+            assert len({(r.group % 6, r.game.secret) for r in result.rollouts}) == 6
+            assert len({(r.group, r.game.turns[0].state) for r in result.rollouts}) == len(
+                {r.group for r in result.rollouts}
+            )
+        assert_equal_steps(results, expected)
+        assert_close_weights(policy, alone)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_process_whose_groups_teach_nothing_learns_from_the_others(size):  # row 13
+    def rare(turn: PlayedTurn) -> float:
+        return float(turn.guess == "sleep" and turn.tokens % 2)
+
+    def work(policy: TorchPolicy) -> Any:
+        results = steps(policy, Grpo(beta=0.0), rare, groups=size, num_generations=2)
+        mine = share(size, policy.processes)
+        taught = [
+            any(
+                advantages.any()
+                for advantages, r in zip(result.advantages, result.rollouts, strict=True)
+                if r.group in mine
+            )
+            for result in results
+        ]
+        return policy, results, taught
+
+    [(alone, expected, _)] = together(1, work)
+    ran = together(size, work)
+    assert not all(all(taught) for _, _, taught in ran), "some groups must teach nothing"
+    for policy, results, _ in ran:
+        assert_equal_steps(results, expected)
+        assert_close_weights(policy, alone)
+
+
+def test_all_processes_skip_an_update_that_is_not_finite_in_one():
+    def work(policy: TorchPolicy) -> Any:
+        batch = batch_of([([3, 9, 4], [0, 1, 1])], [float("nan") if policy.processes.rank else 1.0])
+        return policy, policy.update(batch, Grpo(beta=0.0))
+
+    for policy, metrics in together(2, work):
+        assert metrics["update/skipped"] == 1.0
+        assert same(weights_of(policy.model), weights_of(qwen(340)))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_shares_are_neighbours_and_together_the_whole(size):
+    members = [Member(rank, Meeting(size)) for rank in range(size)]
+    for total in (0, 1, 7, 12):
+        shares = [share(total, member) for member in members]
+        assert [place for part in shares for place in part] == list(range(total))
+        assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+# -- real processes -------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)
+        yield
+
+
+@pytest.mark.parametrize("stops", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_processes_over_gloo_train_what_one_does(stops, tmp_path):  # rows 11, 13 and 22
+    given = settings(tmp_path, "grpo with a reference")
+    (root := tmp_path / "runs").mkdir()
+    _, one = run(root, *given)
+    together = partial(run, root, *given, "backend.devices=2")
+    if stops:
+        stop(TorchPolicy, "update", 3, signal.SIGINT, together)
+        [two] = set(root.iterdir()) - {one}
+        assert_saved(two, 3)
+        resume(two)
+    else:
+        _, two = together()
+    assert_close_runs(two, one)
+
+
+def test_groups_that_cannot_be_shared_alike_are_refused_in_one_line(capsys):
+    given = ["rollout.groups=64", "backend.devices=3"]
+    with pytest.raises(SystemExit) as stop:
+        train(composed(*given), given)
+    error = capsys.readouterr().err.strip()
+    assert stop.value.code == 2 and len(error.splitlines()) == 1
+    assert "rollout.groups" in error and "backend.devices" in error

@@ -1,0 +1,115 @@
+"""Processes of a run as others meet them: whom they listen to, and what ends them together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.runs import settings
+from wordle_rl.backends.torch.processes import started
+from wordle_rl.runs.interrupts import Interrupts
+from wordle_rl.runs.paths import ROOT
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/net/tcp").exists(), reason="finds sockets and processes in /proc"
+)
+
+
+def listening(pid: int) -> set[IPv4Address | IPv6Address]:
+    """The addresses at which a process waits for connections, of its TCP sockets."""
+    own = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A" and f"socket:[{inode}]" in own:
+                found.add(_address(local.partition(":")[0]))
+    return found
+
+
+def _address(words: str) -> IPv4Address | IPv6Address:
+    """As the kernel writes it: words of four bytes, each in the processor's order of bytes."""
+    size = 8  # hexadecimal digits
+    raw = b"".join(
+        int(words[i : i + size], 16).to_bytes(4, sys.byteorder) for i in range(0, len(words), size)
+    )
+    return (IPv4Address if len(raw) == 4 else IPv6Address)(raw)
+
+
+def test_processes_find_each_other_where_no_other_machine_can_reach_them(monkeypatch):
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    assert not listening(os.getpid())
+    with (
+        Interrupts() as interrupts,
+        started(1, torch.device("cpu"), {}, interrupts, lambda error: None),
+    ):
+        assert listening(os.getpid()) == {IPv4Address("127.0.0.1")}
+    assert not listening(os.getpid())
+
+
+# -- two processes --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A run that has done a step, and the id of its other process; neither is left behind."""
+    given = [*settings(tmp_path, "sft"), "trainer.steps=100000", "backend.devices=2"]
+    process = subprocess.Popen(
+        [sys.executable, "train.py", *given, f"output_dir={tmp_path / 'runs'}"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    other = 0
+    try:
+        assert process.stdout is not None
+        assert any("step 1 " in line for line in process.stdout), "the run ended before its step"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        [other] = [
+            int(pid) for pid in children if b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        yield process, other
+    finally:
+        for pid in (process.pid, other):
+            if pid and runs(pid):
+                os.kill(pid, signal.SIGKILL)
+        process.communicate()
+
+
+def runs(pid: int) -> bool:
+    """Whether there is such a process, other than one that is dead and not yet waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow  # in a second: the test above, where a process meets itself
+def test_two_processes_listen_to_no_other_machine(run):
+    process, other = run
+    for pid in (process.pid, other):
+        found = listening(pid)
+        assert found and all(address.is_loopback for address in found)
+
+
+@pytest.mark.slow  # in a second, with a child that is no process of a run: test_interrupts.py
+@pytest.mark.parametrize(("second", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_second_signal_ends_both_though_the_other_hangs(run, second, code):
+    process, other = run
+    os.kill(other, signal.SIGSTOP)
+    time.sleep(1)  # the first process waits for the other one by now
+    process.send_signal(signal.SIGINT)
+    assert any("once more stops at once" in line for line in process.stderr)
+    time.sleep(1)
+    assert process.poll() is None, "the first signal must wait for the other process"
+    process.send_signal(second)
+    assert process.wait(5) == code
+    assert not runs(other)

@@ -1,0 +1,135 @@
+"""Every shipped option composes and builds, and every key is used."""
+
+import ast
+import dataclasses
+import importlib
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from tests.helpers.marks import half_slow
+from wordle_rl.build import KEYS, experiment, model_settings, resolve
+from wordle_rl.cli import quoted
+from wordle_rl.runs.instantiate import ConfigError, component
+from wordle_rl.runs.paths import ROOT
+
+GROUPS = sorted(p.name for p in (ROOT / "conf").iterdir() if p.is_dir())
+OPTIONS = {
+    group: sorted(p.stem for p in (ROOT / "conf" / group).glob("*.yaml")) for group in GROUPS
+}
+
+
+def composed(*overrides: str, name: str = "config"):
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        return compose(name, overrides=[quoted(override) for override in overrides])
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> Path:
+    file = tmp_path_factory.mktemp("words") / "answers.txt"
+    words = ["".join(letters) for letters in itertools.product("abcd", "aei", "lmn", "o", "rst")]
+    file.write_text("\n".join(words) + "\n")
+    return file
+
+
+@pytest.mark.parametrize(
+    "choice", half_slow(f"{group}={option}" for group in GROUPS for option in OPTIONS[group])
+)
+def test_every_option_builds_an_experiment(choice: str, answers: Path) -> None:
+    extra = [f"words.answers={answers}"] if choice == "words=custom" else []
+    if choice in ("num_generations=1", "sampling=greedy"):
+        extra = ["algorithm=sft"]  # nothing to compare: refused for GRPO
+    setup = experiment(resolve(composed(choice, *extra)))
+    assert setup.lab.groups * setup.lab.num_generations > 0
+
+
+@pytest.mark.parametrize("backend", OPTIONS["backend"])
+def test_every_key_of_a_component_reaches_it(backend: str) -> None:  # row 24
+    # component() refuses keys that the class lacks, so building all nodes proves that none is idle.
+    config = resolve(composed(f"backend={backend}"))
+    for group in ("backend", "algorithm", "rollout", "history", "prompt", "words", "rules",
+                  "sampling", "trainer", "logger", "optim"):  # fmt: skip
+        built = component(group, config[group], object)
+        for key, value in config[group].items():
+            if key != "_target_":
+                assert getattr(built, key) == value
+    assert model_settings(config["model"]).name == "tiny"
+
+
+def names_read(node: ast.AST) -> Iterator[str]:
+    """Attributes and constant keys that a piece of source reads, but not to check them."""
+    match node:
+        case ast.FunctionDef(name="__post_init__"):
+            return
+        case ast.Attribute(attr=name, ctx=ast.Load()):
+            yield name
+        case ast.Subscript(slice=ast.Constant(value=str(name)), ctx=ast.Load()):
+            yield name
+    for child in ast.iter_child_nodes(node):
+        yield from names_read(child)
+
+
+def test_every_setting_of_every_option_is_read_by_the_program() -> None:  # row 24
+    # By name, so one that shares its name with another could hide behind it.
+    read = {
+        name
+        for path in (ROOT / "wordle_rl").rglob("*.py")
+        for name in names_read(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    shipped = "".join(path.read_text() for path in (ROOT / "conf").rglob("*.yaml"))
+    read |= set(re.findall(r"\$\{(?:\w+\.)*(\w+)\}", shipped))  # the default of another setting
+    targets = set(re.findall(r"_target_: *(wordle_rl[\w.]+)", shipped))
+    assert len(targets) > 20
+    for target in sorted(targets):
+        module, _, name = target.rpartition(".")
+        fields = dataclasses.fields(getattr(importlib.import_module(module), name))
+        assert {field.name for field in fields} <= read, target
+    assert read >= KEYS
+
+
+def test_num_generations_chosen_by_group_or_by_number() -> None:
+    assert composed("num_generations=4").rollout.num_generations == 4
+    assert composed("rollout.num_generations=6").rollout.num_generations == 6
+
+
+def test_a_model_may_choose_its_prompt_and_the_command_line_overrules_it() -> None:
+    assert composed("model=qwen3b").prompt.think is True
+    assert composed("model=qwen3b", "prompt=letters").prompt._target_.endswith("Letters")
+
+
+def test_single_turns_come_from_all_depths_unless_the_command_line_says_otherwise() -> None:
+    assert composed("rollout=turn").history.most == 4
+    assert composed("rollout=turn", "history=one").history.most == 1
+    assert composed().history.most == 0
+
+
+def test_an_experiment_wins_over_the_main_config() -> None:
+    assert composed("experiment=warm_start").optim.warmup_steps == 50
+
+
+def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:
+    setup = experiment(resolve(composed("words.protocol=split")))
+    assert len(setup.test) == 315 and len(setup.validation) == 200
+    assert not set(setup.lab.secrets) & (set(setup.test) | set(setup.validation))
+
+
+def test_fewer_training_secrets_are_a_part_of_all_of_them() -> None:
+    everything, few = (experiment(resolve(composed(*given))) for given in ([], ["words.train=100"]))
+    assert len(few.lab.secrets) == 100 and set(few.lab.secrets) < set(everything.lab.secrets)
+    assert (few.validation, few.test) == (everything.validation, everything.test)
+    assert few.splits.digest == everything.splits.digest
+
+
+def test_validation_secrets_are_distinct() -> None:  # row 21
+    setup = experiment(resolve(composed()))
+    assert len(set(setup.validation)) == len(setup.validation) == 200
+
+
+def test_resolving_a_missing_value_names_it() -> None:
+    with pytest.raises(ConfigError, match="answers"):
+        resolve(OmegaConf.create({"words": {"answers": "???"}}))

@@ -1,0 +1,164 @@
+"""The eval command: players reach their published figures, and a run is judged by its own rules."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.commands.test_configs import composed
+from wordle_rl.evaluate import evaluate
+from wordle_rl.game.feedback_table import feedback_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players.random_word import RandomWord
+from wordle_rl.game.rules import Clue, Rules, State, feedback_code
+from wordle_rl.rollouts.given_opener import GivenOpener
+from wordle_rl.rollouts.play import play as run_games
+from wordle_rl.rollouts.scripted_actor import ScriptedActor
+from wordle_rl.words.lists import load_words
+
+
+def play(tmp_path: Path, *overrides: str, capsys=None) -> dict:
+    given = [*overrides, f"output_dir={tmp_path}", "compare=false"]
+    return evaluate(composed(*given, name="eval"), given)
+
+
+PUBLISHED = {  # player: win rate and its tolerance, mean guesses of wins and its tolerance
+    # 98.2 % and 4.03 in 185,000 games; three standard errors of 2,315
+    "random_consistent": (0.982, 0.0083, 4.03, 0.056),
+    "random_consistent_allowed": (0.897, 0.015, 4.57, 0.06),
+    "entropy": (1.0, 0.0, 3.43, 0.01),
+}
+
+
+@pytest.mark.parametrize(
+    "player",
+    [
+        pytest.param(player, marks=[pytest.mark.slow] if "consistent" in player else [])
+        for player in PUBLISHED
+    ],
+)
+def test_players_reach_their_published_figures_on_all_answers(player: str, tmp_path: Path) -> None:
+    rate, within, mean, close = PUBLISHED[player]
+    summary = play(tmp_path, f"player={player}", "words.split=all")
+    assert summary["secrets"] == 2315
+    assert summary["win_rate"] == pytest.approx(rate, abs=within)
+    assert summary["mean_guesses"] == pytest.approx(mean, abs=close)
+
+
+def test_the_last_line_is_what_summary_json_holds(tmp_path: Path, capsys) -> None:
+    play(tmp_path, "player=random", "limit=20")
+    lines = capsys.readouterr().out.strip().splitlines()
+    [folder] = tmp_path.iterdir()
+    assert json.loads(lines[-1]) == json.loads((folder / "summary.json").read_text())
+    games = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
+    assert len(games) == 20 and {"secret", "won"} <= set(games[0])
+
+
+def test_a_model_plays_several_samples_of_each_word(tmp_path: Path) -> None:
+    summary = play(
+        tmp_path, "model=tiny", "sampling=default", "samples=3", "limit=5", "backend.threads=1"
+    )
+    assert (summary["games"], summary["secrets"]) == (15, 5)
+
+
+def test_a_game_has_its_own_time(tmp_path: Path, monkeypatch) -> None:  # row 37
+    answer = RandomConsistent.answer
+
+    def slowly(self, states, uniforms):
+        time.sleep(0.002 * len(states))  # each game costs its share
+        return answer(self, states, uniforms)
+
+    given = ("player=random_consistent", "limit=100")
+    without = play(tmp_path, *given)
+    monkeypatch.setattr(RandomConsistent, "answer", slowly)
+    limited = play(tmp_path, *given, "time_limit=0.4")  # all games together take longer
+    assert limited["out_of_time"] == 0
+    assert limited["histogram"] == without["histogram"]
+
+
+def test_games_that_outlast_their_time_are_lost_and_told(tmp_path: Path, capsys) -> None:
+    summary = play(tmp_path, "player=random_consistent", "limit=8", "time_limit=1e-9")
+    assert summary["out_of_time"] == 8 and summary["wins"] == 0
+    assert "warning: 8 games ran out of time and count as lost" in capsys.readouterr().err
+
+
+def test_a_model_plays_on_from_a_given_opener(tmp_path: Path) -> None:
+    model = ("model=micro", "backend.threads=1", "backend.precision=fp32")
+    summary = play(tmp_path, *model, "opener=slate", "limit=12")
+    assert summary["player"] == "micro after slate"
+    assert summary["distinct_openers"] == pytest.approx(1 / 12)
+    assert summary["most_common_guesses"][0] == ["slate", 12]
+    # The model was told what the opener showed: of all words, 5 % fit.
+    assert summary["by_turn"]["2"]["consistency"] > 0.3
+    assert summary["reward"] == pytest.approx(sum(summary["reward_parts"].values()), abs=1e-6)
+
+
+def test_no_game_is_shown_twice(tmp_path: Path, capsys) -> None:
+    play(tmp_path, "player=random", "limit=3", "show=6")
+    [folder] = tmp_path.iterdir()
+    secrets = [
+        json.loads(line)["secret"] for line in (folder / "games.jsonl").read_text().splitlines()
+    ]
+    boards = capsys.readouterr().out.partition("secrets:")[0]
+    assert [boards.count(f"{secret.upper()} lost") for secret in secrets] == [1, 1, 1]
+
+
+def test_an_opener_may_win_every_game() -> None:
+    words = load_words(preset="original")
+    player = ScriptedActor(player=RandomWord(words), seed=5)
+    games = run_games(GivenOpener("crane", player), ["crane"] * 2, words=words, rules=Rules())
+    assert [len(game.turns) for game in games if game.won] == [1, 1]
+
+
+def test_after_a_given_opener_games_go_on_as_from_its_clue() -> None:
+    words = load_words(preset="original")
+    knowledge = Knowledge(words, feedback_table(words))
+    secrets = ["crane", "slate", "mound", "abbey"]
+    clues = [Clue("slate", feedback_code("slate", secret)) for secret in secrets]
+
+    def actor() -> ScriptedActor:
+        return ScriptedActor(player=GreedyEntropy(knowledge), seed=5)
+
+    opened = run_games(GivenOpener("slate", actor()), secrets, words=words, rules=Rules())
+    taken_over = run_games(
+        actor(), secrets, words=words, rules=Rules(), starts=[State((clue,), 1) for clue in clues]
+    )
+    assert [game.state.turn for game in opened if game.secret == "slate"] == [1]
+    for one, other in zip(opened, taken_over, strict=True):
+        assert one.turns[0].guess == "slate"
+        if one.secret != "slate":  # whose game the opener won
+            assert len(one.turns) == one.state.turn
+            assert [turn.guess for turn in one.turns[1:]] == [turn.guess for turn in other.turns]
+
+
+def test_a_decision_tree_is_played_from_its_file(tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("crane\nmoist\nslate\n")
+    tree = tmp_path / "tree.txt"
+    tree.write_text("slate\nslate crane\nslate moist\n")
+    summary = play(
+        tmp_path / "out", "player=tree", f"tree={tree}", "words=custom", f"words.answers={words}",
+        "words.split=all", "words.test=1", "words.val=1",
+    )  # fmt: skip
+    assert summary["wins"] == 3 and summary["mean_guesses"] == pytest.approx(5 / 3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ("player=oracle", "random_consistent"),
+        ("player=tree", "tree="),
+        ("run=outputs/none", "outputs/none"),
+        ("words.split=half", "words.split"),
+        ("time_limit=0", "time_limit"),
+        ("samples=0", "samples"),
+    ],
+)
+def test_wrong_input_ends_in_one_line(wrong: str, named: str, tmp_path: Path, capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        play(tmp_path, wrong)
+    error = capsys.readouterr().err.strip()
+    assert stop.value.code == 2 and named in error and len(error.splitlines()) == 1

@@ -1,0 +1,108 @@
+"""Games as coloured boards."""
+
+import re
+
+import pytest
+
+from wordle_rl.evaluation.boards import ansi_board, boards_side_by_side, markdown_board
+from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
+from wordle_rl.rewards.scoring import GameReward
+
+WORDS = frozenset({"crane", "sleep", "crept", "slate"})
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def played(secret, guesses, reason="no guess tag"):
+    game = Game(secret, WORDS, Rules())
+    for guess in guesses:
+        game.play(guess, reason=None if guess else reason)
+    return game
+
+
+def test_tiles_are_green_yellow_and_grey_by_their_marks():
+    row = ansi_board(played("crept", ["sleep"])).splitlines()[1]
+    colours = re.findall(r"\x1b\[([0-9;]+)m ([A-Z]) \x1b\[0m", row)
+    grey, green, yellow = "97;100", "30;42", "30;43"
+    assert colours == [(grey, "S"), (grey, "L"), (green, "E"), (grey, "E"), (yellow, "P")]
+
+
+def test_without_colour_a_board_is_letters_and_marks_without_escapes():
+    board = ansi_board(played("crept", ["sleep", "crept"]), colour=False)
+    assert board == "CREPT won in 2\nSLEEP xx✓x-\nCREPT ✓✓✓✓✓"
+
+
+def test_turns_without_feedback_say_why():
+    board = ansi_board(played("crept", [None, "zzzzz"] * 3), colour=False)
+    assert board.splitlines()[0] == "CREPT lost"
+    assert "no guess tag" in board.splitlines()[1]
+    assert board.splitlines()[2].startswith("ZZZZZ") and "not a word" in board
+
+
+def test_a_reason_cannot_send_control_codes_to_the_terminal():
+    board = ansi_board(played("crept", [None], reason="bad\x1b[2J\nline"), colour=False)
+    assert "\x1b" not in board
+    assert len(board.splitlines()) == 2
+
+
+def test_clues_that_a_game_started_with_are_shown():
+    game = Game("crane", WORDS, state=State((Clue("slate", feedback_code("slate", "crane")),), 1))
+    game.play("crane")
+    assert "SLATE xx✓x✓ given" in ansi_board(game, colour=False)
+    assert "given" in markdown_board(game, GameReward(turns=({"win": 1.0},)))
+
+
+@pytest.mark.parametrize("colour", [True, False])
+@pytest.mark.parametrize("width", [40, 100])
+def test_boards_side_by_side_keep_the_width_and_lose_no_game(width, colour):
+    games = [played("crept", ["sleep"] * n + ["crept"]) for n in range(5)] + [
+        played("crane", [None, "slate"])
+    ]
+    text = ESCAPE.sub("", boards_side_by_side(games, width, colour=colour))
+    assert max(map(len, text.splitlines())) <= width
+    assert [len(re.findall(f"won in {n}", text)) for n in range(1, 6)] == [1] * 5
+    assert text.count("unfinished") == 1
+
+
+def test_boards_side_by_side_start_in_the_same_columns():
+    games = [played("crept", ["crept"]), played("crept", ["sleep", "crept"])] * 2
+    lines = ESCAPE.sub("", boards_side_by_side(games, 80)).splitlines()
+    starts = [match.start() for match in re.finditer("CREPT won", lines[0])]
+    assert len(starts) == 4
+    assert all(lines[2][start + 1] == "C" for start in starts[1::2])
+
+
+def test_no_games_give_an_empty_text_and_a_narrow_screen_one_column():
+    assert boards_side_by_side([]) == ""
+    text = boards_side_by_side([played("crept", ["crept"])] * 2, 1, colour=False)
+    assert text.split("\n\n") == ["CREPT won in 1\nCREPT ✓✓✓✓✓"] * 2
+
+
+def test_below_each_board_stand_the_sum_and_the_parts_of_its_reward():
+    games = [played("crept", ["crept"]), played("crept", ["sleep", "crept"])]
+    rewards = [
+        GameReward(turns=({"format": 1.0, "win": 5.0},)),
+        GameReward(turns=({"format": 1.0, "repeat": -0.5}, {"format": 0.5})),
+    ]
+    lines = boards_side_by_side(games, 1, colour=False, rewards=rewards).split("\n\n")
+    assert [line.split() for line in lines[0].splitlines()[2:]] == [
+        ["reward", "6.00"], ["format", "1.00"], ["win", "5.00"],
+    ]  # fmt: skip
+    assert [line.split() for line in lines[1].splitlines()[3:]] == [
+        ["reward", "1.00"], ["format", "1.50"], ["repeat", "-0.50"],
+    ]  # fmt: skip
+
+
+def test_markdown_shows_squares_reasons_and_reward_parts():
+    game = played("crept", [None, "sleep", "crept"], reason="two <guess> tags | really")
+    reward = GameReward(turns=({"format": 0.0}, {"format": 1.0, "value": 0.25}, {"win": 1.0}))
+    text = markdown_board(game, reward)
+    assert "**CREPT** won in 3, reward 2.25" in text
+    assert "| ⬛⬛🟩⬛🟨 | SLEEP |  | format 1.00, value 0.25 |" in text
+    assert "two &lt;guess> tags \\| really" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {5}
+
+
+def test_markdown_refuses_a_reward_of_another_game():
+    with pytest.raises(ValueError, match="turns"):
+        markdown_board(played("crept", ["crept"]), GameReward(turns=()))

@@ -1,0 +1,177 @@
+"""What metrics of skill say about turns, and what games cost beyond the best player's."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+
+import pytest
+
+from wordle_rl.evaluation.regret import Regret
+from wordle_rl.evaluation.skill import by_turn, skill_metrics, skills, summary
+from wordle_rl.game.feedback_table import build_table, feedback_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code, marks
+from wordle_rl.words.lists import WordLists, load_words
+
+ANSWERS = tuple(sorted({f"{a}{b}{c}er" for a in "bcdfl" for b in "ao" for c in "nstv"}))
+WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted({*ANSWERS, "clasp", "bonds", "zzzzz"})))
+KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
+
+
+def played(secret: str, *guesses: str | None, rules: Rules | None = None) -> Game:
+    game = Game(secret, WORDS.allowed_set, rules or Rules())
+    for guess in guesses:
+        game.play(guess)
+    return game
+
+
+def entropy_by_hand(guess: str, candidates: list[str]) -> tuple[float, float]:
+    """Bits and mean number of words left, from the marks that a person would write."""
+    sizes = Counter(marks(guess, secret) for secret in candidates).values()
+    n = len(candidates)
+    bits = -sum(size / n * math.log2(size / n) for size in sizes)
+    return bits, sum(size * size for size in sizes) / n
+
+
+def test_bits_words_left_and_best_bits_are_those_of_a_count_by_hand():
+    game = played("cater", "bonds", "zzzzz", "laver", "cater")
+    left = list(ANSWERS)
+    for turn, skill in zip(game.turns, skills([game], KNOWLEDGE), strict=True):
+        assert turn.guess is not None
+        bits, remaining = entropy_by_hand(turn.guess, left)
+        best = max(entropy_by_hand(guess, left)[0] for guess in WORDS.allowed)
+        assert (skill.bits, skill.remaining) == pytest.approx((bits, remaining), abs=1e-9)
+        assert skill.best_bits == pytest.approx(best, abs=1e-9)
+        left = [word for word in left if marks(turn.guess, word) == marks(turn.guess, "cater")]
+
+
+@pytest.mark.parametrize(
+    ("guess", "placed", "elsewhere", "absent"),
+    [
+        ("dater", True, True, True),  # the secret's own kind
+        ("later", True, True, False),  # L was absent
+        ("dbter", False, True, True),  # A was in place
+        ("danso", True, False, True),  # neither T, E nor R, which were elsewhere
+        ("darte", True, False, True),  # T where it was seen not to be
+    ],
+)
+def test_each_kind_of_clue_is_judged_alone(guess, placed, elsewhere, absent):
+    # against DATER: L absent, A in place, R, T and E elsewhere
+    game = played("dater", "larte", guess, rules=Rules(invalid="accept"))
+    assert marks("larte", "dater") == "x✓---"
+    first, second = skills([game], KNOWLEDGE)
+    assert (first.fits, first.fits_placed, first.fits_elsewhere, first.fits_absent) == (None,) * 4
+    kinds = (second.fits_placed, second.fits_elsewhere, second.fits_absent)
+    assert kinds == (placed, elsewhere, absent)
+    assert second.fits == all(kinds)
+
+
+def test_a_guess_fits_exactly_when_it_breaks_no_kind_and_could_be_the_secret():
+    chance = random.Random(2)
+    letters = "aabenrst"
+    broken = 0
+    for _ in range(3000):
+        secret, one, two, guess = ("".join(chance.choices(letters, k=5)) for _ in range(4))
+        game = played(secret, rules=Rules(invalid="accept"))
+        game.state = State(tuple(Clue(w, feedback_code(w, secret)) for w in (one, two)), 2)
+        game.play(guess)
+        [skill] = skills([game], KNOWLEDGE, best=False)
+        could_be = all(marks(w, guess) == marks(w, secret) for w in (one, two))
+        kinds = (skill.fits_placed, skill.fits_elsewhere, skill.fits_absent)
+        assert skill.fits == could_be == all(kind is not False for kind in kinds)
+        broken += not could_be
+    assert 0 < broken < 3000
+
+
+def test_refused_answers_are_no_guesses_and_nothing_is_divided_by_zero():
+    game = played("dater", None, "qqqqq")
+    assert skills([game], KNOWLEDGE) == []
+    assert set(summary([]).values()) == {None}
+    metrics = skill_metrics([game], KNOWLEDGE, Regret(KNOWLEDGE, 6))
+    assert all(math.isnan(value) for value in metrics.values())
+
+
+def test_turns_are_told_apart_by_their_number():
+    games = [played("dater", "later", "dater"), played("cater", None, "clasp", "later")]
+    turns = by_turn(skills(games, KNOWLEDGE), 6)
+    assert list(turns) == ["1", "2", "3", "4", "5", "6"]
+    assert turns["1"]["consistency"] is None
+    assert turns["2"]["consistency"] == 1.0  # dater fits; clasp had no clue before it
+    assert turns["3"]["consistency"] == 0.0  # later: C is in the secret
+    assert turns["5"]["bits_ratio"] is None
+
+
+def test_metrics_of_a_few_games_are_those_of_all_their_turns_but_for_best_bits():
+    chance = random.Random(1)
+    games = [
+        played(secret, *chance.choices(["clasp", "bonds", "zzzzz"], k=3), secret)
+        for secret in ANSWERS[:30]
+    ]
+    metrics = skill_metrics(games, KNOWLEDGE, Regret(KNOWLEDGE, 6))
+    expected = summary(skills(games, KNOWLEDGE))
+    for name in ("consistency", "bits_gained", "expected_remaining"):
+        assert metrics[f"skill/{name}"] == pytest.approx(expected[name])
+    some = summary(skills(games[::6], KNOWLEDGE))
+    assert metrics["skill/bits_ratio"] == pytest.approx(some["bits_ratio"])
+    assert 0.0 < metrics["skill/bits_ratio"] < 1.0
+
+
+def test_metrics_of_many_games_look_at_some_from_everywhere():
+    # the first half of the games is played well, the second not
+    games = [played("dater", "later", "dater")] * 256 + [played("dater", "later", "bonds")] * 256
+    metrics = skill_metrics(games, KNOWLEDGE, Regret(KNOWLEDGE, 6))
+    assert metrics["skill/consistency"] == 0.5
+
+
+# -- regret ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def original() -> Knowledge:
+    words = load_words()
+    return Knowledge(words, feedback_table(words))
+
+
+def test_the_best_player_needs_what_is_published_for_greedy_entropy_from_salet(original):
+    regret = Regret(original, 6)
+    needed = [regret.needed(secret) for secret in original.words.answers]
+    assert sum(needed) / len(needed) == pytest.approx(3.433, abs=1e-3)
+    assert max(needed) <= 6  # no loss
+
+
+def test_regret_is_the_mean_of_guesses_beyond_those_of_the_best_player(tmp_path):
+    tree = tmp_path / "tree.txt"
+    words = WordLists(answers=("crane", "moist", "slate"), allowed=("crane", "moist", "slate"))
+    tree.write_text("slate\nslate crane\nslate moist\n")
+    regret = Regret(Knowledge(words, build_table(words)), 3, tree)
+    assert [regret.needed(word) for word in words.answers] == [2, 2, 1]
+
+    def game(secret: str, *guesses: str | None) -> Game:
+        game = Game(secret, words.allowed_set, Rules(max_turns=3))
+        for guess in guesses:
+            game.play(guess)
+        return game
+
+    assert regret.mean([game("crane", "slate", "crane")]) == 0.0
+    assert regret.mean([game("crane", "crane")]) == -1.0
+    lost = game("slate", None, "moist", "crane")
+    assert regret.mean([lost]) == 3.0  # lost in three is four, the tree's first guess wins
+    assert regret.mean([lost, game("crane", "crane")]) == 1.0
+    assert regret.mean([game("crane", "slate")]) is None  # still going
+
+
+def test_games_taken_over_in_the_middle_have_no_regret():
+    regret = Regret(KNOWLEDGE, 6)
+    clue = Clue("later", feedback_code("later", "dater"))
+    game = Game("dater", WORDS.allowed_set, state=State((clue,), 1))
+    game.play("dater")
+    assert regret.mean([game]) is None
+
+
+def test_a_tree_that_lacks_an_answer_is_refused_in_one_line(tmp_path):
+    tree = tmp_path / "tree.txt"
+    tree.write_text("bonds later\n")
+    with pytest.raises(ValueError, match=r"lacks 39, such as 'baner'"):
+        Regret(KNOWLEDGE, 6, tree)

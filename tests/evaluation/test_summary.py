@@ -1,0 +1,278 @@
+"""Summaries, intervals and tables of finished games."""
+
+import json
+import math
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+import pytest
+
+from wordle_rl.evaluation.report_table import table
+from wordle_rl.evaluation.summary import (
+    game_record,
+    paired,
+    standard_error,
+    summarise,
+    wilson,
+    win_interval,
+    write_games,
+    write_summary,
+)
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Clue, Game, GameStatus, Rules, State, feedback_code
+from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.training.metrics import habit_metrics
+
+WORDS = frozenset({"crane", "sleep", "crept", "slate", "abbey", "steel", "mound"})
+
+
+class FakeKnowledge:
+    """Every guess tells 1 bit of 2 possible ones and leaves 3 words."""
+
+    def candidates(self, state):
+        return state
+
+    def outlook(self, guess, mask):
+        assert isinstance(mask, State)
+        return 1.0, 3.0
+
+    def best_entropy(self, state):
+        return 2.0
+
+
+def played(secret, guesses, rules=None):
+    """A game in which None stands for an answer without a guess."""
+    game = Game(secret, WORDS, rules or Rules())
+    for guess in guesses:
+        game.play(guess, text=f"<{guess}>", reason=None if guess else "no guess tag")
+    return game
+
+
+def summary_of(games, rules=None, **more):
+    rules, knowledge = rules or Rules(), cast(Knowledge, FakeKnowledge())
+    return summarise(games, knowledge, player="fake", split="test", rules=rules, **more)
+
+
+@pytest.mark.parametrize(
+    ("wins", "games", "low", "high"),
+    [
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ],
+)
+def test_wilson_interval_is_the_one_in_newcombes_table(wins, games, low, high):
+    assert wilson(wins, games) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_wilson_ends_solve_the_score_equation():
+    for wins, games in [(1, 3), (300, 315), (7, 200)]:
+        for end in wilson(wins, games):
+            distance = abs(wins / games - end) / math.sqrt(end * (1 - end) / games)
+            assert distance == pytest.approx(1.959964, abs=1e-5)
+
+
+def test_wilson_knows_nothing_without_games_and_refuses_impossible_counts():
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson(20, 20)[1] == 1.0
+    with pytest.raises(ValueError, match="wins"):
+        wilson(3, 2)
+
+
+def test_wins_and_losses_are_counted_and_averaged():
+    games = [
+        played("crane", ["crane"]),
+        played("sleep", ["crane", "steel", "sleep"]),
+        played("crept", ["mound"] * 6),
+    ]
+    s = summary_of(games, seconds=2.0)
+    assert (s["games"], s["secrets"], s["wins"], s["win_rate"]) == (3, 3, 2, 2 / 3)
+    assert s["mean_guesses"] == 2.0
+    assert s["mean_guesses_losses_as_7"] == pytest.approx(11 / 3)
+    # by hand: deviations -8/3, -2/3, 10/3, so the variance is 168/9/2 and its root over sqrt(3)
+    half = 1.959964 * math.sqrt(168 / 18) / math.sqrt(3)
+    assert s["mean_guesses_losses_as_7_high"] == pytest.approx(11 / 3 + half, abs=1e-5)
+    assert s["mean_guesses_losses_as_7_low"] == pytest.approx(11 / 3 - half, abs=1e-5)
+    assert s["histogram"] == {"1": 1, "2": 0, "3": 1, "4": 0, "5": 0, "6": 0, "lost": 1}
+    assert s["games_per_second"] == 1.5
+    assert s["repeats"] == 5 / 10
+
+
+def test_a_lost_turn_counts_as_a_guess_and_a_retry_does_not():
+    lost = summary_of([played("crane", [None, "crane"])])
+    rules = Rules(unparsable="retry")
+    retried = summary_of([played("crane", [None, "crane"], rules)], rules)
+    assert lost["mean_guesses"] == 2.0
+    assert retried["mean_guesses"] == 1.0
+    assert lost["format_compliance"] == retried["format_compliance"] == 0.5
+
+
+@pytest.mark.parametrize("policy", ["accept", "lose_turn"])
+def test_non_words_are_counted_also_where_the_rules_accept_them(policy):
+    rules = Rules(invalid=policy)
+    s = summary_of([played("crane", ["zzzzz", None, "slate", "crane"], rules)], rules)
+    assert s["non_words"] == 0.25
+    assert s["format_compliance"] == 0.75
+    assert s["rules"]["invalid"] == policy
+
+
+def test_consistency_leaves_out_guesses_without_clues_and_refused_ones():
+    s = summary_of([played("crane", ["zzzzz", "abbey", "slate", "zzzzz", "abbey", "crane"])])
+    # slate and crane fit, the second abbey does not; the first had nothing to fit
+    assert s["consistency"] == 2 / 3
+    assert (s["bits_gained"], s["best_bits"], s["bits_ratio"]) == (1.0, 2.0, 0.5)
+    assert s["expected_remaining"] == 3.0
+
+
+def test_most_common_guesses_come_with_their_counts():
+    games = [played("crane", ["slate", "mound", "crane"]), played("sleep", ["slate", "sleep"])]
+    assert summary_of(games)["most_common_guesses"][0] == ["slate", 2]
+
+
+def test_a_player_that_never_answers_has_shares_of_nothing_as_none():
+    s = summary_of([played("crane", [None] * 6)])
+    assert (s["wins"], s["format_compliance"]) == (0, 0.0)
+    assert s["mean_guesses"] is s["consistency"] is s["bits_ratio"] is None
+    assert s["mean_guesses_losses_as_7"] == 7.0
+    assert "fake" in table([s])
+
+
+def test_an_unfinished_game_counts_as_lost():
+    s = summary_of([played("crane", ["slate"])])
+    assert (s["wins"], s["histogram"]["lost"], s["unfinished"], s["out_of_time"]) == (0, 1, 1, 0)
+    assert s["mean_guesses_losses_as_7"] == 7.0
+
+
+def test_a_game_that_ran_out_of_time_counts_as_lost_and_has_a_column_of_its_own():
+    late = played("crane", ["slate"])
+    late.forfeit(GameStatus.OUT_OF_TIME)
+    s = summary_of([late, played("crane", ["crane"])])
+    assert (s["wins"], s["histogram"]["lost"], s["unfinished"], s["out_of_time"]) == (1, 1, 0, 1)
+    header, _, row = table([s]).partition("out of time")[2].splitlines()[:3]
+    assert header.split()[0] == "openers" and row.split()[1] == "1"
+
+
+def test_several_games_on_a_secret_that_end_alike_are_as_good_as_one():
+    won = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0]
+    secrets = list("abcdef")
+    for samples in (2, 7):
+        many = [value for value in won for _ in range(samples)]
+        same = [secret for secret in secrets for _ in range(samples)]
+        assert win_interval(many, same) == pytest.approx(wilson(4, 6))
+        assert standard_error(many, same) == pytest.approx(np.std(won, ddof=1) / 6**0.5)
+    assert win_interval(won, secrets) == pytest.approx(wilson(4, 6))
+    assert standard_error([1.0, 0.0], ["a", "a"]) is None
+
+
+def test_the_interval_of_wins_holds_the_truth_95_times_of_100_also_with_four_games_a_secret():
+    rng = np.random.default_rng(3)
+    secrets = [str(secret) for secret in range(60) for _ in range(4)]
+    hits = by_game = 0
+    for _ in range(400):
+        chances = rng.beta(0.6, 0.4, size=60)  # some secrets are easy, some hard; 0.6 in the mean
+        won = (rng.random((60, 4)) < chances[:, None]).astype(float).ravel().tolist()
+        low, high = win_interval(won, secrets)
+        hits += low <= 0.6 <= high
+        low, high = wilson(int(sum(won)), 240)
+        by_game += low <= 0.6 <= high
+    assert 0.93 <= hits / 400 <= 0.98
+    assert by_game / 400 < 0.85  # what the interval would be worth if games were independent
+
+
+def test_openers_are_distinct_first_guesses_of_games_from_an_empty_board():
+    clue = Clue("slate", feedback_code("slate", "crane"))
+    middle = Game("crane", WORDS, state=State((clue,), 1))
+    middle.play("mound")
+    games = [played("crane", [opener, "crane"]) for opener in ("slate", "slate", "steel", None)]
+    assert summary_of([*games, middle])["distinct_openers"] == pytest.approx(2 / 4)
+    assert summary_of([middle])["distinct_openers"] is None
+    metrics = habit_metrics("val", [*games, middle])
+    assert metrics["val/distinct_openers"] == pytest.approx(2 / 4)
+    assert metrics["val/most_common_guess"] == pytest.approx(4 / 8)  # crane
+
+
+def test_the_mean_reward_is_the_sum_of_its_parts():
+    always = {"format": 0.5, "win": 1.0}
+    rewards = SimpleNamespace(score=lambda game: GameReward(turns=(always,) * len(game.turns)))
+    s = summary_of([played("crane", ["slate", "crane"]), played("crane", ["crane"])],
+                   rewards=rewards)  # fmt: skip
+    assert s["reward_parts"] == {"format": 0.75, "win": 1.5} and s["reward"] == 2.25
+    assert "fake's reward by part: format 0.75, win 1.50" in table([s])
+
+
+def test_games_of_other_rules_and_no_games_are_refused():
+    with pytest.raises(ValueError, match="other rules"):
+        summary_of([played("crane", ["crane"])], Rules(invalid="accept"))
+    with pytest.raises(ValueError, match="no games"):
+        summary_of([])
+
+
+def test_paired_test_is_the_exact_mcnemar_test():
+    secrets = [a + b for a in "abcdefghijklmno" for b in ("aaaa", "zzzz")]
+    rules = Rules(invalid="accept")
+
+    def games_won(chosen):
+        return [played(s, [s] if i in chosen else [None] * 6, rules) for i, s in enumerate(secrets)]
+
+    result = paired(games_won(set(range(0, 12))), games_won(set(range(2, 20))))
+    assert (result["only_a_won"], result["only_b_won"], result["games"]) == (2, 8, 30)
+    assert result["difference"] == pytest.approx(6 / 30)
+    assert result["p_value"] == pytest.approx(112 / 1024)  # 2 (1 + 10 + 45) / 2^10
+    assert paired(games_won({1}), games_won({1}))["p_value"] == 1.0
+    with pytest.raises(ValueError, match="same secrets"):
+        paired(games_won({1}), games_won({1})[1:])
+
+
+def test_summary_of_a_known_game_agrees_with_a_count_by_hand_and_is_json(tmp_path):
+    s = summary_of([played("crane", ["crane"])])
+    path = write_summary(tmp_path, s)
+    assert json.loads(path.read_text()) == s
+    assert s["mean_guesses_losses_as_7_low"] is None  # one game has no spread
+
+
+def test_games_file_holds_guesses_texts_reasons_rewards_and_advantage(tmp_path):
+    games = [played("crept", [None, "zzzzz", "sleep", "crept"]), played("crane", ["crane"])]
+    rewards = [GameReward(turns=({"format": 0.5},) * n) for n in (4, 1)]
+    path = write_games(tmp_path, games, rewards, [0.5, -0.5])
+    first, second = (json.loads(line) for line in path.read_text().splitlines())
+    assert first["guesses"] == [None, "zzzzz", "sleep", "crept"]
+    assert first["feedback"] == [None, None, "xx✓x-", "✓✓✓✓✓"]
+    assert first["reasons"] == ["no guess tag", None, None, None]
+    assert first["texts"][2] == "<sleep>"
+    assert first["reward"] == {"total": 2.0, "turns": [{"format": 0.5}] * 4}
+    assert (first["won"], second["advantage"]) == (True, -0.5)
+    with pytest.raises(ValueError, match=r"zip|shorter|longer"):
+        write_games(tmp_path, games, rewards[:1])
+    assert len(path.read_text().splitlines()) == 2  # a failed write leaves the file as it was
+
+
+def test_a_game_from_the_middle_keeps_the_clues_it_started_from():
+    clue = Clue("slate", feedback_code("slate", "crane"))
+    game = Game("crane", WORDS, state=State((clue,), 1))
+    game.play("crane")
+    assert game_record(game)["clues_at_start"] == [["slate", "xx✓x✓"]]
+    assert summary_of([game])["mean_guesses"] == 2.0
+
+
+def test_table_fits_into_100_columns_and_scales_its_bars():
+    games = [played("crane", ["crane"]) for _ in range(4)] + [played("sleep", ["crane", "sleep"])]
+    long = {**summary_of(games), "player": "a model with a very long name indeed"}
+    text = table([long, summary_of(games[4:]), {**summary_of(games), "split": "validation"}])
+    assert max(map(len, text.splitlines())) <= 100
+    bars = [line.count("█") for line in text.splitlines()[-7:]]
+    assert bars == [60, 15, 0, 0, 0, 0, 0]
+    assert "fake (test)" in text and "fake (validation)" in text
+    assert "100.0 (34.2-100.0)" in text  # both of 2 secrets: low = 2 / (2 + 1.96²)
+
+
+def test_table_names_the_rules_of_each_player_when_they_differ():
+    other = Rules(invalid="accept")
+    text = table(
+        [
+            summary_of([played("crane", ["crane"])]),
+            summary_of([played("crane", ["crane"], other)], other),
+        ]
+    )
+    assert "a non-word: lose_turn" in text and "a non-word: accept" in text

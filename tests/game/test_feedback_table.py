@@ -1,0 +1,156 @@
+"""The feedback table: right on every pair, and safe in its cache."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import numpy as np
+import pytest
+
+from wordle_rl.game.feedback_table import (
+    build_table,
+    cache_folder,
+    feedback_row,
+    feedback_table,
+    letters_of,
+)
+from wordle_rl.game.rules import feedback_code
+from wordle_rl.words.lists import WordLists, load_words
+
+SMALL = WordLists(answers=("abbey", "crane", "eerie"), allowed=("abbey", "crane", "eerie", "speed"))
+
+
+@pytest.fixture(scope="module")
+def original() -> WordLists:
+    return load_words()
+
+
+@pytest.fixture(scope="module")
+def table(original: WordLists) -> np.ndarray:
+    return build_table(original)
+
+
+def counting_oracle(guesses: np.ndarray, secret: str) -> np.ndarray:
+    """Codes of guesses [n, 5] for a secret, by counting instead of taking letters away.
+
+    A letter that is not in place is present when its copies in place, plus its earlier copies
+    that are not in place, are fewer than the secret has.
+    """
+    target = np.frombuffer(secret.encode(), dtype=np.uint8)
+    same = guesses == target
+    codes = np.zeros(len(guesses), dtype=np.int64)
+    for i in range(5):
+        letter = guesses[:, i, None]
+        has = (target == letter).sum(axis=1)
+        is_copy = guesses == letter
+        in_place = (is_copy & same).sum(axis=1)
+        earlier = (is_copy & ~same)[:, :i].sum(axis=1)
+        digit = np.where(same[:, i], 2, np.where(in_place + earlier < has, 1, 0))
+        codes += digit * 3 ** (4 - i)
+    return codes
+
+
+def erasing_oracle(guess: str, secret: str) -> int:
+    """One code by the schoolbook method: cross out letters of the secret."""
+    left, marks = list(secret), [0] * 5
+    for i in range(5):
+        if guess[i] == secret[i]:
+            marks[i], left[i] = 2, ""
+    for i in range(5):
+        if marks[i] == 0 and guess[i] in left:
+            marks[i] = 1
+            left[left.index(guess[i])] = ""
+    return int("".join(map(str, marks)), 3)
+
+
+def test_table_equals_the_oracle_on_every_pair_of_answers(original, table):  # row 28
+    rows = [original.guess_index[word] for word in original.answers]
+    guesses = letters_of(original.answers)
+    for column, secret in enumerate(original.answers):
+        assert (table[rows, column] == counting_oracle(guesses, secret)).all(), secret
+
+
+def test_table_equals_the_oracle_for_500_secrets_and_every_allowed_guess(original, table):  # row 28
+    guesses = letters_of(original.allowed)
+    drawn = np.random.default_rng(28).choice(len(original.answers), 500, replace=False)
+    for column in drawn.tolist():
+        expected = counting_oracle(guesses, original.answers[column])
+        assert (table[:, column] == expected).all(), original.answers[column]
+
+
+def test_table_game_and_both_oracles_agree_on_random_pairs(original, table):  # row 28
+    draw = np.random.default_rng(3)
+    rows = draw.integers(len(original.allowed), size=20_000).tolist()
+    columns = draw.integers(len(original.answers), size=20_000).tolist()
+    for row, column in zip(rows, columns, strict=True):
+        guess, secret = original.allowed[row], original.answers[column]
+        assert table[row, column] == erasing_oracle(guess, secret) == feedback_code(guess, secret)
+
+
+def test_row_of_five_letters_that_are_no_word_equals_the_oracle():
+    secrets = ["abbey", "crane", "eerie", "geese", "aaaaa"]
+    for guess in ("aaaaa", "eeeee", "zzzzz", "eabee", "qeeqe"):
+        expected = [erasing_oracle(guess, secret) for secret in secrets]
+        assert feedback_row(guess, secrets).tolist() == expected
+        assert feedback_row(guess, letters_of(secrets)).tolist() == expected
+
+
+def test_letters_of_words_of_another_length_are_refused():
+    with pytest.raises(ValueError, match="5 letters"):
+        letters_of(["abcd", "efghij"])
+
+
+def test_second_use_of_the_table_reads_the_file_of_the_first(tmp_path):
+    first = feedback_table(SMALL, cache_dir=tmp_path)
+    (file,) = tmp_path.iterdir()
+    stamp = file.stat().st_mtime_ns
+    second = feedback_table(SMALL, cache_dir=tmp_path)
+    assert file.stat().st_mtime_ns == stamp
+    assert (first == second).all() and second.dtype == np.uint8 and second.shape == (4, 3)
+
+
+def test_table_cannot_be_written_to(tmp_path):
+    for _ in range(2):  # built, then read back
+        with pytest.raises(ValueError, match="read-only"):
+            feedback_table(SMALL, cache_dir=tmp_path)[0, 0] = 1
+
+
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "one byte changed", "checksum changed"])
+def test_damaged_cache_file_is_rebuilt(tmp_path, damage):
+    expected = feedback_table(SMALL, cache_dir=tmp_path).copy()
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    changed = bytearray(whole)
+    changed[0 if damage == "one byte changed" else -1] ^= 1
+    file.write_bytes({"truncated": whole[:-3], "emptied": b""}.get(damage, bytes(changed)))
+    assert (feedback_table(SMALL, cache_dir=tmp_path) == expected).all()
+    assert file.read_bytes() == whole
+    assert list(tmp_path.iterdir()) == [file]  # no temporary file is left
+
+
+def test_folder_that_cannot_be_written_only_means_no_cache(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("a file where the folder should be")
+    assert feedback_table(SMALL, cache_dir=blocked / "cache").shape == (4, 3)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folder_only_means_no_cache(tmp_path):
+    tmp_path.chmod(stat.S_IREAD | stat.S_IEXEC)
+    assert feedback_table(SMALL, cache_dir=tmp_path).shape == (4, 3)
+
+
+def test_lists_of_other_words_use_another_file(tmp_path):
+    feedback_table(SMALL, cache_dir=tmp_path)
+    feedback_table(WordLists(answers=("crane",), allowed=("crane",)), cache_dir=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_cache_folder_is_the_argument_then_the_variable_then_the_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("WORDLE_RL_CACHE", raising=False)
+    assert cache_folder() == tmp_path / ".cache" / "wordle-rl"
+    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path / "chosen"))
+    assert cache_folder() == tmp_path / "chosen"
+    assert cache_folder(tmp_path / "given") == tmp_path / "given"

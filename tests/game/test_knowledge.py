@@ -1,0 +1,244 @@
+"""Knowledge: candidates, entropies and broken clues against slow definitions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import BrokenClues, Knowledge, letter_facts
+from wordle_rl.game.rules import Clue, State, feedback_code
+from wordle_rl.words.lists import WordLists, load_words
+
+
+@pytest.fixture(scope="module")
+def original() -> Knowledge:
+    words = load_words()
+    return Knowledge(words, build_table(words))
+
+
+@pytest.fixture(scope="module")
+def small() -> Knowledge:
+    words = load_words()
+    lists = WordLists(answers=words.answers[::30], allowed=words.answers[::10])
+    return Knowledge(lists, build_table(lists))
+
+
+def after(secret: str, *guesses: str) -> State:
+    clues = tuple(Clue(guess, feedback_code(guess, secret)) for guess in guesses)
+    return State(clues, len(clues))
+
+
+def slow_candidates(knowledge: Knowledge, state: State) -> list[str]:
+    return [
+        word
+        for word in knowledge.words.answers
+        if all(feedback_code(clue.guess, word) == clue.feedback for clue in state.clues)
+    ]
+
+
+def slow_bits(guess: str, candidates: list[str]) -> float:
+    counts = Counter(feedback_code(guess, word) for word in candidates)
+    return -sum(c / len(candidates) * math.log2(c / len(candidates)) for c in counts.values())
+
+
+def random_states(knowledge: Knowledge, count: int, seed: int) -> list[State]:
+    """States after 0 to 3 random guesses that all fit the clues before them."""
+    draw = np.random.default_rng(seed)
+    states = []
+    for i in range(count):
+        secret = str(draw.choice(knowledge.words.answers))
+        state = State()
+        for _ in range(i % 4):
+            guess = str(draw.choice(slow_candidates(knowledge, state)))
+            state = after(secret, *state.guesses, guess)
+        states.append(state)
+    return states
+
+
+def test_candidates_are_the_answers_that_fit_every_clue(small):
+    for state in random_states(small, 40, seed=1):
+        assert small.candidate_words(state) == slow_candidates(small, state)
+
+
+def test_guess_outside_the_lists_is_a_clue_like_any_other(small):
+    secret = small.words.answers[17]
+    state = after(secret, "aeiou", "zzzzz")
+    assert "aeiou" not in small.words.allowed_set
+    assert small.candidate_words(state) == slow_candidates(small, state)
+
+
+def test_many_states_at_once_have_the_candidates_of_each(small):
+    states = random_states(small, 12, seed=2)
+    batch = small.candidates_batch(states)
+    assert batch.shape == (12, len(small.words.answers))
+    for row, state in zip(batch, states, strict=True):
+        words = [w for w, left in zip(small.words.answers, row, strict=True) if left]
+        assert words == slow_candidates(small, state)
+    assert small.candidates_batch([]).shape == (0, len(small.words.answers))
+
+
+def test_shared_masks_cannot_be_written_to(small):
+    for mask in (small.candidates(State()), small.consistent_allowed(after("abbey", "crane"))):
+        with pytest.raises(ValueError, match="read-only"):
+            mask[0] = False
+
+
+def test_consistent_allowed_words_fit_every_clue_secret_or_not(small):
+    for state in random_states(small, 20, seed=3):
+        expected = [
+            all(feedback_code(clue.guess, word) == clue.feedback for clue in state.clues)
+            for word in small.words.allowed
+        ]
+        assert small.consistent_allowed(state).tolist() == expected
+
+
+def test_entropy_is_the_definition_for_words_and_non_words(small):
+    for state in random_states(small, 20, seed=4):
+        left, mask = slow_candidates(small, state), small.candidates(state)
+        for guess in (small.words.allowed[3], small.words.allowed[-1], "eerie", "qqqqq"):
+            assert small.entropy(guess, mask) == pytest.approx(slow_bits(guess, left), abs=1e-12)
+
+
+def test_entropies_of_all_guesses_are_the_entropy_of_each(small):
+    for state in random_states(small, 12, seed=5):
+        left = slow_candidates(small, state)
+        expected = [slow_bits(guess, left) for guess in small.words.allowed]
+        assert small.entropies(small.candidates(state)) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [2, 5, 20, 21, 79, 80, 81, 300, 2315])
+def test_ways_of_counting_agree_for_any_number_of_candidates(original, n):
+    draw = np.random.default_rng(n)
+    chosen = np.sort(draw.choice(2315, n, replace=False))
+    mask = np.zeros(2315, dtype=bool)
+    mask[chosen] = True
+    bits = original.entropies(mask)
+    left = [original.words.answers[i] for i in chosen]
+    for row in draw.choice(12972, 25, replace=False).tolist():
+        expected = slow_bits(original.words.allowed[row], left)
+        assert bits[row] == pytest.approx(expected, abs=1e-10)
+
+
+def test_best_entropy_is_the_maximum_over_all_guesses(original):
+    for state in set(random_states(original, 60, seed=6)):
+        every = original.entropies(original.candidates(state))
+        assert original.best_entropy(state) == pytest.approx(every.max(), abs=1e-9)
+
+
+def test_best_entropy_of_a_short_list_is_the_maximum_by_definition(small):
+    for state in random_states(small, 24, seed=7):
+        left = slow_candidates(small, state)
+        expected = max(slow_bits(guess, left) for guess in small.words.allowed)
+        assert small.best_entropy(state) == pytest.approx(expected, abs=1e-9)
+
+
+def test_best_entropy_where_no_guess_tells_all_candidates_apart():
+    # one letter differs, and no guess holds more than one of these letters: 4 splits off one
+    answers = tuple(f"{first}ills" for first in "bdfghjkmpt")
+    words = WordLists(answers=answers, allowed=answers)
+    knowledge = Knowledge(words, build_table(words))
+    expected = max(slow_bits(guess, list(answers)) for guess in answers)
+    assert 0 < expected < math.log2(len(answers))
+    assert knowledge.best_entropy(State()) == pytest.approx(expected, abs=1e-12)
+
+
+def test_nothing_can_be_gained_once_one_candidate_is_left(original):
+    state = after("crane", "crane")
+    assert original.candidate_words(state) == ["crane"]
+    assert original.best_entropy(state) == 0.0
+    assert original.entropy("slate", original.candidates(state)) == 0.0
+    assert original.value("crane", state) == 1.0
+    assert original.value("slate", state) == 0.0
+
+
+def test_value_is_the_share_of_the_best_entropy(original):
+    # published for these lists: RAISE 5.878 bits, SOARE 5.886 bits
+    assert original.value("soare", State()) == pytest.approx(1.0, abs=1e-9)
+    assert original.value("raise", State()) == pytest.approx(5.878 / 5.886, abs=2e-4)
+    assert original.value("qqqqq", State()) < 0.05
+
+
+def test_expected_remaining_of_the_first_word_is_the_published_one(original):
+    # ROATE leaves 60.42 words on average, RAISE 61.00: widely published for these lists
+    mask = original.candidates(State())
+    assert original.expected_remaining("roate", mask) == pytest.approx(60.42, abs=0.01)
+    assert original.expected_remaining("raise", mask) == pytest.approx(61.00, abs=0.01)
+    assert original.expected_remaining("raise", np.zeros_like(mask)) == 0.0
+
+
+def test_bits_gained_is_the_log_of_how_much_the_candidates_shrink(small):
+    secret = small.words.answers[40]
+    for guess in ("crane", "eerie", secret):
+        before, now = after(secret, "sloth"), after(secret, "sloth", guess)
+        shrunk = len(slow_candidates(small, before)) / len(slow_candidates(small, now))
+        assert small.bits_gained(now.clues[-1], before) == pytest.approx(math.log2(shrunk))
+
+
+def test_clue_that_no_answer_fits_gains_nothing_and_leaves_no_candidate(small):
+    impossible = Clue("zzzzz", 242)
+    state = State((impossible,), 1)
+    assert small.bits_gained(impossible, State()) == 0.0
+    assert small.candidate_words(state) == []
+    assert small.best_entropy(state) == 0.0
+    assert small.value("abbey", state) == 0.0
+    assert not small.entropies(small.candidates(state)).any()
+
+
+def test_consistent_guess_gives_the_feedback_seen_so_far(small):
+    state = after("crept", "sleep")  # E third, P elsewhere, no S, no L, one E only
+    assert small.is_consistent("crept", state)
+    assert small.is_consistent("qpeqq", state)  # no word, but it fits
+    assert not small.is_consistent("creep", state)  # P cannot be last
+    assert not small.is_consistent("pqeeq", state)  # two E
+    assert small.is_consistent("zzzzz", State())
+
+
+def test_facts_of_each_letter_are_bounds_on_its_copies():
+    facts = letter_facts(after("crept", "sleep", "eerie").clues)  # xx✓x- and -x-xx
+    assert facts.placed == {2: "e"}
+    assert facts.at_least == {"e": 1, "p": 1, "r": 1}
+    assert facts.at_most == {"s": 0, "l": 0, "e": 1, "i": 0}
+    assert facts.excluded == {
+        0: frozenset("e"),
+        1: frozenset("e"),
+        2: frozenset("r"),
+        3: frozenset("e"),
+        4: frozenset("pe"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("guess", "broken"),
+    [  # after SLEEP against CREPT: E third, P not last, one E, no S, no L
+        ("crept", BrokenClues()),
+        ("crimp", BrokenClues(placed=1, wrong_place=1)),
+        ("greek", BrokenClues(known=1, absent=1, wrong_place=1)),
+        ("sheet", BrokenClues(known=1, absent=2, wrong_place=1)),
+        ("lasso", BrokenClues(placed=1, known=1, absent=3)),
+        ("pixel", BrokenClues(placed=1, absent=1, wrong_place=1)),
+    ],
+)
+def test_broken_clues_are_counted_by_kind(small, guess, broken):
+    assert small.broken_clues(guess, after("crept", "sleep")) == broken
+
+
+def test_guess_breaks_no_clue_exactly_when_it_is_consistent(original):
+    draw = np.random.default_rng(9)
+    words = original.words
+    seen = Counter()
+    for state in random_states(original, 60, seed=10):
+        left = slow_candidates(original, state)
+        for guess in [*draw.choice(words.allowed, 40).tolist(), left[0], left[-1]]:
+            fits = original.is_consistent(guess, state)
+            assert (original.broken_clues(guess, state).total == 0) == fits
+            seen[fits] += 1
+    assert min(seen[True], seen[False]) > 100
+
+
+def test_table_of_other_lists_is_refused(small):
+    with pytest.raises(ValueError, match=r"table must be uint8 \(232, 78\)"):
+        Knowledge(small.words, small.table[1:])

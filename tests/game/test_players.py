@@ -1,0 +1,244 @@
+"""Scripted players: their published figures, their randomness, and that cheaters cheat."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.base import Player, pick
+from wordle_rl.game.players.cheaters import (
+    CHEATERS,
+    CopiedFeedback,
+    Empty,
+    GuessInsideThink,
+    LookAlikeLetters,
+    Repeater,
+    Staller,
+    TwoGuesses,
+)
+from wordle_rl.game.players.gibberish import Gibberish
+from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players.random_word import RandomWord
+from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
+from wordle_rl.prompts.parser import ParseFailure, parse
+from wordle_rl.words.lists import WordLists, load_words
+
+
+@pytest.fixture(scope="module")
+def original() -> Knowledge:
+    words = load_words()
+    return Knowledge(words, build_table(words))
+
+
+@pytest.fixture(scope="module")
+def small() -> Knowledge:
+    words = load_words()
+    lists = WordLists(answers=words.answers[::40], allowed=words.answers[::20])
+    return Knowledge(lists, build_table(lists))
+
+
+def play(player: Player, knowledge: Knowledge, secrets: Sequence[str], seed: int) -> list[Game]:
+    """One game for each secret, all side by side."""
+    draw = np.random.default_rng(seed)
+    games = [Game(secret, knowledge.words.allowed_set, Rules()) for secret in secrets]
+    while live := [game for game in games if game.status == "playing"]:
+        texts = player.answer([game.state for game in live], draw.random(len(live)))
+        for game, text in zip(live, texts, strict=True):
+            parsed = parse(text)
+            game.play(parsed.guess, text=text, reason=parsed.reason)
+    return games
+
+
+def figures(games: Sequence[Game]) -> tuple[float, float]:
+    """Share of wins, and mean turns of the games won."""
+    won = [game.state.turn for game in games if game.won]
+    return len(won) / len(games), sum(won) / max(1, len(won))
+
+
+def after(secret: str, *guesses: str) -> State:
+    clues = tuple(Clue(guess, feedback_code(guess, secret)) for guess in guesses)
+    return State(clues, len(clues))
+
+
+def everyone(knowledge: Knowledge) -> list[Player]:
+    return [
+        RandomConsistent(knowledge),
+        RandomConsistent(knowledge, "allowed"),
+        RandomWord(knowledge.words),
+        GreedyEntropy(knowledge, opener=None),
+        Gibberish(),
+        *(cheater(knowledge) for cheater in CHEATERS),
+    ]
+
+
+def test_random_consistent_from_the_answers_plays_as_published(original):
+    # 97.9 % wins, mean 4.04 over wins; the bounds are 4 standard errors of 2,315 games
+    wins, mean = figures(play(RandomConsistent(original), original, original.words.answers, 0))
+    assert wins == pytest.approx(0.979, abs=0.012)
+    assert mean == pytest.approx(4.04, abs=0.08)
+
+
+def test_random_consistent_from_all_allowed_words_plays_as_published(original):
+    # 89.7 % wins, mean 4.57 over wins; the bounds are 4 standard errors of 1,158 games
+    player = RandomConsistent(original, "allowed")
+    wins, mean = figures(play(player, original, original.words.answers[::2], 0))
+    assert wins == pytest.approx(0.897, abs=0.036)
+    assert mean == pytest.approx(4.57, abs=0.13)
+
+
+def test_greedy_entropy_from_salet_never_loses_a_sample_and_needs_three_and_a_half_turns(original):
+    wins, mean = figures(play(GreedyEntropy(original), original, original.words.answers[::8], 0))
+    assert wins == 1.0
+    assert mean == pytest.approx(3.433, abs=0.15)
+
+
+@pytest.mark.slow
+def test_greedy_entropy_from_salet_plays_all_secrets_as_published(original):
+    wins, mean = figures(play(GreedyEntropy(original), original, original.words.answers, 0))
+    assert wins == 1.0
+    assert mean == pytest.approx(3.433, abs=0.005)
+
+
+def test_random_words_almost_never_win(original):
+    wins, _ = figures(play(RandomWord(original.words), original, original.words.answers, 0))
+    assert wins < 0.01  # 6 of 12,972 guesses
+
+
+def test_random_consistent_picks_each_candidate_equally_often(small):
+    state = after(small.words.answers[5], small.words.answers[30])
+    left = small.candidate_words(state)
+    uniforms = (np.arange(len(left) * 50) + 0.5) / (len(left) * 50)
+    texts = RandomConsistent(small).answer([state] * len(uniforms), uniforms)
+    assert Counter(texts) == {f"<guess>{word}</guess>": 50 for word in left}
+
+
+def test_random_consistent_from_allowed_words_guesses_words_that_are_no_secrets(small):
+    player = RandomConsistent(small, "allowed")
+    uniforms = (np.arange(1000) + 0.5) / 1000
+    guesses = {parse(text).guess for text in player.answer([State()] * 1000, uniforms)}
+    assert guesses == set(small.words.allowed)
+
+
+def test_random_consistent_still_answers_when_no_word_fits(small):
+    state = State((Clue("zzzzz", 242),), 1)
+    for pool in ("answers", "allowed"):
+        (text,) = RandomConsistent(small, pool).answer([state], np.array([0.999]))
+        assert parse(text).guess in small.words.allowed_set
+
+
+def test_unknown_pool_and_opener_are_refused(small):
+    for player in (RandomConsistent, GreedyEntropy):
+        with pytest.raises(ValueError, match="pool must be answers or allowed, not 'all'"):
+            player(small, pool="all")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="opener must be one of the allowed words, not 'zzzzz'"):
+        GreedyEntropy(small, opener="zzzzz")
+
+
+def test_same_state_and_uniform_get_the_same_answer_in_any_batch(small):
+    states = [after(small.words.answers[i], small.words.answers[i // 2]) for i in range(12)]
+    uniforms = np.random.default_rng(1).random(12)
+    for player, again in zip(everyone(small), everyone(small), strict=True):
+        together = player.answer(states, uniforms)
+        backwards = again.answer(states[::-1], uniforms[::-1])[::-1]
+        alone = [player.answer([s], uniforms[i : i + 1])[0] for i, s in enumerate(states)]
+        assert together == backwards == alone, player.name
+
+
+def test_names_differ_so_that_reports_can_tell_players_apart(small):
+    names = [player.name for player in everyone(small)]
+    assert len(set(names)) == len(names)
+
+
+def test_pick_covers_the_whole_range_and_never_leaves_it():
+    assert [pick(u, 4) for u in (0.0, 0.24, 0.25, 0.5, 0.75)] == [0, 0, 1, 2, 3]
+    assert pick(np.nextafter(1.0, 0.0), 12_972) == 12_971
+    assert pick(1.0, 3) == 2
+
+
+def test_greedy_entropy_prefers_a_candidate_among_equal_guesses_then_the_alphabet():
+    answers = ("crane", "crate", "craze")
+    words = WordLists(answers=answers, allowed=("azntq", "craft", *answers, "zebra"))
+    knowledge = Knowledge(words, build_table(words))
+    # n, t and z get different marks, so it tells all three apart, which no answer does
+    assert GreedyEntropy(knowledge, opener=None).choose(State()) == "azntq"
+    assert GreedyEntropy(knowledge, opener=None, pool="answers").choose(State()) == "crane"
+    # two candidates left: one of them is guessed, although azntq also tells them apart
+    state = State((Clue("zebra", feedback_code("zebra", "crane")),), 1)
+    assert knowledge.candidate_words(state) == ["crane", "crate"]
+    assert GreedyEntropy(knowledge, opener=None).choose(state) == "crane"
+
+
+def test_greedy_entropy_always_makes_a_guess_with_the_most_bits(small):
+    player = GreedyEntropy(small, opener=None)
+    for secret in small.words.answers[::9]:
+        state = State()
+        while len(left := small.candidate_words(state)) > 1:
+            guess = player.choose(state)
+            bits = small.entropies(small.candidates(state))
+            assert bits[small.words.guess_index[guess]] == pytest.approx(bits.max(), abs=1e-9)
+            tied = {small.words.allowed[i] for i in np.flatnonzero(bits > bits.max() - 1e-9)}
+            assert guess == min(tied & set(left) or tied)
+            state = after(secret, *state.guesses, guess)
+
+
+def test_gibberish_is_readable_half_of_the_time_and_never_wins(small):
+    uniforms = np.random.default_rng(2).random(2000)
+    parsed = [parse(text) for text in Gibberish().answer([State()] * 2000, uniforms)]
+    assert 0.45 < sum(p.guess is not None for p in parsed) / 2000 < 0.55
+    assert len({p.reason for p in parsed}) >= 6  # and breaks in many ways
+
+
+@pytest.mark.parametrize(
+    ("cheater", "reasons"),
+    [
+        (TwoGuesses, {ParseFailure.SEVERAL_GUESSES}),
+        (GuessInsideThink, {ParseFailure.GUESS_INSIDE_THINK}),
+        (Empty, {ParseFailure.EMPTY}),
+        (CopiedFeedback, {ParseFailure.NOT_ASCII_LETTERS, ParseFailure.NOT_FIVE_LETTERS}),
+        (LookAlikeLetters, {ParseFailure.NOT_ASCII_LETTERS}),
+    ],
+)
+def test_cheater_breaks_the_format_on_every_turn(small, cheater, reasons):  # rows 19 and 30
+    games = play(cheater(small), small, small.words.answers, 3)
+    for game in games:
+        assert len(game.turns) == 6 and not game.won
+        assert {turn.reason for turn in game.turns} <= reasons
+
+
+def test_two_guesses_of_the_hedger_are_legal_words(small):
+    (text,) = TwoGuesses(small).answer([State()], np.array([0.2]))
+    words = text.replace("<guess>", " ").replace("</guess>", " ").split()
+    assert len(set(words)) == 2 and set(words) <= small.words.allowed_set
+
+
+def test_repeater_makes_one_legal_guess_six_times(small):  # row 19
+    for game in play(Repeater(small), small, small.words.answers, 4):
+        assert len(set(game.state.guesses)) == 1
+        assert game.won == (game.state.guesses[0] == game.secret)
+
+
+def test_staller_plays_legal_words_that_cannot_win(original):  # row 19
+    for game in play(Staller(original), original, original.words.answers[::20], 5):
+        assert not game.won and len(game.state.clues) == 6
+        for turn in game.turns:
+            assert turn.guess not in original.candidate_words(turn.state)
+
+
+def test_staller_looks_consistent_while_it_can(original):  # row 19
+    games = play(Staller(original), original, original.words.answers[::20], 6)
+    turns = [turn for game in games for turn in game.turns]
+    fitting = sum(original.is_consistent(turn.guess, turn.state) for turn in turns)
+    assert fitting / len(turns) > 0.6
+
+
+def test_staller_must_play_a_candidate_where_all_words_are():
+    words = WordLists(answers=("crane", "slate"), allowed=("crane", "slate"))
+    knowledge = Knowledge(words, build_table(words))
+    (text,) = Staller(knowledge).answer([State()], np.array([0.9]))
+    assert parse(text).guess == "slate"

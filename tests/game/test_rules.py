@@ -1,0 +1,206 @@
+"""The rules: marks, hard mode, the price of bad answers, and how games end."""
+
+from __future__ import annotations
+
+import pytest
+
+from wordle_rl.game.rules import (
+    Clue,
+    Game,
+    GameStatus,
+    Rules,
+    State,
+    TurnKind,
+    feedback_code,
+    marks,
+)
+from wordle_rl.game.rules import breaks_hard_mode as breaks
+
+WORDS = frozenset(["crane", "slate", "abbey", "sleep", "crept", "speed", "trace"])
+
+
+def clue(guess: str, secret: str) -> Clue:
+    return Clue(guess, feedback_code(guess, secret))
+
+
+def game(secret: str = "crept", **rules) -> Game:
+    return Game(secret, WORDS, Rules(**rules))
+
+
+@pytest.mark.parametrize(
+    ("guess", "secret", "expected"),
+    [  # worked out by hand
+        ("sleep", "crept", "xx✓x-"),  # the E in place uses up the only E
+        ("speed", "abide", "xx-x-"),  # one E to the left, D elsewhere
+        ("speed", "erase", "-x--x"),  # both E elsewhere
+        ("speed", "steal", "✓x✓xx"),
+        ("eerie", "crept", "-x-xx"),  # only the first E of the guess
+        ("allow", "llama", "-✓-xx"),
+        ("crane", "crane", "✓✓✓✓✓"),
+        ("geese", "elegy", "--✓xx"),  # one E in place, one elsewhere, the third absent
+    ],
+)
+def test_marks_of_repeated_letters_follow_the_real_game(guess, secret, expected):
+    assert marks(guess, secret) == expected
+
+
+def test_marks_fold_upper_case_and_refuse_other_lengths():
+    assert marks("CRANE", "crane") == "✓✓✓✓✓"
+    with pytest.raises(ValueError, match="secret must have 5 letters"):
+        marks("crane", "cranes")
+
+
+def test_code_counts_the_first_letter_most():
+    assert feedback_code("crane", "cloud") == 2 * 81
+    assert feedback_code("fleet", "crept") == 2 * 9 + 2
+
+
+def test_code_that_does_not_exist_has_no_marks():
+    for code in (-1, 243):
+        with pytest.raises(ValueError, match=r"0\.\.242"):
+            _ = Clue("crane", code).marks
+
+
+def test_game_is_won_by_the_secret_and_records_every_turn():
+    played = game()
+    first = played.play("slate", text="<guess>slate</guess>", tokens=7)
+    last = played.play("crept")
+    assert played.status is GameStatus.WON and played.won and last.won and not first.won
+    assert played.state.turn == 2 and played.state.guesses == ("slate", "crept")
+    assert [turn.state.turn for turn in played.turns] == [0, 1]
+    assert (first.text, first.tokens) == ("<guess>slate</guess>", 7)
+    with pytest.raises(ValueError, match="the game is over"):
+        played.play("crane")
+
+
+def test_game_is_lost_after_its_turns_and_won_by_the_last_one():
+    lost, won = game(max_turns=2), game(max_turns=2)
+    for played in (lost, won):
+        played.play("slate")
+    lost.play("crane")
+    won.play("crept")
+    assert (lost.status, won.status) == (GameStatus.LOST, GameStatus.WON)
+
+
+def test_repeated_guess_is_seen():
+    played = game()
+    assert not played.play("slate").repeat
+    assert played.play("slate").repeat
+
+
+def test_forfeited_game_is_lost():
+    played = game()
+    played.forfeit()
+    assert played.status is GameStatus.LOST
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind", "turns_used", "status", "clues"),
+    [
+        ("accept", TurnKind.ACCEPTED, 1, GameStatus.PLAYING, 1),
+        ("lose_turn", TurnKind.NOT_A_WORD, 1, GameStatus.PLAYING, 0),
+        ("end_game", TurnKind.NOT_A_WORD, 1, GameStatus.LOST, 0),
+        ("retry", TurnKind.NOT_A_WORD, 0, GameStatus.PLAYING, 0),
+    ],
+)
+def test_non_word_costs_what_the_setting_says(policy, kind, turns_used, status, clues):
+    played = game(invalid=policy)
+    turn = played.play("zzzzz")
+    assert (turn.kind, turn.feedback is None) == (kind, clues == 0)
+    assert (played.state.turn, played.status, len(played.state.clues)) == (
+        turns_used,
+        status,
+        clues,
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "turns_used", "status"),
+    [
+        ("lose_turn", 1, GameStatus.PLAYING),
+        ("end_game", 1, GameStatus.LOST),
+        ("retry", 0, GameStatus.PLAYING),
+    ],
+)
+def test_unparsable_answer_has_its_own_price(policy, turns_used, status):
+    played = game(invalid="accept", unparsable=policy)
+    turn = played.play(None, text="THINK", reason="no_guess_tag")
+    assert (turn.kind, turn.reason) == (TurnKind.UNPARSABLE, "no_guess_tag")
+    assert (played.state.turn, played.status) == (turns_used, status)
+
+
+def test_retries_are_counted_over_the_game_and_then_cost_turns():
+    played = game(invalid="retry", unparsable="retry", max_retries=2, max_turns=3)
+    for guess in ("zzzzz", None, "zzzzz", None):
+        played.play(guess)
+    assert (played.retries, played.state.turn, len(played.turns)) == (2, 2, 4)
+    played.play("zzzzz")
+    assert played.status is GameStatus.LOST
+
+
+def test_accepted_non_word_gets_feedback_and_the_game_goes_on():
+    played = game(invalid="accept")
+    assert played.play("zzzzz").feedback == 0
+    assert played.play("crept").won
+
+
+@pytest.mark.parametrize(
+    ("guess", "after", "secret", "broken"),
+    [
+        ("crane", "slate", "crept", True),  # T was seen and is left out
+        ("trace", "slate", "crept", False),  # T and E used, elsewhere is free
+        ("sleep", "crane", "crept", True),  # C and R were in place
+        ("crept", "crane", "crept", False),
+        ("speed", "sleep", "crept", False),  # an absent letter may be used again
+        ("slate", "slate", "crept", False),  # repeating a clue keeps it
+    ],
+)
+def test_hard_mode_binds_places_and_seen_letters(guess, after, secret, broken):
+    assert breaks(guess, (clue(after, secret),)) is broken
+
+
+def test_hard_mode_wants_both_copies_of_a_letter_seen_twice():
+    clues = (clue("speed", "erase"),)  # both E elsewhere, S elsewhere
+    assert breaks("slate", clues)
+    assert not breaks("geese", clues)
+
+
+def test_hard_mode_remembers_every_clue_not_only_the_last():
+    clues = (clue("slate", "crept"), clue("abbey", "crept"))
+    assert breaks("sleep", clues)  # T of the first clue is missing
+
+
+def test_guess_that_breaks_hard_mode_costs_what_a_non_word_costs():
+    easy, hard = game(), game(hard_mode=True)
+    for played in (easy, hard):
+        played.play("slate")
+        played.play("crane")
+    assert [turn.kind for turn in easy.turns] == [TurnKind.ACCEPTED] * 2
+    assert hard.turns[1].kind is TurnKind.BREAKS_HARD_MODE
+    assert (hard.state.turn, len(hard.state.clues)) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "told"),
+    [
+        ("max_turns", 0, r"rules\.max_turns must be 1\.\.100, not 0"),
+        ("invalid", "ignore", r"rules\.invalid must be accept, lose_turn, end_game or retry"),
+        ("unparsable", "accept", r"rules\.unparsable must be lose_turn, end_game or retry"),
+        ("max_retries", -1, r"rules\.max_retries must be 0\.\.100"),
+    ],
+)
+def test_rules_out_of_range_name_the_setting_and_what_is_allowed(setting, value, told):
+    with pytest.raises(ValueError, match=told):
+        Rules(**{setting: value})
+
+
+def test_hard_mode_with_every_guess_accepted_is_a_contradiction():
+    with pytest.raises(ValueError, match=r"rules\.hard_mode=true"):
+        Rules(hard_mode=True, invalid="accept")
+
+
+def test_game_from_a_given_state_goes_on_from_there():
+    state = State((clue("slate", "crept"), clue("crane", "crept")), 5, 6)
+    played = Game("crept", WORDS, Rules(), state=state)
+    played.play("abbey")
+    assert played.status is GameStatus.LOST and len(played.state.clues) == 3

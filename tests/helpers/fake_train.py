@@ -1,0 +1,78 @@
+"""In the place of train.py in tests of studies: the same run folder, without a model.
+
+python fake_train.py output_dir=<folder> [x=<float>] [seed=<int>] | resume=<run>. What it does wrong
+is told by the environment: FAKE is a JSON object of Fake's fields. steps.log in the run folder has
+a line for each step that was done, and the process that did it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from wordle_rl.runs.files import StepLog, write_json
+from wordle_rl.runs.folder import RunFolder
+
+
+@dataclass
+class Fake:
+    steps: int = 4
+    seconds: float = 0.0  # per step
+    hold: str = ""  # a file without which no third step is begun
+    fail: str = ""  # the error it ends with after its first step
+    fail_at: float | None = None  # the x that fails alone
+    by_seed: float = 0.0  # wins added by each seed above 0
+    value: float | None = -1.0  # of val_win_rate in the summary; -1 for the honest one
+    code: int = 0  # exit code after a whole run
+    summary: bool = True
+    spoil: tuple[str, str] = ("", "")  # a file of the run folder, and what ends up in it
+
+
+def main() -> None:
+    fake = Fake(**json.loads(os.environ.get("FAKE", "{}")))
+    given = {k: v.strip("'") for k, _, v in (a.partition("=") for a in sys.argv[1:])}
+    if "resume" in given:
+        run = RunFolder(Path(given["resume"]))
+        given = run.manifest()["given"]
+    else:
+        run = RunFolder.create(given["output_dir"], "fake")
+        write_json(run.path / "manifest.json", {"status": "running", "given": given})
+    with run.lock():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        train(run, fake, float(given.get("x", 0.0)), fake.by_seed * int(given.get("seed", 0)))
+    sys.exit(fake.code)
+
+
+def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
+    checkpoint = run.path / "checkpoint.json"
+    done = json.loads(checkpoint.read_text())["step"] if checkpoint.exists() else 0
+    log, best = run.metrics_log(), 0.0
+    log.truncate_after(done)
+    for step in range(done + 1, fake.steps + 1):
+        time.sleep(fake.seconds)
+        while fake.hold and step == 3 and not Path(fake.hold).exists():
+            time.sleep(0.02)
+        metrics = {"total/games": 10 * step, "time/step": 0.5, "groups/zero_spread": 0.25}
+        best = 0.5 * x + 0.01 * step + more
+        # As in a true run, a signal waits until the step is whole.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        log.append(step, {**metrics, "val/win_rate": best})
+        StepLog(run.path / "steps.log").append(step, {"pid": os.getpid()})
+        write_json(checkpoint, {"step": step})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        if fake.fail and fake.fail_at in (None, x):
+            sys.exit(f"Traceback\nerror: {fake.fail}")
+    if fake.summary:
+        value = best if fake.value == -1.0 else fake.value
+        write_json(run.path / "summary.json", {"val_win_rate": value, "best_step": fake.steps})
+    if (name := fake.spoil[0]) != "":
+        (run.path / name).write_text(fake.spoil[1])
+
+
+if __name__ == "__main__":
+    main()

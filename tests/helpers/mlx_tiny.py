@@ -1,0 +1,91 @@
+"""Policies on MLX that hold the weights of tiny torch models; for tests of both backends."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import transformers
+
+from tests.helpers.tiny import qwen_like_tokenizer
+from wordle_rl.backends.adapters import convert
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.mlx import load as mlx_models
+from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.settings import ModelSettings
+
+transformers.utils.logging.disable_progress_bar()
+mx.disable_compile()  # on a CPU a compiler builds each fused operation; one test turns it on
+
+
+def settings_of(path: str | Path, **fields: Any) -> ModelSettings:
+    return ModelSettings(
+        name="tiny", path=str(path), learning_rate=1e-2, max_tokens=8, max_context=256, **fields
+    )
+
+
+def loaded_from(model: Any) -> mlx_models.Loaded:
+    """A torch model, or peft model, by way of the disk."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        base = model.get_base_model() if hasattr(model, "peft_config") else model
+        path = folder / "base"
+        qwen_like_tokenizer().save_pretrained(path)
+        if base is model:
+            model.save_pretrained(path)
+        else:
+            save_base(model, path)
+            model.save_pretrained(folder / "peft", selected_adapters=["default"])
+            convert(folder / "peft", folder / "mlx", base=str(path))
+            path = folder / "mlx"
+            qwen_like_tokenizer().save_pretrained(path)
+        return mlx_models.load(settings_of(path), precision="fp32")
+
+
+def save_base(model: Any, path: Path) -> None:
+    """The model under an adapter, as it was before."""
+    base = model.get_base_model()
+    weights = {
+        name.replace(".base_layer.", "."): tensor
+        for name, tensor in base.state_dict().items()
+        if ".lora_" not in name
+    }
+    type(base).from_pretrained(None, config=base.config, state_dict=weights).save_pretrained(path)
+
+
+def mlx_policy_of(
+    model: Any, tokenizer: HFTokenizer | None = None, *, temperature: float = 1.0, **settings: Any
+) -> MlxPolicy:
+    """tiny.policy_of on MLX."""
+    fields = {k: settings.pop(k) for k in list(settings) if k in Optim.__dataclass_fields__}
+    policy = MlxPolicy(
+        loaded_from(model),
+        temperature=temperature,
+        optim=Optim(**{"lr": 1e-2, "clip_grad_norm": 0.0, **fields}),
+        compiled=False,
+        **settings,
+    )
+    policy.tokenizer = tokenizer or HFTokenizer(qwen_like_tokenizer())
+    return policy
+
+
+def mlx_gradients(policy: MlxPolicy, batch: Any, algorithm: Any) -> dict[str, np.ndarray]:
+    """The gradient that an update would apply, by parameter; the weights stay as they are."""
+    caught: dict[str, np.ndarray] = {}
+    policy.apply_gradients = lambda g: caught.update({n: np.array(v) for n, v in g.items()})
+    try:
+        policy.update(batch, algorithm)
+    finally:
+        del policy.apply_gradients
+    return caught
+
+
+def same_weights(one: dict[str, mx.array], other: dict[str, mx.array]) -> bool:
+    """Bit for bit."""
+    return one.keys() == other.keys() and all(
+        np.array_equal(np.array(one[n]), np.array(other[n])) for n in one
+    )

@@ -1,0 +1,75 @@
+"""The sets of rewards in conf/, on a small list of words, for tests of what they guarantee."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from wordle_rl.build import reward_set
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Game, GameStatus, Rules
+from wordle_rl.prompts.parser import parse
+from wordle_rl.prompts.tool_calls import parse_call
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.runs.paths import CONF
+from wordle_rl.words.lists import WordLists
+
+ANSWERS = ("batch", "catch", "crane", "crept", "hatch", "latch", "match", "patch", "sleep", "watch")
+PROBES = ("blimp", "chimp", "fuzzy", "jazzy", "lymph", "oomph", "puppy")
+WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted((*ANSWERS, *PROBES))))
+KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
+SECRET = "match"
+
+POLICIES = [
+    {"invalid": invalid, "unparsable": unparsable, "max_retries": retries}
+    for invalid, unparsable, retries in product(
+        ("accept", "lose_turn", "end_game", "retry"), ("lose_turn", "end_game", "retry"), (1, 9)
+    )
+    if retries == 1 or "retry" in (invalid, unparsable)  # else nothing is ever asked for again
+]
+
+
+def options(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def node(group: str, option: str) -> Any:
+    """What a file of conf/ holds, with what it takes from others."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return OmegaConf.to_container(compose("config", [f"{group}={option}"])[group])
+
+
+@cache
+def shipped(name: str, form: str = "conversation") -> RewardSet:
+    """The set of a file in conf/reward."""
+    return reward_set(node("reward", name), WORDS, KNOWLEDGE, form)
+
+
+SETS = {name: shipped(name) for name in options("reward")}
+LAWFUL = {name: rewards for name, rewards in SETS.items() if rewards.lawful}
+
+
+def play(
+    texts: list[str],
+    max_turns: int = 6,
+    secret: str = SECRET,
+    tokens: int = 0,
+    form: str = "conversation",
+    **policy: Any,
+) -> Game:
+    """A game with these answers, as far as it takes them."""
+    game = Game(secret, WORDS.allowed_set, Rules(max_turns=max_turns, **policy))
+    for text in texts:
+        parsed = (parse_call if form == "tool" else parse)(text)
+        if game.status is GameStatus.PLAYING:
+            game.play(parsed.guess, text=text, reason=parsed.reason, tokens=tokens)
+    return game
+
+
+def guesses(*words: str) -> list[str]:
+    return [f"<guess>{word}</guess>" for word in words]

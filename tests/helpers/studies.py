@@ -1,0 +1,73 @@
+"""Small studies of fake runs, in this process or as workers of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+
+from wordle_rl.sweeps.parse_params import parse_params
+from wordle_rl.sweeps.plan import Plan, with_arms
+from wordle_rl.sweeps.settings import study_settings
+from wordle_rl.sweeps.worker import run_study
+
+TESTS = Path(__file__).resolve().parent
+FAKE = [sys.executable, str(TESTS / "fake_train.py")]
+
+
+def plan_of(root: Path, **node: Any) -> Plan:
+    """A study in a folder: a grid over x, unless told otherwise."""
+    settings = study_settings(
+        {
+            "name": "study", "params": {"x": "choice(0.1, 0.9, 0.5)"}, "command": FAKE,
+            "folder": str(root / "study"), "trials": str(root / "trials"), "poll": 0.05, **node,
+        }
+    )  # fmt: skip
+    space, single = parse_params(settings.params)
+    return Plan(
+        settings=settings, space=with_arms(settings, space), overrides=tuple(single),
+        compose=lambda overrides: {"rollout": {"groups": 4, "num_generations": 2}},
+    )  # fmt: skip
+
+
+def work(root: Path, **node: Any) -> list[str]:
+    """Do a study in this process. Returns what it said."""
+    said: list[str] = []
+    run_study(plan_of(root, **node), said.append)
+    return said
+
+
+def worker(root: Path, fake: Mapping[str, Any], **node: Any) -> subprocess.Popen[str]:
+    """Do a study in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, __file__, str(root), json.dumps(node)],
+        env={**os.environ, "FAKE": json.dumps(fake), "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def stored(root: Path, name: str = "study", url: str | None = None) -> optuna.Study:
+    return optuna.load_study(study_name=name, storage=url or f"sqlite:///{root}/study/study.db")
+
+
+def states(study: optuna.Study) -> list[str]:
+    return [trial.state.name for trial in study.get_trials(deepcopy=False)]
+
+
+def steps_done(root: Path) -> dict[str, list[int]]:
+    """The steps that the runs in each trial's folder did, in their order."""
+    found = {}
+    for path in sorted((root / "trials").rglob("steps.log")):
+        records: Sequence[dict[str, Any]] = [json.loads(s) for s in path.read_text().splitlines()]
+        found[str(path.parent.parent.relative_to(root / "trials"))] = [r["step"] for r in records]
+    return found
+
+
+if __name__ == "__main__":
+    run_study(plan_of(Path(sys.argv[1]), **json.loads(sys.argv[2])))

@@ -1,0 +1,302 @@
+"""Tiny models, tokenizers and batches that several test files share; everything is offline."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from collections.abc import Sequence as Rows
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    PreTrainedTokenizerFast,
+)
+
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.tiny_model import build_model
+from wordle_rl.backends.torch.load import load_model
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.game.rules import PlayedTurn, Rules
+from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.settings import LoraSettings, ModelSettings
+from wordle_rl.prompts.styles import PHRASES, Symbols
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rollouts.base import Lab
+from wordle_rl.training.sequences import Sequence, pad
+from wordle_rl.words.lists import WordLists
+
+SHAPE = {"hidden_size": 32, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate_size": 64}
+WORDS = WordLists(
+    answers=("crane", "slate", "sleep"), allowed=("crane", "crept", "slate", "sleep"), name="tiny"
+)
+# As Qwen2.5's: a system prompt of its own when the conversation brings none.
+CHATML = (
+    "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are helpful.<|im_end|>\n"
+    "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# As Qwen2.5's with tools: they stand in the system prompt, a result is a user's message.
+QWEN_TOOLS = (
+    "{%- if tools %}{{- '<|im_start|>system\n' }}{%- if messages[0].role == 'system' %}"
+    "{{- messages[0].content }}{%- else %}{{- 'You are helpful.' }}{%- endif %}"
+    "{{- '\n\n# Tools\n\n<tools>' }}{%- for tool in tools %}{{- '\n' }}{{- tool | tojson }}"
+    '{%- endfor %}{{- \'\n</tools>\n\nReturn <tool_call>\n{"name": <function-name>, "arguments": '
+    "<args-json-object>}\n</tool_call><|im_end|>\n' }}"
+    "{%- else %}{%- if messages[0].role == 'system' %}"
+    "{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{%- else %}"
+    "{{- '<|im_start|>system\nYou are helpful.<|im_end|>\n' }}{%- endif %}{%- endif %}"
+    "{%- for message in messages %}"
+    "{%- if message.role == 'user' or (message.role == 'assistant' and not message.tool_calls) %}"
+    "{{- '<|im_start|>' + message.role + '\n' + message.content +"
+    " '<|im_end|>\n' }}{%- elif message.role == 'assistant' %}{{- '<|im_start|>' + message.role }}"
+    "{%- if message.content %}{{- '\n' + message.content }}{%- endif %}"
+    "{%- for tool_call in message.tool_calls %}{%- set tool_call = tool_call.function %}"
+    '{{- \'\n<tool_call>\n{"name": "\' + tool_call.name + \'", "arguments": \' }}'
+    "{{- tool_call.arguments | tojson }}{{- '}\n</tool_call>' }}{%- endfor %}{{- '<|im_end|>\n' }}"
+    "{%- elif message.role == 'tool' %}{%- if loop.index0 == 0 or messages[loop.index0 - 1].role !="
+    " 'tool' %}{{- '<|im_start|>user' }}{%- endif %}{{- '\n<tool_response>\n' + message.content +"
+    " '\n</tool_response>' }}{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}"
+    "{{- '<|im_end|>\n' }}{%- endif %}{%- endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
+)
+# As Gemma's: it writes <bos> itself, and puts the system prompt in front of the first message.
+GEMMA = (
+    "{{ bos_token }}{% if messages[0].role == 'system' %}{% set first = messages[0].content"
+    " + '\n\n' %}{% set rest = messages[1:] %}{% else %}{% set first = '' %}{% set rest = messages"
+    " %}{% endif %}{% for m in rest %}<start_of_turn>{{ 'model' if m.role == 'assistant' else"
+    " m.role }}\n{{ (first if loop.first else '') + m.content | trim }}<end_of_turn>\n{% endfor %}"
+    "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
+)
+
+
+def _byte_level_bpe(special: list[str]) -> Tokenizer:
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    text = [*PHRASES, *(f"<guess>{word}</guess>" for word in WORDS.allowed)] * 3
+    trainer = trainers.BpeTrainer(
+        vocab_size=340,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    core.train_from_iterator(text, trainer)
+    return core
+
+
+@cache
+def qwen_like_tokenizer(template: str = CHATML) -> PreTrainedTokenizerFast:
+    """Byte-level BPE with merges and Qwen's chat template: most id lists are not canonical."""
+    inner = PreTrainedTokenizerFast(
+        tokenizer_object=_byte_level_bpe(["<|endoftext|>", "<|im_start|>", "<|im_end|>"]),
+        pad_token="<|endoftext|>",
+        eos_token="<|im_end|>",
+        clean_up_tokenization_spaces=False,
+    )
+    inner.chat_template = template
+    return inner
+
+
+@cache
+def gemma_like_tokenizer() -> PreTrainedTokenizerFast:
+    """Adds <bos> to whatever it encodes unless told not to; so does its template. Pad == eos."""
+    special = ["<bos>", "<start_of_turn>", "<end_of_turn>"]
+    core = _byte_level_bpe(special)
+    core.post_processor = processors.TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", core.token_to_id("<bos>"))]
+    )
+    inner = PreTrainedTokenizerFast(
+        tokenizer_object=core, bos_token="<bos>", eos_token="<end_of_turn>",
+        clean_up_tokenization_spaces=False,
+    )  # fmt: skip
+    inner.chat_template = GEMMA
+    return inner
+
+
+def sharpen(model: Any, factor: float = 6.0) -> Any:
+    """Larger weights, so that a model's predictions depend clearly on what it has read."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(factor)
+    return model
+
+
+def qwen(vocab_size: int = 64, *, seed: int = 0, factor: float = 6.0) -> Any:
+    """A Qwen2 of at most 50,000 weights, with transformers' own attention."""
+    return sharpen(build_model(vocab_size=vocab_size, seed=seed, **SHAPE), factor)
+
+
+def gemma(
+    vocab_size: int = 64, *, window: int = 4, softcap: float | None = None, seed: int = 0
+) -> Any:
+    """A Gemma3 with two sliding-window layers and one that sees everything."""
+    config = Gemma3TextConfig(
+        vocab_size=vocab_size, hidden_size=64, intermediate_size=64, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, sliding_window=window,
+        query_pre_attn_scalar=8, final_logit_softcapping=softcap, pad_token_id=0,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return sharpen(Gemma3ForCausalLM(config))
+
+
+def plain_copy(model: Any) -> Any:
+    """A copy of a model that attends through transformers' own eager code, written apart."""
+    plain = copy.deepcopy(model).eval()
+    plain.set_attn_implementation("eager")
+    return plain
+
+
+def full_forward(model: Any, ids: Rows[int], *, temperature: float = 1.0) -> torch.Tensor:
+    """[T] log-probability of each token given those before it, 0 for the first; with gradient.
+
+    One unpadded row, float64 log-softmax, no code of the package.
+    """
+    row = torch.tensor([list(ids)])
+    logits = model(input_ids=row).logits[0, :-1].double() / temperature
+    logprobs = logits.log_softmax(-1).gather(1, row[0, 1:, None])[:, 0]
+    return torch.cat([torch.zeros(1, dtype=torch.float64), logprobs])
+
+
+def full_logprobs(model: Any, ids: Rows[int], *, temperature: float = 1.0) -> np.ndarray:
+    """full_forward as an array [T]."""
+    with torch.no_grad():
+        return full_forward(model, ids, temperature=temperature).numpy()
+
+
+class AlwaysGuesses(HFTokenizer):
+    """Reads some word of the list into any answer, so that untrained models play real games."""
+
+    def decode(self, ids: list[int]) -> str:
+        return f"<guess>{WORDS.allowed[sum(ids) % len(WORDS.allowed)]}</guess>"
+
+
+class AlwaysCalls(AlwaysGuesses):
+    """The same where a guess is a tool call; one that was written is read as it is."""
+
+    def decode(self, ids: list[int]) -> str:
+        if (text := HFTokenizer.decode(self, ids)).startswith("<tool_call>"):
+            return text
+        word = super().decode(ids)[len("<guess>") : -len("</guess>")]
+        return f'<tool_call>\n{{"name": "guess", "arguments": {{"word": "{word}"}}}}\n</tool_call>'
+
+
+def many_stops(vocab_size: int, every: int = 6) -> tuple[int, ...]:
+    """Stop ids so frequent that untrained models end their answers at all lengths."""
+    return tuple(range(5, vocab_size, every))
+
+
+def policy_of(
+    model: Any, tokenizer: HFTokenizer | None = None, *, temperature: float = 1.0, **settings: Any
+) -> TorchPolicy:
+    """A policy on a model; optim fields (lr, ...) and TorchPolicy's settings by keyword."""
+    fields = {k: settings.pop(k) for k in list(settings) if k in Optim.__dataclass_fields__}
+    return TorchPolicy(
+        model,
+        tokenizer or HFTokenizer(qwen_like_tokenizer()),
+        temperature=temperature,
+        optim=Optim(**{"lr": 1e-2, "clip_grad_norm": 0.0, **fields}),
+        **settings,
+    )
+
+
+def lora_of(path: str, *, dropout: float = 0.0, rank: int = 4, seed: int = 0) -> Any:
+    """The network of a folder, with a fresh adapter unless the folder is one."""
+    settings = ModelSettings(
+        name="tiny", path=path, learning_rate=1e-2, max_tokens=8, max_context=256,
+        lora=LoraSettings(rank=rank, alpha=2.0 * rank, dropout=dropout),
+    )  # fmt: skip
+    torch.manual_seed(seed)  # peft draws the A matrices from torch's generator
+    return load_model(settings, precision="fp32", device="cpu")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """A reward that is any function of a turn."""
+
+    of: Callable[[PlayedTurn], float]
+    range = (-10.0, 10.0)
+
+    def __call__(self, turn: PlayedTurn) -> float:
+        return self.of(turn)
+
+
+def lab_of(algorithm: Any, reward: Callable[[PlayedTurn], float], **fields: Any) -> Lab:
+    """A step of the three-word game: 2 groups of 3 games of up to 3 turns unless told otherwise."""
+    defaults: dict[str, Any] = {
+        "words": WORDS,
+        "rules": Rules(max_turns=3),
+        "style": Symbols(),
+        "sampling": Sampling(max_tokens=8),
+        "teacher": None,
+        "secrets": WORDS.answers,
+        "groups": 2,
+        "num_generations": 3,
+        "seed": 1,
+    }
+    rewards = RewardSet(components={"any": Scores(of=reward)}, weights={"any": 1.0}, lawful=False)
+    return Lab(algorithm=algorithm, rewards=rewards, **(defaults | fields))
+
+
+def batch_of(
+    rows: Rows[tuple[Rows[int], Rows[int]]],
+    advantages: Rows[float],
+    *,
+    weights: Rows[float] | None = None,
+    pad_id: int = 0,
+    sampler: Rows[Rows[float]] | None = None,
+) -> Batch:
+    """A batch by hand: per row its ids and 0/1 marks of trained tokens, and one advantage."""
+    tokens = sum(sum(marks) for _, marks in rows)
+    share = list(weights) if weights is not None else [1.0 / max(tokens, 1)] * len(rows)
+    sequences = [
+        Sequence(
+            ids=list(ids),
+            trained=[bool(m) for m in marks],
+            sampler_logprobs=list(sampler[i]) if sampler else [0.0] * len(ids),
+            turns=[0] * len(ids),
+            rollout=i,
+        )
+        for i, (ids, marks) in enumerate(rows)
+    ]
+    values = {
+        "advantages": [[advantages[i] * m for m in marks] for i, (_, marks) in enumerate(rows)],
+        "weights": [[share[i] * m for m in marks] for i, (_, marks) in enumerate(rows)],
+    }
+    return pad(sequences, values, pad_id)
+
+
+def gradients(policy: TorchPolicy, batch: Batch, algorithm: Any) -> dict[str, torch.Tensor]:
+    """The gradient that an update would apply, by parameter; the weights stay as they are."""
+    caught: dict[str, torch.Tensor] = {}
+
+    def catch() -> None:
+        for name, parameter in policy.model.named_parameters():
+            if parameter.grad is not None:
+                caught[name] = parameter.grad.clone()
+
+    before, policy.apply_gradients = policy.apply_gradients, [catch]
+    try:
+        policy.update(batch, algorithm)
+    finally:
+        policy.apply_gradients = before
+    return caught
+
+
+def weights_of(model: Any) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in model.named_parameters()}
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    """Bit for bit the same tensors."""
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)

@@ -1,0 +1,51 @@
+"""What the benchmarks count and how they take turns; the scripts are run by make bench-smoke."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks import _timing as timing
+from tests.helpers.tiny import qwen
+
+HEADS, DIM, LAYERS = 4, 8, 2  # of tiny.qwen
+
+
+def counted(model: torch.nn.Module, tokens: int) -> float:
+    """FLOPs of a forward pass as torch counts them, where attention sees every pair of tokens."""
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(input_ids=torch.ones(1, tokens, dtype=torch.long))
+    # All pairs, forwards and backwards in time: causal attention needs half of these.
+    pairs = 4 * HEADS * DIM * LAYERS * tokens**2
+    return counter.get_total_flops() - pairs / 2
+
+
+def test_flops_of_a_conversation_are_those_torch_counts_in_a_forward_pass():
+    model = qwen().eval()
+    model.set_attn_implementation("eager")  # torch does not count its fused kernels everywhere
+    assert timing.forward_flops(model, [(20, 0)], 20) == pytest.approx(counted(model, 20))
+
+
+def test_flops_of_a_shared_opening_are_counted_once():
+    model = qwen().eval()
+    alone, both = (timing.forward_flops(model, [(20, 12)] * n, 0) for n in (1, 2))
+    assert alone == pytest.approx(timing.forward_flops(model, [(20, 0)], 0))
+    opening = timing.forward_flops(model, [(12, 0)], 0)
+    assert both == pytest.approx(2 * alone - opening)
+
+
+def test_runs_take_turns_and_every_other_repeat_goes_backwards():
+    calls: list[tuple[str, int]] = []
+    runs = {name: lambda step, name=name: calls.append((name, step)) for name in "abc"}
+    taken = timing.alternate(runs, 3)
+    assert "".join(name for name, _ in calls) == "abc" + "cba" + "abc"
+    assert [step for _, step in calls] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert {name: len(seconds) for name, seconds in taken.items()} == {"a": 3, "b": 3, "c": 3}
+
+
+def test_speedup_is_taken_repeat_by_repeat():
+    # A machine that halves its speed in one repeat halves it for both.
+    assert timing.speedup([1.0, 2.0, 1.0], [4.0, 8.0, 5.0]) == {
+        "median": 4.0, "least": 4.0, "most": 5.0,
+    }  # fmt: skip

@@ -1,0 +1,305 @@
+"""The law of imports: what may import what, read from the imports themselves.
+
+A room is a folder of wordle_rl/. It imports only the rooms to its left in ROOMS. Files that lie
+loose in wordle_rl/ are commands, or shared by commands: they may import every room, and no room
+imports them. Imports inside functions and for type checkers count like all others.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.runs.paths import ROOT
+
+PACKAGE = "wordle_rl"
+ROOMS = (
+    *("runs", "words", "game", "prompts", "rewards", "evaluation", "algorithms", "policy"),
+    *("rollouts", "training", "backends"),
+)
+STUDIES = "sweeps"  # imports runs alone, and only commands import it
+COMMANDS = ""  # the room of the loose files
+TENSORS = {
+    *("torch", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "peft"),
+    *("mlx", "mlx_lm", "accelerate", "safetensors", "tokenizers", "huggingface_hub", "tensorboard"),
+}
+CONFIG = {"hydra", "omegaconf", "yaml"}
+PLAIN = set(ROOMS) - {"runs", "backends"}  # rooms of plain Python and numpy
+
+
+@dataclass(frozen=True)
+class Import:
+    """One name that a module imports, wherever in its source."""
+
+    importer: str
+    name: str  # dotted; of `from a import b`, a.b where that is a module of the project, else a
+    line: int
+    late: bool  # inside a function
+
+    def __str__(self) -> str:
+        return f"{self.importer} line {self.line}: imports {self.name}"
+
+
+def project_files() -> dict[str, Path]:
+    """Module name -> file, of the package and the commands."""
+    files = {name: ROOT / f"{name}.py" for name in ("train", "eval")}
+    for folder in (PACKAGE, "hydra_plugins"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return files
+
+
+FILES = project_files()
+
+
+def room_of(module: str) -> str | None:
+    """The room of one of our modules; None for other libraries."""
+    if module not in FILES:
+        return None
+    inside = FILES[module].relative_to(ROOT).parts[1:-1]
+    return inside[0] if module.startswith(f"{PACKAGE}.") and inside else COMMANDS
+
+
+def folder_of(module: str) -> str:
+    return FILES[module].parent.relative_to(ROOT).as_posix()
+
+
+def imports_of(importer: str, source: str, *, is_package: bool = False) -> list[Import]:
+    """Every import of a module's source: relative, late, type-checking and by name included."""
+    package = importer if is_package else importer.rpartition(".")[0]
+
+    def names(node: ast.Import | ast.ImportFrom | ast.Call) -> Iterator[str]:
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom():
+                base = node.module or ""
+                if node.level:
+                    parts = package.split(".")
+                    base = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [base])])
+                for alias in node.names:
+                    submodule = f"{base}.{alias.name}"
+                    yield submodule if submodule in FILES else base
+            case ast.Call(
+                func=ast.Attribute(attr="import_module")
+                | ast.Name(id="import_module" | "__import__"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield name
+
+    found = []
+
+    def visit(node: ast.AST, late: bool) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Call):
+            found.extend(Import(importer, name, node.lineno, late) for name in names(node))
+        late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            visit(child, late)
+
+    visit(ast.parse(source), False)
+    return found
+
+
+@pytest.fixture(scope="module")
+def imports() -> list[Import]:
+    return [
+        item
+        for module, path in FILES.items()
+        for item in imports_of(
+            module, path.read_text(encoding="utf-8"), is_package=path.name == "__init__.py"
+        )
+    ]
+
+
+def breaks_the_law(item: Import) -> bool:
+    importer, imported = room_of(item.importer), room_of(item.name)
+    if imported is None or importer in (imported, COMMANDS):
+        return False
+    if importer == STUDIES:
+        return imported != "runs"
+    return imported not in ROOMS[: ROOMS.index(importer)]
+
+
+def circle(edges: Iterable[tuple[str, str]]) -> list[str]:
+    """One circle among these arrows, its first name also its last; empty when there is none."""
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for here, there in edges:
+        if here != there:
+            sorter.add(here, there)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        return error.args[1][::-1]
+    return []
+
+
+def library(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def told(items: Iterable[Import]) -> str:
+    return "\n".join(map(str, items))
+
+
+def test_the_reader_of_imports_finds_every_way_to_import():
+    source = """
+import os, torch.nn as nn
+from . import tree
+from ..rules import Game
+if TYPE_CHECKING:
+    from peft import LoraConfig
+class A:
+    import mlx.core
+    def late(self):
+        from wordle_rl import backends
+        return lambda: importlib.import_module("lightning"), __import__("hydra")
+"""
+    found = imports_of("wordle_rl.game.players.mine", source)
+    assert {(item.name, item.late) for item in found} == {
+        ("os", False),
+        ("torch.nn", False),
+        ("wordle_rl.game.players.tree", False),
+        ("wordle_rl.game.rules", False),
+        ("peft", False),
+        ("mlx.core", False),
+        ("wordle_rl.backends", True),
+        ("lightning", True),
+        ("hydra", True),
+    }
+    inside = imports_of("wordle_rl.game.players", "from . import tree", is_package=True)
+    assert [item.name for item in inside] == ["wordle_rl.game.players.tree"]
+
+
+@pytest.mark.parametrize(
+    ("importer", "name", "allowed"),
+    [
+        ("training.loop", "training.step", True),
+        ("training.loop", "runs.folder", True),
+        ("training.step", "backends.hub", False),
+        ("words.lists", "game.rules", False),
+        ("sweeps.plan", "runs.files", True),
+        ("sweeps.plan", "words.lists", False),
+        ("runs.files", "build", False),
+        ("train", "build", True),
+        ("train", "sweeps.plan", True),
+        ("backends.hub", "sweeps.plan", False),
+    ],
+)
+def test_a_room_may_import_what_lies_to_its_left(importer, name, allowed):
+    item = Import(f"{PACKAGE}.{importer}", f"{PACKAGE}.{name}", 1, late=False)
+    assert breaks_the_law(item) is not allowed
+
+
+def test_every_folder_is_a_room():
+    code = {path.relative_to(ROOT).parts[1] for path in (ROOT / PACKAGE).rglob("*/*.py")}
+    assert code == {*ROOMS, STUDIES}
+
+
+def test_every_room_imports_only_rooms_to_its_left(imports):
+    wrong = [item for item in imports if breaks_the_law(item)]
+    assert not wrong, told(wrong)
+
+
+def test_no_modules_import_each_other_in_a_circle(imports):
+    arrows = [(item.importer, item.name) for item in imports if item.name in FILES]
+    assert circle([("a", "b"), ("b", "c"), ("c", "a")])
+    around = circle(arrows)
+    guilty = [i for i in imports if (i.importer, i.name) in pairwise(around)]
+    assert not around, told(guilty)
+
+
+def test_no_folders_import_each_other_in_a_circle(imports):
+    ours = [item for item in imports if item.name in FILES]
+    around = circle((folder_of(item.importer), folder_of(item.name)) for item in ours)
+    ways = list(pairwise(around))
+    guilty = [i for i in ours if (folder_of(i.importer), folder_of(i.name)) in ways]
+    assert not around, told(guilty)
+
+
+def test_only_backends_import_tensor_libraries_even_inside_functions(imports):
+    wrong = [i for i in imports if library(i.name) in TENSORS and room_of(i.importer) != "backends"]
+    assert not wrong, told(wrong)
+
+
+def test_backends_are_imported_late_outside_themselves(imports):
+    wrong = [
+        item
+        for item in imports
+        if room_of(item.name) == "backends" != room_of(item.importer)
+        and item.name != f"{PACKAGE}.backends"  # that loads them
+        and not item.late
+    ]
+    assert not wrong, told(wrong)
+
+
+def test_rooms_need_only_numpy_until_the_backends(imports):
+    known = {PACKAGE, "numpy", *sys.stdlib_module_names}
+    wrong = [i for i in imports if room_of(i.importer) in PLAIN and library(i.name) not in known]
+    assert not wrong, told(wrong)
+
+
+def test_config_objects_stop_before_the_rooms(imports):
+    wrong = [
+        item
+        for item in imports
+        if library(item.name) in CONFIG
+        and room_of(item.importer) not in (COMMANDS, STUDIES)
+        and not (room_of(item.importer) == "runs" and item.late)
+    ]
+    assert not wrong, told(wrong)
+
+
+def test_no_training_run_imports_optuna(imports):
+    wrong = [i for i in imports if library(i.name) == "optuna" and room_of(i.importer) != STUDIES]
+    assert not wrong, told(wrong)
+    # Hydra imports its plugins at every start.
+    early = [i for i in imports if i.importer.startswith("hydra_plugins") and not i.late]
+    assert not [i for i in early if room_of(i.name) == STUDIES]
+    assert not (ROOT / "hydra_plugins" / "__init__.py").exists(), "it is a namespace"
+
+
+IMPORT_ALL = """
+import importlib, sys
+
+blocked, modules = set(sys.argv[1].split(",")), sys.argv[2].split(",")
+
+class Refuse:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in blocked:
+            raise ImportError(f"{name} is not installed")
+
+sys.meta_path.insert(0, Refuse)
+for module in modules:
+    importlib.import_module(module)
+print(len(modules))
+"""
+
+
+@pytest.mark.parametrize(
+    ("blocked", "modules"),
+    [
+        (TENSORS, [m for m in FILES if room_of(m) != "backends"]),
+        (TENSORS | CONFIG | {"optuna", "matplotlib"}, [m for m in FILES if room_of(m) in PLAIN]),
+    ],
+    ids=["all but the backends", "plain rooms"],
+)
+def test_modules_import_where_what_lies_to_their_right_is_not_installed(blocked, modules):
+    result = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL, ",".join(sorted(blocked)), ",".join(modules)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{len(modules)}\n"

@@ -1,0 +1,390 @@
+"""Precision and threads are chosen by timing, recorded, and kept when a run resumes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from tests.commands.test_configs import composed
+from tests.helpers.runs import metrics_of, resume, run, settings
+from tests.helpers.tiny import policy_of, qwen
+from wordle_rl.backends.torch import backend as lightning_backend
+from wordle_rl.backends.torch import timing as torch_timing
+from wordle_rl.backends.torch.optimizers import ExactMuon, orthogonal
+from wordle_rl.policy.computing import (
+    Threads,
+    faster_precision,
+    layer_shape,
+    time_in_turns,
+    timed_sizes,
+)
+from wordle_rl.policy.settings import LightningSettings, ModelSettings
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.training.loop import Training
+
+
+class Clock:
+    """A clock that only work moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def work(self, seconds: float) -> Callable[[], None]:
+        def work() -> None:
+            self.now += seconds
+
+        return work
+
+
+# -- precision ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fp32", "bf16", "chosen", "sentence"),
+    [
+        (4.0, 1.0, "bf16", "bf16: 4.0 times as fast as fp32 on this processor"),
+        (1.3, 1.0, "bf16", "bf16: 1.3 times as fast as fp32 on this processor"),
+        (1.2, 1.0, "fp32", "fp32: bf16 is only 1.2 times as fast on this processor"),
+        (1.0, 1.0, "fp32", "fp32: bf16 is no faster on this processor"),
+        (1.0, 9.0, "fp32", "fp32: bf16 is 9.0 times slower on this processor"),
+    ],
+)
+def test_bf16_is_taken_where_it_is_at_least_1_3_times_as_fast(fp32, bf16, chosen, sentence):
+    clock = Clock()
+    works = {"fp32": clock.work(fp32 / 100), "bf16": clock.work(bf16 / 100)}
+    assert faster_precision(works, clock) == (chosen, sentence)
+
+
+def test_both_are_timed_in_turns_and_the_first_round_only_warms_up():
+    clock, calls = Clock(), []
+    costs = {"a": [5.0, 0.1, 0.1, 0.1], "b": [7.0, 0.2, 0.2, 0.2]}
+
+    def work(name: str) -> Callable[[], None]:
+        def call() -> None:
+            calls.append(name)
+            clock.now += costs[name].pop(0)
+
+        return call
+
+    seconds = time_in_turns({name: work(name) for name in costs}, 12.5, clock)
+    assert "".join(calls) == "ab" * 3  # 12 seconds of warming up, then until 12.5 are over
+    assert seconds == {"a": pytest.approx([0.1] * 2), "b": pytest.approx([0.2] * 2)}
+
+
+@pytest.mark.parametrize("shape", [(64, 192), (256, 768), (2048, 11008), (1, 1)])
+def test_no_timed_product_is_large(shape):
+    rows, width, inner = timed_sizes(shape)
+    assert rows >= 1 and 2 * rows * width * inner <= 5e7
+    assert (width, inner) == (min(shape[0], 1024), min(shape[1], 1024))
+
+
+@pytest.mark.parametrize(
+    ("config", "shape"),
+    [
+        ({"hidden_size": 64, "intermediate_size": 192}, (64, 192)),
+        ({"hidden_size": 64}, (64, 256)),  # GPT-2
+        ({"hidden_size": 64, "intermediate_size": None}, (64, 256)),
+        ({"hidden_size": 64, "intermediate_size": [128, 192]}, (64, 256)),  # Gemma 3n
+        ({}, (1024, 4096)),
+    ],
+)
+def test_a_config_that_does_not_say_its_widths_gets_the_usual_ones(config, shape):
+    assert layer_shape(config) == shape
+
+
+def test_the_shape_of_a_model_is_read_without_its_weights(tmp_path):
+    from wordle_rl.backends.torch.load import matrix_shape
+
+    model = qwen()
+    model.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    folder = ModelSettings(
+        name="tiny", path=str(tmp_path), learning_rate=1.0, max_tokens=8, max_context=64
+    )
+    assert matrix_shape(folder) == (model.config.hidden_size, model.config.intermediate_size)
+
+
+def test_timing_draws_no_random_numbers_and_sets_the_threads_that_were_asked_for():
+    state = torch.get_rng_state()
+    computing = torch_timing.choose_computing(
+        LightningSettings(threads=2), torch.device("cpu"), lambda: (32, 64)
+    )
+    assert computing.precision in ("fp32", "bf16") and len(computing.reasons) == 1
+    assert torch.get_num_threads() == 2 and torch.equal(torch.get_rng_state(), state)
+
+
+def test_what_is_set_by_hand_is_not_timed():
+    def shape() -> tuple[int, int]:
+        raise AssertionError("the widths are needed for timing alone")
+
+    settings = LightningSettings(precision="bf16", threads=1)
+    computing = torch_timing.choose_computing(settings, torch.device("cpu"), shape)
+    assert computing.record() == {"precision": "bf16", "threads": 1, "reasons": []}
+
+
+def test_the_base_of_an_adapter_is_looked_for_in_the_cache_before_its_widths_are(
+    tmp_path, monkeypatch
+):
+    """Without a network the hub's own retries would take a minute."""
+    from wordle_rl.backends.torch import load as models
+    from wordle_rl.runs.instantiate import ConfigError
+
+    (tmp_path / "adapter_config.json").write_text(
+        '{"peft_type": "LORA", "base_model_name_or_path": "Nobody/NoModel"}'
+    )
+    seen = []
+    monkeypatch.setattr(models, "notice_offline", seen.append)
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"")  # not read here
+    settings = ModelSettings(
+        name="tiny", path=str(tmp_path), learning_rate=1.0, max_tokens=8, max_context=64
+    )
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        models.matrix_shape(settings)
+    assert seen == [str(tmp_path), "Nobody/NoModel"]
+
+
+@pytest.fixture
+def small(tmp_path) -> list[str]:
+    """A run whose precision is chosen by itself."""
+    given = settings(tmp_path, "grpo with a reference")
+    short = ["trainer.steps=1", "trainer.report=false", "algorithm.beta=0"]
+    return [s for s in given if "precision" not in s] + short
+
+
+def say(monkeypatch, precision: str) -> None:
+    def found(works, clock=None):
+        return precision, f"{precision}: as the test says"
+
+    monkeypatch.setattr(torch_timing, "faster_precision", found)
+
+
+@pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "bf16"])
+def test_the_choice_is_told_recorded_and_kept_by_a_resumed_run(
+    precision, small, tmp_path, monkeypatch, capsys
+):
+    root = tmp_path / "runs"
+    root.mkdir()
+    say(monkeypatch, precision)
+    _, folder = run(root, *small)
+    assert f"{precision}: as the test says\n" in capsys.readouterr().out
+    recorded = json.loads((folder / "manifest.json").read_text())["computing"]
+    assert recorded == {
+        "precision": precision, "threads": 1, "reasons": [f"{precision}: as the test says"]
+    }  # fmt: skip
+    say(monkeypatch, {"fp32": "bf16", "bf16": "fp32"}[precision])  # as on another machine
+    resume(folder, "trainer.steps=2")
+    told = f"{precision}: as before; backend.precision=auto chooses again\n"
+    assert told in capsys.readouterr().out
+    resume(folder, "trainer.steps=3", "backend.precision=auto")
+    resume(folder, "trainer.steps=4")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    other = {"fp32": "bf16", "bf16": "fp32"}[precision]
+    assert manifest["computing"] == recorded
+    parts = [part["computing"] for part in manifest["resumes"]]
+    assert [part["precision"] for part in parts] == [precision, other, other]
+    assert [part["reasons"] for part in parts] == [[], [f"{other}: as the test says"], []]
+
+
+def test_all_processes_of_a_run_compute_in_the_precision_that_the_first_found(
+    small, tmp_path, monkeypatch
+):
+    tasks = []
+
+    def started(size, device, task, interrupts, died):
+        tasks.append(task)
+        raise KeyboardInterrupt
+
+    say(monkeypatch, "bf16")
+    monkeypatch.setattr(lightning_backend, "started", started)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, *small, "backend.devices=2")
+    assert tasks[0]["config"]["backend"]["precision"] == "bf16"
+
+
+def test_a_run_of_an_earlier_version_resumes_with_threads_chosen_by_themselves(small, tmp_path):
+    root = tmp_path / "runs"
+    root.mkdir()
+    _, folder = run(root, *small, "backend.precision=fp32")
+    config = (folder / "config.yaml").read_text()
+    assert "  threads: 1\n" in config
+    (folder / "config.yaml").write_text(config.replace("  threads: 1\n", "  threads: 0\n"))
+    resume(folder, "trainer.steps=2")
+    assert metrics_of(folder)[-1]["step"] == 2
+
+
+def test_eval_chooses_by_the_same_rule(small, tmp_path, monkeypatch, capsys):
+    from wordle_rl.evaluate import evaluate
+
+    root = tmp_path / "runs"
+    root.mkdir()
+    _, folder = run(root, *small, "backend.precision=bf16")
+    say(monkeypatch, "fp32")
+    given = [f"run={folder}", "compare=false", "limit=2", f"output_dir={tmp_path}"]
+    evaluate(composed(*given, "backend.threads=1", name="eval"), given)
+    out = capsys.readouterr().out
+    assert "fp32: as the test says\n" in out
+    assert json.loads(out.splitlines()[-1])["computing"]["precision"] == "fp32"
+
+
+# -- threads --------------------------------------------------------------------------------------
+
+
+class Cores:
+    """Seconds that a stretch of work takes on one thread and on two, as a test says."""
+
+    def __init__(self, one: float, two: float) -> None:
+        self.seconds, self.used = {1: one, 2: two}, 0
+        self.clock = Clock()
+
+    def threads(self) -> Threads:
+        return Threads(most=2, use=self.use, work=self.work, clock=self.clock)
+
+    def use(self, count: int) -> None:
+        self.used = count
+
+    def work(self) -> None:
+        self.clock.now += self.seconds[self.used]
+
+
+@pytest.mark.parametrize(("two", "count"), [(0.05, 2), (0.095, 2), (0.105, 2), (0.4, 1)])
+def test_one_thread_is_used_where_two_are_slower_and_noise_changes_nothing(two, count):
+    cores = Cores(0.1, two)
+    threads = cores.threads()
+    told = threads.choose()
+    assert threads.count == cores.used == count
+    assert (told is None) == (count == 2)
+    if told:
+        assert told.startswith("1 thread from now on: 2 threads take 4.0 times as long;")
+
+
+def test_after_other_programs_have_ended_all_threads_are_used_again():
+    cores = Cores(0.1, 0.4)
+    threads = cores.threads()
+    threads.choose()
+    cores.seconds[2] = 0.095
+    assert threads.choose() is None and threads.count == cores.used == 1  # that may be noise
+    cores.seconds[2] = 0.05
+    told = threads.choose()
+    assert threads.count == cores.used == 2
+    assert told == "2 threads from now on: 2.0 times as fast as one"
+
+
+def test_threads_are_timed_again_after_a_step_of_three_times_the_median():
+    threads = Cores(0.1, 0.05).threads()
+    assert [threads.ask_again(s) for s in (1.0, 9.0, 1.0)] == [False] * 3  # too few to compare
+    assert not threads.ask_again(2.9)
+    assert threads.ask_again(6.0)  # the median is 1.95
+
+
+@pytest.mark.parametrize("two", [0.05, 0.4])
+def test_threads_are_timed_again_every_minute(two):
+    cores = Cores(0.1, two)
+    threads = cores.threads()
+    threads.choose()
+    assert not threads.ask_again(1.0)
+    cores.clock.now += 61.0
+    assert threads.ask_again(1.0)
+    threads.choose()
+    assert not threads.ask_again(1.0)
+
+
+def test_a_fixed_number_is_never_timed():
+    used = []
+    threads = Threads(most=3, use=used.append)
+    assert threads.choose() is None and used == [3] and threads.count == 3
+    assert not any(threads.ask_again(s) for s in (1.0, 1.0, 1.0, 1.0, 50.0))
+
+
+def test_a_change_of_threads_is_told_and_logged_with_its_step(small, tmp_path, monkeypatch, capsys):
+    """Another program takes a core in the fourth step."""
+    root = tmp_path / "runs"
+    root.mkdir()
+    cores = Cores(0.1, 0.05)
+    monkeypatch.setattr(torch_timing, "_threads", lambda *_: cores.threads())
+    watch = Training._watch_threads
+
+    def slow_from_the_fourth(self, seconds):
+        busy = self._done >= 3
+        cores.seconds[2] = 0.4 if busy else 0.05
+        return watch(self, 50.0 if busy else 1.0)
+
+    monkeypatch.setattr(Training, "_watch_threads", slow_from_the_fourth)
+    _, folder = run(root, *small, "backend.precision=fp32", "trainer.steps=6")
+    logged = [r.get("machine/threads") for r in metrics_of(folder)]
+    assert logged == [None, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0]
+    assert (
+        capsys.readouterr().out.count("1 thread from now on: 2 threads take 4.0 times as long") == 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "processes", "threads"),
+    [("8", 1, 8), ("8", 2, 4), ("2", 3, 1), ("4,2", 1, 4), ("", 1, 6), ("0", 2, 3), ("x", 1, 6)],
+)
+def test_a_process_may_use_its_share_of_the_threads(variable, processes, threads, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
+    assert torch_timing.cpu_threads(processes) == threads
+
+
+@pytest.mark.parametrize("command", ["train", "eval"])
+def test_commands_let_waiting_threads_spin_only_briefly(command):
+    """OpenMP reads that once, when torch is imported, which comes later."""
+    code = (
+        f"import os, sys, {command}; from wordle_rl import cli; assert 'torch' not in sys.modules;"
+        "cli.run(lambda: print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules))"
+    )
+    without = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=without, capture_output=True, text=True
+    )
+    assert done.stdout == "20000 False\n", done.stderr
+
+
+# -- Muon -----------------------------------------------------------------------------------------
+
+NEWTON_SCHULZ = {"ns_coefficients": (3.4445, -4.7750, 2.0315), "ns_steps": 5, "eps": 1e-7}
+
+
+@pytest.mark.parametrize("shape", [(6, 20), (20, 6), (8, 8)])
+def test_the_orthogonal_direction_has_the_polynomial_of_the_singular_values(shape):
+    matrix = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    left, values, right = np.linalg.svd(matrix.double().numpy(), full_matrices=False)
+    values = values / np.sqrt((values**2).sum())
+    a, b, c = NEWTON_SCHULZ["ns_coefficients"]
+    for _ in range(5):
+        values = a * values + b * values**3 + c * values**5
+    np.testing.assert_allclose(
+        orthogonal(matrix, NEWTON_SCHULZ).numpy(), left @ np.diag(values) @ right, atol=2e-5
+    )
+
+
+def test_muon_in_float32_steps_as_torchs_does_up_to_the_rounding_of_bfloat16():
+    drawn = torch.Generator().manual_seed(0)
+    start, *gradients = (torch.randn(24, 40, generator=drawn) for _ in range(4))
+    moved = []
+    for kind in (ExactMuon, torch.optim.Muon):
+        weight = start.clone().requires_grad_()
+        optimizer = kind([weight], lr=0.1, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
+        for gradient in gradients:
+            weight.grad = gradient.clone()
+            optimizer.step()
+        moved.append(weight.detach() - start)
+    exact, rounded = moved
+    assert (exact - rounded).norm() < 0.03 * rounded.norm()
+
+
+@pytest.mark.parametrize(("precision", "kind"), [("fp32", ExactMuon), ("bf16", torch.optim.Muon)])
+def test_muon_multiplies_in_the_precision_of_the_run(precision, kind):
+    policy = policy_of(qwen(), name="muon", precision=precision)
+    assert [type(o) for o in policy.optimizers] == [torch.optim.AdamW, kind]

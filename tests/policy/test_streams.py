@@ -1,0 +1,172 @@
+"""What random numbers are drawn for: no two purposes share any, and no source is left out here."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.commands.test_misuse import evaluation
+from tests.helpers.tiny import (
+    WORDS,
+    AlwaysGuesses,
+    lab_of,
+    many_stops,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+)
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.game.feedback_table import feedback_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.policy import sampling
+from wordle_rl.policy.batch import minibatches
+from wordle_rl.policy.sampling import Purpose, Sampling
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.history import History
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.training.step import spare_secrets, step_secrets, train_step
+from wordle_rl.training.validation import policy_games
+
+PACKAGE = ROOT / "wordle_rl"
+SMALL = range(6)
+SEEDS = [*SMALL, *(2**32 * high + low for high in (1, 2) for low in (0, 1, 5)), 2**63 - 1]
+
+
+def generators(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> set[str]:
+    """The first state of each generator that is made."""
+    made: set[str] = set()
+    real = np.random.default_rng
+
+    def default_rng(seed: Any) -> np.random.Generator:
+        made.add(str((found := real(seed)).bit_generator.state))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np.random, "default_rng", default_rng)
+        draw()
+    return made
+
+
+def test_a_replacement_of_step_0_is_not_what_the_step_plays_anyway():  # row 33
+    secrets = [f"word{i}" for i in range(50)]
+    for seed in SEEDS:
+        played = step_secrets(secrets, seed=seed, step=0, groups=50)
+        assert spare_secrets(secrets, seed=seed, step=0, places=range(50)) != played
+
+
+def test_no_two_purposes_have_one_generator_for_any_seeds_steps_and_epochs(monkeypatch):  # row 33
+    words = [f"word{i}" for i in range(3)]
+    groups = np.arange(4)
+    draws: dict[str, Callable[[int, int, int], object]] = {
+        "secrets of a step": lambda s, step, n: step_secrets(words, seed=s, step=step, groups=3),
+        "secrets of replacements": lambda s, step, n: spare_secrets(
+            words, seed=s, step=step, places=range(3)
+        ),
+        "minibatches": lambda s, step, n: minibatches(groups, 2, seed=s, step=step, epoch=n),
+        "probe of a fused model": lambda s, step, n: sampling.generator(Purpose.PROBE, seed=s),
+    }
+    found = {
+        name: generators(
+            monkeypatch,
+            lambda draw=draw: [draw(*key) for key in itertools.product(SEEDS, SMALL, SMALL)],
+        )
+        for name, draw in draws.items()
+    }
+    for one, other in itertools.combinations(found, 2):
+        assert not found[one] & found[other], f"{one} and {other}"
+    keys = len(SEEDS) * len(SMALL)
+    assert len(found["secrets of replacements"]) == keys
+    assert len(found["minibatches"]) == keys * len(SMALL)
+
+
+def uniforms_used(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> set[tuple]:
+    """Key and counter of each uniform that is drawn."""
+    used: set[tuple] = set()
+    real = sampling.philox4x32
+
+    def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
+        used.update((*key, *map(int, row)) for row in counter.reshape(-1, 4))
+        return real(counter, key)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sampling, "philox4x32", philox)
+        draw()
+    return used
+
+
+@pytest.fixture
+def policy() -> Any:
+    tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
+    return policy_of(qwen(340), tokenizer)
+
+
+def test_training_its_histories_and_validation_draw_other_uniforms(policy, monkeypatch):  # row 33
+    player = RandomConsistent(Knowledge(WORDS, feedback_table(WORDS)), "allowed")
+    history = History(least=1, most=1, player=player, stand_in=player)
+    lab = lab_of(Grpo(beta=0.0), lambda turn: 0.0, seed=0)
+    chat, turns = Chat(policy.tokenizer), lab.rules.max_turns
+    setup: Any = SimpleNamespace(lab=lab, greedy=None, model=SimpleNamespace(games_at_once=4))
+    draws: dict[str, Callable[[int], object]] = {
+        "training": lambda step: train_step(policy, chat, lab, step),
+        "histories": lambda step: history.states(
+            WORDS.answers, range(3), seed=0, step=step, max_turns=turns
+        ),
+        "validation": lambda _: policy_games(
+            policy, chat, WORDS.answers, setup, what="test", sampling=Sampling()
+        ),
+    }
+    used = {
+        name: uniforms_used(monkeypatch, lambda draw=draw: [draw(0), draw(1)])
+        for name, draw in draws.items()
+    }
+    assert all(used.values())
+    for one, other in itertools.combinations(used, 2):
+        assert not used[one] & used[other], f"{one} and {other}"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("line", ["player=random_consistent", "model=micro sampling=default"])
+def test_eval_draws_other_uniforms_than_any_step_of_training(line, tmp_path, monkeypatch):
+    more = f"compare=false limit=3 show=0 output_dir={tmp_path} backend.threads=1"
+    used = uniforms_used(monkeypatch, evaluation(f"{line} {more}"))
+    # Turns of training games are below 2**28.
+    assert used and all(turn >= 2**28 for *_, turn, _, _ in used)
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """Each place of the package that makes random numbers of numpy or Python."""
+    makers = {"default_rng", "SeedSequence", "Random", "Generator", "generator", "uniforms",
+              "philox4x32", "RandomState"}  # fmt: skip
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                if name in makers:
+                    yield str(file.relative_to(PACKAGE)), name
+
+
+def test_every_source_of_random_numbers_is_one_of_these():
+    """A new one belongs into the tests above, too."""
+    assert sorted(sources()) == sorted([
+        ("backends/mlx_fuse.py", "generator"),  # Purpose.PROBE
+        ("backends/torch_timing.py", "Generator"),  # torch's: what is multiplied to measure speed
+        ("batching.py", "generator"),  # Purpose.MINIBATCHES
+        ("history.py", "uniforms"),  # Stream.HISTORY
+        # Made of the uniform that a player was given, so it is as different as those.
+        ("players/__init__.py", "Random"),
+        ("players/gibberish.py", "generator"),
+        ("players/mistakes.py", "generator"),
+        ("policy_actor.py", "uniforms"),  # Stream.TRAINING or EVALUATION
+        ("rollout.py", "uniforms"),  # the same
+        ("sampling.py", "default_rng"),  # generator()
+        ("sampling.py", "philox4x32"),  # uniforms()
+        ("step.py", "default_rng"),  # secrets of a step: [seed, epoch]
+        ("step.py", "generator"),  # Purpose.SPARE_SECRETS
+    ])  # fmt: skip

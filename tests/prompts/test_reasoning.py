@@ -1,0 +1,308 @@
+"""Thoughts before a teacher's guess are true, varied, and leave the guess itself to the answer."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
+from wordle_rl.algorithms.base import LENGTHS
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.mistakes import Mistakes
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.rules import Clue, Rules, State, feedback_code, marks
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.prompts.parser import parse, thought_of
+from wordle_rl.prompts.reasoning import Reasoning
+from wordle_rl.prompts.styles import Symbols
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.lesson import Lesson, check_thoughts
+from wordle_rl.rollouts.play import play
+from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
+from wordle_rl.words.lists import WordLists, load_words
+
+SOME = load_words().answers[::8]
+WORDS = WordLists(answers=SOME, allowed=tuple(sorted({*SOME, "eerie", "mammy"})), name="some")
+KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
+STYLE = Symbols(think=True)
+lengths = pytest.mark.parametrize("length", LENGTHS[1:])
+
+
+@dataclass
+class Said:
+    """What a thought says, read from its text alone."""
+
+    placed: dict[int, str] = field(default_factory=dict)
+    known: list[tuple[str, int, bool, set[int]]] = field(default_factory=list)
+    absent: str = ""
+    left: str = ""
+    why: str = ""  # fits, tests or nothing
+    rest: float | None = None
+    nothing: bool = False
+
+
+NOTES = re.compile(r"([a-z_.?]{5})((?:\+[a-z]+[1-5]*!?)*)(?:-([a-z]+))?=(\d+\+?)(✓|x|)", re.ASCII)
+NOTHING = r"nothing known|no clues yet|Empty board|Nothing is known yet|There are no clues yet|" \
+    r"The board is empty"  # fmt: skip
+PATTERN = r"(?:places |So far |)([a-z_]{5})"
+PLACES = r"(?:I know|These places are settled:|So far there is) ((?:[a-z] at [1-5](?:, )?)+)"
+KNOWN = r"(?:has|with|It has|The word has|There must be|I need) (.+)"
+LETTER = (
+    r"(?:(exactly|at least) (\d) )?([a-z])((?:[^0-9]+[1-5](?:(?:, |/| | or | and )[1-5])*\)?)?)"
+)
+ABSENT = r"(?:no|without|Never|It does not have|These letters are out:|I must avoid) " \
+    r"([a-z](?:, [a-z])*)"  # fmt: skip
+LEFT = (
+    r"(?:|Only |That leaves )(\d+) (?:fits?|left|words?|answers?)(?: (?:is|are) (?:left|possible))?"
+)
+FITS = r"taking such a word|a guess that fits|My guess fits|I guess one that fits every clue|" \
+    r"My guess agrees with all clues|I try a word that is in line with the clues"  # fmt: skip
+TESTS = r"(?:testing, leaves|a test to leave|My guess cannot be it but leaves|My guess ignores a " \
+    r"clue, but leaves|My guess cannot be the answer, but|I try a word against the clues that " \
+    r"leaves) about (\d+\.\d)(?: words| would remain| answers|)"  # fmt: skip
+
+
+def read(text: str, length: str) -> Said:
+    """The statements of a think block; fails on anything that it does not know."""
+    block = re.fullmatch(r"<think>([^<>]*)</think>\n", text)
+    assert block, text
+    return read_notes(block[1]) if length == "notes" else read_english(block[1])
+
+
+def read_notes(thought: str) -> Said:
+    found = NOTES.fullmatch(thought)
+    assert found, thought
+    pattern, known, absent, left, why = found.groups()
+    said = Said(absent=absent or "", left=left, why={"✓": "fits", "x": "tests", "": ""}[why])
+    said.placed = {i: letter for i, letter in enumerate(pattern, 1) if letter.isalpha()}
+    for letters, places, exact in re.findall(r"\+([a-z]+)([1-5]*)(!?)", known):
+        assert len(set(letters)) == 1
+        said.known.append((letters[0], len(letters), bool(exact), {int(p) for p in places}))
+    said.nothing = not (said.placed or said.known or said.absent)
+    return said
+
+
+def read_english(thought: str) -> Said:
+    said = Said()
+    for statement in re.split(r"; | \| |\. ", thought.removesuffix(".")):
+        if re.fullmatch(NOTHING, statement):
+            said.nothing = True
+        elif found := re.fullmatch(PATTERN, statement):
+            said.placed = {i: a for i, a in enumerate(found[1], 1) if a != "_"}
+        elif found := re.fullmatch(PLACES, statement):
+            said.placed = {int(p): a for a, p in re.findall("([a-z]) at ([1-5])", found[1])}
+        elif re.fullmatch(FITS, statement):
+            said.why = "fits"
+        elif found := re.fullmatch(TESTS, statement):
+            said.why, said.rest = "tests", float(found[1])
+        elif found := re.fullmatch(LEFT, statement):
+            said.left = found[1]
+        elif found := re.fullmatch(ABSENT, statement):
+            said.absent = found[1].replace(", ", "")
+        else:
+            found = re.fullmatch(KNOWN, statement)
+            assert found, statement
+            for item in re.split(r", (?=exactly|at least|[a-z](?: |,|$))", found[1]):
+                letter = re.fullmatch(LETTER, item)
+                assert letter, item
+                how, copies, name, places = letter.groups()
+                barred = {int(p) for p in re.findall("[1-5]", places)}
+                said.known.append((name, int(copies or 1), how == "exactly", barred))
+    return said
+
+
+def states(count: int, seed: int) -> Iterator[tuple[State, str, str]]:
+    """States after random guesses, with a next guess and the secret; half the guesses fit."""
+    draw = random.Random(seed)
+    for _ in range(count):
+        secret, clues = draw.choice(WORDS.answers), []
+        for _ in range(draw.randrange(6)):
+            guess = draw.choice(fitting(clues) if draw.random() < 0.5 else WORDS.allowed)
+            if guess != secret:
+                clues.append(Clue(guess, feedback_code(guess, secret)))
+        guess = draw.choice(fitting(clues) if draw.random() < 0.5 else WORDS.allowed)
+        yield State(tuple(clues), len(clues)), guess, secret
+
+
+def fitting(clues: list[Clue]) -> list[str]:
+    return [w for w in WORDS.answers if all(feedback_code(c.guess, w) == c.feedback for c in clues)]
+
+
+@lengths
+def test_every_statement_follows_from_the_clues_and_none_is_left_out(length):
+    reasoning = Reasoning(KNOWLEDGE, length)
+    draw = random.Random(1)
+    kinds: Counter[str] = Counter()
+    for state, guess, secret in states(150, seed=len(length)):
+        said = read(reasoning(state, guess, draw.random()), length)
+        possible = fitting(list(state.clues))
+        for word in possible:
+            assert all(word[place - 1] == letter for place, letter in said.placed.items())
+            for letter, copies, exact, barred in said.known:
+                assert word.count(letter) == copies if exact else word.count(letter) >= copies
+                assert all(word[place - 1] != letter for place in barred)
+            assert not set(word) & set(said.absent)
+        pairs = [(c.guess, marks(c.guess, secret)) for c in state.clues]
+        assert said.placed == {
+            i: g for guessed, m in pairs for i, (g, mark) in enumerate(zip(guessed, m), 1)  # noqa: B905
+            if mark == "✓"
+        }  # fmt: skip
+        tried = {letter for guessed, _ in pairs for letter in guessed}
+        assert Counter(said.absent) == Counter(tried - set(secret))
+        sure = {a: max(min(g.count(a), secret.count(a)) for g, _ in pairs) for a in tried}
+        told = Counter(said.placed.values())
+        sure = {a: max(n, told[a]) for a, n in sure.items() if n or told[a]}
+        for letter, copies, _, barred in said.known:
+            told[letter] = max(told[letter], copies)
+            if copies > list(said.placed.values()).count(letter):
+                yellow = {i for g, m in pairs for i in range(5) if g[i] == letter and m[i] != "✓"}
+                assert barred == {i + 1 for i in yellow}
+        assert sure == dict(told)
+        known_ends = {a for g, _ in pairs for a in g if g.count(a) > secret.count(a) > 0}
+        assert known_ends == {letter for letter, _, exact, _ in said.known if exact}
+        assert said.nothing == (not state.clues)
+        assert_left(said.left, len(possible))
+        fits = all(feedback_code(c.guess, guess) == c.feedback for c in state.clues)
+        assert said.why == ("fits" if fits else "tests")
+        if said.rest is not None:
+            counts = Counter(feedback_code(guess, word) for word in possible)
+            mean = sum(n * n for n in counts.values()) / len(possible)
+            assert said.rest == pytest.approx(mean, abs=0.0501)
+        kinds.update(["exact"] * bool(known_ends), doubles=max(sure.values(), default=0) > 1)
+        kinds[said.why] += 1
+    assert min(kinds["exact"], kinds["doubles"], kinds["fits"], kinds["tests"]) > 2
+
+
+def assert_left(said: str, left: int) -> None:
+    if said.endswith("+"):
+        assert int(said[:-1]) <= left < 10 * int(said[:-1]) and left >= 10
+    else:
+        assert int(said) == left
+
+
+@lengths
+def test_the_guess_is_not_named_and_every_choice_of_a_teacher_follows_the_same_thought(length):
+    reasoning, teacher = Reasoning(KNOWLEDGE, length), RandomConsistent(KNOWLEDGE)
+    for state, _, _ in states(30, seed=3):
+        words = [teacher.pool[i] for i in teacher.choices(state)]
+        thoughts = {reasoning(state, word, 0.5) for word in words}
+        [thought] = thoughts
+        assert not any(word in thought for word in words if word not in state.guesses)
+
+
+@lengths
+def test_an_answer_with_a_thought_is_read_as_its_guess(length):
+    text = Reasoning(KNOWLEDGE, length)(State(), "crane", 0.2) + "<guess>crane</guess>"
+    parsed = parse(text)
+    assert parsed.guess == "crane" and parsed.closed_thinks == 1
+    assert thought_of(text) + "<guess>crane</guess>" == text
+
+
+def test_what_stands_before_an_answer():
+    assert thought_of("<guess>crane</guess>") == ""
+    assert thought_of("<think>a</think> b</think>\n\n<guess>") == "<think>a</think> b</think>\n\n"
+
+
+@lengths
+def test_wordings_vary_with_the_stream_and_not_with_the_games_beside(length):
+    def texts(secrets: tuple[str, ...], first: int, step: int = 2) -> list[list[str]]:
+        actor = ScriptedActor(
+            player=RandomConsistent(KNOWLEDGE), seed=5, step=step, first_rollout=first,
+            reasoning=Reasoning(KNOWLEDGE, length),
+        )  # fmt: skip
+        games = play(actor, secrets, words=WORDS, rules=Rules())
+        return [[turn.text for turn in game.turns] for game in games]
+
+    secrets = WORDS.answers[:40]
+    everything = texts(secrets, 0)
+    assert everything[1:] == texts(secrets[1:], 1)
+    assert len({thought_of(game[0]) for game in everything}) == 3
+    assert everything != texts(secrets, 0, step=3)
+
+
+def test_the_games_are_those_without_thoughts():
+    def guesses(reasoning: Reasoning | None) -> list[list[str | None]]:
+        actor = ScriptedActor(
+            player=RandomConsistent(KNOWLEDGE), seed=5, mistakes=Mistakes(KNOWLEDGE), slips=0.3,
+            reasoning=reasoning,
+        )  # fmt: skip
+        games = play(actor, WORDS.answers[:20], words=WORDS, rules=Rules())
+        return [[turn.guess for turn in game.turns] for game in games]
+
+    assert guesses(None) == guesses(Reasoning(KNOWLEDGE, "brief"))
+
+
+@lengths
+def test_the_thought_before_a_mistake_gives_no_reason_for_it_and_is_not_learnt(length):
+    actor = ScriptedActor(
+        player=RandomConsistent(KNOWLEDGE), seed=5, mistakes=Mistakes(KNOWLEDGE), slips=0.4,
+        reasoning=Reasoning(KNOWLEDGE, length),
+    )  # fmt: skip
+    games = play(actor, WORDS.answers[:20], words=WORDS, rules=Rules())
+    chat = Chat(HFTokenizer(build_tokenizer()))
+    assert any(actor.slipped)
+    for game, slipped in zip(games, actor.slipped, strict=True):
+        tokens = scripted_turns(game, chat, STYLE, slipped)
+        for i, turn in enumerate(game.turns):
+            said = read(thought_of(turn.text), length)
+            assert said.why == ("" if i in slipped else "fits")
+            assert tokens[i].trained == (i not in slipped)
+
+
+@pytest.mark.parametrize("form", ["conversation", "fresh", "tool"])
+def test_a_thought_stands_before_the_answer_in_every_form(form):
+    chat = Chat(HFTokenizer(qwen_like_tokenizer(QWEN_TOOLS)))
+    actor = ScriptedActor(
+        player=RandomConsistent(KNOWLEDGE), seed=5, reasoning=Reasoning(KNOWLEDGE, "full")
+    )
+    [game] = play(actor, [WORDS.answers[3]], words=WORDS, rules=Rules())
+    seen = form_of(form, chat, STYLE)
+    for turn, tokens in zip(game.turns, scripted_turns(game, chat, STYLE, form=form), strict=True):
+        assert turn.guess is not None
+        thought = thought_of(turn.text)
+        answer = chat.answer(seen.write(turn.guess))
+        assert tokens.completion.ids[-len(answer) :] == answer
+        text = chat.tokenizer.decode(tokens.completion.ids)
+        assert text == thought + seen.write(turn.guess)
+        assert seen.parse(text).guess == turn.guess
+
+
+@lengths
+@pytest.mark.parametrize("tokenizer", [build_tokenizer, qwen_like_tokenizer])
+def test_no_thought_is_longer_than_what_an_answer_must_hold(length, tokenizer):
+    chat = Chat(HFTokenizer(tokenizer()))
+    form = form_of("conversation", chat, STYLE)
+    reasoning = Reasoning(KNOWLEDGE, length)
+    lesson = Lesson(player=GreedyEntropy(KNOWLEDGE, opener=None), reasoning=reasoning)
+    with pytest.raises(
+        ValueError, match=f"max_tokens must be .* algorithm.reasoning={length}"
+    ) as e:
+        check_thoughts(lesson, form, Sampling(max_tokens=12))
+    least = int(re.findall(r"must be (\d+)", str(e.value))[0])
+    check_thoughts(lesson, form, Sampling(max_tokens=least))
+    with pytest.raises(ValueError, match=f"not {least - 1}"):
+        check_thoughts(lesson, form, Sampling(max_tokens=least - 1))
+    for state, guess, _ in states(60, seed=4):
+        thought = reasoning(state, guess, np.random.default_rng(0).random())
+        ids = chat.tokenizer.encode(thought) + chat.answer(form.write(guess))
+        assert len(ids) <= least
+
+
+def test_notes_of_the_embedded_tokenizer_are_a_token_a_character():
+    tokenizer = HFTokenizer(build_tokenizer())
+    state = State((Clue("crane", feedback_code("crane", "beard")),), 1)
+    text = Reasoning(KNOWLEDGE, "notes")(state, "beard", 0.0)
+    assert text == f"<think>__a__+r2+e5-cn={len(fitting(list(state.clues)))}✓</think>\n"
+    assert len(tokenizer.encode(text)) == len(text) - len("<think></think>") + 2
+    assert tokenizer.decode(tokenizer.encode(text)) == text

@@ -1,0 +1,149 @@
+"""What a prompt says of a state leaves exactly the words that its clues leave.
+
+The texts are read back by readers of their own, which know neither the clues nor letter_facts.
+"""  # row 34
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import numpy as np
+import pytest
+
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.game.rules import Clue, State, feedback_code
+from wordle_rl.prompts.styles import Letters, PromptStyle, Symbols, WholeState
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import form_of
+from wordle_rl.words.lists import WordLists, load_words
+
+TIMES = {"once": 1, "twice": 2, "three times": 3, "four times": 4, "five times": 5}
+CODE = {"x": 0, "-": 1, "✓": 2}
+
+
+@cache
+def lists() -> WordLists:
+    return load_words(preset="original")
+
+
+@cache
+def letters() -> np.ndarray:
+    """[answers, 5] of the answers' letters."""
+    return np.array([list(word) for word in lists().answers])
+
+
+@cache
+def copies(letter: str) -> np.ndarray:
+    """[answers] how often each has a letter."""
+    return (letters() == letter).sum(axis=1)
+
+
+def places(text: str) -> list[int]:
+    return [int(place) - 1 for place in text.split()]
+
+
+def left_by_a_state(text: str) -> np.ndarray:
+    """[answers] which of them fit a text of prompt=state."""
+    fits = np.ones(len(letters()), bool)
+    for line in text.splitlines():
+        head, colon, rest = line.partition(": ")
+        items = rest.split(", ") if colon else []
+        for item in items:
+            first, _, more = item.partition(" ")
+            if head == "Known places":
+                fits &= letters()[:, int(first) - 1] == more
+            elif head == "In the word, not at the places given":
+                fits &= (copies(first) > 0) & (letters()[:, places(more)] != first).all(axis=1)
+            elif head == "How often in the word":
+                kind, times = re.fullmatch(r"(exactly|at least) (.+)", more).groups()
+                has, told = copies(first), TIMES[times]
+                fits &= has == told if kind == "exactly" else has >= told
+            elif head == "Not in the word":
+                fits &= copies(first) == 0
+            else:
+                assert head == "Guesses so far", line
+    return fits
+
+
+def slow_code(guess: str, secret: str) -> int:
+    """Feedback by counting, written apart from the game's."""
+    code = 0
+    for i, letter in enumerate(guess):
+        before = [j for j in range(i) if guess[j] == letter and secret[j] != letter]
+        elsewhere = [j for j in range(5) if secret[j] == letter and guess[j] != letter]
+        digit = 2 if secret[i] == letter else int(len(before) < len(elsewhere))
+        code = 3 * code + digit
+    return code
+
+
+@cache
+def codes(guess: str) -> np.ndarray:
+    return np.array([slow_code(guess, secret) for secret in lists().answers])
+
+
+def left_by_marks(text: str) -> np.ndarray:
+    """[answers] which of them fit a text of prompt=symbols or prompt=letters."""
+    fits = np.ones(len(letters()), bool)
+    for line in text.splitlines():
+        guess, arrow, rest = line.lower().partition(" -> ")
+        if arrow:
+            marks = [mark for mark in re.sub(r"[a-z]\(|\)| ", "", rest)]
+            code = sum(CODE[mark] * 3 ** (4 - i) for i, mark in enumerate(marks))
+            fits &= codes(guess) == code
+    return fits
+
+
+def states(count: int, seed: int = 0) -> Iterator[State]:
+    """Of games of one to five guesses; every third guess has a letter twice."""
+    draw = random.Random(seed)
+    doubles = [w for w in lists().allowed if len(set(w)) < 5]
+    pool = [draw.choice(lists().allowed) for _ in range(30)] + draw.sample(doubles, 20)
+    for number in range(count):
+        secret = draw.choice(lists().answers)
+        guesses = [g for g in draw.sample(pool, 1 + number % 5) if g != secret]
+        clues = tuple(Clue(g, feedback_code(g, secret)) for g in guesses)
+        yield State(clues, len(clues) + number % 2)
+
+
+def left_by_clues(state: State) -> np.ndarray:
+    fits = np.ones(len(letters()), bool)
+    for clue in state.clues:
+        fits &= codes(clue.guess) == clue.feedback
+    return fits
+
+
+def wrong(style: PromptStyle, read: Callable[[str], np.ndarray], of: Iterator[State]) -> list[str]:
+    """The texts that leave other words than the clues do."""
+    texts = [(style.opening(state), left_by_clues(state)) for state in of]
+    return [f"{text}\n{read(text).sum()}, not {left.sum()}" for text, left in texts
+            if not np.array_equal(read(text), left)]  # fmt: skip
+
+
+READERS = [
+    (WholeState(), left_by_a_state), (WholeState(think=True), left_by_a_state),
+    (Symbols(), left_by_marks), (Letters(), left_by_marks),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("style", "read"), READERS, ids=lambda x: getattr(x, "name", ""))
+def test_a_text_leaves_exactly_the_words_that_the_clues_leave(style, read):
+    assert not wrong(style, read, states(400))
+
+
+@pytest.mark.slow
+def test_no_text_of_ten_thousand_states_leaves_other_words_than_the_clues():
+    assert not wrong(WholeState(), left_by_a_state, states(10_000, seed=1))
+
+
+@pytest.mark.parametrize(("style", "read"), READERS, ids=lambda x: getattr(x, "name", ""))
+def test_so_does_the_prompt_of_a_game_taken_over_with_a_prompt_for_each_turn(style, read):
+    chat = Chat(HFTokenizer(build_tokenizer()))
+    form = form_of("fresh", chat, style)
+    for state in states(20, seed=2):
+        text = chat.tokenizer.inner.decode(form.opening(state))
+        message = text.partition("<|im_start|>user\n")[2].partition("<|im_end|>")[0]
+        assert np.array_equal(read(message), left_by_clues(state)), message

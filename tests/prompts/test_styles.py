@@ -1,0 +1,181 @@
+"""Prompts say what a player may know, and the embedded tokenizer holds them in few tokens."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from tests.commands.test_configs import composed
+from tests.commands.test_misuse import evaluation
+from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.build import experiment, resolve
+from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
+from wordle_rl.prompts.styles import PHRASES, REFUSALS, Letters, Symbols, WholeState
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import form_of
+
+WORDS = {"crane", "sleep", "speed", "crept", "eerie"}
+
+
+def played(secret: str, *guesses: str) -> Game:
+    game = Game(secret, WORDS)
+    for guess in guesses:
+        game.play(guess)
+    return game
+
+
+def test_symbols_give_five_marks() -> None:
+    game = played("crept", "sleep")
+    assert Symbols().feedback(game.turns[-1], game.state) == "xx✓x-"
+
+
+def test_letters_give_each_letter_its_mark() -> None:
+    game = played("crept", "sleep")
+    told = Letters().feedback(game.turns[-1], game.state)
+    assert told == "SLEEP -> S(x) L(x) E(✓) E(x) P(-)"
+
+
+def test_the_state_names_places_misplaced_letters_how_often_and_absent_letters() -> None:
+    game = played("crept", "sleep")
+    assert WholeState().feedback(game.turns[-1], game.state).splitlines() == [
+        "Known places: 3 e",
+        "In the word, not at the places given: e 4, p 5",
+        "How often in the word: e exactly once",
+        "Not in the word: l, s",
+        "Guesses so far: sleep",
+        "Make your next guess.",
+    ]
+
+
+def opening(secret: str, *guesses: str) -> list[str]:
+    clues = tuple(Clue(guess, feedback_code(guess, secret)) for guess in guesses)
+    return WholeState().opening(State(clues, len(clues))).splitlines()
+
+
+def test_the_state_says_how_often_a_letter_occurs_where_places_do_not_say_it() -> None:
+    # One r is in its place, the other only has a place where it is not.
+    assert "How often in the word: r at least twice" in opening("surer", "newly", "drier")
+    assert "How often in the word: e at least three times" in opening("eerie", "melee")
+    assert "How often in the word: e exactly three times" in opening("eerie", "geeee")
+    assert opening("crane", "slate", "early") == [
+        "Known places: 3 a, 5 e",
+        "In the word, not at the places given: a 2, e 1, r 3",
+        "Not in the word: l, s, t, y",
+        "Guesses so far: slate, early",
+        "Make your next guess.",
+    ]
+
+
+@pytest.mark.parametrize("style", [Symbols(), Letters(), WholeState()], ids=lambda s: s.name)
+def test_every_refusal_is_told(style) -> None:
+    game = played("crept")
+    turn = game.play("zzzzz")
+    assert REFUSALS[turn.kind] in style.feedback(turn, game.state)
+    turn = game.play(None, reason="empty")
+    assert REFUSALS[turn.kind] in style.feedback(turn, game.state)
+
+
+@pytest.mark.parametrize("style", [Symbols(), Letters(), WholeState()], ids=lambda s: s.name)
+def test_an_opening_shows_the_clues_that_a_game_starts_with(style) -> None:
+    clues = played("crept", "sleep", "crane").state.clues
+    opening = style.opening(State(clues, 2))
+    assert "sleep" in opening.lower() and "crane" in opening.lower()
+    assert opening.endswith("Make your next guess.")
+    assert style.opening(State()).endswith("Make your first guess.")
+
+
+DIGESTS = {  # of the texts that the embedded models were taught with, and runs so far
+    Symbols(): "907d31eeada9ec0f", Letters(): "907d31eeada9ec0f",
+    WholeState(): "f912b8aa563976c6", WholeState(think=True): "bb6f8665a1a0b855",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("style", DIGESTS)
+def test_six_guesses_without_hard_mode_are_told_as_they_always_were(style) -> None:
+    assert hashlib.sha256(style.system.encode()).hexdigest()[:16] == DIGESTS[style]
+    assert "word in six guesses.\n" in style.system and "ard mode" not in style.system
+
+
+@pytest.mark.parametrize("kind", [Symbols, Letters, WholeState])
+@pytest.mark.parametrize(
+    ("turns", "told"),
+    [(1, "one guess"), (4, "four guesses"), (12, "twelve guesses"), (13, "13 guesses")],
+)
+def test_the_number_of_guesses_is_that_of_the_rules(turns, told, kind) -> None:
+    text = kind(game=Rules(max_turns=turns)).system
+    assert f"word in {told}.\n" in text and "six" not in text
+
+
+def test_hard_mode_is_told() -> None:
+    text = WholeState(game=Rules(hard_mode=True)).system
+    assert text.startswith(
+        "You are playing Wordle: find the secret five-letter English word in six guesses.\n"
+        "Hard mode: a guess must use every clue.\n"
+    )
+
+
+def test_training_tells_the_rules_that_it_plays_by() -> None:
+    given = ("rules=hard", "rules.max_turns=4", "model=micro", "algorithm=sft", "prompt=letters")
+    setup = experiment(resolve(composed(*given)))
+    told = ("in four guesses", "Hard mode")
+    # Games of the policy and of a teacher, validation and the report take the style of the lab.
+    assert all(words in setup.lab.style.system for words in told)
+    for tools in (False, True):
+        inner = qwen_like_tokenizer(QWEN_TOOLS) if tools else build_tokenizer()
+        for name in ("tool",) if tools else ("conversation", "fresh"):
+            form = form_of(name, Chat(HFTokenizer(inner)), setup.lab.style)
+            prompt = inner.decode(form.opening(State(max_turns=4)))
+            assert all(prompt.count(words) == 1 for words in told)
+
+
+def test_evaluation_tells_the_rules_that_it_plays_by(monkeypatch) -> None:
+    monkeypatch.setattr(
+        "wordle_rl.evaluate._model", lambda _c, _s, _w, _p, style, *_: pytest.fail(style.system)
+    )
+    with pytest.raises(pytest.fail.Exception, match=r"in four guesses\.\nHard mode"):
+        evaluation("model=micro rules=hard rules.max_turns=4")()
+
+
+def test_thinking_is_asked_for_only_when_set() -> None:
+    assert "<think>" in WholeState(think=True).system and "<think>" not in Symbols().system
+
+
+@pytest.fixture(scope="module")
+def chat() -> Chat:
+    return Chat(HFTokenizer(build_tokenizer()))
+
+
+def test_the_embedded_tokenizer_is_small_and_lossless_on_prompts(chat: Chat) -> None:
+    tokenizer = chat.tokenizer
+    assert len(tokenizer.inner) <= 256
+    game = played("crept", "sleep", "eerie")
+    for style in (Symbols(), Letters(), WholeState(), WholeState(think=True)):
+        text = style.system + style.feedback(game.turns[-1], game.state)
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_each_phrase_and_each_letter_of_a_guess_is_one_token(chat: Chat) -> None:
+    assert all(len(chat.tokenizer.encode(phrase)) == 1 for phrase in PHRASES)
+    assert len(chat.answer("<guess>crane</guess>")) == 5 + 2 + 1  # tags, end of turn
+
+
+def test_a_symbols_turn_costs_fifteen_tokens(chat: Chat) -> None:
+    ids = chat.reply("x-✓xx", last_id=chat.turn_end_id)
+    assert len(ids) + len(chat.answer("<guess>crane</guess>")) == 15
+
+
+def test_an_incremental_conversation_equals_the_whole_one_in_text(chat: Chat) -> None:
+    style = Symbols()
+    ids = chat.opening(style.system, style.opening(State()))
+    ids += chat.answer("<guess>crane</guess>")
+    ids += chat.reply("x-✓xx", last_id=chat.turn_end_id)
+    messages = [
+        {"role": "system", "content": style.system},
+        {"role": "user", "content": style.opening(State())},
+        {"role": "assistant", "content": "<guess>crane</guess>"},
+        {"role": "user", "content": "x-✓xx"},
+    ]
+    tokenizer = chat.tokenizer.inner
+    assert tokenizer.decode(np.array(ids)) == chat.tokenizer.render(messages)

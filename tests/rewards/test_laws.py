@@ -1,0 +1,313 @@
+"""What a lawful set of rewards guarantees: cheating, stalling and quitting never pay."""
+
+import math
+import random
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.helpers.reward_sets import (
+    ANSWERS,
+    KNOWLEDGE,
+    LAWFUL,
+    POLICIES,
+    SECRET,
+    SETS,
+    WORDS,
+    guesses,
+    node,
+    options,
+    play,
+    shipped,
+)
+from tests.prompts.test_tool_calls import call, guess
+from wordle_rl.build import reward_set
+from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.players.cheaters import CHEATERS, Cheater, Repeater, Staller
+from wordle_rl.game.rules import Game, GameStatus, PlayedTurn, State, TurnKind
+from wordle_rl.rewards.format import Format
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rewards.win import Win
+from wordle_rl.rollouts.forms import FORMS
+from wordle_rl.runs.instantiate import component
+from wordle_rl.training.curricula.base import Curriculum
+
+READ_APART = [form for form in FORMS if form != "fresh"]  # whose answers are a conversation's
+
+
+def writer(form: str) -> Callable[[str], str]:
+    """What makes an answer of a guess."""
+    return (lambda word: call(guess(word))) if form == "tool" else guess_text
+
+
+def cheats(form: str) -> dict[str, str]:
+    """Answers that a careless reader or reward would pay for."""
+    write, opening = writer(form), "<tool_call>" if form == "tool" else "<guess>"
+    closing = opening.replace("<", "</")
+    unclosed = write("match").removesuffix(closing)
+    return {
+        "two guesses": write("match") + write("batch"),
+        "guess inside think": f"<think>{write('match')}</think>",
+        "empty": "",
+        "copied feedback": write("C(x) A(✓) T(✓) C(✓) H(✓)"),
+        "look-alike letters": write("m\u0430tch"),
+        "unclosed": unclosed,
+        "think only": "<think>I shall win</think>",
+        "tag soup": f"<think></think>{unclosed}{opening}{closing}{closing}",
+        "no word": write("zzzzz"),
+        "repeat": write("fuzzy"),  # made before in the states below
+    }
+
+
+CHEATS = cheats("conversation")
+
+
+def stages(curriculum: str, rewards: RewardSet, form: str) -> list[RewardSet]:
+    """The rewards that a curriculum plans over some epochs of readable games, if it takes them."""
+    given = node("curriculum", curriculum)
+    if "first" in given:
+        given["first"] = reward_set(given["first"], WORDS, KNOWLEDGE, form)
+    injected = {"rewards": rewards, "secrets": ANSWERS, "groups": 4}
+    try:
+        taught = component("curriculum", given, Curriculum, **injected)
+    except ValueError:
+        return []  # refused
+    planned = []
+    for _ in range(12):
+        planned.append(taught.plan().rewards)
+        taught.update([[play(guesses(secret), secret=secret)] for secret in ANSWERS[:4]])
+    return planned
+
+
+def on_the_way(form: str) -> dict[str, RewardSet]:
+    """Every set of conf/reward, and all that the curricula make of the lawful ones on their way."""
+    found = {name: shipped(name, form) for name in SETS}
+    for curriculum, name in product(options("curriculum"), LAWFUL):
+        for number, planned in enumerate(stages(curriculum, found[name], form)):
+            if planned not in found.values():
+                found[f"{curriculum} to {name}, step {number}"] = planned
+    return found
+
+
+EVERY = {form: on_the_way(form) for form in READ_APART}
+EVERY_LAWFUL = {
+    form: {name: rewards for name, rewards in every.items() if rewards.lawful}
+    for form, every in EVERY.items()
+}
+
+
+def turns_of(cheater: type[Cheater], form: str) -> list[tuple[PlayedTurn, Game]]:
+    """The turns of some games of a cheater, each with its game, which is over."""
+    player, played = cheater(KNOWLEDGE, writer(form)), []
+    for uniform, secret in product((0.1, 0.6, 0.9), ANSWERS):
+        texts: list[str] = []
+        while (game := play(texts, secret=secret, form=form)).status is GameStatus.PLAYING:
+            texts.append(player.answer([game.state], np.array([uniform]))[0])
+        played += [(turn, game) for turn in game.turns]
+    return played
+
+
+@cache
+def honest_turns(state: State, secret: str) -> list[PlayedTurn]:
+    """What can be guessed in a state, all with answers of great length."""
+    words = [word for word in WORDS.allowed if word not in state.guesses]
+    new = [Game(secret, WORDS.allowed_set, state=state) for _ in words]
+    return [game.play(word, tokens=10**6) for game, word in zip(new, words, strict=True)]
+
+
+@cache
+def worst_guess(state: State, secret: str, form: str, name: str) -> float:
+    """The least that an honest guess gets of one of EVERY."""
+    turns = honest_turns(state, secret)
+    return min(EVERY[form][name].score_turns([turn]).total for turn in turns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """A reward without sense: anything in its range, its ends more often than not."""
+
+    seed: int
+    range: tuple[float, float]
+
+    def __call__(self, turn) -> float:
+        rng = random.Random(zlib.crc32(f"{self.seed} {turn.text} {turn.state}".encode()))
+        return rng.choice([*self.range, rng.uniform(*self.range)])
+
+
+def noisy(seed: int) -> RewardSet:
+    rng = random.Random(seed)
+    components = {
+        "format": Format(words=WORDS),
+        "win": Win(speed=rng.choice([0.01, 0.5, 1.0])),
+        "noise": Noise(seed=seed, range=(rng.uniform(-3, 0), rng.uniform(0, 3))),
+        "gift": Noise(seed=seed + 1, range=(rng.uniform(0, 1), rng.uniform(1, 3))),
+    }
+    weights = {name: rng.choice([0.1, 1.0, 5.0]) for name in components}
+    return RewardSet(components=components, weights=weights)
+
+
+def random_game(rng: random.Random, policy: dict, max_turns: int = 6) -> Game:
+    """A game of honest guesses and cheats in random proportion."""
+    honest = rng.choice([0.0, 0.3, 0.7, 1.0])
+    words = guesses(*WORDS.allowed)
+    return play(
+        [rng.choice(words if rng.random() < honest else list(CHEATS.values())) for _ in range(60)],
+        max_turns=max_turns,
+        **policy,
+    )
+
+
+HISTORIES = [("fuzzy",), ("fuzzy", "catch"), ("blimp", "fuzzy", "catch", "sleep")]
+
+
+# row 19
+@pytest.mark.parametrize("form", READ_APART)
+@pytest.mark.parametrize("history", HISTORIES)
+def test_every_cheat_scores_below_every_honest_legal_guess(form, history):
+    write, every = writer(form), EVERY_LAWFUL[form].values()
+    for policy in POLICIES:
+        before = [write(word) for word in history]
+        words = [word for word in WORDS.allowed if word not in history]
+        if policy["invalid"] == "accept":  # then any five letters are legal
+            words += ["zazaz", "uuuuu"]
+        honest = [
+            play([*before, write(word)], tokens=10**6, form=form, **policy).turns[-1]
+            for word in words
+        ]
+        worst = [min(rewards.score_turns([turn]).total for turn in honest) for rewards in every]
+        for cheat, text in cheats(form).items():
+            turn = play([*before, text], form=form, **policy).turns[-1]
+            if cheat == "no word" and turn.kind is TurnKind.ACCEPTED:
+                continue
+            for rewards, least in zip(every, worst, strict=True):
+                assert rewards.score_turns([turn]).total < least, (cheat, rewards)
+
+
+# row 19
+@pytest.mark.parametrize(
+    "form",
+    [pytest.param(f, marks=[pytest.mark.slow] if f == "tool" else []) for f in READ_APART],
+)
+@pytest.mark.parametrize("cheater", CHEATERS, ids=lambda cheater: cheater.name)
+def test_scripted_cheaters_gain_less_on_each_turn_than_the_worst_honest_guess(form, cheater):
+    cheated = 0
+    for turn, game in turns_of(cheater, form):
+        if turn is game.turns[-1] and not game.won:
+            sloppy = play([*[""] * 5, *guesses(game.secret)], secret=game.secret)
+            for rewards in EVERY_LAWFUL[form].values():
+                assert rewards.score(game).total < rewards.score(sloppy).total
+        if turn.kind is TurnKind.ACCEPTED and not turn.repeat:
+            continue  # the Staller, and a Repeater's first guess, are honest turn by turn
+        cheated += 1
+        for name, rewards in EVERY_LAWFUL[form].items():
+            worst = worst_guess(turn.state, game.secret, form, name)
+            assert rewards.score_turns([turn]).total < worst, name
+    assert cheated > 0 or cheater is Staller
+
+
+def test_mixtures_are_among_the_sets_that_were_tried():
+    for every in EVERY_LAWFUL.values():
+        assert len(every) > len(LAWFUL) > 4
+        weights = [rewards.weights.get("format", 0.0) for rewards in every.values()]
+        assert any(0.3 < weight < 1.0 for weight in weights)
+
+
+@pytest.mark.parametrize("name", sorted(SETS.keys() - LAWFUL.keys()))
+def test_the_sets_of_the_seeds_pay_for_cheating(name):
+    """What they are kept to show: words said again, and games that are never won, pay."""
+    assert name.endswith("_seed"), "another set that is shipped must be lawful"
+    rewards = SETS[name]
+    again = [
+        rewards.score_turns([turn]).total
+        > worst_guess(turn.state, game.secret, "conversation", name)
+        for turn, game in turns_of(Repeater, "conversation")
+        if turn.repeat
+    ]
+    assert np.mean(again) > 0.5
+    won = rewards.score(play(guesses("catch", SECRET))).total
+    assert rewards.score(play(guesses(*["catch"] * 6))).total > won
+
+
+# row 19
+@pytest.mark.parametrize("name", LAWFUL)
+def test_a_game_of_cheats_scores_below_every_honest_game(name):
+    rewards, rng = LAWFUL[name], random.Random(3)
+    losers = [word for word in WORDS.allowed if word != SECRET]
+    honest = [guesses(*rng.sample(losers, 6)) for _ in range(150)]
+    # The same letters again and again are about the worst that legal guesses can be.
+    honest.append(guesses("fuzzy", "jazzy", "puppy", "crept", "sleep", "crane"))
+    worst = min(rewards.score(play(texts, tokens=10**6)).total for texts in honest)
+    for policy in POLICIES:
+        for cheat, text in CHEATS.items():
+            if cheat == "repeat" or (cheat == "no word" and policy["invalid"] == "accept"):
+                continue  # there the first of them is an honest guess
+            assert rewards.score(play([text] * 20, **policy)).total < worst, (cheat, policy)
+
+
+# row 19
+@pytest.mark.parametrize("name", [*LAWFUL, *range(4)])
+def test_an_early_win_beats_any_later_win_which_beats_any_loss(name):
+    rewards = LAWFUL[name] if isinstance(name, str) else noisy(name)
+    rng = random.Random(f"{name}")
+    by_turn: dict[int, list[float]] = {}
+    extremes = [
+        [*texts, *guesses(SECRET)]
+        for n in range(16)
+        for texts in (
+            guesses("catch", "hatch", "latch", "patch", "batch", "watch")[:n],
+            guesses("crane", "crept", "jazzy", "sleep", "puppy", "blimp")[:n],
+            [""] * n,
+            guesses("fuzzy") * n,
+            guesses("zzzzz") * n,
+            guesses("catch") + [CHEATS["copied feedback"]] * n,
+        )
+    ]
+    for policy in POLICIES:
+        games = [random_game(rng, policy) for _ in range(20)]
+        for game in games + [play(texts, **policy) for texts in extremes]:
+            key = game.state.turn if game.won else 7
+            by_turn.setdefault(key, []).append(rewards.score(game).total)
+    assert sorted(by_turn) == [1, 2, 3, 4, 5, 6, 7]
+    for earlier in range(1, 7):
+        assert min(by_turn[earlier]) > max(by_turn[earlier + 1])
+
+
+# row 19
+@pytest.mark.parametrize("name", LAWFUL)
+@pytest.mark.parametrize("max_turns", [1, 2, 6])
+def test_a_staller_who_never_tries_to_win_is_below_every_winner(name, max_turns):
+    rewards, best = LAWFUL[name], -math.inf
+    for secret in ANSWERS:
+        texts = []
+        for _ in range(max_turns):  # the guess with the most reward that is not the secret
+            options = guesses(*(word for word in WORDS.allowed if word != secret))
+            texts.append(
+                max(
+                    options,
+                    key=lambda text, texts=texts, secret=secret: (
+                        rewards.score(play([*texts, text], max_turns, secret)).total
+                    ),
+                )
+            )
+        best = max(best, rewards.score(play(texts, max_turns, secret)).total)
+    sloppy = play([""] * 9 + guesses("zzzzz") * (max_turns - 1) + guesses(SECRET), max_turns,
+                  unparsable="retry", max_retries=9)  # fmt: skip
+    assert sloppy.won and best < rewards.score(sloppy).total
+
+
+@pytest.mark.parametrize("name", [*LAWFUL, *range(4)])
+def test_wins_at_the_same_turn_are_exactly_equal_when_honest_and_less_after_violations(name):
+    rewards = LAWFUL[name] if isinstance(name, str) else noisy(name)
+    totals = {
+        rewards.score(play(guesses(first, second, SECRET))).total
+        for first in WORDS.allowed
+        for second in WORDS.allowed
+        if SECRET not in (first, second) and first != second
+    }
+    assert len(totals) == 1
+    assert rewards.score(play(["", *guesses("catch", "match")])).total < totals.pop()

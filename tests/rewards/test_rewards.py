@@ -1,0 +1,216 @@
+"""What each reward gives, on examples worked out by hand."""
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Clue, Game, PlayedTurn, Rules, State, feedback_code
+from wordle_rl.prompts.parser import parse
+from wordle_rl.rewards.brevity import Brevity
+from wordle_rl.rewards.clue_use import ClueUse
+from wordle_rl.rewards.format import Format
+from wordle_rl.rewards.repeat import Repeat
+from wordle_rl.rewards.value import Value
+from wordle_rl.rewards.win import Win
+from wordle_rl.words.lists import WordLists
+
+ANSWERS = ("batch", "catch", "crane", "crept", "hatch", "latch", "match", "patch", "sleep", "watch")
+ALLOWED = (*ANSWERS, "blimp", "chimp", "lymph", "oomph")
+WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted(ALLOWED)))
+KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
+
+
+def state_of(secret: str, *guesses: str, max_turns: int = 6) -> State:
+    """The state after guesses, each of which cost a turn."""
+    clues = tuple(Clue(guess, feedback_code(guess, secret)) for guess in guesses)
+    return State(clues, len(clues), max_turns)
+
+
+def answered(text: str, state: State | None = None, secret: str = "crane", **rules) -> PlayedTurn:
+    """The turn that an answer becomes."""
+    state = state or State()
+    game = Game(secret, WORDS.allowed_set, Rules(max_turns=state.max_turns, **rules), state=state)
+    parsed = parse(text)
+    return game.play(parsed.guess, text=text, reason=parsed.reason)
+
+
+def guessed(guess: str, secret: str = "crane", after: tuple[str, ...] = ()) -> PlayedTurn:
+    return answered(f"<guess>{guess}</guess>", state_of(secret, *after), secret, invalid="accept")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<guess>crane</guess>", 1.0),
+        ("<think>so</think>\n<guess>CRANE</guess>", 1.0),
+        ("<guess>zzzzz</guess>", 0.5),
+        ("<guess>cran</guess>", 0.4),
+        ("<guess></guess>", 0.4),
+        ("<guess>cr\u0430ne</guess>", 0.4),
+        ("<guess>crane</guess><guess>crane</guess>", 0.3),
+        ("<guess><guess>crane</guess></guess>", 0.3),
+        ("<think><guess>crane</guess></think>", 0.3),
+        ("<guess>crane", 0.2),
+        ("crane</guess>", 0.2),
+        ("<think>crane</think>", 0.1),
+        ("<think>crane", 0.1),
+        ("crane", 0.0),
+        ("<GUESS>crane</GUESS>", 0.0),
+        (" \n", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_the_form_of_an_answer_is_graded(text, expected):
+    assert Format(words=WORDS)(answered(text)) == expected
+
+
+def test_a_truncated_answer_gets_0_4_at_most():
+    game = Game("crane", WORDS.allowed_set)
+    whole = game.play(None, text="<guess>crane</guess>", reason="truncated")
+    part = game.play(None, text="<think>hm</think><guess>cra", reason="truncated")
+    assert Format(words=WORDS)(whole) == 0.4
+    assert Format(words=WORDS)(part) == 0.2
+
+
+@pytest.mark.parametrize(
+    ("secret", "after", "guess", "expected"),
+    [
+        ("crane", (), "slate", 5 * 0.05),
+        ("crane", (), "eerie", 5 * 0.05),  # nothing is known yet of a second or third e
+        # crane against crept is ✓✓xx-: c, r kept; e in a new place; p, t new
+        ("crept", ("crane",), "crept", 0.2 + 0.2 + 0.1 + 0.05 + 0.05),
+        ("crept", ("crane",), "crane", 0.2 + 0.2 - 0.5 - 0.5 - 0.2),
+        # o new; c where r is confirmed; e in a new place; a, n absent
+        ("crept", ("crane",), "ocean", 0.05 - 0.2 + 0.1 - 0.5 - 0.5),
+        # e in a new place and where it was wrong; away from its place, r asks for a second r
+        ("crept", ("crane",), "there", 0.05 + 0.05 + 0.1 + 0.05 - 0.2),
+        ("crept", ("crane", "there"), "crept", 0.2 + 0.2 + 0.2 + 0.05 + 0.1),
+        # sleep against crept is xx✓x-: exactly one e, in place 3; p is not in place 5
+        ("crept", ("sleep",), "crepe", 0.05 + 0.05 + 0.2 + 0.1 - 0.5),
+        ("crept", ("sleep",), "erect", -0.5 + 0.05 + 0.2 + 0.05 + 0.05),
+        ("crept", ("sleep",), "eland", -0.2 - 0.5 + 0.05 + 0.05 + 0.05),  # its e is elsewhere
+        ("crept", ("sleep",), "clasp", 0.05 - 0.5 + 0.05 - 0.5 - 0.2),
+        # speed against abide is xx-x-: one e; neither in place 3 nor 4
+        ("abide", ("speed",), "elegy", 0.1 + 0.05 - 0.5 + 0.05 + 0.05),
+        ("abide", ("speed",), "creep", 0.05 + 0.05 - 0.2 - 0.5 - 0.5),
+        # allow against llama is -✓-xx: two l for sure, one in its place, the other not in place 3
+        ("llama", ("allow",), "llano", 0.1 + 0.2 + 0.1 + 0.05 - 0.5),
+        ("llama", ("allow",), "hello", 0.05 + 0.05 - 0.2 + 0.1 - 0.5),
+        # e seen once, in place: a second one was never asked for
+        ("sleep", ("crest",), "eerie", 0.05 + 0.05 - 0.5 + 0.05 + 0.05),
+        ("crane", ("fuzzy",), "fuzzy", 5 * -0.5),
+        ("crane", ("crone",), "crane", 4 * 0.2 + 0.05),
+    ],
+)
+def test_every_letter_is_scored_against_all_earlier_clues(secret, after, guess, expected):
+    assert ClueUse()(guessed(guess, secret, after)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_keeping_five_confirmed_places_is_the_most_and_five_absent_letters_the_least():
+    assert ClueUse()(guessed("crane", "crane", ("crane",))) == 1.0 == ClueUse.range[1]
+    assert ClueUse()(guessed("fuzzy", "crane", ("fuzzy",))) == -2.5 == ClueUse.range[0]
+
+
+def test_a_guess_that_could_be_the_secret_never_loses_on_a_letter():
+    rng = random.Random(1)
+    strings = ["".join(letters) for letters in product("abcd", repeat=5)]
+    for _ in range(300):
+        secret, guesses = rng.choice(strings), rng.sample(strings, rng.randint(1, 3))
+        state = state_of(secret, *guesses)
+        fits = [
+            word
+            for word in rng.sample(strings, 200)
+            if all(feedback_code(clue.guess, word) == clue.feedback for clue in state.clues)
+        ]
+        for word in [secret, *fits]:
+            turn = replace(guessed(word), state=state)
+            kept = sum(any(c.guess[i] == word[i] and c.marks[i] == "✓" for c in state.clues)
+                       for i in range(5))  # fmt: skip
+            assert 0.2 * kept + 0.05 * (5 - kept) - 1e-9 <= ClueUse()(turn)
+            assert ClueUse()(turn) <= 0.2 * kept + 0.1 * (5 - kept) + 1e-9
+
+
+def test_letters_known_to_be_absent_cost_a_half_each_and_no_more_than_that():
+    rng = random.Random(2)
+    for _ in range(200):
+        secret, first = rng.sample(ANSWERS, 2)
+        absent = "".join(sorted(set(first) - set(secret)))
+        if absent:
+            guess = "".join(rng.choice(absent) for _ in range(5))
+            assert ClueUse()(guessed(guess, secret, (first,))) == -2.5
+
+
+def slow_entropy(guess: str, candidates: list[str]) -> float:
+    counts = Counter(feedback_code(guess, secret) for secret in candidates)
+    return -sum(n / len(candidates) * math.log2(n / len(candidates)) for n in counts.values())
+
+
+@pytest.mark.parametrize("after", [(), ("catch",), ("catch", "blimp"), ("blimp", "chimp")])
+def test_value_is_the_share_of_the_information_that_could_be_had(after):
+    state = state_of("match", *after)
+    left = [w for w in ANSWERS if all(feedback_code(c.guess, w) == c.feedback for c in state.clues)]
+    best = max(slow_entropy(guess, left) for guess in ALLOWED)
+    for guess in ALLOWED:
+        value = Value(knowledge=KNOWLEDGE)(guessed(guess, "match", after))
+        expected = slow_entropy(guess, left) / best if best else float(guess in left)
+        assert value == pytest.approx(expected, abs=1e-9)
+
+
+def test_when_nothing_can_be_learnt_only_the_candidate_has_value():
+    value = Value(knowledge=KNOWLEDGE)
+    assert value(guessed("sleep", "sleep", ("crept",))) == 1.0
+    assert value(guessed("blimp", "sleep", ("crept",))) == 0.0
+    assert value(guessed("crept", "sleep", ("crept",))) == 0.0
+
+
+def test_a_guess_without_feedback_has_no_value():
+    value = Value(knowledge=KNOWLEDGE)
+    assert value(answered("<guess>zzzzz</guess>")) == 0.0
+    assert value(answered("crane")) == 0.0
+    assert value(answered("<guess>blimp</guess>", state_of("crane", "crept"), hard_mode=True)) == 0
+
+
+def test_only_a_guess_that_got_feedback_before_is_a_repeat():
+    assert Repeat()(guessed("catch", "match", ("blimp", "catch"))) == -1.0
+    assert Repeat()(guessed("patch", "match", ("blimp", "catch"))) == 0.0
+    assert Repeat()(answered("")) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("used", "max_turns", "expected"),
+    [(0, 6, 1.5), (1, 6, 1.4), (4, 6, 1.1), (5, 6, 1.0), (0, 1, 1.0), (0, 2, 1.5), (1, 2, 1.0)],
+)
+def test_each_turn_left_unused_by_a_win_is_worth_the_same(used, max_turns, expected):
+    state = State((), used, max_turns)
+    assert Win(speed=0.5)(answered("<guess>crane</guess>", state)) == pytest.approx(expected)
+    assert Win(speed=0.5)(answered("<guess>crept</guess>", state)) == 0.0
+    assert Win(speed=0.5)(answered("crane", state)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("tokens", "expected"), [(0, 0), (10, 0), (12, -0.1), (20, -0.5), (30, -1), (10**6, -1)]
+)
+def test_tokens_beyond_the_free_ones_cost_up_to_one(tokens, expected):
+    turn = replace(guessed("crane"), tokens=tokens)
+    assert Brevity(free=10, per=20)(turn) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (lambda: Win(speed=0), "win.speed must be above 0"),
+        (lambda: Win(speed=1.5), "win.speed must be above 0 and at most 1, not 1.5"),
+        (lambda: Win(speed=math.nan), "win.speed"),
+        (lambda: Brevity(free=-1), "brevity.free must be 0.."),
+        (lambda: Brevity(per=0), "brevity.per must be 1.."),
+    ],
+)
+def test_a_setting_out_of_range_is_refused_by_name(make, names):
+    with pytest.raises(ValueError, match=names):
+        make()

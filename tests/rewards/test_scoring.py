@@ -1,0 +1,199 @@
+"""How a set of rewards adds up, what it refuses, and what the shipped sets are."""
+
+import math
+import random
+
+import pytest
+
+from tests.helpers.reward_sets import POLICIES, SECRET, SETS, WORDS, guesses, play
+from wordle_rl.game.rules import Game, GameStatus
+from wordle_rl.rewards.format import Format
+from wordle_rl.rewards.repeat import Repeat
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rewards.win import Win
+
+TEXTS = ["", "<guess>x</guess>", "<think>well</think>", "<guess>zzzzz</guess>"]
+
+
+def random_game(rng: random.Random, policy: dict) -> Game:
+    words = guesses(*WORDS.allowed)
+    return play([rng.choice(rng.choice([words, TEXTS])) for _ in range(40)], **policy)
+
+
+# row 20
+@pytest.mark.parametrize("name", SETS)
+def test_the_sum_over_turns_is_the_sum_of_the_logged_breakdowns(name):
+    rewards, rng = SETS[name], random.Random(4)
+    for policy in POLICIES:
+        game = random_game(rng, policy)
+        before = list(game.turns)
+        score = rewards.score(game)
+        logged = sum(share for turn in score.turns for share in turn.values())
+        assert len(score.turns) == len(game.turns)
+        assert score.total == pytest.approx(logged, abs=1e-8)
+        assert sum(score.turn_totals) == pytest.approx(logged, abs=1e-7)
+        assert sum(score.components.values()) == pytest.approx(logged, abs=1e-7)
+        assert game.turns == before and rewards.score(game) == score
+
+
+# row 20
+@pytest.mark.parametrize("name", SETS)
+def test_later_turns_do_not_change_the_shares_of_earlier_ones(name):
+    rewards, rng = SETS[name], random.Random(5)
+    for policy in POLICIES:
+        game = random_game(rng, policy)
+        whole = rewards.score(game)
+        for place, turn in enumerate(game.turns):
+            alone = rewards.score_turns([turn]).turns[0]
+            shares = {key: whole.turns[place][key] for key in rewards.components}
+            assert shares == {key: alone[key] for key in rewards.components}
+
+
+def test_an_unlawful_set_is_the_weighted_sum_and_lets_repeating_a_word_pay():
+    rewards = SETS["phase1_seed"]
+    game = play(guesses("patch", "patch", "chimp"))
+    expected = [
+        {name: weight * rewards.components[name](turn) for name, weight in rewards.weights.items()}
+        for turn in game.turns
+    ]
+    assert list(rewards.score(game).turns) == expected
+    # The failure of the hobby project: the second PATCH, which tells nothing, beats a telling word.
+    assert rewards.score(game).turn_totals[1] > rewards.score(game).turn_totals[2]
+    lawful = SETS["phase1"].score(game).turn_totals
+    assert lawful[1] < lawful[2]
+
+
+def test_a_won_game_is_worth_a_perfect_turn_for_each_turn_plus_its_win():
+    rewards = SETS["phase1"]  # a perfect turn: 1.0 + 0.5 + 0.3; the win: 2 x (1 + 3/5)
+    score = rewards.score(play(guesses("fuzzy", "sleep", "match")))
+    assert score.total == pytest.approx(6 * 1.8 + 2 * 1.6, abs=1e-9)
+    rest = sum(sum(turn.values()) for turn in score.turns) - score.components["credit"]
+    assert score.components["credit"] == pytest.approx(score.total - rest)
+    assert [("credit" in turn) for turn in score.turns] == [False, False, True]
+
+
+def test_a_lost_honest_game_is_the_plain_sum_of_its_shaping():
+    losers = guesses("catch", "hatch", "fuzzy", "patch", "batch", "watch")
+    lawful = SETS["phase1"].score(play(losers))
+    plain = SETS["phase1_seed"].score(play(losers))
+    assert lawful.total == plain.total
+    assert lawful.components["win"] == 0
+
+
+def test_an_answer_that_is_asked_for_again_never_adds_to_the_game():
+    rewards = RewardSet(components={"format": Format(words=WORDS), "win": Win()},
+                        weights={"format": 5.0, "win": 1.0})  # fmt: skip
+    without = rewards.score(play(guesses("catch"), unparsable="retry"))
+    retried = rewards.score(play(["<guess>x</guess>", *guesses("catch")], unparsable="retry"))
+    assert retried.turns[0] == pytest.approx({"format": 2.0, "win": -0.1, "retry": -2.0})
+    assert retried.total == pytest.approx(without.total - 0.1)
+
+
+def test_ending_a_game_by_a_violation_forfeits_the_minimum_of_each_turn_left():
+    rewards = SETS["phase1"]  # the minimum of a turn: 0 - 0.5 x 2.5 + 0 - 2 x 0.1
+    quit_now = rewards.score(play([*guesses("catch"), ""], unparsable="end_game"))
+    assert quit_now.turns[-1]["forfeit"] == pytest.approx(4 * -1.45)
+    assert "forfeit" not in rewards.score(play([""] * 6)).components
+
+
+def test_a_game_that_ran_out_of_time_is_scored_as_one_that_was_lost():
+    lost, late = (play(guesses("zzzzz")) for _ in range(2))
+    lost.forfeit()
+    late.forfeit(GameStatus.OUT_OF_TIME)
+    totals = [SETS["phase2"].score(game).total for game in (lost, late)]
+    assert totals[0] == totals[1] < SETS["phase2"].score(play(guesses("zzzzz"))).total
+
+
+def test_a_violation_keeps_its_graded_format_score_and_loses_everything_else():
+    scores = SETS["phase2"].score(play(["<guess>x</guess>", *guesses("zzzzz", "catch", "catch")]))
+    for turn, form in zip(scores.turns, (0.4, 0.5, 1.0, 0.5), strict=True):
+        assert turn["format"] == pytest.approx(0.3 * form)
+    for index in (0, 1, 3):
+        rest = {name: share for name, share in scores.turns[index].items() if name != "format"}
+        expected = {"feedback": -2.5, "value": 0.0, "repeat": -1.0, "win": 3 * -0.1}
+        assert rest == pytest.approx(expected)
+
+
+def test_a_truncated_answer_is_a_violation_even_when_it_names_the_secret():
+    game = Game(SECRET, WORDS.allowed_set)
+    game.play(None, text=f"<guess>{SECRET}</guess>", reason="truncated")
+    assert SETS["phase1"].score(game).turns[0]["win"] == pytest.approx(-0.2)
+
+
+def test_the_shipped_sets_have_the_documented_weights():
+    shaping = {n: {k: w for k, w in s.weights.items() if k != "win"} for n, s in SETS.items()}
+    first = {"format": 1.0, "feedback": 0.5, "value": 0.3}
+    second = {"format": 0.3, "feedback": 1.0, "value": 1.0}
+    assert shaping["phase1"] == shaping["phase1_seed"] == first
+    assert shaping["phase2_seed"] == second
+    assert shaping["phase2"] == {**second, "repeat": 1.0}
+    assert shaping["win_only"] == {}
+
+
+def test_weights_can_be_replaced_and_a_weight_of_0_switches_a_component_off():
+    rewards = SETS["phase2"].with_weights({"repeat": 0.0, "format": 0.5})
+    assert rewards.weights == {**SETS["phase2"].weights, "repeat": 0.0, "format": 0.5}
+    score = rewards.score(play(guesses("catch", "catch")))
+    assert score.components["repeat"] == 0.0
+    assert score.turns[0]["format"] == 0.5
+    assert SETS["phase2"].weights["format"] == 0.3
+
+
+class Tax:
+    """A reward that is never 0 or more."""
+
+    range = (-2.0, -1.0)
+
+    def __call__(self, turn):
+        return -1.0
+
+
+@pytest.mark.parametrize("value", [1.5, -0.5, math.nan, math.inf])
+def test_a_reward_outside_its_declared_range_stops_the_run(value):
+    class Wrong:
+        range = (0.0, 1.0)
+
+        def __call__(self, turn):
+            return value
+
+    rewards = RewardSet(components={"wrong": Wrong()}, weights={"wrong": 1.0}, lawful=False)
+    with pytest.raises(ValueError, match="reward wrong gave"):
+        rewards.score(play(guesses("catch")))
+
+
+def test_a_reversed_range_is_refused():
+    tax = Tax()
+    tax.range = (-1.0, -2.0)
+    with pytest.raises(ValueError, match=r"tax must have a range \(least, greatest\) .* not \(-1"):
+        RewardSet(components={"tax": tax}, weights={"tax": 1.0}, lawful=False)
+
+
+def test_a_range_that_is_a_method_is_refused():
+    tax = Tax()
+    tax.range = lambda: (-1.0, 0.0)
+    with pytest.raises(ValueError, match="reward tax must have range as a property"):
+        RewardSet(components={"tax": tax}, weights={"tax": 1.0}, lawful=False)
+
+
+@pytest.mark.parametrize(
+    ("components", "weights", "lawful", "message"),
+    [
+        ({"win": Win()}, {"win": 1.0, "wni": 1.0}, True, "unknown or missing: \\['wni'\\]"),
+        ({"win": Win(), "repeat": Repeat()}, {"win": 1.0}, True, "missing: \\['repeat'\\]"),
+        ({"win": Win()}, {"win": -1.0}, True, "weight of win must be 0\\.\\.1000000, not -1"),
+        ({"win": Win()}, {"win": math.nan}, False, "weight of win must be 0\\.\\.1000000, not nan"),
+        ({"win": Win()}, {"win": 0.0}, True, "exactly one win component with a weight above 0"),
+        ({"repeat": Repeat()}, {"repeat": 1.0}, True, "exactly one win component"),
+        ({"a": Win(), "b": Win()}, {"a": 1.0, "b": 1.0}, True, "exactly one win component"),
+        ({"win": Win(), "credit": Repeat()}, {"win": 1, "credit": 1}, True, "cannot be called"),
+        (
+            {"win": Win(), "tax": Tax()},
+            {"win": 1, "tax": 1},
+            True,
+            "tax must be able to reach 0",
+        ),
+    ],
+)
+def test_a_set_that_cannot_work_is_refused_by_name(components, weights, lawful, message):
+    with pytest.raises(ValueError, match=message):
+        RewardSet(components=components, weights=weights, lawful=lawful)

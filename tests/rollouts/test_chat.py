@@ -1,0 +1,293 @@
+"""Conversations hold the very ids that were sampled, between what the chat template writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers.tiny import (
+    WORDS,
+    AlwaysGuesses,
+    full_logprobs,
+    gemma,
+    gemma_like_tokenizer,
+    lab_of,
+    many_stops,
+    plain_copy,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+)
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.game.rules import PlayedTurn, Rules
+from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.prompts.styles import PHRASES, Letters, Symbols, WholeState
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.play import play
+from wordle_rl.rollouts.play import rollouts as as_rollouts
+from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
+from wordle_rl.training.sequences import conversation
+from wordle_rl.training.step import collect, train_step
+
+TOKENIZERS = {
+    "qwen": qwen_like_tokenizer,
+    "gemma": gemma_like_tokenizer,
+    "embedded": build_tokenizer,
+}
+
+
+@dataclass
+class Spy:
+    """Stands between the driver and the engine, and keeps what passes: the independent record."""
+
+    inner: Any
+    fed: dict[int, list[tuple[list[int], bool]]] = field(default_factory=dict)  # row -> ids, drawn
+    history: list[list[tuple[list[int], bool]]] = field(default_factory=list)  # of released rows
+
+    def open(self, n: int) -> list[int]:
+        rows = self.inner.open(n)
+        self.fed |= {row: [] for row in rows}
+        return rows
+
+    def fork(self, row: int, n: int) -> list[int]:
+        rows = self.inner.fork(row, n)
+        self.fed |= {r: list(self.fed[row]) for r in rows}
+        return rows
+
+    def extend(self, rows: Sequence[int], ids: Sequence[Sequence[int]]) -> list[bool]:
+        fits = self.inner.extend(rows, ids)
+        for row, new, fit in zip(rows, ids, fits, strict=True):
+            if fit:
+                self.fed[row].append((list(new), False))
+        return fits
+
+    def decode(self, rows: Sequence[int], *rest: Any) -> list[Completion]:
+        drawn = self.inner.decode(rows, *rest)
+        for row, completion in zip(rows, drawn, strict=True):
+            self.fed[row].append((list(completion.ids), True))
+        return drawn
+
+    def release(self, rows: Sequence[int]) -> None:
+        self.history += [self.fed.pop(row) for row in rows]
+        self.inner.release(rows)
+
+
+@dataclass
+class Played:
+    spy: Spy
+    batch: Batch
+    turns: int
+    answers: list[list[int]]
+
+
+def play_a_step(policy: TorchPolicy, monkeypatch: pytest.MonkeyPatch, **lab: Any) -> Played:
+    """One training step of real games, with what went through the engine and what was trained."""
+    spy = Spy(policy.engine())
+    batches: list[Batch] = []
+    real = policy.update
+
+    def update(batch: Batch, algorithm: Any) -> dict[str, float]:
+        batches.append(batch)
+        return real(batch, algorithm)
+
+    monkeypatch.setattr(policy, "engine", lambda: spy)
+    monkeypatch.setattr(policy, "update", update)
+    policy.keep_reference()
+    setup = lab_of(Grpo(), lambda turn: turn.tokens / 10, **lab)
+    result = train_step(policy, Chat(policy.tokenizer), setup, 0)
+    answers = [t.completion.ids for r in result.rollouts for t in r.turns]
+    return Played(spy, batches[0], max(len(r.turns) for r in result.rollouts), answers)
+
+
+@pytest.fixture(params=["qwen", "gemma"])
+def played(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Played]:
+    """A plain copy of the model, and a step that it played."""
+    tokenizer = AlwaysGuesses(TOKENIZERS[request.param](), extra_stop_ids=many_stops(340))
+    model = (qwen if request.param == "qwen" else gemma)(340)
+    plain = plain_copy(model)
+    # A small context and winning words end games early: rows leave, the rest is ragged.
+    policy = policy_of(model, tokenizer, temperature=0.8, max_context=210, lr=0.0)
+    sampling = Sampling(temperature=0.8, max_tokens=8)
+    rules = Rules(max_turns=4)
+    return plain, play_a_step(
+        policy, monkeypatch, sampling=sampling, rules=rules, groups=3, num_generations=4
+    )
+
+
+def test_trained_ids_are_the_sampled_ids_of_every_turn(played):  # row 1
+    _, step = played
+    seen = sorted(
+        ([i for ids, _ in parts for i in ids], [drawn for ids, drawn in parts for _ in ids])
+        for parts in step.spy.history
+    )
+    batch = step.batch
+    trained = sorted(
+        (ids[:end].tolist(), marks[:end].tolist())
+        for ids, marks, end in zip(batch.ids, batch.trained, batch.lengths.tolist(), strict=True)
+    )
+    # A message that no longer fitted was fed to no row and must not be trained on either.
+    assert trained == seen
+    assert step.turns > 1 and len({len(ids) for ids, _ in seen}) > 2
+
+
+def test_the_tokenizers_of_these_tests_would_show_a_re_encoding(played):  # row 1
+    _, step = played
+    inner = qwen_like_tokenizer()
+    changed = sum(
+        inner.encode(inner.decode(ids), add_special_tokens=False) != ids for ids in step.answers
+    )
+    assert changed > len(step.answers) / 3
+
+
+def test_training_sees_the_logprobs_that_were_seen_while_decoding(played):  # row 2
+    plain, step = played
+    batch = step.batch
+    for row, end in enumerate(batch.lengths.tolist()):
+        whole = full_logprobs(plain, batch.ids[row, :end].tolist(), temperature=0.8)
+        marks = batch.trained[row, :end]
+        assert np.abs(whole[marks] - batch.sampler_logprobs[row, :end][marks]).max() < 1e-4
+
+
+def test_a_conversation_has_one_bos_even_when_template_and_tokenizer_both_write_it(monkeypatch):
+    # row 2
+    inner = gemma_like_tokenizer()
+    assert inner.encode("x")[0] == inner.bos_token_id, "the tokenizer must add one by itself"
+    policy = policy_of(gemma(340), AlwaysGuesses(inner, extra_stop_ids=many_stops(340)))
+    step = play_a_step(policy, monkeypatch)
+    prompts_only = np.where(step.batch.trained, -1, step.batch.ids)
+    assert (prompts_only == inner.bos_token_id).sum(axis=1).tolist() == [1] * len(prompts_only)
+    assert set(step.batch.ids[:, 0].tolist()) == {inner.bos_token_id}
+
+
+class Fixed:
+    """A scripted player that says the same words in the same order."""
+
+    name = "fixed"
+
+    def answer(self, states: Sequence[Any], uniforms: np.ndarray) -> list[str]:
+        return [f"<guess>{('slate', 'crept', 'crane')[s.turn % 3]}</guess>" for s in states]
+
+
+def as_the_template_writes(inner: Any, style: Any, turns: list[PlayedTurn], states: Any) -> str:
+    messages = [
+        {"role": "system", "content": style.system},
+        {"role": "user", "content": style.opening(turns[0].state)},
+    ]
+    for turn, state in zip(turns, states, strict=True):
+        messages.append({"role": "assistant", "content": turn.text})
+        messages.append({"role": "user", "content": style.feedback(turn, state)})
+    return inner.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=False)
+
+
+@pytest.mark.parametrize("style", [Symbols(), Letters(), WholeState(think=True)])
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_a_conversation_reads_as_the_template_would_write_it_whole(name, style):
+    inner = TOKENIZERS[name]()
+    chat = Chat(HFTokenizer(inner))
+    [game] = play(
+        ScriptedActor(player=Fixed(), seed=0), ["sleep"], words=WORDS, rules=Rules(max_turns=3)
+    )
+    [rollout] = as_rollouts([game], [scripted_turns(game, chat, style)], 1)
+    text = inner.decode(conversation(rollout, 0).ids, skip_special_tokens=False)
+    states = [*(turn.state for turn in game.turns[1:]), game.state]
+    assert text + "\n" == as_the_template_writes(inner, style, game.turns, states)
+    assert "You are helpful" not in text
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_the_end_of_turn_is_fed_once_whether_or_not_the_policy_drew_it(name):
+    chat = Chat(HFTokenizer(TOKENIZERS[name]()))
+    drawn = chat.reply("xx-✓x", last_id=chat.turn_end_id)
+    cut_off = chat.reply("xx-✓x", last_id=chat.turn_end_id + 5)
+    assert cut_off == [chat.turn_end_id, *drawn]
+    assert drawn[0] != chat.turn_end_id
+    # The second call comes from a cache, which must not have been changed by the first.
+    assert chat.reply("xx-✓x", last_id=chat.turn_end_id) == drawn
+
+
+def test_a_scripted_answer_ends_with_the_token_that_ends_a_drawn_one():
+    chat = Chat(HFTokenizer(qwen_like_tokenizer()))
+    ids = chat.answer("<guess>crane</guess>")
+    assert ids[-1] == qwen_like_tokenizer().eos_token_id
+    assert chat.tokenizer.decode(ids) == "<guess>crane</guess>"
+
+
+class Rendered:
+    """A tokenizer of single characters with a template of one's own."""
+
+    pad_id = 0
+
+    def __init__(self, template: Any, stop: str = "]") -> None:
+        self.render = template
+        self.stop_ids = frozenset({ord(stop)})
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(c) for c in text]
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(map(chr, ids))
+
+
+def test_a_template_that_drops_or_repeats_messages_is_refused():
+    last_only = Rendered(lambda messages: f"[{messages[-1]['content']}]")
+    twice = Rendered(lambda messages: 2 * "".join(f"[{m['content']}]" for m in messages))
+    for tokenizer in (last_only, twice):
+        with pytest.raises(ValueError, match="each message once"):
+            Chat(tokenizer)
+
+
+def test_a_template_that_ends_answers_with_no_stop_token_is_refused():
+    def render(messages: Any) -> str:
+        return "".join(f"[{m['content']}]" for m in messages)
+
+    assert Chat(Rendered(render)).turn_end_id == ord("]")
+    with pytest.raises(ValueError, match="stop ids"):
+        Chat(Rendered(render, stop="."))
+
+
+def test_a_tokenizer_without_a_chat_template_or_an_end_is_refused():
+    inner = build_tokenizer()
+    inner.chat_template = None
+    with pytest.raises(ValueError, match="no chat template"):
+        HFTokenizer(inner)
+    inner = build_tokenizer()
+    inner.eos_token = None
+    with pytest.raises(ValueError, match="eos_token"):
+        HFTokenizer(inner)
+
+
+def test_the_pad_token_is_a_stop_token_when_the_tokenizer_has_none_of_its_own():
+    tokenizer = HFTokenizer(gemma_like_tokenizer())
+    assert gemma_like_tokenizer().pad_token_id is None
+    assert {tokenizer.pad_id} == tokenizer.stop_ids
+
+
+def test_each_phrase_of_the_prompts_is_one_token_of_the_embedded_tokenizer():
+    tokenizer = HFTokenizer(build_tokenizer())
+    assert len(tokenizer.inner) <= 256
+    for phrase in PHRASES:
+        ids = tokenizer.encode(phrase)
+        assert len(ids) == 1 and tokenizer.decode(ids) == phrase
+
+
+def test_an_answer_that_hit_its_limit_is_no_guess_whatever_it_says():  # row 18
+    policy = policy_of(qwen(340), AlwaysGuesses(qwen_like_tokenizer()))
+    lab = lab_of(Grpo(), lambda turn: 0.0)
+    played = collect(policy, Chat(policy.tokenizer), lab, 0, range(lab.groups))
+    cut_off_wins = 0
+    for rollout in played:
+        for turn, tokens in zip(rollout.game.turns, rollout.turns, strict=True):
+            if tokens.completion.stop is not StopReason.STOP_TOKEN:
+                assert turn.guess is None and turn.reason == "truncated" and not turn.won
+                cut_off_wins += rollout.game.secret in turn.text
+    assert any(t.completion.stop is StopReason.TOKEN_LIMIT for r in played for t in r.turns)
+    assert cut_off_wins > 0, "an answer that was cut off must name the secret"

@@ -1,0 +1,106 @@
+"""Where training games begin: how deep, after whose guesses, and always the same way."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.base import Player
+from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players.top_openers import TopOpeners
+from wordle_rl.game.rules import State, feedback_code
+from wordle_rl.rollouts.history import History
+from wordle_rl.words.lists import WordLists, load_words
+
+
+@pytest.fixture(scope="module")
+def knowledge() -> Knowledge:
+    words = load_words()
+    return Knowledge(words, build_table(words))
+
+
+def history_of(knowledge: Knowledge, least: int, most: int, player: Player) -> History:
+    stand_in = RandomConsistent(knowledge, "allowed")
+    return History(least=least, most=most, player=player, stand_in=stand_in)
+
+
+def states(history: History, secrets: list[str], *, first: int = 0, step: int = 0) -> list[State]:
+    groups = range(first, first + len(secrets))
+    return history.states(secrets, groups, seed=3, step=step, max_turns=6)
+
+
+def test_each_depth_is_as_likely_and_no_game_is_over(knowledge) -> None:
+    secrets = list(knowledge.words.answers)
+    history = history_of(knowledge, 0, 4, RandomConsistent(knowledge))
+    drawn = states(history, secrets)
+    depths = Counter(len(state.clues) for state in drawn)
+    assert sorted(depths) == [0, 1, 2, 3, 4]
+    # The deepest lack some: after three guesses often no word but the secret fits.
+    assert all(abs(depths[k] / len(secrets) - 0.2) < 0.04 for k in (0, 1, 2, 3))
+    assert 0.12 < depths[4] / len(secrets) < 0.2
+    for secret, state in zip(secrets, drawn, strict=True):
+        assert secret not in state.guesses
+        assert (state.turn, state.max_turns) == (len(state.clues), 6)
+
+
+def test_guesses_fit_all_clues_before_them_and_feedback_is_true(knowledge) -> None:
+    secrets = list(knowledge.words.answers[::10])
+    for secret, state in zip(
+        secrets,
+        states(history_of(knowledge, 3, 3, RandomConsistent(knowledge)), secrets),
+        strict=True,
+    ):
+        for number, clue in enumerate(state.clues):
+            assert clue.feedback == feedback_code(clue.guess, secret)
+            for earlier in state.clues[:number]:
+                assert feedback_code(earlier.guess, clue.guess) == earlier.feedback
+
+
+def test_one_is_one(knowledge) -> None:
+    history = history_of(knowledge, 1, 1, GreedyEntropy(knowledge))
+    drawn = states(history, ["crane", "slate", "sleep"])
+    assert [state.guesses for state in drawn] == [("salet",)] * 3
+
+
+def test_a_guess_that_would_win_is_not_made_but_another_that_fits(knowledge) -> None:
+    player = GreedyEntropy(knowledge, "crane")
+    [state] = states(history_of(knowledge, 1, 1, player), ["crane"])
+    assert len(state.clues) == 1 and state.guesses[0] in knowledge.words.allowed_set - {"crane"}
+
+
+def test_a_game_in_which_only_the_secret_is_left_to_guess_begins_there() -> None:
+    words = WordLists(answers=("crane", "slate"), allowed=("crane", "slate"))
+    knowledge = Knowledge(words, build_table(words))
+    history = history_of(knowledge, 3, 3, RandomConsistent(knowledge))
+    assert [s.guesses for s in states(history, ["crane", "slate"])] == [("slate",), ("crane",)]
+
+
+def test_a_groups_state_depends_on_seed_step_and_number_alone(knowledge) -> None:
+    secrets = list(knowledge.words.answers[:60])
+    history = history_of(knowledge, 0, 4, TopOpeners(knowledge))
+    whole = states(history, secrets)
+    parts = [states(history, secrets[a : a + 20], first=a) for a in (0, 20, 40)]
+    assert [state for part in parts for state in part] == whole
+    assert states(history, secrets, step=1) != whole
+    assert states(history, secrets, first=1) != whole
+
+
+def test_the_top_openers_are_the_published_ones_each_as_likely(knowledge) -> None:
+    player = TopOpeners(knowledge)
+    assert player.openers == ["soare", "roate", "raise", "raile", "reast"]
+    texts = player.answer([State()] * 100, np.arange(100) / 100)
+    assert set(Counter(texts).values()) == {20}
+
+
+def test_after_its_opener_the_player_fits_the_clues(knowledge) -> None:
+    secrets = list(knowledge.words.answers[::50])
+    history = history_of(knowledge, 2, 2, TopOpeners(knowledge))
+    for state in states(history, secrets):
+        if len(state.clues) == 2:
+            first, second = state.clues
+            assert feedback_code(first.guess, second.guess) == first.feedback

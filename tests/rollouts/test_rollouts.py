@@ -1,0 +1,496 @@
+"""Every kind of rollout in every form trains what was sampled, in groups that share their state."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.tiny import (
+    QWEN_TOOLS,
+    WORDS,
+    AlwaysCalls,
+    AlwaysGuesses,
+    full_logprobs,
+    gradients,
+    lab_of,
+    many_stops,
+    plain_copy,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+)
+from tests.rollouts.test_chat import Spy
+from wordle_rl.algorithms.base import Judgement, Terms
+from wordle_rl.algorithms.dapo import Dapo
+from wordle_rl.algorithms.dpo import Dpo
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.gspo import Gspo
+from wordle_rl.algorithms.ppo import Ppo
+from wordle_rl.algorithms.sft import Sft
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.mistakes import Mistakes
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
+from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.rollouts.base import Lab
+from wordle_rl.rollouts.best_of import BestOf
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.game import WholeGame
+from wordle_rl.rollouts.history import History
+from wordle_rl.rollouts.lesson import Lesson
+from wordle_rl.rollouts.records import Rollout
+from wordle_rl.rollouts.turn import OneTurn
+from wordle_rl.runs.processes import ALONE
+from wordle_rl.training.advantages import Sample, assess, judge
+from wordle_rl.training.game_log import shown_games
+from wordle_rl.training.sequences import sequences
+from wordle_rl.training.step import StepResult, collect, train_step
+from wordle_rl.training.update import learn
+
+SIZE: dict[str, Any] = {"groups": 3, "num_generations": 4}
+KINDS: dict[str, Any] = {
+    "game": WholeGame(**SIZE),
+    "turn": OneTurn(**SIZE),
+    "best_of": BestOf(**SIZE),
+    "best_of sampled": BestOf(advance="sampled", **SIZE),
+}
+FORMS = ("conversation", "fresh", "tool")
+EVERY = [(kind, form) for kind in KINDS for form in FORMS]
+KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
+
+
+class Consistent:
+    """A history of words that fit, for any secret of the three."""
+
+    name = "consistent"
+    answer = staticmethod(RandomConsistent(KNOWLEDGE).answer)
+
+
+HISTORY = History(least=0, most=1, player=Consistent(), stand_in=Consistent())
+
+
+@dataclass
+class Decodes(Spy):
+    """Keeps what each row held when an answer had been drawn in it."""
+
+    decoded: list[tuple[list[int], int]] = field(default_factory=list)  # all ids, how many drawn
+
+    def decode(self, rows: Any, *rest: Any) -> list[Completion]:
+        drawn = super().decode(rows, *rest)
+        for row, completion in zip(rows, drawn, strict=True):
+            ids = [i for part, _ in self.fed[row] for i in part]
+            self.decoded.append((ids, len(completion.ids)))
+        return drawn
+
+
+def policy_for(form: str, **settings: Any) -> TorchPolicy:
+    kind = AlwaysCalls if form == "tool" else AlwaysGuesses
+    inner = qwen_like_tokenizer(QWEN_TOOLS) if form == "tool" else qwen_like_tokenizer()
+    tokenizer = kind(inner, extra_stop_ids=many_stops(340))
+    return policy_of(qwen(340), tokenizer, temperature=0.8, max_context=900, **settings)
+
+
+def lab_for(kind: str, form: str, algorithm: Any = None, **fields: Any) -> Lab:
+    defaults: dict[str, Any] = {
+        "play": KINDS[kind].play, "form": form, "history": HISTORY, "rules": Rules(max_turns=3),
+        "sampling": Sampling(temperature=0.8, max_tokens=8), "seed": 4, **SIZE,
+    }  # fmt: skip
+    return lab_of(algorithm or Grpo(beta=0.0), odd, **(defaults | fields))
+
+
+def odd(turn: PlayedTurn) -> float:
+    return float(turn.tokens % 2) + 0.1 * turn.state.turn + 0.01 * turn.tokens
+
+
+def batch_of(played: list[Rollout], advantages: list[np.ndarray], chat: Chat, lab: Lab) -> Batch:
+    """What a step would train on."""
+    seen: list[Batch] = []
+
+    class Policy:
+        processes = ALONE
+
+        def update(self, batch: Batch, algorithm: Any) -> dict[str, float]:
+            seen.append(batch)
+            return {
+                "policy/ratio_gap": 0.0,
+                "policy/largest_sampler_gap": 0.0,
+                "update/skipped": 0.0,
+            }
+
+    samples = [Sample(rollout=r, reward=GameReward(turns=()), scores=None) for r in played]
+    learn(cast(Any, Policy()), lab, 0, samples, Judgement(advantages=advantages), chat)
+    [batch] = seen
+    return batch
+
+
+@dataclass
+class Step:
+    plain: Any
+    spy: Decodes
+    batch: Batch
+    result: StepResult
+
+
+def a_step(kind: str, form: str, **lab: Any) -> Step:
+    policy = policy_for(form, lr=0.0)
+    plain = plain_copy(policy.model)
+    spy, batches = Decodes(policy.engine()), []
+    real = policy.update
+
+    def update(batch: Batch, algorithm: Any) -> dict[str, float]:
+        batches.append(batch)
+        return real(batch, algorithm)
+
+    policy.engine = lambda: spy
+    policy.update = update
+    # With KL in the loss no group is left out.
+    policy.keep_reference()
+    result = train_step(policy, Chat(policy.tokenizer), lab_for(kind, form, Grpo(), **lab), 0)
+    return Step(plain, spy, batches[0], result)
+
+
+@pytest.fixture(scope="module")
+def steps() -> dict[tuple[str, str], Step]:
+    return {(kind, form): a_step(kind, form) for kind, form in EVERY}
+
+
+@pytest.mark.parametrize(("kind", "form"), EVERY)
+def test_each_sampled_answer_is_trained_once_after_what_it_was_drawn_after(kind, form, steps):
+    # rows 1, 5, 7 and 8: exactly the drawn ids, first and stop token included, nothing else
+    step = steps[kind, form]
+    drawn = defaultdict(int)
+    for ids, count in step.spy.decoded:
+        drawn[tuple(ids), count] += 1
+    trained = defaultdict(int)
+    for row, end in enumerate(step.batch.lengths.tolist()):
+        ids, marks = step.batch.ids[row, :end], step.batch.trained[row, :end]
+        edges = np.flatnonzero(np.diff(np.append(marks, False).astype(int)) == -1)
+        begins = np.flatnonzero(np.diff(np.append(False, marks).astype(int)) == 1)
+        assert not step.batch.trained[row, end:].any()
+        for begin, last in zip(begins, edges, strict=True):
+            trained[tuple(ids[: last + 1].tolist()), int(last + 1 - begin)] += 1
+    assert trained == drawn
+    assert len(step.spy.fed) == 0, "all rows must have been given back"
+
+
+@pytest.mark.parametrize(("kind", "form"), EVERY)
+def test_training_sees_the_logprobs_that_were_seen_while_decoding(kind, form, steps):  # row 2, 6
+    step = steps[kind, form]
+    for row, end in enumerate(step.batch.lengths.tolist()):
+        whole = full_logprobs(step.plain, step.batch.ids[row, :end].tolist(), temperature=0.8)
+        marks = step.batch.trained[row, :end]
+        assert np.abs(whole[marks] - step.batch.sampler_logprobs[row, :end][marks]).max() < 1e-4
+
+
+@pytest.mark.parametrize(("kind", "form"), EVERY)
+def test_a_group_is_four_rollouts_of_one_secret_from_one_state(kind, form, steps):  # row 11
+    groups = defaultdict(list)
+    for rollout in steps[kind, form].result.rollouts:
+        groups[rollout.group].append(rollout)
+    assert len(groups) == 3 if "best_of" not in kind else len(groups) > 3
+    for group, members in groups.items():
+        assert len(members) == 4
+        assert len({(r.game.secret, r.game.turns[0].state) for r in members}) == 1
+        assert len({tuple(r.turns[0].prompt_ids) for r in members}) == 1
+        others = [m[0].game.secret for g, m in groups.items() if g % 3 == group % 3]
+        assert set(others) == {members[0].game.secret}
+    starts = {r.game.turns[0].state.turn for m in groups.values() for r in m}
+    assert starts >= {0, 1}, "some must begin after an earlier guess"
+
+
+@pytest.mark.parametrize(("kind", "form"), EVERY)
+def test_an_answer_that_hit_its_limit_is_no_guess(kind, form, steps):  # row 18
+    cut = 0
+    for rollout in steps[kind, form].result.rollouts:
+        for turn, tokens in zip(rollout.game.turns, rollout.turns, strict=True):
+            if tokens.completion.stop is not StopReason.STOP_TOKEN:
+                cut += 1
+                assert turn.guess is None and turn.reason == "truncated"
+            else:
+                assert turn.guess in WORDS.allowed
+    assert cut > 0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_rollout_of_one_turn_ends_after_it(form, steps):
+    for rollout in steps["turn", form].result.rollouts:
+        assert len(rollout.turns) == len(rollout.game.turns) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["best_of", "best_of sampled"])
+def test_a_game_goes_on_with_the_best_guess_or_with_the_first_drawn(kind, form, steps):
+    result = steps[kind, form].result
+    games: dict[int, Game] = {}
+    turns: dict[int, list[list[int]]] = defaultdict(list)
+    for i, rollout in enumerate(result.rollouts):
+        assert rollout.within is not None
+        games[id(rollout.within)] = rollout.within
+        if i % 4 == 0:
+            turns[id(rollout.within)].append([i, i + 1, i + 2, i + 3])
+    assert len(games) == 3
+    for key, game in games.items():
+        assert len(turns[key]) == len(game.turns)
+        for members, turn in zip(turns[key], game.turns, strict=True):
+            [taken] = [i for i in members if result.rollouts[i].taken]
+            rewards = [result.rewards[i].total for i in members]
+            best = members[int(np.argmax(rewards))]
+            assert taken == (best if kind == "best_of" else members[0])
+            assert result.rollouts[taken].game.turns == [turn]
+        assert game.status != "playing"
+    differ = [m for of_game in turns.values() for m in of_game if result.rewards[m[0]].total <
+              max(result.rewards[i].total for i in m)]  # fmt: skip
+    assert differ, "somewhere the first drawn must not be the best"
+
+
+def test_a_retried_turn_is_retried_for_all_its_candidates():
+    policy = policy_for("conversation")
+    rules = Rules(max_turns=2, unparsable="retry", max_retries=2)
+    lab = lab_for("best_of sampled", "conversation", rules=rules, history=None)
+    played = collect(policy, Chat(policy.tokenizer), lab, 0, range(lab.groups))
+    for rollout in played:
+        assert rollout.within is not None
+        assert len(rollout.within.turns) <= 4 and rollout.within.state.turn <= 2
+    assert any(r.within and r.within.retries for r in played)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_logged_reward_is_the_sum_of_its_breakdown(kind, steps):  # row 20
+    result = steps[kind, "fresh"].result
+    shown = list(shown_games(result, 4))
+    assert len(shown) == 3
+    by_turn = {id(turn): reward.turn_totals[k] for r, reward in zip(result.rollouts, result.rewards,
+               strict=True) for k, turn in enumerate(r.game.turns)}  # fmt: skip
+    for one in shown:
+        assert len(one.reward.turns) == len(one.game.turns)
+        assert one.reward.total == pytest.approx(sum(one.reward.turn_totals))
+        if not one.candidates:
+            totals = [by_turn[id(turn)] for turn in one.game.turns]
+            assert one.reward.turn_totals == pytest.approx(totals)
+            continue
+        for turn, reward, candidates in zip(
+            one.game.turns, one.reward.turn_totals, one.candidates, strict=True
+        ):
+            [taken] = [c for c in candidates if c["taken"]]
+            assert (taken["guess"], taken["reward"]) == (turn.guess, reward)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_turns_of_a_game_weigh_as_in_one_conversation_whatever_its_form(form, steps):
+    step = steps["game", form]
+    tokens = [sum(len(t.completion.ids) for t in r.turns) for r in step.result.rollouts]
+    weights = sorted(set(np.round(step.batch.weights[step.batch.trained], 7).tolist()))
+    assert weights == pytest.approx(sorted({round(1 / (12 * n), 7) for n in tokens}), rel=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", ["game", "turn"])
+def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(kind, form):
+    lesson = Lesson(
+        player=RandomConsistent(KNOWLEDGE), mistakes=Mistakes(KNOWLEDGE), slips=0.3,
+        distribution=True,
+    )  # fmt: skip
+    policy = policy_for(form)
+    chat = Chat(policy.tokenizer)
+    lab = lab_for(kind, form, Sft(), teacher=lesson, groups=12, num_generations=1)
+    played = collect(policy, chat, lab, 0, range(12))
+    batch = batch_of(played, [np.ones(len(r.turns)) for r in played], chat, lab)
+    assert batch.distributions is not None
+    learnt = []
+    for row, targets in enumerate(batch.distributions):
+        marks = batch.trained[row]
+        assert set(targets.places.tolist()) == set(np.flatnonzero(marks).tolist())
+        learnt.append(batch.ids[row][marks].tolist())
+    seen = form_of(form, chat, lab.style)
+    taught = [
+        [i for turn, t in zip(r.turns, r.game.turns, strict=True) if turn.trained
+         for i in seen.chat.answer(seen.write(str(t.guess)))]
+        for r in played
+    ]  # fmt: skip
+    assert sorted(i for ids in learnt for i in ids) == sorted(i for ids in taught for i in ids)
+    assert any(not turn.trained for r in played for turn in r.turns)
+    assert policy.update(batch, Sft())["update/skipped"] == 0.0
+
+
+LEARNERS: dict[str, Any] = {
+    "dapo": Dapo(resample=0), "gspo": Gspo(), "ppo": Ppo(epochs=1, minibatches=1), "dpo": Dpo(),
+    "kl in the reward": Grpo(beta=0.1, kl="reward"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["game", "turn", "best_of"])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_algorithm_learns_from_every_kind_in_fresh_prompts(name, kind):
+    policy = policy_for("fresh")
+    policy.keep_reference()
+    if LEARNERS[name].needs_values:
+        policy.add_value_head()
+    result = train_step(policy, Chat(policy.tokenizer), lab_for(kind, "fresh", LEARNERS[name]), 0)
+    assert result.metrics["update/skipped"] == 0.0 and result.metrics["grad_norm"] > 0.0
+
+
+def test_each_prompt_of_a_rollout_is_scored_and_valued_on_its_own():
+    """A score for each prompt, and the value before an answer at the answer's first token."""
+    policy = policy_for("fresh")
+    policy.keep_reference()
+    policy.add_value_head()
+    chat = Chat(policy.tokenizer)
+    lab = lab_for("game", "fresh", Ppo(beta=0.1, kl="reward"))
+    played = collect(policy, chat, lab, 0, range(3))
+    samples = assess(policy, lab, played, chat.tokenizer.pad_id)
+    assert max(len(sequences(r, 0)) for r in played) > 1
+    for sample in samples:
+        assert sample.scores is not None
+        assert len(sample.scores) == len(sample.rollout.turns)
+    values = judged_values(samples, lab)
+    for sample, found in zip(samples, values, strict=True):
+        assert sample.scores is not None
+        for turn, score, value in zip(sample.rollout.turns, sample.scores, found, strict=True):
+            assert score.values is not None
+            assert len(score.values) == len(turn.prompt_ids) + len(turn.completion.ids)
+            assert value == score.values[len(turn.prompt_ids)]
+
+
+def judged_values(samples: list[Sample], lab: Lab) -> list[np.ndarray]:
+    """What the algorithm is told the value head said."""
+    told: list[Any] = []
+
+    class Listens(Ppo):
+        def judge(self, outcomes: Any) -> Judgement:
+            told.append(outcomes)
+            return super().judge(outcomes)
+
+    judge(samples, replace(lab, algorithm=Listens()))
+    return told[0].values
+
+
+@pytest.mark.parametrize("algorithm", [Gspo(), Dpo(pairs=2)], ids=["gspo", "dpo"])
+def test_a_rollout_of_several_prompts_is_split_over_no_two_pieces(algorithm):
+    """The gradient is the same however little memory there is, and a piece holds whole units."""
+
+    def slopes(tokens: int) -> dict[str, torch.Tensor]:
+        policy = policy_for("fresh", micro_batch_tokens=tokens)
+        policy.keep_reference()
+        batches: list[Batch] = []
+        real = policy.update
+
+        def update(batch: Batch, algorithm: Any) -> dict[str, float]:
+            batches.append(batch)
+            return real(batch, algorithm)
+
+        policy.update = update
+        train_step(policy, Chat(policy.tokenizer), lab_for("game", "fresh", algorithm), 0)
+        [batch] = batches
+        assert batch.units is not None and len(batch.units) > len(set(batch.units.tolist()))
+        # As if trained before, so that ratios differ from 1 and rows of a rollout from each other.
+        drift = np.random.default_rng(0).normal(0.0, 1e-4, batch.ids.shape) * batch.trained
+        old = policy_for("fresh").score(batch) + drift
+        fresh = policy_for("fresh", micro_batch_tokens=tokens)
+        return gradients(fresh, replace(batch, old_logprobs=old.astype(np.float32)), algorithm)
+
+    large, small = slopes(1_000_000), slopes(1)
+    for name, slope in large.items():
+        assert torch.allclose(slope, small[name], atol=1e-6), name
+
+
+def test_a_ratio_in_gspo_is_that_of_all_prompts_of_a_rollout():
+    moved = np.array([[0.0, 0.3, 0.1], [0.0, 0.0, 0.5], [0.2, 0.0, 0.0]])
+    terms = Terms(
+        logprobs=moved, old_logprobs=np.zeros((3, 3)), advantages=np.ones((3, 3)),
+        trained=moved > 0.0, units=np.array([4, 4, 7]),
+    )  # fmt: skip
+    ratio = Gspo().log_ratio(np, terms)
+    assert ratio == pytest.approx(np.array([[0.3] * 3, [0.3] * 3, [0.2] * 3]))
+
+
+# -- the estimator --------------------------------------------------------------------------------
+
+
+class OneToken(AlwaysGuesses):
+    """Any token is a whole answer."""
+
+    def __init__(self) -> None:
+        super().__init__(qwen_like_tokenizer(), extra_stop_ids=tuple(range(340)))
+
+
+def judged(turn: PlayedTurn) -> float:
+    """Unlike for each word and turn."""
+    return float(WORDS.allowed.index(turn.guess or "crane")) ** 2 - 1.5 * turn.state.turn * (
+        turn.guess == "sleep"
+    )
+
+
+@pytest.mark.slow  # whole games: test_gradient.py
+def test_best_of_averages_to_the_exact_gradient_of_the_rewards_of_its_states():  # row 31
+    """Two turns in fresh prompts: the states are the empty board and those after each word.
+
+    The group's mean holds each guess's own reward: the expectation is 1 - 1/N of the exact one.
+    """
+    batches, n = 60, 3
+    policy = policy_of(qwen(340, factor=3.0), OneToken())
+    plain, chat = plain_copy(policy.model), Chat(policy.tokenizer)
+    algorithm = Grpo(beta=0.0, scale="none")
+    lab = lab_of(
+        algorithm, judged, play=BestOf(groups=8, num_generations=n, advance="sampled").play,
+        form="fresh", groups=8, num_generations=n, secrets=("crane",), rules=Rules(max_turns=2),
+        sampling=Sampling(max_tokens=1),
+    )  # fmt: skip
+    found: list[torch.Tensor] = []
+    for number in range(batches):
+        played = collect(policy, chat, lab, number, range(8))
+        totals = np.array([lab.rewards.score(r.game).total for r in played]).reshape(-1, n)
+        advantages = [np.array([a]) for a in algorithm.advantages_by_game(totals).ravel()]
+        batch = batch_of(played, advantages, chat, lab)
+        # Of a game, not of a guess: the number of guesses is random.
+        batch = replace(batch, weights=batch.trained / np.float32(8 * n))
+        slopes = gradients(policy, batch, algorithm)
+        found.append(torch.cat([-slopes[name].ravel() for name in sorted(slopes)]))
+    exact = (1 - 1 / n) * exact_gradient(plain, chat, lab)
+    sample = torch.stack(found).double()
+    # Along the exact gradient, where a wrong factor shows, and along directions drawn at random.
+    generator = torch.Generator().manual_seed(0)
+    random = torch.randn(len(exact), 100, generator=generator, dtype=torch.float64)
+    directions = torch.cat([exact[:, None], random], dim=1)
+    error = (sample @ directions).std(0) / batches**0.5
+    z = ((sample.mean(0) - exact) @ directions) / error
+    assert float(z.abs().max()) < 4.5
+    assert float(exact @ exact) > 6 * float(error[0]), "a factor of 1/2 would be seen"
+
+
+def exact_gradient(plain: Any, chat: Chat, lab: Lab) -> torch.Tensor:
+    """Gradient of the expected reward of the guess in each state, weighed by how often it comes."""
+    form = form_of("fresh", chat, lab.style)
+    words = [form.parse(chat.tokenizer.decode([token])).guess for token in range(340)]
+    assert set(words) == set(WORDS.allowed)
+    whole = torch.zeros(())
+    visits: dict[State, float] = {State(max_turns=2): 1.0}
+    for _ in range(2):
+        after: dict[State, float] = defaultdict(float)
+        for state, visited in visits.items():
+            prompt = form.opening(state)
+            logits = plain(input_ids=torch.tensor([prompt])).logits[0, -1].double()
+            logprobs = logits.log_softmax(-1)
+            rewards = []
+            for token, word in enumerate(words):
+                game = Game("crane", WORDS.allowed_set, lab.rules, state=state)
+                game.play(word)
+                rewards.append(lab.rewards.score(game).total)
+                if game.status == "playing":
+                    after[game.state] += visited * float(logprobs[token].exp().detach())
+            values = torch.tensor(rewards, dtype=torch.float64)
+            whole = whole + visited * (logprobs.exp() * values).sum()
+        visits = after
+    whole.backward()
+    slopes = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
+    return torch.cat([slopes[name].ravel() for name in sorted(slopes)]).double()

@@ -1,0 +1,122 @@
+"""Special tokens inside an answer: they are no part of a guess, and logs show them."""  # row 35
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken
+
+from tests.helpers.tiny import (
+    QWEN_TOOLS,
+    WORDS,
+    gemma_like_tokenizer,
+    many_stops,
+    qwen_like_tokenizer,
+)
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.tiny_model import SPECIAL, build_tokenizer
+from wordle_rl.evaluation.boards import markdown_board
+from wordle_rl.evaluation.summary import game_record
+from wordle_rl.game.rules import Game
+from wordle_rl.prompts.parser import ParseFailure, parse
+from wordle_rl.prompts.tool_calls import parse_call
+from wordle_rl.rollouts.chat import Chat
+
+TOKENIZERS: dict[str, Any] = {
+    "embedded": build_tokenizer,
+    "byte-level BPE": qwen_like_tokenizer,
+    "Gemma's": gemma_like_tokenizer,
+}
+
+
+def with_tags(special: bool) -> Any:
+    """A byte-level BPE that has <think> and <tool_call> as tokens of their own."""
+    inner = qwen_like_tokenizer(QWEN_TOOLS + "{# a tokenizer of its own #}" * (1 + special))
+    tags = [AddedToken(f"<{end}{tag}>", special=special, normalized=False)
+            for tag in ("think", "tool_call") for end in ("", "/")]  # fmt: skip
+    inner.add_tokens(tags, special_tokens=special)
+    return inner
+
+
+def ids_of(tokenizer: HFTokenizer, text: str) -> list[int]:
+    return [*tokenizer.encode(text), min(tokenizer.stop_ids)]
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_no_special_token_is_read_over_inside_a_guess(name):
+    inner = TOKENIZERS[name]()
+    tokenizer = HFTokenizer(inner)
+    for special in inner.all_special_tokens:
+        for text in (f"<guess>cra{special}ne</guess>", f"<guess>crane{special}</guess>",
+                     f"<guess>{special}crane</guess>"):  # fmt: skip
+            written = tokenizer.decode(ids_of(tokenizer, text))
+            parsed = parse(written)
+            assert (parsed.guess, parsed.reason) == (None, ParseFailure.NOT_ASCII_LETTERS)
+            assert written == text
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+def test_every_special_token_of_the_embedded_model_is_shown(special):
+    tokenizer = HFTokenizer(build_tokenizer())
+    text = f"{special}<guess>cra{special}ne</guess>"
+    assert tokenizer.decode(ids_of(tokenizer, text)) == text
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_the_token_that_ends_an_answer_is_no_part_of_its_text(name):
+    tokenizer = HFTokenizer(TOKENIZERS[name](), extra_stop_ids=(7,))
+    ids = tokenizer.encode("<guess>crane</guess>")
+    for stop in tokenizer.stop_ids:
+        # Short answers come from a cache, long ones do not; the second time tells them apart.
+        for before in ([], tokenizer.encode("thinking aloud about vowels first ")) * 2:
+            text = tokenizer.decode([*before, *ids, stop])
+            assert parse(text).guess == "crane" and text.endswith("</guess>")
+    [end] = tokenizer.stop_ids - {7}
+    # Only the last one ended the answer.
+    name_of_end = tokenizer.inner.convert_ids_to_tokens(end)
+    assert tokenizer.decode([*ids, end, end]) == "<guess>crane</guess>" + name_of_end
+    assert tokenizer.decode([end]) == tokenizer.decode([]) == ""
+
+
+def test_an_id_that_is_no_token_is_no_part_of_a_guess_either():
+    # Qwen2.5 has 271 ids more than tokens: its sizes are rounded up for the GPU.
+    tokenizer = HFTokenizer(qwen_like_tokenizer())
+    before, behind = map(tokenizer.encode, ("<guess>cra", "ne</guess>"))
+    written = tokenizer.decode([*before, len(tokenizer.inner) + 5, *behind])
+    assert parse(written).reason is ParseFailure.NOT_ASCII_LETTERS
+    assert written == "<guess>cra<|345|>ne</guess>"
+
+
+def test_an_answer_that_a_limit_cut_off_keeps_its_last_token():
+    tokenizer = HFTokenizer(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
+    ids = [i for i in tokenizer.encode("<guess>crane</guess>") if i not in tokenizer.stop_ids]
+    assert tokenizer.decode(ids) == tokenizer.inner.decode(ids)
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_tags_of_thinking_and_of_tool_calls_are_read_whatever_kind_of_token_they_are(special):
+    tokenizer = HFTokenizer(with_tags(special))
+    thought = "<think>vowels</think>\n<guess>crane</guess>"
+    assert parse(tokenizer.decode(ids_of(tokenizer, thought))).guess == "crane"
+    inside = "<think><guess>crane</guess></think>"
+    reason = parse(tokenizer.decode(ids_of(tokenizer, inside))).reason
+    assert reason is ParseFailure.GUESS_INSIDE_THINK
+    call = Chat(tokenizer).with_tool.call("crane")
+    assert "<tool_call>" in call
+    assert parse_call(tokenizer.decode(ids_of(tokenizer, call))).guess == "crane"
+    spoilt = call.replace("crane", "cra<|endoftext|>ne")
+    reason = parse_call(tokenizer.decode(ids_of(tokenizer, spoilt))).reason
+    assert reason is ParseFailure.NOT_ASCII_LETTERS
+
+
+def test_the_log_of_a_game_shows_the_token_and_its_board_why_it_was_no_guess():
+    tokenizer = HFTokenizer(build_tokenizer())
+    text = tokenizer.decode(ids_of(tokenizer, "<guess>cra<|pad|>ne</guess>"))
+    parsed = parse(text)
+    game = Game("crane", WORDS.allowed_set)
+    game.play(parsed.guess, text=text, reason=parsed.reason)
+    assert not game.won
+    assert "cra<|pad|>ne" in json.dumps(game_record(game))
+    assert "not_ascii_letters" in markdown_board(game)

@@ -1,0 +1,164 @@
+"""A game's ids read as each manner of chat template writes the conversation, whoever answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from tests.helpers.tiny import CHATML, GEMMA, QWEN_TOOLS, WORDS
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.rules import Game, Rules, State
+from wordle_rl.prompts.styles import Letters, Symbols, WholeState
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.scripted_actor import scripted_turns
+
+LLAMA = (
+    "{% for m in messages %}{{ (bos_token if loop.first else '') + '<|start_header_id|>' + m.role"
+    " + '<|end_header_id|>\n\n' + m.content | trim + '<|eot_id|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}"
+    "{% endif %}"
+)
+PHI = (
+    "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}"
+)
+# The line break behind the role is not in the generation prompt.
+ZEPHYR = (
+    "{% for m in messages %}{{ '<|' + m.role + '|>\n' + m.content + '</s>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+
+def mistral(
+    blank: str = "", other: str = "{{ raise_exception('Only user and assistant!') }}"
+) -> str:
+    """blank: in front of each answer. other: what happens to other roles."""
+    return (
+        "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}{{ '[INST] ' +"
+        " m.content + ' [/INST]' }}{% elif m.role == 'assistant' %}{{ '" + blank + "' +"
+        " m.content | trim + '</s>' }}{% else %}" + other + "{% endif %}{% endfor %}"
+    )
+
+
+# The system prompt wanders: it is always in front of the last message.
+WANDERING = (
+    "{% if messages[0].role == 'system' %}{% set told = messages[0].content + '\n\n' %}"
+    "{% set rest = messages[1:] %}{% else %}{% set told = '' %}{% set rest = messages %}{% endif %}"
+    "{{ bos_token }}{% for m in rest %}{% if m.role == 'user' %}{{ '[INST] ' + (told if loop.last"
+    " else '') + m.content + '[/INST]' }}{% else %}{{ ' ' + m.content + '</s>' }}{% endif %}"
+    "{% endfor %}"
+)
+TAKE_SYSTEM = {"ChatML": CHATML, "Qwen": QWEN_TOOLS, "Llama 3": LLAMA, "Phi": PHI, "Zephyr": ZEPHYR,
+               "Gemma 3": GEMMA}  # fmt: skip
+TAKE_NONE = {
+    "Gemma 2": "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}"
+    "{% endif %}" + GEMMA,
+    "Mistral": mistral(),
+    "Mistral with a blank": mistral(" "),
+    "Mistral that drops it": mistral(" ", other=""),
+    "Mistral that moves it": WANDERING,
+    "ChatML that repeats it": CHATML.replace("{{ m.content }}", "{{ m.content }}{% if m.role =="
+    " 'user' and messages[0].role == 'system' %}{{ messages[0].content }}{% endif %}"),
+}  # fmt: skip
+TEMPLATES = TAKE_SYSTEM | TAKE_NONE
+ENDS = {
+    "Llama 3": "<|eot_id|>", "Phi": "<|end|>", "ChatML": "<|im_end|>", "Qwen": "<|im_end|>",
+    "Gemma 2": "<end_of_turn>", "Gemma 3": "<end_of_turn>",
+    "ChatML that repeats it": "<|im_end|>",
+}  # fmt: skip
+
+
+@cache
+def tokenizer(name: str) -> PreTrainedTokenizerFast:
+    """Single bytes and the special tokens of all templates."""
+    special = ["<pad>", "<s>", "</s>", "[INST]", "[/INST]", "<|eot_id|>", "<|start_header_id|>",
+               "<|end_header_id|>", "<|im_start|>", "<|im_end|>", "<|end|>", "<start_of_turn>",
+               "<end_of_turn>", "<|user|>", "<|assistant|>", "<|system|>"]  # fmt: skip
+    tokens = [*special, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    core = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    core.add_special_tokens(special)
+    inner = PreTrainedTokenizerFast(
+        tokenizer_object=core, bos_token="<s>", eos_token=ENDS.get(name, "</s>"),
+        clean_up_tokenization_spaces=False,
+    )  # fmt: skip
+    inner.chat_template = TEMPLATES[name]
+    return inner
+
+
+def a_game() -> Game:
+    game = Game("sleep", WORDS.allowed_set, Rules(max_turns=4))
+    for guess in ("slate", "crane", "crept"):
+        game.play(guess, text=guess_text(guess))
+    return game
+
+
+def told(name: str, system: str, first: str) -> list[dict[str, Any]]:
+    """How a conversation begins: with a system message, or all of it in the first one."""
+    if name in TAKE_SYSTEM:
+        return [{"role": "system", "content": system}, {"role": "user", "content": first}]
+    return [{"role": "user", "content": f"{system}\n\n{first}"}]
+
+
+def written(name: str, messages: list[dict[str, Any]]) -> str:
+    return tokenizer(name).apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+
+def text_of(name: str, ids: list[int]) -> str:
+    return tokenizer(name).decode(ids, skip_special_tokens=False)
+
+
+def openings(name: str, form: str) -> Iterator[tuple[str, str]]:
+    """Prompts of a game that is taken over after 0 to 3 guesses, and the template's own."""
+    chat = Chat(HFTokenizer(tokenizer(name)))
+    game = a_game()
+    for style in (Symbols(), Letters(), WholeState()):
+        made = form_of(form, chat, style)
+        messages = told(name, style.system, style.opening(State(max_turns=4)))
+        for turn, after in zip(game.turns, [t.state for t in game.turns[1:]] + [game.state],
+                               strict=True):  # fmt: skip
+            if form == "fresh":
+                messages = told(name, style.system, style.opening(turn.state))
+            yield text_of(name, made.opening(turn.state)), written(name, messages)
+            messages.append({"role": "assistant", "content": turn.text})
+            messages.append({"role": "user", "content": style.feedback(turn, after)})
+
+
+@pytest.mark.parametrize("form", ["conversation", "fresh"])
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_prompt_reads_as_the_template_writes_it(name, form):
+    for ours, templates in openings(name, form):
+        assert ours == templates
+        assert ours.count("You are playing Wordle") == 1
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_game_that_was_played_reads_as_one_that_is_taken_over(name):
+    chat = Chat(HFTokenizer(tokenizer(name)))
+    game, style, ids = a_game(), Symbols(), list[int]()
+    for turn, tokens in zip(game.turns, scripted_turns(game, chat, style), strict=True):
+        ids += tokens.prompt_ids
+        assert ids == form_of("conversation", chat, style).opening(turn.state)
+        assert chat.tokenizer.decode(tokens.completion.ids).strip() == turn.text
+        ids += tokens.completion.ids
+
+
+def test_a_thought_and_the_guess_behind_it_read_as_one_answer():
+    game = Game("sleep", WORDS.allowed_set)
+    game.play("slate", text="<think>s?</think>\n<guess>slate</guess>")
+    for name in TEMPLATES:
+        chat = Chat(HFTokenizer(tokenizer(name)))
+        [turn] = scripted_turns(game, chat, Symbols(think=True))
+        messages = [*told(name, Symbols(think=True).system, Symbols().opening(State())),
+                    {"role": "assistant", "content": game.turns[0].text},
+                    {"role": "user", "content": "x"}]  # fmt: skip
+        text = text_of(name, [*turn.prompt_ids, *turn.completion.ids])
+        assert written(name, messages).startswith(text)

@@ -1,0 +1,167 @@
+"""Checkpoints that are kept, found again, and notice damage."""
+
+import json
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.runs.checkpoints import CheckpointError, CheckpointStore
+
+
+def write(text):
+    def fill(folder):
+        (folder / "adapter").mkdir()
+        (folder / "adapter" / "weights.bin").write_bytes(text.encode() * 1000)
+        (folder / "state.json").write_text(text)
+
+    return fill
+
+
+def newest(store):
+    """Step and text of the newest unbroken checkpoint, with no warning allowed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checkpoint = store.load_latest()
+    return checkpoint.step, (checkpoint.path / "state.json").read_text()
+
+
+def steps(store):
+    return sorted(path.name for path in store.folder.iterdir() if path.is_dir())
+
+
+@pytest.fixture
+def store(tmp_path):
+    return CheckpointStore(tmp_path / "checkpoints")
+
+
+def test_what_was_saved_is_found_and_verified(store):
+    path = store.save(123, write("a"))
+    assert path == store.folder / "step_000123" == store.latest()
+    checkpoint = store.load_latest()
+    assert checkpoint == store.load(path)
+    assert newest(store) == (123, "a")
+    listed = json.loads((path / "checkpoint.json").read_text())
+    assert listed["files"]["adapter/weights.bin"]["bytes"] == 1000
+    digest = subprocess.run(["sha256sum", path / "state.json"], capture_output=True, text=True)
+    assert listed["files"]["state.json"]["sha256"] == digest.stdout.split()[0]
+
+
+def test_an_empty_store_has_no_latest_and_no_best(store, tmp_path):
+    assert store.load_latest() is store.latest() is store.best() is None
+    assert CheckpointStore(tmp_path / "nowhere", read_only=True).load_latest() is None
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_the_two_newest_and_the_best_are_kept(store):
+    store.save(1, write("a"))
+    store.mark_best(1)
+    for step in (2, 3, 4):
+        store.save(step, write("a"))
+    assert steps(store) == ["step_000001", "step_000003", "step_000004"]
+    store.mark_best(4)
+    assert steps(store) == ["step_000003", "step_000004"]
+    assert store.best() == store.latest() == store.folder / "step_000004"
+    with pytest.raises(CheckpointError, match="step_000002"):
+        store.mark_best(2)
+
+
+def test_steps_beyond_six_digits_stay_in_order(store):
+    for step in (999_999, 1_000_000, 1_000_001):
+        store.save(step, write("a"))
+    assert newest(store)[0] == 1_000_001
+    assert steps(store) == ["step_1000000", "step_1000001"]
+
+
+def test_saving_a_step_again_replaces_it(store):
+    store.save(1, write("old"))
+    store.save(1, write("new"))
+    assert newest(store) == (1, "new")
+    assert steps(store) == ["step_000001"]
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("name", ["adapter/weights.bin", "state.json", "checkpoint.json"])
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_damaged_file_is_named_and_the_one_before_is_loaded(store, name, damage):
+    store.save(1, write("a"))
+    path = store.save(2, write("b")) / name
+    damage(path)
+    if name == "checkpoint.json" and damage is cut:
+        path.write_bytes(path.read_bytes()[:-1])  # without its last newline it was still whole
+    # damage to the list may show as a file that is not as listed
+    named = "step_000002" if name == "checkpoint.json" else f"step_000002/{name}"
+    with pytest.raises(CheckpointError, match=named) as error:
+        store.load(store.folder / "step_000002")
+    assert "\n" not in str(error.value)
+    with pytest.warns(UserWarning, match=named) as caught:
+        assert store.load_latest().step == 1
+    assert len(caught) == 1
+
+
+def test_a_bit_flipped_in_any_byte_of_the_list_is_noticed_or_harmless(store):
+    path = store.save(2, write("a"))
+    listed = path / "checkpoint.json"
+    whole = listed.read_bytes()
+    for i in range(len(whole)):
+        listed.write_bytes(whole[:i] + bytes([whole[i] ^ 1 << i % 8]) + whole[i + 1 :])
+        try:
+            assert store.load(path).step == 2
+        except CheckpointError as error:
+            assert str(path) in str(error)
+
+
+def test_when_all_are_damaged_the_error_names_them(store):
+    for step in (1, 2):
+        cut(store.save(step, write("a")) / "state.json")
+    with pytest.raises(CheckpointError, match=r"step_000002.*step_000001"):
+        store.load_latest()
+
+
+def test_a_last_checkpoint_that_was_deleted_is_missed(store):
+    for step in (1, 2):
+        store.save(step, write("a"))
+    shutil.rmtree(store.folder / "step_000002")
+    with pytest.warns(UserWarning, match="last"):
+        assert store.load_latest().step == 1
+
+
+def test_training_that_went_back_goes_on_from_its_own_checkpoint(store):
+    for step in (5, 10):
+        store.save(step, write("first"))
+    store.save(6, write("second"))  # after a resume from 5
+    assert newest(store) == (6, "second")
+    assert steps(store) == ["step_000005", "step_000006"]
+
+
+@pytest.mark.parametrize("pointer", [b"", b"../..\n", b"step_000009\n", b"\xff\xfe"])
+def test_a_spoilt_pointer_to_the_last_is_told_and_survived(store, pointer):
+    store.save(1, write("a"))
+    (store.folder / "last").write_bytes(pointer)
+    with pytest.warns(UserWarning, match="last"):
+        assert store.load_latest().step == 1
+
+
+def test_what_a_checkpoint_cannot_hold_is_refused(store):
+    with pytest.raises(CheckpointError, match="nothing"):
+        store.save(1, lambda folder: None)
+    with pytest.raises(CheckpointError, match="links"):
+        store.save(1, lambda folder: (folder / "a").symlink_to("/etc"))
+    with pytest.raises(CheckpointError, match="taken"):
+        store.save(1, lambda folder: (folder / "checkpoint.json").write_text("{}") and None)
+    assert list(store.folder.iterdir()) == []
+    with pytest.raises(ValueError, match="step"):
+        store.save(-1, write("a"))
+    with pytest.raises(ValueError, match="keep"):
+        CheckpointStore(store.folder, keep=0)

@@ -1,0 +1,162 @@
+"""Checkpoints whose writer fails or is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.runs import checkpoints
+from wordle_rl.runs import files as json_files
+from wordle_rl.runs.checkpoints import CheckpointError, CheckpointStore
+from wordle_rl.runs.paths import ROOT
+
+
+def write(text):
+    def fill(folder):
+        (folder / "adapter").mkdir()
+        (folder / "adapter" / "weights.bin").write_bytes(text.encode() * 1000)
+        (folder / "state.json").write_text(text)
+
+    return fill
+
+
+def newest(store):
+    """Step and text of the newest unbroken checkpoint, with no warning allowed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checkpoint = store.load_latest()
+    return checkpoint.step, (checkpoint.path / "state.json").read_text()
+
+
+def steps(store):
+    return sorted(path.name for path in store.folder.iterdir() if path.is_dir())
+
+
+@pytest.fixture
+def store(tmp_path):
+    return CheckpointStore(tmp_path / "checkpoints")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("bug"), OSError(28, "full"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_the_older_checkpoints_and_nothing_else(store, error):
+    store.save(1, write("a"))
+
+    def fail(folder):
+        write("b")(folder)
+        raise error
+
+    for step in (1, 2):
+        with pytest.raises(type(error)):
+            store.save(step, fail)
+        assert [path.name for path in store.folder.iterdir() if path.name != "last"] == [
+            "step_000001"
+        ]
+        assert newest(store) == (1, "a")
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_failure_at_any_system_call_leaves_one_whole_checkpoint(tmp_path, monkeypatch, again):
+    real = {name: getattr(os, name) for name in ("fsync", "rename", "replace", "mkdir")}
+    for fatal in range(100):
+        store = CheckpointStore(tmp_path / str(fatal))
+        store.save(1, write("old"))
+        calls = iter(range(1000))
+
+        def counted(name, calls=calls, fatal=fatal):
+            def call(*arguments, **named):
+                if next(calls) == fatal:
+                    raise OSError(28, "No space left on device")
+                return real[name](*arguments, **named)
+
+            return call
+
+        for name in real:
+            monkeypatch.setattr(os, name, counted(name))
+        failed = False
+        try:
+            store.save(1 if again else 2, write("new"))
+        except OSError:
+            failed = True
+        for name, function in real.items():
+            monkeypatch.setattr(os, name, function)
+        assert not list(store.folder.glob(".tmp_*"))
+        assert newest(CheckpointStore(store.folder))[1] in (("old", "new") if failed else ("new",))
+        if not failed:
+            assert fatal > 8  # the loop met every call of a save
+            return
+    raise AssertionError("saving never succeeded")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from wordle_rl.runs.checkpoints import CheckpointStore
+store = CheckpointStore(sys.argv[1])
+def write(folder):
+    (folder / "state.json").write_text("new")
+    if sys.argv[2] == "write":
+        os.kill(os.getpid(), signal.SIGKILL)
+rename, count = Path.rename, 0
+def killing(self, target):
+    global count
+    count += 1
+    if f"rename {count}" == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return rename(self, target)
+Path.rename = killing
+store.save(1, write)
+"""
+
+
+@pytest.mark.parametrize("moment", ["write", "rename 1", "rename 2"])
+def test_a_kill_while_a_step_is_replaced_leaves_the_old_one(store, moment):
+    store.save(1, write("old"))
+    command = [sys.executable, "-c", KILLED, str(store.folder), moment]
+    died = subprocess.run(command, cwd=ROOT, check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert list(store.folder.glob(".tmp_*"))
+    again = CheckpointStore(store.folder)
+    assert steps(again) == ["step_000001"]
+    assert newest(again) == (1, "old")
+
+
+def test_a_reader_leaves_a_half_written_checkpoint_alone(store):
+    def read_meanwhile(folder):
+        reader = CheckpointStore(store.folder, read_only=True)
+        assert reader.load_latest() is None
+        with pytest.raises(CheckpointError, match="read-only"):
+            reader.save(1, write("a"))
+        write("b")(folder)
+
+    store.save(1, read_meanwhile)
+    assert newest(store) == (1, "b")
+
+
+def test_a_kill_before_the_pointer_is_rewritten_goes_on_from_the_one_before(store, monkeypatch):
+    store.save(1, write("a"))
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "write_bytes", lambda *_: (_ for _ in ()).throw(OSError()))
+        with pytest.raises(OSError):
+            store.save(2, write("b"))
+    assert newest(CheckpointStore(store.folder)) == (1, "a")
+
+
+def test_files_reach_the_disk_before_the_checkpoint_gets_its_name(store, monkeypatch):
+    synced, rename = [], Path.rename
+
+    def fsync(descriptor):
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+
+    def renamed(self, target):
+        tails = {Path(name).relative_to(self).as_posix() for name in synced if str(self) in name}
+        assert {".", "adapter", "adapter/weights.bin", "state.json"} <= tails
+        return rename(self, target)
+
+    monkeypatch.setattr(json_files.os, "fsync", fsync)
+    monkeypatch.setattr(Path, "rename", renamed)
+    store.save(1, write("a"))
+    assert str(store.folder) in synced

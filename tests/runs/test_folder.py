@@ -1,0 +1,133 @@
+"""Run folders, their manifest and their lock."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+from wordle_rl.runs import folder as run_folder
+from wordle_rl.runs.folder import RunFolder, RunFolderError
+from wordle_rl.runs.paths import ROOT
+
+
+@pytest.fixture
+def run(tmp_path):
+    return RunFolder.create(tmp_path / "outputs", "tiny")
+
+
+def with_manifest(run, **more):
+    digests = {"answers": "ab12"}
+    run.write_manifest(seeds={"train": 7}, digests=digests, command=["train.py", "x=1"], **more)
+    return run
+
+
+def test_a_run_is_named_by_date_time_name_and_process(tmp_path):
+    run = RunFolder.create(tmp_path, "qwen3b", now=datetime(2025, 3, 4, 5, 6, 7))
+    pattern = rf"2025-03-04_05-06-07_qwen3b_{os.getpid()}-[0-9a-f]{{6}}"
+    assert re.fullmatch(pattern, run.path.name)
+
+
+def test_runs_of_one_second_get_different_folders(tmp_path):
+    now = datetime(2025, 3, 4, 5, 6, 7)
+    assert len({RunFolder.create(tmp_path, "a", now=now).path for _ in range(20)}) == 20
+
+
+@pytest.mark.parametrize("name", ["../../up", "a/b c", "", "...", "x" * 500, "ünï ✓"])
+def test_any_name_stays_inside_the_root(tmp_path, name):
+    run = RunFolder.create(tmp_path, name)
+    assert run.path.parent == tmp_path and run.path.is_dir()
+
+
+@pytest.mark.parametrize("kind", ["missing", "file", "empty", "broken", "list"])
+def test_opening_something_else_is_one_line_that_names_it(tmp_path, kind):
+    path = tmp_path / "run"
+    if kind == "file":
+        path.write_text("")
+    elif kind != "missing":
+        path.mkdir()
+    if kind in ("broken", "list"):
+        (path / "manifest.json").write_text("[1]" if kind == "list" else '{"status": ')
+    with pytest.raises(RunFolderError) as error:
+        RunFolder.open(path)
+    assert str(path) in str(error.value) and "\n" not in str(error.value)
+
+
+def test_manifest_tells_what_is_needed_to_run_again(run):
+    manifest = with_manifest(run, protocol="split").manifest()
+    assert manifest["command"] == ["train.py", "x=1"]
+    assert (manifest["seeds"], manifest["digests"]) == ({"train": 7}, {"answers": "ab12"})
+    assert (manifest["status"], manifest["protocol"]) == ("running", "split")
+    assert manifest["versions"]["numpy"] == np.__version__
+    assert manifest["python"] == sys.version.split()[0]
+    assert datetime.fromisoformat(manifest["started"]).tzinfo is not None
+    assert RunFolder.open(run.path) == run
+
+
+def test_status_and_resumes_are_added_and_the_rest_of_the_manifest_stays(run):
+    started = with_manifest(run).manifest()["started"]
+    run.note_resume(step=5, command=["train.py"], changes={"lr": [1e-3, 1e-4]})
+    run.note_resume(step=9, command=["train.py"], changes={})
+    run.set_status("finished")
+    manifest = run.manifest()
+    assert manifest["started"] == started
+    assert (manifest["status"], [r["step"] for r in manifest["resumes"]]) == ("finished", [5, 9])
+    with pytest.raises(ValueError, match="running, finished, interrupted, failed"):
+        run.set_status("done")
+
+
+def test_git_revision_tells_commit_and_dirt_of_this_repository_only(tmp_path):
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+        command = ["git", *identity, "-C", str(tmp_path), *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    assert run_folder.git_revision(tmp_path) is None
+    git("init", "-q")
+    assert run_folder.git_revision(tmp_path) is None  # no commit yet
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    git("commit", "-q", "-m", "first")
+    clean = {"revision": git("rev-parse", "HEAD"), "dirty": False}
+    assert run_folder.git_revision(tmp_path) == clean
+    (tmp_path / "a").write_text("2")
+    assert run_folder.git_revision(tmp_path) == {**clean, "dirty": True}
+    (tmp_path / "inside").mkdir()
+    assert run_folder.git_revision(tmp_path / "inside") is None
+
+
+def test_a_machine_without_git_still_writes_a_manifest(run, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert with_manifest(run).manifest()["git"] is None
+
+
+HOLD = """
+import sys, time
+from wordle_rl.runs.folder import RunFolder
+with RunFolder.open(sys.argv[1]).lock():
+    print("locked", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_second_process_cannot_train_in_a_folder_until_the_first_is_dead(run):
+    with_manifest(run)
+    command = [sys.executable, "-c", HOLD, str(run.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as holder:
+        assert holder.stdout is not None
+        try:
+            assert holder.stdout.readline() == "locked\n"
+            with pytest.raises(RunFolderError, match=str(holder.pid)) as error, run.lock():
+                pass
+            assert str(run.path) in str(error.value)
+        finally:
+            holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    with run.lock(), pytest.raises(RunFolderError), run.lock():
+        pass
+    with run.lock():
+        pass

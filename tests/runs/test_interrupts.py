@@ -1,0 +1,87 @@
+"""Signals as a process meets them: before there is anything to lose, in a run, and twice."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+LOOP = """
+import signal, sys, time
+from wordle_rl.runs.interrupts import Interrupts
+with Interrupts() as interrupts:
+    if sys.argv[1] == "held":
+        interrupts.hold()
+    if sys.argv[2] == "taken":
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_IGN)
+        interrupts.install()
+    try:
+        print("ready", flush=True)
+        for _ in range(3000):
+            time.sleep(0.01)
+            if len(sys.argv) > 3:
+                interrupts.check()
+    finally:
+        print("cleaned up", flush=True)
+"""
+
+# A call of a library, in which Python runs no handler; the child hangs and keeps stdout open.
+BLOCKED = """
+import hashlib, signal, subprocess
+from wordle_rl.runs.interrupts import Interrupts
+with Interrupts() as interrupts:
+    interrupts.hold()
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    child.send_signal(signal.SIGSTOP)
+    interrupts.on_second(child.kill)
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000_000)
+    child.kill()
+    print("the call returned", flush=True)
+"""
+
+
+def looping(*arguments: str, code: str = LOOP) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    "arguments", [("loading", ""), ("held", "", "check"), ("held", "taken", "check")]
+)
+def test_the_first_signal_ends_the_process_in_order(signum, code, arguments):
+    process = looping(*arguments)
+    process.send_signal(signum)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == code and out == "cleaned up\n"
+    assert ("once more" in err) == (arguments[0] == "held") and "Traceback" not in err
+
+
+@pytest.mark.parametrize(("second", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_second_signal_ends_it_at_once(second, code):
+    process = looping("held", "")  # and never looks whether one has come
+    assert twice(process, second) == (code, "")
+
+
+@pytest.mark.parametrize(("second", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_it_does_so_inside_a_long_call_and_takes_a_child_along_that_hangs(second, code):
+    assert twice(looping(code=BLOCKED), second) == (code, "")
+
+
+def twice(process: subprocess.Popen[str], second: int) -> tuple[int, str]:
+    """Send two signals. Returns the exit code and what was printed until nobody could any more."""
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    while "once more" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(second)
+    out, _ = process.communicate(timeout=60)
+    return process.returncode, out

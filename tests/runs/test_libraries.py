@@ -1,0 +1,129 @@
+"""A library that is not installed is named in one line, with what to do about it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import wordle_rl.backends
+import wordle_rl.sweeps
+from tests.commands.test_configs import composed
+from wordle_rl import cli
+from wordle_rl.runs import start
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.train import train
+
+OURS = ("wordle_rl.backends", "wordle_rl.sweeps")  # that import libraries at their top
+SLOW = ("transformers", "tokenizers")  # whose makers import much before they give up
+NEEDED: dict[str, tuple[str, str]] = {  # library: a command that needs it, how to do without
+    "torch": ("train", "choose backend=mlx"),
+    "lightning": ("train", "choose backend=mlx"),
+    "transformers": ("train", "evaluate a scripted player"),
+    "tokenizers": ("train", "evaluate a scripted player"),
+    "safetensors": ("train", "evaluate a scripted player"),
+    "mlx": ("train backend=mlx", "choose backend=lightning"),
+    "mlx_lm": ("train backend=mlx", "choose backend=lightning"),
+    "optuna": ("study", "start single runs without -m"),
+}
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Makes a library as if it were not installed: whatever imports it is imported anew."""
+    before = dict(sys.modules)
+    monkeypatch.setattr(wordle_rl, "backends", wordle_rl.backends)  # put back afterwards
+    monkeypatch.setattr(wordle_rl, "sweeps", wordle_rl.sweeps)
+
+    blocked: list[str] = []
+
+    def touched(name: str) -> bool:
+        return name.startswith(OURS) or name.partition(".")[0] in blocked
+
+    def block(library: str) -> None:
+        blocked.append(library)
+        for name in filter(touched, before):
+            del sys.modules[name]
+        sys.modules[library] = None  # type: ignore[assignment]
+
+    yield block
+    for name in set(filter(touched, sys.modules)) - set(before):
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+def command(line: str, folder: Path) -> Callable[[], object]:
+    words = line.split()
+    if words[0] == "study":
+        from wordle_rl.study import main
+
+        return lambda: main([str(ROOT / "sweeps" / "gen_count")])
+    overrides = [*words[1:], f"output_dir={folder}", "model=micro"]
+    return lambda: train(composed(*overrides), overrides)
+
+
+@pytest.mark.parametrize(
+    "library",
+    [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in NEEDED],
+)
+def test_a_library_that_is_missing_is_named(
+    library: str, tmp_path: Path, refused, without: Callable[[str], None]
+) -> None:
+    line, instead = NEEDED[library]
+    without(library)
+    told = refused(command(line, tmp_path))
+    assert library.replace("_", "-") in told and "pip install" in told and instead in told
+    assert not list(tmp_path.iterdir())  # a run folder was not begun, or is gone
+
+
+LOGGERS = {"tensorboard": "choose logger=none", "wandb": "choose logger=tensorboard"}
+
+
+@pytest.mark.parametrize("library", LOGGERS)
+def test_a_logger_without_its_library_is_refused_before_anything_is_written(
+    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wordle_rl.backends.loggers import build_loggers
+    from wordle_rl.training.settings import LoggerSettings
+
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ValueError, match=rf"logger={library} needs {library}.*{LOGGERS[library]}"):
+        build_loggers(LoggerSettings(**{"tensorboard": False, library: True}), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_adapter_without_peft_is_no_damaged_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wordle_rl.backends.torch.load import matrix_shape
+    from wordle_rl.build import model_settings, resolve
+
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (tmp_path / name).write_text('{"peft_type": "LORA"}')
+    settings = model_settings(resolve(composed(f"model.path={tmp_path}"))["model"])
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        matrix_shape(settings)
+    with pytest.raises(SystemExit, match="2"), cli.user_errors():
+        raise caught.value
+
+
+def test_a_python_without_the_project_s_environment_is_told_what_to_do() -> None:
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + (
+        "from wordle_rl import start\nstart.begin()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "numpy is not installed (" in done.stderr and "make venv" in done.stderr
+
+
+def test_an_older_python_is_refused(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 10, 1, "final", 0))
+    with pytest.raises(SystemExit, match="2"):
+        start.check_python()
+    assert "Python 3.11 or newer is needed" in capsys.readouterr().err

@@ -1,0 +1,68 @@
+"""A true study: one or two runs of a very small model, from the command line to the notebook."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.studies import stored
+from wordle_rl import study
+from wordle_rl.runs.paths import ROOT
+
+TINY = [
+    "model=untrained", "model.shape.hidden_size=16", "model.shape.layers=1",
+    "model.shape.heads=2", "model.shape.kv_heads=1", "model.shape.intermediate_size=16",
+    "words.test=4", "words.val=4", "logger=none", "trainer.show_games=0",
+    "backend.accelerator=cpu", "backend.precision=fp32",
+]  # fmt: skip
+STUDY = [
+    "hydra.sweeper.name=tiny", "hydra.sweeper.jobs=2", "hydra.sweeper.cores=2",
+    "hydra.sweeper.budget.games=16", "hydra.sweeper.budget.games_per_step=8",
+    "hydra.sweeper.budget.validations=2", "hydra.sweeper.confirm_seeds=[]",
+    "hydra.sweeper.poll=0.2", "seed=0",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["1.0", pytest.param("0.3,1.0", marks=pytest.mark.slow)])
+def norms(request: pytest.FixtureRequest) -> list[str]:
+    """The norms that the study compares."""
+    return request.param.split(",")
+
+
+@pytest.fixture(scope="module")
+def root(norms: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("study")
+    answers = root / "answers.txt"
+    answers.write_text("\n".join(a + "o" + b + "e" + c for a in "bcd" for b in "lr" for c in "dst"))
+    places = [f"hydra.sweeper.folder='{root}/study'", f"hydra.sweeper.trials='{root}/trials'"]
+    done = subprocess.run(
+        [sys.executable, "train.py", "-m", "sweep=grad_clip", *STUDY, *places, *TINY,
+         f"optim.clip_grad_norm=choice({','.join(norms)})", "words=custom",
+         f"words.answers='{answers}'"],
+        cwd=ROOT, capture_output=True, text=True, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "study tiny is finished" in done.stdout.splitlines()[-1]
+    return root
+
+
+def test_each_trial_plays_its_budget_and_is_reported_on(root, norms):
+    trials = stored(root, "tiny").trials
+    assert {t.state.name for t in trials} == {"COMPLETE"}
+    assert sorted(str(t.params["optim.clip_grad_norm"]) for t in trials) == norms
+    for trial in trials:
+        run = Path(trial.user_attrs["run"])
+        summary = json.loads((run / "summary.json").read_text())
+        assert trial.value == summary["val_win_rate"] and trial.user_attrs["games"] == 16
+        assert trial.user_attrs["test_win_rate"] == summary["win_rate"]
+        assert [*trial.intermediate_values] == [1, 2] and trial.user_attrs["seconds"] > 0.0
+        assert 0.0 <= trial.user_attrs["no_spread"] <= 1.0
+
+
+def test_its_notebook_is_one_command(root):
+    page = study.collect(root / "study").read_text()
+    assert "| clip_grad_norm=1 | 1 | 16 |" in page and "curves.png" in page

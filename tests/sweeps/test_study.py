@@ -1,0 +1,199 @@
+"""The notebook of a study: its tables, its pictures, and what a person wrote."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import statistics
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.studies import plan_of, stored, work
+from wordle_rl import study
+from wordle_rl.sweeps import progress
+from wordle_rl.sweeps import report as notebook
+from wordle_rl.sweeps.results import Result
+from wordle_rl.sweeps.rounds import confirmation
+
+NODE = {
+    "params": {"x": "choice(0.1, 0.9)", "y": "choice(a, b)", "seed": "choice(0, 1)"},
+    "question": "Is x good?",
+    "confirm_seeds": [7],
+    "default": {"x": 0.1, "y": "a"},
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sweeps")
+    work(root, **NODE)
+    return root
+
+
+def result(value: float | None, **more: object) -> Result:
+    state = "complete" if value is not None else "pruned"
+    given = {"number": 0, "confirms": False, "state": state, "params": {"x": 1, "seed": 0}}
+    return Result(**{**given, "value": value, "figures": {}, **more})  # type: ignore[arg-type]
+
+
+def test_the_interval_of_a_mean_over_seeds_is_students():
+    # Snedecor & Cochran: three values, t(2 df, 97.5 %) = 4.303
+    values = [0.60, 0.66, 0.75]
+    mean = notebook.Mean.of(values)
+    assert mean is not None and mean.half is not None and mean.count == 3
+    assert mean.mean == pytest.approx(0.67)
+    assert mean.half == pytest.approx(4.303 * statistics.stdev(values) / math.sqrt(3), rel=1e-4)
+    one = notebook.Mean.of([0.5, None])
+    assert one is not None and one.half is None
+    assert notebook.Mean.of([None]) is None
+
+
+@pytest.mark.parametrize(
+    ("freedom", "quantile"),
+    # published to three decimals
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (6, 2.447), (7, 2.365),
+     (8, 2.306), (9, 2.262), (10, 2.228), (11, 2.201), (12, 2.179), (13, 2.160), (14, 2.145),
+     (15, 2.131), (16, 2.120), (17, 2.110), (18, 2.101), (19, 2.093), (20, 2.086), (21, 2.080),
+     (22, 2.074), (23, 2.069), (24, 2.064), (25, 2.060), (26, 2.056), (27, 2.052), (28, 2.048),
+     (29, 2.045), (30, 2.042), (40, 2.021), (60, 2.000), (120, 1.980)],
+)  # fmt: skip
+def test_the_interval_has_the_published_quantile_for_any_number_of_seeds(freedom, quantile):
+    values = [float(i % 7) for i in range(freedom + 1)]
+    mean = notebook.Mean.of(values)
+    assert mean is not None and mean.half is not None
+    used = mean.half / statistics.stdev(values) * math.sqrt(freedom + 1)
+    assert used == pytest.approx(quantile, abs=5.01e-4)
+
+
+def test_with_very_many_seeds_the_interval_is_that_of_the_normal_distribution():
+    values = [float(i % 7) for i in range(20_000)]
+    mean = notebook.Mean.of(values)
+    assert mean is not None and mean.half is not None
+    used = mean.half / statistics.stdev(values) * math.sqrt(len(values))
+    assert used == pytest.approx(statistics.NormalDist().inv_cdf(0.975), abs=2e-4)
+
+
+def test_a_table_has_a_row_for_each_arm_and_counts_what_did_not_complete():
+    table = notebook.table(
+        [
+            result(0.5, figures={"no_spread": 0.25, "test_win_rate": 0.4}),
+            result(0.7, figures={"no_spread": 0.35}),
+            result(None),
+            result(0.2, params={"x": 2, "seed": 0}),
+        ]
+    )
+    _, _, first, second = table.splitlines()
+    cells = [cell.strip() for cell in first.strip("|").split("|")]
+    # t(1 df) * stdev / sqrt(2) = 12.706 * 10 points
+    assert cells[:6] == ["x=1", "2, 1 pruned", "-", "60.0 ± 127.1", "-", "40.0"]
+    assert cells[8].startswith("30.0 ±")
+    assert second.startswith("| x=2 | 1 | - | 20.0 |")
+
+
+def test_arms_are_compared_with_the_default_seed_by_seed():
+    def trial(x: int, seed: int, value: float | None, test: float) -> Result:
+        return result(value, params={"x": x, "seed": seed}, figures={"test_win_rate": test})
+
+    table = notebook.table(
+        [
+            *(trial(1, 0, 0.50, 0.4), trial(1, 1, 0.60, 0.4), trial(1, 2, 0.90, 0.4)),
+            *(trial(2, 0, 0.55, 0.3), trial(2, 1, 0.61, 0.3), trial(2, 2, None, 0.3)),
+        ],
+        {"x": 1},
+    )
+    _, _, first, second = ([c.strip() for c in line.split("|")] for line in table.splitlines())
+    assert (first[5], first[7]) == ("default", "default")
+    # 5 points and 1; t(1 df) * stdev / sqrt(2) = 12.706 * 2
+    assert (second[5], second[7]) == ("+3.0 ± 25.4", "-10.0 ± 0.0")
+
+
+def test_pruning_is_told_by_the_games_that_it_saved_and_the_start_by_its_validation():
+    def trial(seed: int, value: float | None, games: int) -> Result:
+        figures = {"games": games, "curve": [(0, 0.1 * (seed + 1)), (games, 0.5)]}
+        return result(value, params={"x": 1, "seed": seed}, figures=figures)
+
+    trials = [trial(0, 0.5, 100), trial(1, None, 40), trial(0, None, 20), trial(1, 0.6, 100)]
+    assert notebook._saved(trials) == [
+        "Pruning saved 35% of the games that all trials in full would have played."
+    ]
+    assert notebook._saved(trials[:1]) == []
+    [told] = notebook._of_start(trials)
+    assert told.startswith("The start wins 15.0 ± 63.5 %")  # t(1 df) * 5 points
+
+
+def test_a_notebook_has_table_csv_and_pictures(root):
+    about = json.loads((root / "study" / "study.json").read_text())
+    about["command"] = ["train.py", "-m", "sweep='study'", "optim.lr=1e-4,2e-4", "name='my run'"]
+    (root / "study" / "study.json").write_text(json.dumps(about))
+    page = study.collect(root / "study")
+    text = page.read_text()
+    assert "Is x good?" in text
+    # as it can be typed, and quoted for a shell where it must be
+    assert "python train.py -m sweep=study optim.lr=1e-4,2e-4 'name='" in text
+    assert "| x=0.9 y=a | 2 | 40 | 49.0 ± 0.0 | +" in text
+    assert "Best on validation secrets: **x=0.9 y=a**" in text
+    assert "arm=winner" in text and "arm=default" in text
+    names = {p.name for p in page.parent.glob("*.png")}
+    assert names == {"curves.png", "wins.png", "compute.png", "importance.png", "parallel.png"}
+    assert all(f"({name})" in text for name in names)
+    rows = list(csv.DictReader(io.StringIO((page.parent / "results.csv").read_text())))
+    assert len(rows) == 8 + 2 and [r["phase"] for r in rows].count("confirmation") == 2
+    assert {r["games"] for r in rows} == {"40"} or {r["games"] for r in rows} == {"40.0"}
+
+
+SEEDS = {"params": {"seed": "choice(0, 1, 2)"}, "question": "How much is luck?"}
+# wins of 4, 14 and 24 %: t(2 df) * 10 points / sqrt(3)
+OF_SEEDS = "14.0 ± 24.8"
+
+
+def test_a_study_of_seeds_alone_ends_with_mean_interval_and_each_seed(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE", '{"by_seed": 0.1}')
+    said = work(tmp_path, **SEEDS)
+    assert f"validation wins {OF_SEEDS} % (seed 0 4.0, seed 1 14.0, seed 2 24.0)" in said[-1]
+    text = study.collect(tmp_path / "study").read_text()
+    assert f"| - | 3 | 40 | {OF_SEEDS} |" in text
+    rows = ["| 0 | complete | 40 | 4.0 |", "| 1 | complete | 40 | 14.0 |"]
+    assert all(row in text for row in [*rows, "| 2 | complete | 40 | 24.0 |"])
+    assert "Best on validation secrets" not in text and "****" not in text
+
+
+def test_a_study_of_seeds_alone_is_confirmed_once(tmp_path):
+    again = confirmation(plan_of(tmp_path, **SEEDS, confirm_seeds=[7, 8]), {}, tmp_path)
+    assert again.points == [{"arm": "winner", "seed": 7}, {"arm": "winner", "seed": 8}]
+    assert progress.confirming({}, [7, 8]) == "again with seeds 7, 8"
+
+
+def test_what_a_person_wrote_stays_and_the_index_shows_it(root):
+    page = study.collect(root / "study")
+    text = page.read_text().replace(notebook.UNWRITTEN, "More x, more wins.\n\nBecause.")
+    page.write_text(text.replace("Is x good?", "Is x good? (Asked in November.)"))
+    assert study.collect(root / "study").read_text() == page.read_text()
+    assert "More x, more wins.\n\nBecause." in page.read_text()
+    assert "(Asked in November.)" in page.read_text()
+    index = (root / "README.md").read_text()
+    assert "| [study](study/README.md) | More x, more wins. | ![](study/wins.png) |" in index
+
+
+def test_importance_finds_the_parameter_that_matters(root):
+    from wordle_rl.sweeps.results import read_study
+
+    importance = read_study(root / "study").importance
+    assert max(importance, key=lambda name: importance[name]) == "x"
+
+
+def test_a_study_is_collected_while_it_has_nothing_yet(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE", '{"fail": "broken"}')
+    with pytest.raises(Exception, match="in a row"):
+        work(tmp_path)
+    assert "3 failed" in study.collect(tmp_path / "study").read_text()
+    assert len(stored(tmp_path).trials) == 3
+
+
+def test_a_folder_that_is_no_study_is_one_line(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        study.main([str(tmp_path)])
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and "study.json" in line

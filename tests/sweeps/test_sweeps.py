@@ -1,0 +1,361 @@
+"""Studies as they are written down: grammar, space, plan, budget, the winner, the shipped files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from omegaconf import OmegaConf
+from optuna.trial import TrialState
+
+from tests.helpers.studies import plan_of, work
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.sweeps.parse_params import parse_overrides, parse_params
+from wordle_rl.sweeps.plan import Plan, started_from
+from wordle_rl.sweeps.rounds import winner
+from wordle_rl.sweeps.samplers import sampler, suggest
+from wordle_rl.sweeps.settings import SamplerSettings, study_settings
+from wordle_rl.sweeps.space import Choice, Range, grid, probes, shown
+from wordle_rl.sweeps.storage import Worker
+
+STUDIES = sorted(p.stem for p in (ROOT / "conf" / "sweep").glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("choice(2, 4)", Choice(values=(2, 4), texts=("2", "4"))),
+        ("a, b", Choice(values=("a", "b"), texts=("a", "b"))),
+        ("choice(2, 0.5, true)", Choice(values=(2, 0.5, True), texts=("2", "0.5", "True"))),
+        ("choice('a b', c)", Choice(values=("a b", "c"), texts=("a\\ b", "c"))),
+        ("choice([1,2], {a:3})", Choice(values=("[1,2]", "{a:3}"), texts=("[1,2]", "{a:3}"))),
+        ("range(1, 4)", Range(low=1, high=4, step=1)),
+        ("range(0, 1, step=0.25)", Range(low=0.0, high=1.0, step=0.25)),
+        ("interval(0.1, 0.3)", Range(low=0.1, high=0.3)),
+        ("int(interval(1, 8))", Range(low=1, high=8)),
+        ("tag(log, interval(1e-5, 1e-3))", Range(low=1e-5, high=1e-3, log=True)),
+        ("tag(log, int(interval(1, 64)))", Range(low=1, high=64, log=True)),
+    ],
+)  # fmt: skip
+def test_the_official_grammar_is_read(text, expected):
+    space, single = parse_params({"a.b": text})
+    assert space == {"a.b": expected} and single == []
+    assert type(getattr(space["a.b"], "low", None)) is type(getattr(expected, "low", None))
+
+
+def test_single_values_are_no_parameters():
+    space, single = parse_params({"a": 3, "b": "x", "c": None, "d": False, "e": "1,2"})
+    assert single == ["a=3", "b=x", "c=null", "d=false"] and [*space] == ["e"]
+    assert parse_overrides(["a.b=1", "model=tiny"]) == ({}, ["a.b=1", "model=tiny"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("shuffle(1, 2)", "shuffle"),
+        ("tag(wide, interval(1, 2))", "the only tag is log"),
+        ("interval(2, 1)", "lower end"),
+        ("tag(log, interval(0, 1))", "above 0"),
+        ("choice(1, 1)", "each of them once"),
+        ("glob(*)", "give choice"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_by_name(text, said):
+    with pytest.raises(ConfigError, match=f"^x=.*{said}"):
+        parse_params({"x": text})
+
+
+def test_a_grid_tries_all_arms_with_one_seed_before_the_next():
+    space, _ = parse_params({"seed": "choice(0, 1)", "x": "range(0.1, 0.3, step=0.1)"})
+    assert [(p["seed"], p["x"]) for p in grid(space)] == [
+        (0, 0.1), (0, 0.2), (0, 0.3), (1, 0.1), (1, 0.2), (1, 0.3),
+    ]  # fmt: skip
+
+
+def test_parameters_are_shown_short():
+    assert shown({"optim.lr": 0.00123456, "model": "tiny"}) == "lr=0.001235 model=tiny"
+
+
+def plan(**node: Any) -> Plan:
+    return plan_of(Path("/nowhere"), **node)
+
+
+def test_a_budget_in_games_is_equal_over_arms():
+    node = {
+        "params": {"rollout.num_generations": "choice(2, 8, 16)"},
+        "budget": {"games": 3200, "games_per_step": 64, "validations": 5},
+    }
+
+    def compose(overrides: Sequence[str]) -> dict[str, Any]:
+        given = dict(o.split("=") for o in overrides)
+        return {"rollout": {"groups": 64, "num_generations": int(given["rollout.num_generations"])}}
+
+    settings = study_settings({"name": "s", **node})
+    space, _ = parse_params(settings.params)
+    made = Plan(settings=settings, space=space, overrides=(), compose=compose)
+    for point in made.points():
+        [stage] = made.stages(point)
+        given = dict(o.split("=") for o in stage)
+        size = int(given["rollout.num_generations"])
+        assert int(given["rollout.groups"]) * size == 64
+        assert int(given["rollout.groups"]) * size * int(given["trainer.steps"]) == 3200
+        assert given["trainer.validate_every"] == given["trainer.checkpoint_every"] == "10"
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        ({"games": 160, "games_per_step": 7}, "multiple of rollout.num_generations=2"),
+        ({"games": 16}, "too few for 10 validations"),
+        ({"games": 0}, "budget.games must be 1 or more"),
+    ],
+)
+def test_a_budget_that_does_not_fit_is_refused(budget, said):
+    with pytest.raises(ValueError, match=said):
+        made = plan(budget=budget)
+        made.stages(made.points()[0])
+
+
+def test_arms_and_stages_make_the_command_lines():
+    made = plan(
+        params={"seed": "choice(0, 1)"},
+        arms={"long": ["1: trainer.steps=9", "prompt=letters"], "short": ["1: trainer.steps=3"]},
+        stages=[["algorithm=sft"], ["model.path={start}"]],
+        budget={"games": 80, "validations": 2},
+        default={"arm": "short"},
+    )
+    budget = ["trainer.steps=10", "trainer.validate_every=5", "trainer.checkpoint_every=5"]
+    assert made.stages({"arm": "long", "seed": 1}) == [
+        ["algorithm=sft", "trainer.steps=9", "prompt=letters", "seed=1"],
+        ["model.path={start}", "prompt=letters", "seed=1", *budget],
+    ]
+    assert made.default_stages()[0] == ["algorithm=sft", "trainer.steps=3"]
+    assert [p["arm"] for p in made.points()] == ["long", "short", "long", "short"]
+    assert started_from(["model.path={start}"], Path("/a b/model")) == ["model.path='/a b/model'"]
+
+
+@pytest.mark.parametrize("key", ["output_dir", "resume"])
+def test_what_the_sweeper_sets_itself_is_refused(key):
+    with pytest.raises(ConfigError, match=f"^{key}="):
+        plan(params={key: "choice(a, b)"})
+
+
+def test_a_grid_needs_lists():
+    with pytest.raises(ConfigError, match=r"params.x: a grid needs lists"):
+        plan(params={"x": "interval(0.0, 1.0)"})
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({"name": "a/b"}, "letters, digits"),
+        ({"sampler": {"name": "cmaes"}}, "grid, random, tpe"),
+        ({"sampler": {"nmae": "tpe"}}, "hydra.sweeper.sampler has no setting nmae"),
+        ({"sampler": {"name": "tpe"}}, "n_trials must be given"),
+        ({"n_trials": 3}, "a grid has its points"),
+        ({"pruner": {"name": "median", "percentile": 0.0}}, "between 0 and 100"),
+        ({"grace": 60}, "grace must be 61"),
+        ({"jobs": 0}, "jobs must be 1 or more"),
+        ({"confirm_seeds": [1, 1]}, "differ"),
+        ({"stages": []}, "must have a stage"),
+        ({"budget": 5}, "must be a group of settings"),
+    ],
+)
+def test_wrong_settings_are_one_clear_line(node, said):
+    with pytest.raises(ValueError, match=said) as error:
+        study_settings({"name": "s", "params": {"x": "1,2"}, **node})
+    assert "\n" not in str(error.value)
+
+
+def trial(value: float | None, **params: Any) -> optuna.trial.FrozenTrial:
+    return optuna.trial.create_trial(
+        state=TrialState.COMPLETE if value is not None else TrialState.PRUNED,
+        value=value, params=params,
+        distributions={k: optuna.distributions.CategoricalDistribution([v])
+                       for k, v in params.items()},
+    )  # fmt: skip
+
+
+def test_the_winner_has_the_best_mean_over_all_seeds():
+    trials = [
+        trial(0.60, x=1, seed=0), trial(0.62, x=1, seed=1),
+        trial(0.70, x=2, seed=0), trial(0.50, x=2, seed=1),
+        trial(0.90, x=3, seed=0), trial(None, x=3, seed=1),  # one lucky seed
+    ]  # fmt: skip
+    assert winner(trials) == {"x": 1}
+    assert winner([]) is None
+
+
+@pytest.mark.parametrize("name", ["tpe", "random"])
+def test_a_sampler_repeats_itself_by_trial_and_differs_by_seed(name):
+    space, _ = parse_params({"a": "tag(log, interval(1e-4, 1e-2))", "b": "choice(1, 2, 3)"})
+
+    def points(seed: int, interrupted: bool) -> list[dict[str, Any]]:
+        storage = optuna.storages.InMemoryStorage()
+        optuna.create_study(storage=storage, study_name="s")
+        found = []
+        for _ in range(6):
+            settings = SamplerSettings(name=name, seed=seed, startup_trials=3)
+            if not found or interrupted:
+                study = optuna.load_study(
+                    storage=storage, study_name="s", sampler=sampler(settings)
+                )
+            trial = study.ask()
+            found.append(suggest(trial, space))
+            study.tell(trial, found[-1]["a"])
+        return found
+
+    one = points(0, interrupted=False)
+    assert one == points(0, interrupted=True) != points(1, interrupted=False)
+    assert len({p["a"] for p in one}) == 6
+
+
+def test_the_folder_of_another_trial_is_never_taken_for_this_ones(tmp_path):
+    work(tmp_path)
+    (tmp_path / "study" / "study.db").unlink()
+    with pytest.raises(
+        ConfigError, match=r"0000 holds another trial, of an earlier study: remove "
+    ):
+        work(tmp_path, params={"x": "choice(0.2, 0.3)"})
+
+
+def test_a_study_that_is_begun_anew_says_where_it_is_now(tmp_path):
+    work(tmp_path)
+    before = (tmp_path / "study" / "study.json").read_bytes()
+    work(tmp_path)
+    assert (tmp_path / "study" / "study.json").read_bytes() == before
+    url = f"journal:{tmp_path}/journal.log"
+    work(tmp_path, storage=url, trials=str(tmp_path / "new"))
+    assert json.loads((tmp_path / "study" / "study.json").read_bytes())["storage"] == url
+
+
+def test_workers_with_cores_of_their_own_take_all_of_them(tmp_path):
+    one, other = Worker(tmp_path), Worker(tmp_path)
+    one.cores, other.cores = {0, 1}, {2, 3}
+    study = optuna.create_study()
+    trial = study.ask()
+    other.sign(trial)
+    [running] = study.get_trials()
+    assert not one.shares_cores(running) and other.shares_cores(running)
+    one.cores = {1, 2}
+    assert one.shares_cores(running)
+    one.close()
+    other.close()
+
+
+# -- the shipped files, and the command line -------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_shipped_study_says_what_a_reader_wants_to_know(name):
+    path = ROOT / "conf" / "sweep" / f"{name}.yaml"
+    text = path.read_text()
+    head = text.partition("name:")[0].casefold()
+    assert head.startswith("# @package hydra.sweeper\n")
+    for word in ("?", "games", "seed", "two cores"):
+        assert word in head, word
+    node: Any = OmegaConf.to_container(OmegaConf.load(path))
+    assert node["name"] == name and node["question"].endswith("?")
+    # Every trial is reported on the test secrets, or the winner is run again.
+    reported = any("trainer.report=true" in stage for stage in node.get("stages", []))
+    assert node["default"] is not None and (reported or len(node["confirm_seeds"]) >= 3)
+
+
+# Of the quick ones, one has arms, one stages, one a space that is sampled.
+QUICK = ("gen_count", "warm_start", "joint")
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in STUDIES if s not in QUICK)]
+)
+def test_every_shipped_study_composes_and_builds(name, study_plan):
+    from wordle_rl.build import experiment
+
+    made: Plan = study_plan(f"sweep={name}")
+    made.check(experiment)
+    if made.settings.sampler.name != "grid":
+        return
+    budgets = {games_of(made, made.stages(point)[-1]) for point in probes(made.space)}
+    # Equal in sft_vs_rl is compute, and in half of gen_count the groups, as their heads explain.
+    assert budgets == {made.settings.budget.games} or name in ("sft_vs_rl", "gen_count")
+
+
+def games_of(made: Plan, stage: Sequence[str]) -> int:
+    config = made.compose([override.replace("{start}", "embedded/tiny") for override in stage])
+    rollout = config["rollout"]
+    return rollout["num_generations"] * rollout["groups"] * config["trainer"]["steps"]
+
+
+def test_the_values_of_the_command_line_join_a_study(study_plan):
+    made = study_plan("sweep=gen_count", "seed=4", "optim.lr=1e-4,2e-4", "model=tiny")
+    assert [*made.space] == ["arm", "reward", "optim.lr"]
+    assert made.overrides == ("seed=4", "model='tiny'")
+
+
+@pytest.fixture
+def study_plan():
+    """What python train.py -m ... would do, up to its first trial."""
+    from hydra._internal.hydra import Hydra
+    from hydra._internal.utils import create_config_search_path
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.plugins import Plugins
+    from hydra.types import HydraContext, RunMode
+
+    from wordle_rl.cli import quoted
+
+    def plan(*arguments: str) -> Plan:
+        hydra = Hydra.create_main_hydra2("train", create_config_search_path(str(ROOT / "conf")))
+        config = hydra.compose_config(
+            "config", [quoted(a) for a in arguments], run_mode=RunMode.MULTIRUN,
+            with_log_configuration=False,
+        )  # fmt: skip
+        sweeper: Any = Plugins.instance().instantiate_sweeper(
+            hydra_context=HydraContext(config_loader=hydra.config_loader, callbacks=None),  # type: ignore[arg-type]
+            task_function=lambda _: None, config=config,
+        )  # fmt: skip
+        return sweeper.plan(list(config.hydra.overrides.task))
+
+    yield plan
+    GlobalHydra.instance().clear()
+
+
+COMMANDS = {
+    "-m": "name one with sweep=",
+    "-m sweep=gen_cuont": "sweep must be one of",
+    "sweep=gen_count": "python train.py -m sweep=gen_count",
+    "-m sweep=gen_count optim.lrr=1,2": "there is no setting optim.lrr",
+    "-m sweep=gen_count num_generations=3,4": "num_generations must be one of",
+    "-m sweep=gen_count optim.lr=1e-3,100": "optim.lr must be 0..10",
+    "-m sweep=gen_count hydra.sweeper.storage=postgresql+nodriver://me:s3cret@x/y": (
+        "hydra.sweeper.storage=postgresql+nodriver://me:***@x/y: "
+    ),
+    "-m sweep=gen_count hydra.sweeper.storage=postgresql://x/y?user=me&password=s3cret": (
+        "hydra.sweeper.storage=postgresql://x/y?password=***&user=me: settings are given as"
+    ),
+}
+
+
+SLOW = [line for line in COMMANDS if "nodriver" in line or "optim.lr=" in line]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [pytest.param(line, marks=[pytest.mark.slow] if line in SLOW else []) for line in COMMANDS],
+)
+def test_a_wrong_command_is_one_line_and_exit_code_2(line, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "train.py", *line.split(),
+         *([f"hydra.sweeper.folder={tmp_path}"] if "-m" in line else [])],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    [said] = done.stderr.strip().splitlines()
+    assert said.startswith("error: ") and COMMANDS[line] in said and not done.stdout
+    assert "s3cret" not in said

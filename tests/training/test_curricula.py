@@ -1,0 +1,276 @@
+"""Curricula: what a step is judged by and plays, and that a stopped run follows them as before."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import signal
+import warnings
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.commands.test_configs import OPTIONS, composed
+from tests.helpers.marks import half_slow
+from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings, stop
+from tests.helpers.tiny import lab_of, policy_of, qwen
+from wordle_rl.algorithms.sft import Sft
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.build import experiment, resolve
+from wordle_rl.game.players.gibberish import Gibberish
+from wordle_rl.game.rules import Game, GameStatus
+from wordle_rl.rollouts import base as scene
+from wordle_rl.rollouts.base import Lab
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.training.curricula.base import Curriculum
+from wordle_rl.training.curriculum import Course
+from wordle_rl.training.step import StepResult, collect
+
+WORDS = ["crane", "slate", "moist", "lucky"]
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> str:
+    """Overrides for ten training secrets and five groups a step."""
+    file = tmp_path / "words.txt"
+    file.write_text("\n".join([f"{a}a{b}el" for a in "bcdf" for b in "mnp"] + WORDS) + "\n")
+    return f"words=custom words.answers={file} words.test=3 words.val=3 rollout.groups=5"
+
+
+def curriculum(words: str, *overrides: str) -> tuple[Any, Lab]:
+    setup = experiment(resolve(composed(*words.split(), *overrides)))
+    assert len(setup.lab.secrets) == 10
+    return setup.curriculum, setup.lab
+
+
+def games(won: dict[str, float], *, readable: float = 1.0, count: int = 4) -> list[list[Game]]:
+    """A group per secret, of which so much was won; so many first guesses could be read."""
+    groups = []
+    for secret, share in won.items():
+        group = []
+        for i in range(count):
+            game = Game(secret, {secret, "zzzzz"})
+            game.play("zzzzz" if i < readable * count else None)
+            if i < share * count:
+                game.play(secret)
+            while game.status is GameStatus.PLAYING:
+                game.play("zzzzz" if readable else None)
+            group.append(game)
+        groups.append(group)
+    return groups
+
+
+ANY = dict.fromkeys(["crane", "slate", "moist", "lucky", "bamel"], 0.0)
+
+
+def test_phases_switch_after_the_epochs_that_were_asked_for(words):
+    taught, lab = curriculum(words, "curriculum=phases", "curriculum.epochs=1.5")
+    seen = []
+    for _ in range(5):
+        seen.append((taught.plan().stage, taught.plan().rewards.weights["format"]))
+        taught.update(games(ANY))
+    # five groups of ten secrets are half an epoch
+    assert seen == [("first", 1.0)] * 3 + [("reward", 0.3)] * 2
+    assert taught.plan().rewards is lab.rewards
+
+
+def test_phases_lead_to_whatever_reward_is_chosen_and_start_from_any_set(words):
+    taught, _ = curriculum(
+        words, "curriculum=phases", "reward=win_only", "reward@curriculum.first=phase1_seed"
+    )
+    assert "win" not in taught.plan().rewards.components
+    for _ in range(2):
+        taught.update(games(ANY))
+    assert list(taught.plan().rewards.weights) == ["win"]
+
+
+def test_linear_weights_move_evenly_and_so_does_the_reward_of_any_game(words):
+    taught, lab = curriculum(words, "curriculum=linear", "curriculum.epochs=2")
+    start = taught.plan().rewards
+    played = [game for group in games({"crane": 0.5, "slate": 0.0}, readable=0.5) for game in group]
+    seen = []
+    for number in range(6):
+        plan = taught.plan()
+        seen.append((plan.stage, round(plan.rewards.weights["feedback"], 9)))
+        share = min(number / 4, 1.0)
+        for game in played:
+            one, other = start.score(game).total, lab.rewards.score(game).total
+            mixed = (1 - share) * one + share * other
+            assert plan.rewards.score(game).total == pytest.approx(mixed, abs=1e-8)
+        taught.update(games(ANY))
+    assert seen == [
+        ("first", 0.5), ("between", 0.625), ("between", 0.75), ("between", 0.875),
+        ("reward", 1.0), ("reward", 1.0),
+    ]  # fmt: skip
+
+
+def test_the_gate_opens_once_the_format_was_good_over_its_window_and_stays_open(words):
+    taught, _ = curriculum(words, "curriculum=gated", "curriculum.window=2")
+    stages = []
+    for readable in (1.0, 0.0, 1.0, 1.0, 0.0, 0.0):
+        stages.append(taught.plan().stage)
+        taught.update(games(ANY, readable=readable))
+    # the window is full after two steps, all of it readable after four
+    assert stages == ["first"] * 4 + ["reward"] * 2
+    assert taught.metrics() == {"open": 1.0, "format": 0.0}
+
+
+def test_lost_secrets_are_played_again_the_oldest_loss_first(words):
+    taught, _ = curriculum(words, "curriculum=replay", "curriculum.share=0.4")
+    assert taught.plan().replayed == ()
+    taught.update(games({"crane": 0.25, "slate": 0.75, "moist": 0.5, "lucky": 0.0}))
+    assert taught.plan().replayed == ("crane", "moist")  # two of five groups; slate was won
+    taught.update(games({"bamel": 0.0, "crane": 0.0, "moist": 1.0}))
+    # lucky still waits; crane was lost again
+    assert taught.state_dict() == {"waiting": ["lucky", "bamel", "crane"]}
+    assert taught.plan().replayed == ("lucky", "bamel")
+
+
+def test_only_the_latest_losses_wait(words):
+    taught, _ = curriculum(words, "curriculum=replay", "curriculum.capacity=2")
+    taught.update(games({"crane": 0.0, "slate": 0.0, "moist": 0.0}))
+    assert taught.state_dict() == {"waiting": ["slate", "moist"]}
+
+
+def test_unfinished_games_are_not_lost(words):
+    taught, _ = curriculum(words, "curriculum=replay")
+    game = Game("crane", {"crane", "slate"})
+    game.play("slate")
+    taught.update([[game]])
+    assert taught.plan().replayed == ()
+
+
+MOVING: dict[str, list[str]] = {  # those that change within a few steps, and what makes them do so
+    "phases": [],
+    "linear": [],
+    "gated": ["curriculum.window=3"],
+    "replay": ["curriculum.share=0.4"],
+}
+
+
+@pytest.mark.parametrize("name", half_slow(OPTIONS["curriculum"]))
+def test_a_restored_curriculum_plans_what_the_one_that_never_stopped_plans(name, words):  # row 22
+    def fresh() -> Curriculum:
+        return curriculum(words, f"curriculum={name}", *MOVING.get(name, []))[0]
+
+    def telling(one: Curriculum) -> Any:
+        plan = one.plan()
+        return plan.stage, plan.rewards.weights, plan.replayed, one.metrics()
+
+    chance, unbroken, stopped = random.Random(1), fresh(), fresh()
+    plans = []
+    for _ in range(8):
+        restored = fresh()
+        restored.load_state_dict(json.loads(json.dumps(stopped.state_dict())))
+        stopped = restored
+        plans.append(telling(unbroken))
+        assert telling(stopped) == plans[-1]
+        seen = games({word: chance.random() for word in ANY}, readable=chance.random() + 0.3)
+        for one in (unbroken, stopped):
+            one.update(seen)
+    assert name not in MOVING or len({repr(plan) for plan in plans}) > 1, "it must change"
+
+
+@pytest.mark.parametrize("state", [{"seen": {1, 2}}, {"seen": (1, 2)}, {1: 2}, {"seen": math.nan}])
+def test_a_state_that_json_would_change_is_refused(state, words, monkeypatch):
+    taught, _ = curriculum(words, "curriculum=replay")
+    monkeypatch.setattr(type(taught), "state_dict", lambda self: state)
+    with pytest.raises(TypeError, match="curriculum=replay: state_dict must hold what JSON does"):
+        Course(taught, None, tells=False).state_dict()
+
+
+def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
+    lab = lab_of(Sft(), lambda turn: 0.0, teacher=None, groups=3, num_generations=1)
+    from wordle_rl.rollouts.lesson import Lesson
+
+    policy = policy_of(qwen(340))
+    scripted = {"teacher": Lesson(player=Gibberish())}
+    one, other = (
+        collect(
+            policy, Chat(policy.tokenizer),
+            Lab(**{**vars(lab), **scripted, "replayed": replayed}), 4, range(3),
+        )
+        for replayed in ((), ("again",))
+    )  # fmt: skip
+    due = [rollout.game.secret for rollout in one]
+    assert [rollout.game.secret for rollout in other] == [*due[:2], "again"]
+
+
+def test_every_switch_is_told_once(words, capsys):
+    class Texts:
+        def __init__(self) -> None:
+            self.seen: list[tuple[str, int]] = []
+
+        def metrics(self, values: dict[str, float], step: int) -> None: ...
+
+        def text(self, tag: str, markdown: str, step: int) -> None:
+            self.seen.append((markdown, step))
+
+    taught, lab = curriculum(words, "curriculum=phases")
+    loggers = Texts()
+    course = Course(taught, loggers, tells=True)
+    result = StepResult(rollouts=[], rewards=[], advantages=[], metrics={})
+    for number in range(1, 5):
+        assert course.planned(lab).rewards is taught.plan().rewards
+        with pytest.MonkeyPatch.context() as patch:
+            real = taught.update
+            patch.setattr(taught, "update", lambda _, real=real: real(games(ANY)))
+            course.follow(number, result)
+    assert loggers.seen == [("curriculum after step 2: first -> reward", 2)]
+    assert capsys.readouterr().out.count("curriculum after step") == 1
+
+
+# -- whole runs -----------------------------------------------------------------------------------
+
+RUNS = {
+    "phases": ["curriculum.epochs=0.2"],
+    "linear": ["curriculum.epochs=0.3"],
+    "gated": ["curriculum.window=2", "curriculum.threshold=0.5"],
+    "replay": ["curriculum.share=0.5"],
+}
+MOVES = {"phases": "share", "linear": "share", "gated": "open", "replay": "replayed"}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)
+        yield
+
+
+def some_guess(self: HFTokenizer, ids: list[int]) -> str:
+    """Reads a guess into most answers of an untrained model."""
+    guess = f"{'bcdf'[sum(ids) % 4]}{'aei'[len(ids) % 3]}nor"
+    return f"<guess>{guess}</guess>" if sum(ids) % 5 else ""
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) for n in RUNS])
+def test_stopped_inside_a_stage_a_run_equals_one_that_never_stopped(  # row 22
+    name, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(HFTokenizer, "decode", some_guess)
+    first = ["reward@curriculum.first=phase2_brief", "curriculum.first.lawful=false",
+             "curriculum.first.components.brevity.per=4"]  # fmt: skip
+    given = [
+        *settings(tmp_path, "sft"), "algorithm=grpo", f"curriculum={name}", *RUNS[name],
+        *(first if name != "replay" else []),
+    ]  # fmt: skip
+    if name == "linear":  # which wants the same settings in both sets
+        brevity = "curriculum.first.components.brevity"
+        given += [f"{brevity}.free=0", f"{brevity}.per=8", f"{brevity}.weight=2"]
+    (root := tmp_path / "runs").mkdir()
+    _, unbroken = run(root, *given)
+    moves = [m[f"curriculum/{MOVES[name]}"] for m in metrics_of(unbroken)[1:]]
+    assert len(set(moves)) > 1, "the curriculum must move within the run"
+    stop(scene, "play", 4, signal.SIGINT, partial(run, root, *given))
+    [folder] = set(root.iterdir()) - {unbroken}
+    torch.manual_seed(99)
+    resume(folder)
+    assert_equal_runs(folder, unbroken)
+    state = json.loads((folder / "checkpoints" / "step_000006" / "state.json").read_text())
+    assert state["curriculum"]

@@ -1,0 +1,142 @@
+"""Runs that fail: the manifest says so and why, and what was reached can be gone on from."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import pytest
+import torch
+
+from tests.commands.test_configs import composed
+from tests.commands.test_misuse import largest_file
+from tests.helpers.runs import metrics_of, resume, run, settings
+from wordle_rl import evaluate
+from wordle_rl import train as run_command
+from wordle_rl.backends.mlx import engine as mlx_engine
+from wordle_rl.backends.torch import engine as torch_engine
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.folder import RunFolder
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module="lightning|transformers")
+        yield
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("done")
+    (base / "runs").mkdir()
+    return run(base / "runs", *settings(base, "sft"), "trainer.steps=1", "trainer.report=false")[1]
+
+
+@pytest.fixture
+def folder(done: Path, tmp_path: Path) -> Path:
+    """A copy of a run of one step, for a test to continue."""
+    return shutil.copytree(done, tmp_path / "run")
+
+
+def raises(error: Exception) -> Any:
+    def instead(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return instead
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "error", "reason"),
+    [
+        (RewardSet, "score", ZeroDivisionError("in a reward"), "ZeroDivisionError: in a reward"),
+        (TorchPolicy, "update", torch.OutOfMemoryError("CUDA: out of memory"), "out of memory"),
+        (TorchPolicy, "update", MemoryError(), "MemoryError"),
+        (TorchPolicy, "export", OSError(errno.ENOSPC, "No space left"), "No space left"),
+        (TorchPolicy, "update", BrokenPipeError("reader left"), "BrokenPipeError: reader left"),
+    ],
+)
+def test_a_failed_run_is_recorded_as_failed_with_its_reason(
+    place, name, error, reason, folder, monkeypatch
+):
+    with monkeypatch.context() as patch, pytest.raises((type(error), SystemExit)):
+        patch.setattr(place, name, raises(error))
+        resume(folder, "trainer.steps=2")
+    manifest = RunFolder(folder).manifest()
+    assert manifest["status"] == "failed" and reason in manifest["status_reason"]
+    resume(folder, "trainer.steps=2")
+    manifest = RunFolder(folder).manifest()
+    assert (manifest["status"], manifest["status_reason"]) == ("finished", None)
+
+
+def test_a_disk_without_any_room_still_takes_the_status(folder):
+    run_folder = RunFolder(folder)
+    run_folder.set_status("running")
+    before = run_folder.manifest()
+    with largest_file((folder / "manifest.json").stat().st_size):
+        run_folder.set_failed(OSError("the disk is full"))
+    assert run_folder.manifest() == before | {"status": "failed"}
+
+
+def test_weights_that_are_no_numbers_end_the_run_with_all_that_is_known(folder, capsys):
+    update = TorchPolicy.update
+
+    def spoil(policy: TorchPolicy, *arguments: Any) -> dict[str, float]:
+        metrics = update(policy, *arguments)
+        with torch.no_grad():
+            policy.trainable[0][:] = torch.nan
+        return metrics
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
+        patch.setattr(TorchPolicy, "update", spoil)
+        resume(folder, "trainer.steps=9", "trainer.validate_every=2")
+    error = capsys.readouterr().err.strip()
+    assert stop.value.code == 1 and len(error.splitlines()) == 1
+    assert "predictions are not finite numbers, after step " in error and "optim.lr" in error
+    assert RunFolder(folder).manifest()["status_reason"] in error
+    failure = json.loads((folder / "failure" / "failure.json").read_text())
+    # The validation after step 2 finds out, before that step is logged.
+    assert (failure["step"], failure["metrics"]["step"]) == (2, 1)
+    assert (folder / "failure" / "model" / "model.safetensors").is_file()
+    newest = CheckpointStore(folder / "checkpoints", read_only=True).load_latest()
+    assert newest is not None and newest.step == 1
+    resume(folder, "trainer.steps=2")
+    assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.0), Sampling(top_k=2)])
+def test_nothing_is_drawn_from_logits_that_are_no_numbers(sampling):
+    logits = np.zeros((3, 5), np.float32)
+    logits[1] = np.nan
+    with pytest.raises(NotFinite):
+        torch_engine.draw(torch.from_numpy(logits), sampling, np.full(3, 0.4))
+    _, logprobs = mlx_engine.draw(mx.array(logits), sampling, mx.full((3,), 0.4))
+    assert np.isfinite(np.array(logprobs)).tolist() == [True, False, True]
+
+
+def test_an_evaluation_of_weights_that_are_no_numbers_ends_in_one_line(tmp_path, capsys):
+    given = ["player=random", "limit=2", f"output_dir={tmp_path}"]
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
+        patch.setattr(evaluate.Table, "games", raises(NotFinite()))
+        evaluate.evaluate(composed(*given, name="eval"), given)
+    error = capsys.readouterr().err.strip()
+    assert stop.value.code == 2 and len(error.splitlines()) == 1
+    assert "predictions are not finite numbers: the weights of the model may be broken" in error
+
+
+def test_a_run_that_a_second_signal_stopped_is_recorded_as_interrupted(folder, capfd):
+    run_command._stopped(RunFolder(folder))
+    manifest = RunFolder(folder).manifest()
+    assert manifest["status"] == "interrupted" and "without saving" in manifest["status_reason"]
+    assert f"python train.py resume={folder}" in capfd.readouterr().err

@@ -1,0 +1,355 @@
+"""The gradient of an update is the one that its definition asks for, and no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.tiny import (
+    batch_of,
+    full_forward,
+    full_logprobs,
+    gemma,
+    gemma_like_tokenizer,
+    gradients,
+    lora_of,
+    plain_copy,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+    same,
+    weights_of,
+)
+from wordle_rl.algorithms.base import Rows
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.sft import Sft
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.engine import Completion
+from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.rollouts.records import Rollout, TokenTurn
+from wordle_rl.training.sequences import conversation, pad
+
+# Three conversations of unequal length; 1 marks sampled tokens, two answers in the first two.
+ROWS = [
+    ([3, 9, 4, 11, 12, 5, 6, 20, 21, 22], [0, 0, 0, 1, 1, 0, 0, 1, 1, 1]),
+    ([3, 9, 30, 31, 7, 8, 40], [0, 0, 1, 1, 0, 0, 1]),
+    ([3, 50], [0, 1]),
+]
+ADVANTAGES = [0.7, -1.3, 0.4]
+WEIGHTS = [0.1, 0.05, 0.3]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An untrained model with its tokenizer, as a user would have it on disk."""
+    path: Path = tmp_path_factory.mktemp("base")
+    qwen(340).save_pretrained(path)
+    qwen_like_tokenizer().save_pretrained(path)
+    return str(path)
+
+
+def moved_lora(folder: str) -> Any:
+    """An adapter that is not at its start, where half of its gradient is exactly zero."""
+    model = lora_of(folder)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    return model
+
+
+def assert_close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    scale = max(float(g.abs().max()) for g in other.values())
+    assert scale > 0
+    for name in one:
+        assert torch.allclose(one[name], other[name], atol=1e-5 * scale, rtol=1e-4), name
+
+
+# -- against plain autograd -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["qwen", "gemma", "lora"])
+def test_the_gradient_is_the_weighted_sum_over_sampled_tokens_of_plain_autograd(kind, folder):
+    # rows 7 and 31: prompt and feedback tokens have no part in the sum
+    model = {"qwen": qwen, "gemma": gemma, "lora": lambda: moved_lora(folder)}[kind]()
+    plain = plain_copy(model)
+    batch = batch_of(ROWS, ADVANTAGES, weights=WEIGHTS)
+    policy = policy_of(model, temperature=0.7)
+    found = gradients(policy, batch, Grpo(beta=0.0))
+
+    loss = torch.zeros((), dtype=torch.float64)
+    for (ids, marks), advantage, weight in zip(ROWS, ADVANTAGES, WEIGHTS, strict=True):
+        logprobs = full_forward(plain, ids, temperature=0.7)
+        loss = loss - weight * advantage * (logprobs * torch.tensor(marks)).sum()
+    loss.backward()
+    expected = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
+    assert_close(found, expected)
+
+
+def test_the_kl_gradient_is_that_of_its_definition():
+    model, reference = qwen(), qwen(seed=9)
+    plain = plain_copy(model)
+    batch = batch_of(ROWS, [0.0] * 3, weights=WEIGHTS)
+    ref = np.zeros(batch.ids.shape, np.float32)
+    loss = torch.zeros((), dtype=torch.float64)
+    for row, (ids, marks) in enumerate(ROWS):
+        theirs = full_logprobs(plain_copy(reference), ids)
+        ref[row, : len(ids)] = theirs * np.array(marks)
+        gap = torch.from_numpy(theirs) - full_forward(plain, ids)
+        loss = loss + 0.2 * WEIGHTS[row] * ((gap.exp() - gap - 1) * torch.tensor(marks)).sum()
+    loss.backward()
+    expected = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
+    found = gradients(policy_of(model), replace(batch, ref_logprobs=ref), Grpo(beta=0.2))
+    assert_close(found, expected)
+
+
+# -- which tokens train ---------------------------------------------------------------------------
+
+
+def hidden_gradients(policy: TorchPolicy, batch: Batch, algorithm: Any) -> torch.Tensor:
+    """[N, T] size of the loss's gradient at the hidden state that predicts each token."""
+    caught: list[torch.Tensor] = []
+    trunk: Any = policy.model
+
+    def keep(_: Any, __: Any, output: Any) -> None:
+        output.last_hidden_state.retain_grad()
+        caught.append(output.last_hidden_state)
+
+    handle = trunk.get_decoder().register_forward_hook(keep)
+    gradients(policy, batch, algorithm)
+    handle.remove()
+    [hidden] = caught
+    assert hidden.grad is not None
+    sizes = hidden.grad.abs().sum(-1)
+    return torch.cat([torch.zeros(len(sizes), 1), sizes[:, :-1]], dim=1)
+
+
+def test_only_sampled_tokens_are_targets_of_the_loss():  # row 7
+    batch = batch_of(ROWS, ADVANTAGES)
+    sizes = hidden_gradients(policy_of(qwen()), batch, Grpo(beta=0.0))
+    # Rows are put in order of length, and these already are.
+    assert np.array_equal(sizes.numpy() > 0, batch.trained)
+
+
+def test_the_sampled_stop_token_trains_and_padding_does_not_when_they_are_the_same_id():  # row 8
+    tokenizer = HFTokenizer(gemma_like_tokenizer())
+    eos = tokenizer.pad_id
+    assert eos in tokenizer.stop_ids
+    rows = [([3, 9, 4, 30, 31, 32, eos], [0, 0, 0, 1, 1, 1, 1]), ([3, 9, 30, eos], [0, 0, 1, 1])]
+    batch = batch_of(rows, [1.0, 1.0], pad_id=eos)
+    assert batch.ids[1].tolist() == [3, 9, 30, eos, eos, eos, eos]
+    sizes = hidden_gradients(policy_of(qwen(), tokenizer), batch, Grpo(beta=0.0))
+    assert (sizes[1] > 0).tolist() == [False, False, True, True, False, False, False]
+    assert sizes[0, 6] > 0
+    # Another pad id is the same gradient, bit for bit.
+    other = batch_of(rows, [1.0, 1.0], pad_id=0)
+    for algorithm in (Grpo(beta=0.0), Sft()):
+        found = [gradients(policy_of(qwen(), tokenizer), b, algorithm) for b in (batch, other)]
+        assert_close(*found)
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
+@pytest.mark.parametrize("algorithm", [Grpo(beta=0.1), Sft()])
+def test_rows_without_a_trained_token_give_no_nan_and_no_gradient(algorithm, micro_batch_tokens):
+    # row 8: an ordinary prompt, one token, nothing but padding
+    bare = [([3, 9, 4], [0, 0, 0]), ([5], [0]), ([], [])]
+    plain = batch_of(ROWS, ADVANTAGES, weights=WEIGHTS)
+    mixed = batch_of(ROWS + bare, [*ADVANTAGES, 1.0, 1.0, 1.0], weights=[*WEIGHTS, 0.0, 0.0, 0.0])
+    found = []
+    for batch in (plain, mixed):
+        policy = policy_of(qwen(), micro_batch_tokens=micro_batch_tokens)
+        ref = policy.score(batch) - 0.5 * batch.trained
+        assert np.isfinite(ref).all()
+        found.append(gradients(policy, replace(batch, ref_logprobs=ref), algorithm))
+    assert_close(*found)
+
+
+def test_a_batch_with_nothing_to_train_leaves_the_weights_alone():  # row 8
+    policy = policy_of(qwen())
+    before = weights_of(policy.model)
+    batch = batch_of([([3, 9, 4], [0, 0, 0]), ([5, 6], [0, 0])], [1.0, 1.0])
+    metrics = policy.update(batch, Grpo(beta=0.0))
+    assert all(np.isfinite(value) for value in metrics.values())
+    assert metrics["grad_norm"] == 0.0
+    assert same(before, weights_of(policy.model))
+
+
+def test_every_token_of_a_completion_of_500_trains():  # row 27
+    ids = np.random.default_rng(0).integers(0, 64, 510).tolist()
+    batch = batch_of([(ids, [0] * 10 + [1] * 500)], [1.0])
+    policy = policy_of(qwen(factor=2.0))
+    whole = policy.score(batch).sum()
+    assert whole < -500, "the completion must be improbable enough to tempt a clamp"
+    sizes = hidden_gradients(policy, batch, Grpo(beta=0.0))[0]
+    assert (sizes[:10] == 0).all() and (sizes[10:] > 0).all()
+    norm = sum(float(g.square().sum()) for g in gradients(policy, batch, Grpo(beta=0.0)).values())
+    assert norm > 0
+
+
+# -- plumbing that must not matter ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("build", [qwen, gemma])
+@pytest.mark.parametrize("algorithm", [Grpo(beta=0.1), Sft()])
+def test_the_gradient_does_not_depend_on_how_the_batch_is_split(algorithm, build):  # rows 9, 13
+    random = np.random.default_rng(3)
+    rows = []
+    for length in (2, 12, 5, 9, 3, 12, 7, 4):
+        rows.append((random.integers(0, 64, length).tolist(), [0] + [1] * (length - 1)))
+    advantages = random.normal(size=8).tolist()
+    batch = batch_of(rows, advantages, weights=random.uniform(0.1, 1, 8).tolist())
+    batch = replace(batch, ref_logprobs=policy_of(build(seed=4)).score(batch))
+    whole, *split = [
+        gradients(policy_of(build(), micro_batch_tokens=tokens), batch, algorithm)
+        for tokens in (10_000, 48, 24, 1)  # all at once, four, two and one row at a time
+    ]
+    for pieces in split:
+        assert_close(pieces, whole)
+
+
+def test_the_gradient_does_not_depend_on_the_order_of_the_rows():
+    order = [2, 0, 1]
+    batch = batch_of(ROWS, ADVANTAGES, weights=WEIGHTS)
+    shuffled = batch_of(
+        [ROWS[i] for i in order], [ADVANTAGES[i] for i in order],
+        weights=[WEIGHTS[i] for i in order],
+    )  # fmt: skip
+    found = [gradients(policy_of(qwen()), b, Grpo(beta=0.0)) for b in (batch, shuffled)]
+    assert_close(*found)
+
+
+def test_clipping_scales_the_gradient_down_to_the_largest_norm_allowed():
+    batch = batch_of(ROWS, ADVANTAGES)
+    free = gradients(policy_of(qwen()), batch, Grpo(beta=0.0))
+    clipped = gradients(policy_of(qwen(), clip_grad_norm=0.01), batch, Grpo(beta=0.0))
+    norm = float(torch.stack([g.square().sum() for g in free.values()]).sum().sqrt())
+    assert norm > 0.01
+    assert_close(clipped, {name: g * (0.01 / norm) for name, g in free.items()})
+    metrics = policy_of(qwen(), clip_grad_norm=0.01).update(batch, Grpo(beta=0.0))
+    assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-5)  # as it was before clipping
+
+
+# -- the estimator --------------------------------------------------------------------------------
+
+SECRET = 1  # the three words are the ids 0, 1, 2; feedback is 1 for the secret, else 2
+REWARDS = np.array([[0.2, 1.0, -0.5], [2.0, 1.7, 1.1], [0.0, 0.6, 0.3]])  # by both guesses
+
+
+def test_the_estimator_averages_to_the_exact_policy_gradient_of_a_three_word_game():  # row 31
+    """Enumerates all nine games of two guesses.
+
+    The group's mean holds each rollout's own reward, which shrinks the expected gradient to
+    1 - 1/N of the exact one; every game has two tokens, so the division by length is by two.
+    """
+    groups, n, batches = 400, 3, 4
+    model = qwen(3, factor=3.0)
+    plain = plain_copy(model)
+    policy = policy_of(model, temperature=0.9)
+    sums: dict[str, torch.Tensor] = {}
+    squares: dict[str, torch.Tensor] = {}
+    slopes = game_slopes(plain, 0.9)
+    for step in range(batches):
+        guesses, batch = sampled_games(policy, groups, n, step, 0.9)
+        for name, gradient in gradients(policy, batch, Grpo(beta=0.0, scale="none")).items():
+            sums[name] = sums.get(name, torch.zeros_like(gradient)) - gradient / batches
+        # What each group adds, for the standard error alone.
+        rewards = REWARDS[guesses[..., 0], guesses[..., 1]]
+        centred = rewards - rewards.mean(1, keepdims=True)
+        share = np.zeros((groups, 9))
+        np.add.at(
+            share, (np.arange(groups)[:, None], guesses[..., 0] * 3 + guesses[..., 1]), centred
+        )
+        for name, slope in slopes.items():
+            parts = torch.from_numpy(share / (2 * n)).float() @ slope.reshape(9, -1)
+            squares[name] = squares.get(name, torch.zeros(1)) + parts.var(0) / groups / batches**2
+
+    probabilities = game_probabilities(plain, 0.9)
+    errors = []
+    for name, found in sums.items():
+        exact = (probabilities * REWARDS.ravel()) @ slopes[name].reshape(9, -1).double().numpy()
+        deviation = found.numpy().ravel() - (1 - 1 / n) / 2 * exact
+        error = squares[name].sqrt().numpy()
+        errors.append((deviation / np.maximum(error, 1e-9))[error > 1e-7])
+    z = np.concatenate(errors)
+    assert len(z) > 5000
+    # Few directions are independent; the root mean square is about 1, and none is far out.
+    assert 0.1 < np.sqrt(np.mean(z**2)) < 2.0
+    assert np.abs(z).max() < 4.5
+
+
+def feedback_of(guess: int) -> int:
+    return 1 if guess == SECRET else 2
+
+
+def game_ids(first: int, second: int) -> list[int]:
+    return [0, first, feedback_of(first), second]
+
+
+def game_probabilities(plain: Any, temperature: float) -> np.ndarray:
+    """[9] probability of each game, from plain forward passes."""
+    games = [full_logprobs(plain, game_ids(a, b), temperature=temperature)
+             for a in range(3) for b in range(3)]  # fmt: skip
+    probabilities = np.exp([game[1] + game[3] for game in games])
+    assert probabilities.sum() == pytest.approx(1.0)
+    return probabilities
+
+
+def game_slopes(plain: Any, temperature: float) -> dict[str, torch.Tensor]:
+    """[9, ...] gradient of the log-probability of each game, by parameter."""
+    slopes: dict[str, list[torch.Tensor]] = {}
+    for first in range(3):
+        for second in range(3):
+            plain.zero_grad()
+            logprobs = full_forward(plain, game_ids(first, second), temperature=temperature)
+            (logprobs[1] + logprobs[3]).backward()
+            for name, parameter in plain.named_parameters():
+                assert parameter.grad is not None
+                slopes.setdefault(name, []).append(parameter.grad.clone())
+    return {name: torch.stack(parts) for name, parts in slopes.items()}
+
+
+def sampled_games(
+    policy: TorchPolicy, groups: int, n: int, step: int, temperature: float
+) -> tuple[np.ndarray, Batch]:
+    """Games drawn by the engine and made into a batch as the training step does: [G, N, 2]."""
+    engine, sampling = policy.engine(), Sampling(temperature=temperature, max_tokens=1)
+    [row] = engine.open(1)
+    engine.extend([row], [[0]])
+    rows = [row, *engine.fork(row, groups * n - 1)]
+    turns: list[list[TokenTurn]] = [[] for _ in rows]
+    fed = [[0]] * len(rows)
+    guesses = np.zeros((groups * n, 2), int)
+    for turn in range(2):
+        if turn:
+            fed = [[feedback_of(int(first))] for first in guesses[:, 0]]
+            engine.extend(rows, fed)
+        numbers = uniforms(seed=0, step=step, rollouts=np.arange(len(rows)), turn=turn, tokens=1)
+        drawn: list[Completion] = engine.decode(rows, sampling, numbers)
+        guesses[:, turn] = [c.ids[0] for c in drawn]
+        for mine, prompt, completion in zip(turns, fed, drawn, strict=True):
+            mine.append(TokenTurn(prompt_ids=prompt, completion=completion))
+    guesses = guesses.reshape(groups, n, 2)
+    algorithm = Grpo(beta=0.0, scale="none")
+    game: Any = None  # of no concern here
+    sequences = [
+        conversation(Rollout(game=game, group=i // n, turns=mine), i)
+        for i, mine in enumerate(turns)
+    ]
+    advantages = algorithm.advantages_by_game(REWARDS[guesses[..., 0], guesses[..., 1]]).ravel()
+    lengths = np.array([sum(s.trained) for s in sequences])
+    ones = np.ones(len(lengths), bool)
+    weights = algorithm.weights(Rows(lengths=lengths, used=ones, units=np.arange(len(lengths))))
+    values = {
+        name: [[v * t for t in s.trained] for v, s in zip(numbers_of, sequences, strict=True)]
+        for name, numbers_of in (("advantages", advantages), ("weights", weights))
+    }
+    return guesses, pad(sequences, values, 0)

@@ -1,0 +1,263 @@
+"""Stages: a run that starts from another run's model, and what must be as it was there."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from tests.commands.test_configs import composed
+from tests.commands.test_misuse import SMALL, evaluation, trained, training
+from tests.helpers import runs
+from tests.helpers.runs import metrics_of, run
+from wordle_rl.build import experiment, resolve
+from wordle_rl.earlier_run import begin_from, saved_config
+from wordle_rl.policy.stages import RECORD, stages_of
+from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
+from wordle_rl.runs.files import write_json
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.training import loop as training_run
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module="lightning|transformers")
+        yield
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of a new model with checkpoints of steps 0, 1 (marked as best) and 2."""
+    falling = itertools.count(0, -1)
+    with pytest.MonkeyPatch.context() as patch:
+        # With the start as its best, the run keeps all three.
+        patch.setattr(training_run, "score", lambda _: [float(next(falling))] * 3)
+        folder = trained(
+            tmp_path_factory.mktemp("runs") / "small", "prompt=letters rollout.form=fresh"
+        )
+    CheckpointStore(folder / "checkpoints", keep=3).mark_best(1)
+    return folder
+
+
+@pytest.fixture
+def copy(small: Path, tmp_path: Path) -> Path:
+    """A copy of that run which a test may spoil."""
+    return shutil.copytree(small, tmp_path / "run")
+
+
+def begun(source: Path, *given: str) -> tuple[Any, dict[str, Any]]:
+    """The config of a run that starts from another, and what its manifest will say of that."""
+    overrides = [f"init_from={source}", "words.test=6", "words.val=6", *given]
+    config = composed(*overrides)
+    start = begin_from(config, overrides, ROOT)
+    assert start is not None
+    return config, start
+
+
+def test_a_stage_takes_model_prompt_and_form_of_the_run_that_it_starts_from(small):
+    config, _ = begun(small, "algorithm=dapo", "model.max_tokens=9", "rollout.groups=7")
+    assert config.prompt == composed("prompt=letters").prompt
+    assert (config.rollout.form, config.rollout.groups) == ("fresh", 7)
+    assert config.model.path == str(small / "checkpoints" / "step_000001" / "model")
+    assert config.model.shape == {} and config.model.max_tokens == 9
+    assert config.sampling.max_tokens == 9
+    assert config.algorithm == composed("algorithm=dapo").algorithm
+
+
+def test_what_began_untrained_is_named_by_its_run_and_trained_at_the_usual_rate(small):
+    config, _ = begun(small)
+    assert config.model.name == "small"
+    assert (
+        config.optim.lr
+        == composed("model=tiny").optim.lr
+        != saved_config(RunFolder(small)).optim.lr
+    )
+    assert begun(small, "model.learning_rate=0.5")[0].optim.lr == 0.5
+
+
+def test_a_stage_takes_the_rate_of_a_model_that_was_trained_before(copy):
+    saved = OmegaConf.load(copy / "config.yaml")
+    saved.model.path, saved.model.name, saved.model.learning_rate = "embedded/x", "micro", 0.125
+    OmegaConf.save(saved, copy / "config.yaml")
+    config, _ = begun(copy)
+    assert (config.model.name, config.optim.lr) == ("micro", 0.125)
+
+
+@pytest.mark.parametrize(("checkpoint", "step"), [("best", 1), ("last", 2), ("start", 0)])
+def test_the_manifest_names_run_checkpoint_and_digest(checkpoint, step, small):
+    config, start = begun(small, f"init_checkpoint={checkpoint}")
+    folder = small / "checkpoints" / f"step_{step:06d}"
+    assert config.model.path == str(folder / "model")
+    assert start == {
+        "run": str(small), "checkpoint": checkpoint, "step": step,
+        "sha256": hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest(),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("backend", "stage"),
+    [
+        ("lightning", "sft"),
+        pytest.param("mlx", "sft", marks=pytest.mark.slow),
+        pytest.param("lightning", "lora", marks=pytest.mark.slow),
+        pytest.param("mlx", "lora", marks=pytest.mark.slow),
+    ],
+)
+def test_a_stage_begins_with_the_weights_of_the_one_before(backend, stage, tmp_path):
+    # row 17
+    given = runs.settings(tmp_path, stage)
+    if backend == "mlx":
+        torch_only = {"backend.accelerator=cpu", "backend.threads=1"}
+        given = ["backend=mlx", *(s for s in given if s not in torch_only)]
+    given += ["trainer.steps=2", "trainer.report=false", "rollout.groups=2"]
+    (tmp_path / "runs").mkdir()
+    _, first = run(tmp_path / "runs", *given, "prompt=letters")
+    own = ("model", "backend=", "algorithm")  # what the first stage says of itself
+    rest = [s for s in given if not s.startswith(own)]
+    second_given = [*rest, "algorithm.beta=0.1", f"init_from={first}", "init_checkpoint=last"]
+    _, second = run(tmp_path / "runs", *second_given)
+    [weights] = (first / "checkpoints" / "step_000002" / "model").glob("*.safetensors")
+    name = f"model/{weights.name}"
+    assert (second / "checkpoints/step_000000" / name).read_bytes() == weights.read_bytes()
+    assert (first / "checkpoints/step_000000" / name).read_bytes() != weights.read_bytes()
+    # The reference is the start of this stage, so the first update sees no divergence from it.
+    assert [metrics_of(second)[k]["policy/kl"] > 0 for k in (1, 2)] == [False, True]
+    manifest = json.loads((second / "manifest.json").read_text())
+    assert manifest["init_from"]["run"] == str(first) and manifest["prompt"] == "letters"
+    stages = [stage_of(first, "letters"), stage_of(second, "letters")]
+    for folder in (second / "model", *second.glob("checkpoints/step_*/model")):
+        assert stages_of(shutil.copytree(folder, tmp_path / "copy", dirs_exist_ok=True)) == stages
+    assert stages_of(first / "model") == stages[:1]
+    assert runs.resume(second, "trainer.steps=3")["total_games"] == 3 * 2 * 2
+    assert stages_of(second / "model") == stages
+
+
+def stage_of(run: Path, prompt: str) -> dict[str, Any]:
+    """What a model that this run made must say of it."""
+    manifest = RunFolder(run).manifest()
+    return {
+        "run": run.name, "protocol": "split", "digests": manifest["digests"], "prompt": prompt,
+        "form": "conversation",
+    }  # fmt: skip
+
+
+def test_the_stages_before_are_kept_whatever_the_last_one_was(tmp_path, refused: Callable):
+    """A model that was taught on all words stays one that was."""
+    everything = trained(tmp_path / "all", "words.protocol=all trainer.steps=1")
+    record = json.loads((everything / "model" / RECORD).read_text())
+    later = {**record["stages"][0], "run": "later", "protocol": "split"}
+    model = shutil.copytree(everything / "model", tmp_path / "m")
+    write_json(model / RECORD, {"stages": [*record["stages"], later]})
+    line = refused(training(f"words.test=6 words.val=6 model.path={model}"))
+    assert everything.name in line and "words.protocol=all" in line
+    write_json(model / RECORD, {"stages": [later]})
+    assert experiment(resolve(composed("words.test=6", "words.val=6", f"model.path={model}"))).test
+
+
+def test_a_run_that_is_not_finished_is_not_started_from(copy, refused: Callable):
+    write_json(copy / "manifest.json", RunFolder(copy).manifest() | {"status": "interrupted"})
+    line = refused(training(f"init_from={copy}"))
+    assert (
+        f"the run is interrupted, not finished; first end it with python train.py resume={copy}"
+        in line
+    )
+
+
+def test_a_run_without_a_whole_checkpoint_is_not_started_from(copy, refused: Callable):
+    file = copy / "checkpoints" / "step_000001" / "model" / "model.safetensors"
+    file.write_bytes(b"torn")
+    assert f"{file}: has 4 bytes" in refused(training(f"init_from={copy}"))
+    shutil.rmtree(copy / "checkpoints")
+    assert "there is no best checkpoint" in refused(training(f"init_from={copy}"))
+
+
+def test_a_best_checkpoint_that_is_the_start_is_taken_only_when_it_is_meant(
+    copy, refused: Callable
+):
+    CheckpointStore(copy / "checkpoints", keep=3).mark_best(0)
+    line = refused(training(f"init_from={copy}"))
+    assert "the run's best checkpoint is its own start" in line
+    assert "init_checkpoint=last" in line and "init_checkpoint=start" in line
+    assert begun(copy, "init_checkpoint=start")[1]["step"] == 0
+
+
+def test_a_stage_cannot_be_resumed_and_begun_at_once(small, refused: Callable):
+    line = refused(lambda: training(f"resume={small} init_from={small}")())
+    assert "a resumed run keeps" in line and "init_from" in line
+
+
+OTHERS = {
+    "prompt=symbols": "prompt=symbols: not letters as in",
+    "prompt=letters prompt.think=true": "prompt=letters_think: not letters as in",
+    "rollout.form=conversation": "rollout.form=conversation: not fresh as in",
+    "words=custom words.protocol=all words.answers={list}": "words: other word lists",
+}
+
+
+@pytest.mark.parametrize("line", OTHERS)
+@pytest.mark.parametrize(
+    "way", ["init_from={run}", "prompt=letters rollout.form=fresh model.path={run}/model"]
+)
+def test_another_prompt_form_or_list_is_refused_unless_it_is_meant(
+    line, way, small, tmp_path, refused: Callable, monkeypatch
+):
+    words = map("".join, itertools.product("bcd", "aei", "lmn", "o", "rs"))
+    (tmp_path / "list.txt").write_text("\n".join(words))
+    given = f"{way} words.test=6 words.val=6 {line}".format(run=small, list=tmp_path / "list.txt")
+    said = refused(training(given))
+    assert OTHERS[line] in said and str(small) in said and "allow_mismatch=true" in said
+    monkeypatch.setattr("wordle_rl.backends.load_backend", lambda _: pytest.fail("reached"))
+    with pytest.raises(pytest.fail.Exception, match="reached"):
+        training(f"{given} allow_mismatch=true output_dir={tmp_path}")()
+
+
+def test_eval_plays_a_run_with_its_prompt_and_form_unless_others_are_meant(
+    small, tmp_path, refused: Callable
+):
+    usual = f"run={small} output_dir={tmp_path} compare=false limit=2 backend.threads=1"
+    assert "form=tool: not fresh as in" in refused(evaluation(f"{usual} form=tool"))
+    assert "prompt=symbols: not letters as in" in refused(evaluation(f"{usual} prompt=symbols"))
+    summary = evaluation(f"{usual} prompt=symbols allow_mismatch=true")()
+    assert summary["games"] == 2
+
+
+def test_an_embedded_model_plays_in_any_prompt():
+    assert experiment(resolve(composed("model=tiny", "prompt=letters"))).lab.style.name == "letters"
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "name"),
+    [("best", "run"), ("start", "run start"), ("last", "run last"),
+     ("{run}/checkpoints/step_000001", "run step_000001")],
+)  # fmt: skip
+def test_eval_says_which_checkpoint_played(checkpoint, name, copy, tmp_path):
+    checkpoint = checkpoint.format(run=copy)
+    line = f"run={copy} checkpoint={checkpoint} output_dir={tmp_path} compare=false limit=1"
+    assert evaluation(f"{line} backend.threads=1")()["player"] == name
+
+
+def test_a_start_that_failed_leaves_no_folder(tmp_path, refused: Callable):
+    line = f"{SMALL} output_dir={tmp_path} prompt=letters"
+    assert "max_context" in refused(training(f"{line} model.max_context=16"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_of_an_earlier_version_can_be_gone_on_with(copy):
+    saved = OmegaConf.load(copy / "config.yaml")
+    for key in ("init_from", "init_checkpoint", "allow_mismatch"):
+        del saved[key]
+    del saved.rollout.form
+    OmegaConf.save(saved, copy / "config.yaml")
+    again = saved_config(RunFolder(copy))
+    assert (again.init_from, again.init_checkpoint, again.allow_mismatch) == (None, "best", False)
+    assert begun(copy)[0].rollout.form == "conversation"

@@ -1,0 +1,272 @@
+"""The memory guard: what it measures, when it acts, and that a run keeps its numbers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from tests.commands.test_configs import composed
+from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings
+from tests.helpers.tiny import policy_of, qwen
+from wordle_rl import train as running
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.training import memory
+from wordle_rl.training.memory import DEVICE, RESIDENT, MemoryFull, MemoryGuard, resident_bytes
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)
+        yield
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "runs"
+    path.mkdir()
+    return path
+
+
+def test_resident_memory_is_that_of_this_process():
+    # In a process of its own: in a long one the system takes idle pages back at any moment.
+    code = """
+from wordle_rl.training.memory import resident_bytes
+before = resident_bytes()
+block = bytearray(b"x" * 100_000_000)
+print(resident_bytes() - before)
+del block
+print(resident_bytes() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    grown, left = map(int, done.stdout.split())
+    assert 90e6 < grown < 150e6
+    assert left < 50e6
+
+
+def test_where_there_is_no_proc_the_system_is_asked(monkeypatch):
+    expected = resident_bytes()
+
+    def missing(*_: object, **__: object) -> NoReturn:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", missing)
+    asked = []
+    answer = subprocess.CompletedProcess([], 0, stdout=f" {expected // 1024}\n")
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: asked.append(command) or answer)
+    assert abs(resident_bytes() - expected) < 2048
+    assert asked == [["ps", "-o", "rss=", "-p", str(os.getpid())]]
+    monkeypatch.setattr(subprocess, "run", missing)
+    assert resident_bytes() == 0
+
+
+def test_a_run_without_limits_is_only_measured():
+    guard = MemoryGuard(resident=None, device=None)
+    metrics = guard.look(policy_of(qwen(340)))
+    assert metrics[RESIDENT] * 1e9 == pytest.approx(resident_bytes(), rel=0.05)
+    assert metrics[DEVICE] == 0.0  # on the CPU
+    guard.seen = {RESIDENT: 1e9, DEVICE: 1e9}
+    guard.check(100)
+
+
+@pytest.mark.parametrize(("key", "name"), [(RESIDENT, "memory"), (DEVICE, "device_memory")])
+def test_above_a_limit_a_fresh_process_is_asked_for_unless_this_one_is_fresh(key, name):
+    guard = MemoryGuard(resident=2.0, device=2.0)
+    guard.check(0)  # nothing was seen yet
+    guard.seen = {RESIDENT: 1.9, DEVICE: 1.9}
+    guard.check(50)
+    guard.seen[key] = 2.1
+    for steps, helps in ((1, False), (2, False), (3, True), (50, True)):
+        with pytest.raises(MemoryFull, match=rf"2\.10 GB .* trainer\.{name}_limit_gb=2") as full:
+            guard.check(steps)
+        assert full.value.helps is helps
+
+
+def test_of_several_processes_the_largest_counts():
+    class Two:
+        rank, size = 0, 2
+
+        def gather(self, value: Any) -> list[Any]:
+            return [value, (77.0, 5.0)]
+
+    policy = policy_of(qwen(340))
+    policy.processes = Two()  # type: ignore[assignment]
+    metrics = MemoryGuard(resident=None, device=None).look(policy)
+    assert metrics == {RESIDENT: 77.0, DEVICE: 5.0}
+
+
+class Replaced(BaseException):
+    """In the place of a process that was replaced by another one."""
+
+    def __init__(self, overrides: Sequence[str]) -> None:
+        self.overrides = overrides
+
+
+def leak(patch: pytest.MonkeyPatch) -> None:
+    """As if each step of this process kept 0.1 GB."""
+    count = itertools.count(1)
+    patch.setattr(memory, "resident_bytes", lambda: next(count) * 100_000_000)
+
+
+@pytest.mark.slow
+def test_a_run_that_leaks_goes_on_afresh_with_the_same_numbers(tmp_path, root, monkeypatch):
+    given = [*settings(tmp_path, "sft"), "trainer.steps=9"]
+    _, unbroken = run(root, *given)
+
+    def replaced(overrides: Sequence[str]) -> NoReturn:
+        raise Replaced(overrides)
+
+    monkeypatch.setattr(running, "start_afresh", replaced)
+    leak(monkeypatch)
+    with pytest.raises(Replaced) as first:
+        run(root, *given, "trainer.memory_limit_gb=0.35")
+    [folder] = set(root.iterdir()) - {unbroken}
+    assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3, 4]
+    [overrides] = first.value.overrides
+    # a run that was resumed is resumed in the same way, with what was changed then
+    changed = ["trainer.memory_limit_gb=0.25"]
+    leak(monkeypatch)
+    with pytest.raises(Replaced) as second:
+        running.train(composed(overrides, *changed), [overrides, *changed])
+    assert second.value.overrides == [overrides, *changed]
+    assert metrics_of(folder)[-1]["step"] == 7
+    leak(monkeypatch)
+    resume(folder)
+    assert len(json.loads((folder / "manifest.json").read_text())["resumes"]) == 2
+    assert_equal_runs(folder, unbroken)
+
+
+def test_a_run_above_its_limit_from_the_start_stops_in_one_line_and_can_go_on(
+    tmp_path, root, monkeypatch, capsys
+):
+    given = [*settings(tmp_path, "sft"), "trainer.steps=4"]
+    _, unbroken = run(root, *given)
+    leak(monkeypatch)
+    monkeypatch.setattr(running, "start_afresh", lambda _: pytest.fail("it would go on for ever"))
+    with pytest.raises(SystemExit) as end:
+        run(root, *given, "trainer.memory_limit_gb=0.05")
+    [folder] = set(root.iterdir()) - {unbroken}
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert end.value.code == 2 and "0.10 GB are in use, trainer.memory_limit_gb=0.05" in line
+    assert f"resume={folder}" in line
+    assert json.loads((folder / "manifest.json").read_text())["status"] == "failed"
+    resume(folder, "trainer.memory_limit_gb=9")
+    assert_equal_runs(folder, unbroken)
+
+
+def test_the_last_step_needs_no_fresh_process(tmp_path, root, monkeypatch):
+    leak(monkeypatch)
+    given = [*settings(tmp_path, "sft"), "trainer.steps=4", "trainer.report=false"]
+    summary, _ = run(root, *given, "trainer.memory_limit_gb=0.35")
+    assert summary["total_games"] == 4 * 4 * 2
+
+
+# -- real processes -------------------------------------------------------------------------------
+
+LEAKING = """
+import itertools, runpy
+from wordle_rl import memory
+count = itertools.count(1)
+memory.resident_bytes = lambda: next(count) * 10**9
+runpy.run_path("train.py", run_name="__main__")
+"""
+
+
+def leaking(tmp_path: Path, *overrides: str) -> subprocess.Popen[str]:
+    """The command, as if each step of a process kept 1 GB, with a limit of 3.5 GB."""
+    script = tmp_path / "leaking.py"
+    script.write_text(LEAKING)
+    return subprocess.Popen(
+        [sys.executable, str(script), *overrides, "trainer.memory_limit_gb=3.5"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_command_replaces_itself_and_ends_as_one_run(tmp_path, root):
+    given = [*settings(tmp_path, "sft"), "trainer.steps=9"]
+    _, unbroken = run(root, *given)
+    process = leaking(tmp_path, *given, f"output_dir={root}", "name='a = b'")
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    [folder] = set(root.iterdir()) - {unbroken}
+    assert out.count("goes on in a fresh process") == 2
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("step ")] == [
+        str(number) for number in range(1, 10)
+    ]
+    assert_equal_runs(folder, unbroken)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_command_that_replaced_itself_can_be_stopped(devices, tmp_path, root):
+    given = [*settings(tmp_path, "sft"), "trainer.steps=10000", "trainer.report=false"]
+    process = leaking(tmp_path, *given, f"output_dir={root}", f"backend.devices={devices}")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("step 6 "):
+            break
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=600)
+    assert process.returncode == 130, err
+    [folder] = root.iterdir()
+    assert json.loads((folder / "manifest.json").read_text())["status"] == "interrupted"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_memory_does_not_grow_over_300_steps(tmp_path):  # row 25
+    given = [
+        *settings(tmp_path, "grpo with a reference"), "trainer.report=false", "logger=tensorboard",
+        "trainer.steps=350", "trainer.validate_every=25", "trainer.checkpoint_every=25",
+        "trainer.games_every=5", "curriculum=replay", "curriculum.share=0.5",
+    ]  # fmt: skip
+    command = [sys.executable, "train.py", *given, f"output_dir={tmp_path / 'out'}"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    [folder] = (tmp_path / "out").iterdir()
+    resident = [1e3 * m[RESIDENT] for m in metrics_of(folder)[1:]]  # MB
+    # What a step uses and gives back comes and goes; what it keeps raises the least of many steps.
+    assert min(resident[-25:]) - min(resident[25:50]) < 20.0, resident[::25]
+
+
+FULL_CACHES = """
+import runpy
+from wordle_rl import knowledge
+knowledge._MASKS_KEPT = knowledge._ALLOWED_KEPT = knowledge._BESTS_KEPT = 256
+runpy.run_path("train.py", run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_memory_of_an_embedded_model_does_not_grow_once_its_caches_are_full(tmp_path):  # row 25
+    script = tmp_path / "full_caches.py"
+    script.write_text(FULL_CACHES)
+    given = [
+        "model=micro", "rollout.groups=4", "num_generations=4", "words.test=20", "words.val=6",
+        "backend.threads=1", "trainer.report=false", "trainer.steps=250", "logger=none",
+        "trainer.validate_every=50", "trainer.checkpoint_every=50", "trainer.show_games=0",
+        f"output_dir={tmp_path / 'out'}",
+    ]  # fmt: skip
+    subprocess.run(
+        [sys.executable, str(script), *given], cwd=ROOT, check=True, capture_output=True,
+        # oneDNN keeps code for as many shapes of a product, 1,024 by default, some 100 MB.
+        env={**os.environ, "PYTHONPATH": str(ROOT), "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "8"},
+    )  # fmt: skip
+    [folder] = (tmp_path / "out").iterdir()
+    resident = [1e3 * m[RESIDENT] for m in metrics_of(folder)[1:]]  # MB
+    # The allocator takes some hundred steps of games of all lengths to find its size.
+    assert min(resident[-25:]) - min(resident[125:150]) < 20.0, resident[::25]

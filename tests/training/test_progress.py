@@ -1,0 +1,52 @@
+"""What is said on the terminal while a command works."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from wordle_rl.game.rules import Game
+from wordle_rl.training import progress
+from wordle_rl.training.progress import GameCount, Lines, shown, told
+
+
+def test_a_line_tells_the_step_its_values_and_the_minutes_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    clock = iter([100.0, 103.0, 106.0])  # two steps took six seconds, seven are left
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    lines = Lines(9)
+    lines.step(11, {"loss": 0.25})
+    lines.step(12, shown({"reward/mean": 1.5, "train/win_rate": 0.25, "lr": 1e-4}))
+    assert capsys.readouterr().out.splitlines() == [
+        "step 11 loss=0.25 left=0.4min",
+        "step 12 reward=1.5 win%=25 left=0.3min",
+    ]
+
+
+def test_work_that_takes_long_is_told_every_so_often_and_short_work_never(capsys):
+    with told("loading", every=0.02):
+        time.sleep(0.15)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) >= 3 and lines[0] == "loading, 0 s so far"
+    time.sleep(0.06)
+    assert capsys.readouterr().out == ""  # it is over
+    with told("loading"):
+        pass
+    assert capsys.readouterr().out == ""
+
+
+def test_games_are_counted_over_batches_with_wins_speed_and_the_time_that_is_left(monkeypatch):
+    now = iter([100.0, 104.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    count = GameCount(24)
+    assert str(count) == "0 of 24 games done, 0 won"
+    won, lost, going = Game("crane", {"crane"}), Game("slate", {"crane"}), Game("sleep", {"crane"})
+    won.play("crane")
+    lost.forfeit()
+    count.batch()([won, lost, won])
+    look = count.batch()
+    for games in ([going, going], [won, going]):
+        look(games)
+    assert str(count) == "4 of 24 games done, 3 won, 1 games/s, 0.3 min left"

@@ -1,0 +1,142 @@
+"""Groups that teach nothing: counted, skipped, and replaced where the algorithm says so."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers.runs import metrics_of, run, settings
+from tests.helpers.tiny import (
+    AlwaysGuesses,
+    lab_of,
+    many_stops,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+)
+from wordle_rl.algorithms.dapo import Dapo
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.training.metrics import group_metrics
+from wordle_rl.training.step import StepResult, spare_secrets, step_secrets, train_step
+
+
+def small_policy() -> TorchPolicy:
+    tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
+    return policy_of(qwen(340), tokenizer)
+
+
+def step_of(algorithm: Any, reward: Any, number: int = 0, **lab: Any) -> StepResult:
+    policy = small_policy()
+    setup = lab_of(algorithm, reward, **{"groups": 8, "num_generations": 2, **lab})
+    return train_step(policy, Chat(policy.tokenizer), setup, number)
+
+
+def often_equal(turn: PlayedTurn) -> float:
+    """Of two games, equal about half of the time."""
+    return float(turn.tokens % 2) if turn.state.turn == 0 else 0.0
+
+
+def flat(turn: PlayedTurn) -> float:
+    return 0.25 if turn.state.turn == 0 else 0.0
+
+
+def no_spread(result: StepResult) -> int:
+    totals = np.array([reward.total for reward in result.rewards]).reshape(8, 2)
+    return int((np.ptp(totals, axis=1) == 0.0).sum())
+
+
+def test_groups_without_spread_are_replaced_until_none_is_left():
+    plain, refilled = step_of(Grpo(beta=0.0), often_equal), step_of(Dapo(), often_equal)
+    assert no_spread(plain) > 0, "there must be something to replace"
+    assert no_spread(refilled) == 0
+    metrics = refilled.metrics
+    replaced = metrics["groups/resampled"]
+    assert replaced >= no_spread(plain)  # whoever replaces may need replacing
+    assert metrics["groups/played"] == 8 + replaced
+    assert metrics["groups/zero_spread"] == replaced / (8 + replaced)
+    assert metrics["groups/skipped"] == 0.0
+    assert metrics["train/extra_games"] == 2 * replaced
+    assert metrics["train/games"] == 2 * (8 + replaced)
+    # Groups with spread are those that were there; the new ones have their places.
+    kept = 0
+    for old, new in zip(plain.rollouts, refilled.rollouts, strict=True):
+        assert old.group == new.group
+        kept += old.turns == new.turns
+    assert kept == 2 * (8 - no_spread(plain))
+
+
+def test_a_group_that_replaces_another_has_one_secret():  # row 11
+    result = step_of(Dapo(), often_equal)
+    for group in range(8):
+        assert len({r.game.secret for r in result.rollouts if r.group == group}) == 1
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+def test_after_the_last_round_groups_without_spread_stay_and_are_skipped(rounds):
+    metrics = step_of(Dapo(resample=rounds, overlong="none"), flat).metrics
+    assert metrics["groups/resampled"] == 8 * rounds
+    assert metrics["groups/zero_spread"] == metrics["groups/skipped"] == 1.0
+    assert metrics["update/empty"] == 1.0
+
+
+def test_replacing_is_a_pure_function_of_seed_and_step():
+    first, again, later = (step_of(Dapo(), often_equal, number) for number in (3, 3, 4))
+    games = [[r.game.secret for r in result.rollouts] for result in (first, again)]
+    assert games[0] == games[1]
+    assert [r.turns for r in first.rollouts] == [r.turns for r in again.rollouts]
+    assert [r.turns for r in first.rollouts] != [r.turns for r in later.rollouts]
+
+
+def test_no_draw_is_used_twice_in_a_step():
+    """Equal games of one secret would come from equal random numbers."""
+    policy = small_policy()
+    setup = lab_of(
+        Dapo(resample=2, overlong="none"), lambda turn: 0.0, groups=4, num_generations=4,
+        secrets=("crane",),
+    )  # fmt: skip
+    result = train_step(policy, Chat(policy.tokenizer), setup, 0)
+    kept = [tuple(t.completion.ids for t in r.turns) for r in result.rollouts]
+    first = step_of(Grpo(beta=0.0), flat, groups=4, num_generations=4, secrets=("crane",))
+    planned = [tuple(t.completion.ids for t in r.turns) for r in first.rollouts]
+    assert all(one != other for one, other in itertools.product(kept, planned))
+
+
+def test_spare_secrets_are_distinct_as_long_as_there_are_others():
+    secrets = [f"word{i}" for i in range(10)]
+    spare = spare_secrets(secrets, seed=1, step=2, places=range(10))
+    assert sorted(spare) == secrets
+    assert spare_secrets(secrets, seed=1, step=2, places=range(4, 7)) == spare[4:7]
+    assert spare != spare_secrets(secrets, seed=1, step=3, places=range(10))
+    assert spare != step_secrets(secrets, seed=1, step=0, groups=10)
+
+
+def test_shares_of_groups_by_hand():
+    # 10 groups, 3 of them idle, after 6 others were given up.
+    found = group_metrics(groups=10, idle=3, replaced=6, skips=True)
+    assert found == {
+        "groups/played": 16.0, "groups/zero_spread": 9 / 16, "groups/skipped": 0.3,
+        "groups/resampled": 6.0,
+    }  # fmt: skip
+    assert group_metrics(groups=10, idle=3, replaced=0, skips=False)["groups/skipped"] == 0.0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_run_ends_with_how_many_groups_taught_nothing(tmp_path, capsys):
+    given = [*settings(tmp_path, "dapo"), "trainer.steps=2", "trainer.report=false"]
+    (root := tmp_path / "runs").mkdir()
+    summary, folder = run(root, *given)
+    steps = metrics_of(folder)[1:]
+    groups = sum(m["groups/played"] for m in steps)
+    idle = sum(m["groups/zero_spread"] * m["groups/played"] for m in steps)
+    assert summary["total_groups"] == steps[-1]["total/groups"] == groups
+    assert summary["total_zero_spread_groups"] == pytest.approx(idle)
+    assert summary["total_resampled_groups"] == sum(m["groups/resampled"] for m in steps)
+    assert summary["total_extra_games"] == sum(m["train/extra_games"] for m in steps)
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    assert last.startswith(f"{100 * idle / groups:.0f} % of groups taught nothing: {idle:.0f} of ")

@@ -1,0 +1,337 @@
+"""A run that was stopped, at whatever moment, and went on: it equals one that never stopped."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.runs import (
+    assert_equal_runs,
+    assert_saved,
+    files,
+    metrics_of,
+    pointers,
+    resume,
+    run,
+    settings,
+    stop,
+)
+from wordle_rl import evaluate
+from wordle_rl.backends.torch import backend as lightning_backend
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.earlier_run import saved_config
+from wordle_rl.rollouts import base as scene
+from wordle_rl.runs import files as json_files
+from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.files import write_json
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.training import loop as training
+from wordle_rl.training import step
+
+MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
+    "loading": (lightning_backend, "build_policy"),
+    "report": (training, "report"),
+    "validation": (training, "validate"),
+    "rollouts": (scene, "play"),
+    "rewards": (step, "judge"),
+    "update": (TorchPolicy, "update"),
+    "log": (training.Training, "_log"),
+    "checkpoint": (CheckpointStore, "save"),
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)
+        yield
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    path = tmp_path / "runs"
+    path.mkdir()
+    return path
+
+
+STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved
+    "sft": [("report", 1, 0), ("log", 1, 0), ("rollouts", 2, 1), ("report", 1, 6)],
+    # An update that has begun is finished, with what is due after it; before that, all is undone.
+    "grpo with a reference": [("validation", 1, 0), ("rewards", 3, 2), ("update", 2, 4)],
+    "two updates with muon": [("checkpoint", 1, 0), ("update", 2, 1), ("validation", 1, 3)],
+    "ppo": [("update", 6, 2), ("rewards", 2, 3), ("log", 1, 4)],  # four updates a step
+    "dapo": [("update", 2, 2), ("log", 1, 3)],
+    "lora": [("loading", 1, -1), ("update", 3, 3), ("rollouts", 2, 4)],
+}
+
+
+QUICK = ("grpo with a reference",)  # the others add a value head, groups, an adapter
+
+
+@pytest.mark.parametrize(
+    "stage", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in STOPS if s not in QUICK)]
+)
+def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_path, root, capfd):
+    # row 22
+    given = settings(tmp_path, stage)
+    _, unbroken = run(root, *given)
+    assert [m["step"] for m in metrics_of(unbroken)] == list(range(7))
+    assert sum(m.get("grad_norm", 0.0) > 0.0 for m in metrics_of(unbroken)) == 6, "it must learn"
+    capfd.readouterr()
+    folder: list[Path] = []
+    for number, (moment, call, done) in enumerate(STOPS[stage]):
+        signum = (signal.SIGINT, signal.SIGTERM)[number % 2]
+        # Global generators are no part of a run's state.
+        random.seed(99), np.random.seed(99), torch.manual_seed(99)
+        start = partial(resume, *folder) if folder else partial(run, root, *given)
+        stop(*MOMENTS[moment], call, signum, start)
+        folder[:] = set(root.iterdir()) - {unbroken}
+        assert_saved(*folder, done)
+        [hint] = [line for line in capfd.readouterr().out.splitlines() if "resume=" in line]
+        assert hint.endswith(f"python train.py resume={folder[0]}")
+    resume(*folder)
+    assert_equal_runs(*folder, unbroken)
+
+
+class Killed(BaseException):
+    """In the place of kill -9: nothing that follows runs."""
+
+
+def die(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp_path, root):
+    # row 22
+    given = [*settings(tmp_path, "sft"), "trainer.steps=3"]
+    real, calls = CheckpointStore.mark_best, 0
+
+    def updates(policy: TorchPolicy, *_: Any) -> dict[str, float]:
+        states = policy.optimizers[0].state.values()
+        done = max((float(state["step"]) for state in states), default=0.0)
+        return {
+            "val/win_rate": done / 10,
+            "val/mean_guesses_losses_as_7": 7.0,
+            "val/reward": 0.0,
+        }
+
+    def die_at_the_second(store: CheckpointStore, step: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise Killed
+        real(store, step)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "validate", updates)
+        _, unbroken = run(root, *given)
+        with pytest.MonkeyPatch.context() as deadly, pytest.raises(Killed):
+            deadly.setattr(CheckpointStore, "mark_best", die_at_the_second)
+            run(root, *given)
+        [folder] = set(root.iterdir()) - {unbroken}
+        assert pointers(folder) == ["step_000003\n", "step_000000\n"]
+        resume(folder)
+    assert pointers(folder) == ["step_000003\n", "step_000003\n"]
+    assert_equal_runs(folder, unbroken)
+
+
+def test_what_killed_writers_left_is_removed(tmp_path, root):
+    _, folder = run(root, *settings(tmp_path, "sft"), "trainer.steps=1")
+    before = files(folder)
+    for place in (folder, folder / "checkpoints"):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(Path, "unlink", die)
+            patch.setattr(json_files.os, "replace", die)
+            write_json(place / "anything.json", {})
+    (folder / "checkpoints" / ".tmp_step_000002-abcd").mkdir()
+    assert len(files(folder) - before) == 3
+    resume(folder)
+    assert files(folder) == before
+
+
+def test_a_resumed_run_takes_the_optimisers_settings_of_now(tmp_path, root):
+    given = [*settings(tmp_path, "sft"), "optim.schedule=constant", "trainer.steps=1"]
+    _, folder = run(root, *given)
+    resume(folder, "trainer.steps=2", "optim.weight_decay=0.5", "optim.beta2=0.5", "optim.lr=0.125")
+    saved = torch.load(folder / "checkpoints/step_000002/optimizer.pt", weights_only=True)
+    [group] = saved[0]["param_groups"]
+    assert (group["weight_decay"], group["betas"], group["lr"]) == (0.5, (0.9, 0.5), 0.125)
+
+
+def test_a_finished_run_says_that_nothing_is_left_and_can_be_reported_on(tmp_path, root, capsys):
+    given = [*settings(tmp_path, "sft"), "trainer.steps=1", "trainer.report=false"]
+    _, folder = run(root, *given)
+    assert "nothing left to train" not in capsys.readouterr().out
+    summary = resume(folder, "trainer.report=true")
+    assert "nothing left to train: all 1 steps are done" in capsys.readouterr().out
+    assert summary["games"] == 6 and "start" not in summary  # the start was not played then
+
+
+def test_a_resumed_run_keeps_the_rows_of_its_csv_file(tmp_path, root):
+    given = [*settings(tmp_path, "sft"), "trainer.steps=2", "trainer.report=false", "logger=csv"]
+    _, folder = run(root, *given)
+    resume(folder, "trainer.steps=3")
+    with open(folder / "csv" / "metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    logged = metrics_of(folder)
+    assert [int(row["step"]) for row in rows] == [m["step"] for m in logged] == [0, 1, 2, 3]
+    assert [row["loss"] for row in rows] == [str(m.get("loss", "")) for m in logged]
+
+
+def scored(*scores: tuple[float, float, float]) -> Callable[..., dict[str, float]]:
+    """In the place of validate(): wins, mean guesses and reward of one validation after another."""
+    left = iter(scores)
+    names = ("val/win_rate", "val/mean_guesses_losses_as_7", "val/reward")
+    return lambda *_: dict(zip(names, next(left), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("scores", "chosen"),
+    [
+        # Nothing is ever won: the reward tells, and of two equal ones the later step.
+        ([(0.0, 7.0, -4.0), (0.0, 7.0, -2.0), (0.0, 7.0, -2.0), (0.0, 7.0, -3.0)], 2),
+        ([(0.5, 5.0, 9.0), (0.6, 5.5, 1.0), (0.6, 5.4, 0.0), (0.6, 5.5, 8.0)], 2),
+    ],
+)
+def test_the_exported_checkpoint_is_chosen_by_wins_guesses_reward_and_later_step(
+    scores, chosen, tmp_path, root, monkeypatch, capsys
+):  # row 36
+    monkeypatch.setattr(training, "validate", scored(*scores))
+    given = [*settings(tmp_path, "sft"), "trainer.steps=3", "trainer.validate_every=1"]
+    summary, folder = run(root, *given, "trainer.report=false")
+    assert (summary["best_step"], summary["exported_step"]) == (chosen, chosen)
+    assert pointers(folder)[1] == f"step_{chosen:06d}\n"
+    exported = (folder / "model" / "model.safetensors").read_bytes()
+    best = folder / "checkpoints" / f"step_{chosen:06d}" / "model" / "model.safetensors"
+    assert exported == best.read_bytes()
+    assert f"holds step {chosen} of 3; the best validation had" in capsys.readouterr().out
+
+
+def test_a_run_whose_best_step_is_its_start_says_so(tmp_path, root, monkeypatch, capsys):
+    monkeypatch.setattr(training, "validate", scored((0.5, 5.0, 1.0), (0.4, 5.0, 1.0)))
+    run(root, *settings(tmp_path, "sft"), "trainer.steps=1", "trainer.report=false")
+    assert "holds step 0 of 1, the start of the run" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> Path:
+    """A finished run with a report, whose best checkpoint is of step 1 and its newest of step 3."""
+    base = tmp_path_factory.mktemp("done")
+    (base / "runs").mkdir()
+    scores = scored((0.0, 7.0, 0.0), (0.5, 5.0, 0.0), (0.2, 6.0, 0.0), (0.1, 6.0, 0.0))
+    given = [*settings(base, "sft"), "trainer.steps=3", "trainer.validate_every=1"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "validate", scores)
+        return run(base / "runs", *given, "trainer.checkpoint_every=1")[1]
+
+
+@pytest.fixture
+def spoiled(done, tmp_path) -> Path:
+    """A copy of that run, without its exported model, which a test may damage."""
+    folder = shutil.copytree(done, tmp_path / "run")
+    shutil.rmtree(folder / "model")
+    (folder / "summary.json").unlink()
+    return folder
+
+
+def weights(folder: Path, step: int) -> Path:
+    return folder / "checkpoints" / f"step_{step:06d}" / "model" / "model.safetensors"
+
+
+@pytest.mark.parametrize("damage", ["one byte", "no pointer", "no folder"])
+def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
+    if damage == "one byte":
+        content = bytearray(weights(spoiled, 1).read_bytes())
+        content[-1] ^= 1
+        weights(spoiled, 1).write_bytes(content)
+    elif damage == "no pointer":
+        (spoiled / "checkpoints" / "best").unlink()
+    else:
+        shutil.rmtree(spoiled / "checkpoints" / "step_000001")
+    named = "model.safetensors: its bytes changed" if damage == "one byte" else "checkpoints/best"
+    with pytest.warns(UserWarning, match=f"{named}.*step_000003 takes its place"):
+        summary = resume(spoiled)
+    exported = (spoiled / "model" / "model.safetensors").read_bytes()
+    assert exported == weights(spoiled, 3).read_bytes()
+    assert (summary["best_step"], summary["exported_step"]) == (1, 3)
+    assert "holds step 3 of 3, because the best checkpoint, step 1, is lost" in (
+        capsys.readouterr().out
+    )
+    with pytest.warns(UserWarning, match="step_000003 takes its place"):
+        config = {"model": dict(saved_config(RunFolder(spoiled)).model)}
+        chosen = evaluate._model_settings(config, evaluate.EvalSettings(run=str(spoiled)))
+    assert chosen.path == str(weights(spoiled, 3).parent)
+
+
+def test_a_start_report_that_cannot_be_read_is_left_out_of_the_table(spoiled, capsys):
+    start = spoiled / "start.json"
+    start.write_bytes(start.read_bytes()[:200])
+    with pytest.warns(UserWarning, match=r"start\.json: not JSON.*the table does without it"):
+        summary = resume(spoiled)
+    assert "start" not in summary
+    assert json.loads((spoiled / "summary.json").read_text())["player"] == "end"
+
+
+def test_a_run_with_no_checkpoint_left_that_is_whole_ends_in_one_line(spoiled, capsys):
+    for number in (1, 2, 3):
+        weights(spoiled, number).write_bytes(b"torn")
+    with pytest.raises(SystemExit) as stop:
+        resume(spoiled)
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and "no unbroken checkpoint left" in error
+    assert len(error.strip().splitlines()) == 1
+    assert resume(spoiled, "restart=true")["total_games"] == 3 * 4 * 2
+    [damaged] = spoiled.glob("checkpoints_damaged_*")
+    assert (damaged / "step_000003").is_dir()
+
+
+def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys):
+    _, folder = run(root, *settings(tmp_path, "sft"), "trainer.steps=1", "trainer.report=false")
+    stop(TorchPolicy, "update", 1, signal.SIGINT,
+         partial(resume, folder, "trainer.steps=4", "optim.lr=1e-5", "optim.schedule=constant",
+                 "optim.warmup_steps=0"))  # fmt: skip
+    assert f"python train.py resume={folder}" in capsys.readouterr().out
+    resume(folder)  # as printed
+    assert [m.get("lr") for m in metrics_of(folder)[2:]] == [1e-5] * 3
+    # Stopped before anything was loaded.
+    stop(lightning_backend, "build_policy", 1, signal.SIGINT,
+         partial(resume, folder, "trainer.steps=5", "optim.lr=2e-5"))  # fmt: skip
+    resume(folder)
+    assert metrics_of(folder)[5]["lr"] == 2e-5
+    resumes = RunFolder(folder).manifest()["resumes"]
+    assert resumes[1]["changes"] == resumes[3]["changes"] == {}
+    assert resumes[2]["changes"] == {"trainer.steps": [4, 5], "optim.lr": [1e-5, 2e-5]}
+    assert saved_config(RunFolder(folder)).optim.lr == 2e-5
+
+
+@pytest.mark.parametrize("lost", ["deleted", pytest.param("emptied", marks=pytest.mark.slow)])
+def test_a_run_without_its_checkpoints_starts_over_only_when_that_is_meant(lost, spoiled, capsys):
+    shutil.rmtree(spoiled / "checkpoints")
+    if lost == "emptied":
+        (spoiled / "checkpoints").mkdir()
+    before = (spoiled / "metrics.jsonl").read_bytes()
+    with pytest.raises(SystemExit) as refusal:
+        resume(spoiled)
+    error = capsys.readouterr().err
+    assert refusal.value.code == 2 and len(error.strip().splitlines()) == 1
+    assert "checkpoints holds no checkpoint any more" in error and "restart=true" in error
+    assert (spoiled / "metrics.jsonl").read_bytes() == before
+    summary = resume(spoiled, "restart=true")
+    assert "starts over from step 0" in capsys.readouterr().out
+    assert [m["step"] for m in metrics_of(spoiled)] == [0, 1, 2, 3]
+    assert summary["total_games"] == 3 * 4 * 2
+    with pytest.raises(SystemExit):
+        resume(spoiled, "restart=true")
+    assert "restart=true is for a run without whole checkpoints" in capsys.readouterr().err

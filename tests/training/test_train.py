@@ -1,0 +1,240 @@
+"""The training command as a user runs it, on models small enough for a test."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.commands.test_configs import composed
+from tests.helpers.runs import without_clock
+from wordle_rl.train import train
+
+SMALL = [
+    "model.shape={hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, intermediate_size: 64}",
+    "words.test=12", "words.val=12", "rollout.groups=4", "backend.precision=fp32",
+    "backend.threads=1", "logger=none", "trainer.games_every=2",
+]  # fmt: skip
+SUPERVISED = ["experiment=warm_start", "words.protocol=split", *SMALL]
+REINFORCED = [
+    "model=untrained",
+    "algorithm.beta=0.04",
+    "reward=phase1",
+    "num_generations=2",
+    *SMALL,
+]
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)
+        yield
+
+
+def run(tmp_path: Path, *overrides: str) -> tuple[dict, Path]:
+    """Train into a folder of its own; returns the summary and the run folder."""
+    given = [*overrides, f"output_dir={tmp_path}"]
+    before = set(tmp_path.iterdir())
+    summary = train(composed(*given), given)
+    [folder] = set(tmp_path.iterdir()) - before
+    return summary, folder
+
+
+def metrics_of(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def reinforced(tmp_path_factory) -> tuple[dict, Path]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning)
+        return run(tmp_path_factory.mktemp("runs"), *REINFORCED, "trainer.steps=3")
+
+
+def test_a_run_folder_stands_alone(reinforced) -> None:
+    summary, folder = reinforced
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["status"] == "finished"
+    assert {"words", "splits"} <= set(manifest["digests"])  # row 21
+    assert (folder / "config.yaml").is_file() and (folder / "games.jsonl").is_file()
+    assert json.loads((folder / "summary.json").read_text())["games"] == summary["games"] == 12
+    assert summary["start"]["secrets"] == 12
+    assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3]
+
+
+def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -> None:
+    step = metrics_of(reinforced[1])[-1]
+    for key in (
+        "loss", "reward/mean", "reward/format", "train/win_rate", "groups/zero_spread", "lr",
+        "games_per_second", "grad_norm", "policy/kl", "policy/ratio_gap", "policy/sampler_gap",
+        "time/prefill", "time/decode", "time/reward", "time/forward", "time/backward",
+        "time/optimizer", "val/win_rate", "val/reward", "memory/resident_gb", "memory/device_gb",
+        "skill/consistency_placed", "skill/turn_2/consistency", "skill/bits_ratio", "skill/regret",
+        "val/skill/consistency", "val/skill/regret", "curriculum/replayed",
+    ):  # fmt: skip
+        assert key in step
+    assert step["policy/ratio_gap"] == 0.0  # row 3
+    assert step["policy/sampler_gap"] < 1e-4
+
+
+def test_some_validation_games_are_kept_with_secret_guesses_and_reward_parts(reinforced) -> None:
+    lines = (reinforced[1] / "games.jsonl").read_text().splitlines()
+    games = [g for g in map(json.loads, lines) if g["split"] == "val"]
+    assert [g["step"] for g in games] == [0, 0, 0, 3, 3, 3]
+    # the same secrets each time, so that one sees how play on them changes
+    assert [g["secret"] for g in games[:3]] == [g["secret"] for g in games[3:]]
+    for game in games:
+        parts = [value for turn in game["reward"]["turns"] for value in turn.values()]
+        assert len(game["guesses"]) == len(game["reward"]["turns"]) == 6
+        assert sum(parts) == pytest.approx(game["reward"]["total"])
+
+
+def test_tensorboard_shows_training_and_validation_wins_in_one_chart(tmp_path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
+
+    from wordle_rl.backends.loggers import LightningReporter, build_loggers
+    from wordle_rl.training.settings import LoggerSettings
+
+    loggers = build_loggers(LoggerSettings(), tmp_path)
+    LightningReporter(loggers).metrics({"train/win_rate": 0.5, "val/win_rate": 0.25}, 1)
+    for logger in loggers:
+        logger.finalize("failed")
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    layout = Layout()
+    [event] = events.Tensors("custom_scalars__config__")
+    layout.ParseFromString(event.tensor_proto.string_val[0])
+    charts = {c.title: list(c.multiline.tag) for part in layout.category for c in part.chart}
+    assert charts["train and validation"] == ["train/win_rate", "val/win_rate"]
+    assert set(charts["train and validation"]) <= set(events.Tags()["scalars"])
+
+
+def test_watching_training_and_test_secrets_changes_nothing_else(tmp_path) -> None:
+    small = (*REINFORCED, "trainer.steps=3", "trainer.report=false")
+    _, plain = run(tmp_path, *small)
+    _, watched = run(tmp_path, *small, "trainer.watch_every=2")
+    seen = metrics_of(watched)
+    keys = {key for record in seen for key in record if key.startswith("watch/")}
+    assert keys == {
+        f"watch/{s}/{m}" for s in ("train", "test")
+        for m in ("win_rate", "mean_guesses_losses_as_7")
+    }  # fmt: skip
+    assert [r["step"] for r in seen if "watch/test/win_rate" in r] == [0, 2, 3]
+    for one, other in zip(metrics_of(plain), seen, strict=True):
+        rest = {k: v for k, v in other.items() if k not in keys}
+        assert without_clock(one) == without_clock(rest)
+
+
+def test_the_exported_model_loads_in_transformers(reinforced) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(reinforced[1] / "model")
+    tokenizer = AutoTokenizer.from_pretrained(reinforced[1] / "model")
+    assert model.config.hidden_size == 32 and len(tokenizer) <= 256
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "checkpoints" / "step_000006" / "model" / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(SUPERVISED, id="sft", marks=pytest.mark.slow),
+        pytest.param(REINFORCED, id="grpo", marks=pytest.mark.slow),  # test_resume.py is quick
+    ],
+)
+def test_stop_and_resume_equals_never_stopping(kind, tmp_path) -> None:  # row 22
+    extra = ["optim.schedule=constant", "trainer.checkpoint_every=2", "trainer.validate_every=3"]
+    _, unbroken = run(tmp_path, *kind, *extra, "trainer.steps=6")
+    _, stopped = run(tmp_path, *kind, *extra, "trainer.steps=4")
+    given = [f"resume={stopped}", "trainer.steps=6"]
+    train(composed(*given), given)
+    ours, theirs = weights(stopped), weights(unbroken)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    moments = [
+        torch.load(f / "checkpoints/step_000006/optimizer.pt", weights_only=True)[0]["state"]
+        for f in (stopped, unbroken)
+    ]
+    for number, state in moments[1].items():
+        assert torch.equal(moments[0][number]["exp_avg_sq"], state["exp_avg_sq"])
+    kept = ("loss", "reward/mean", "val/reward", "total/games", "grad_norm")
+    for one, other in zip(metrics_of(stopped)[5:], metrics_of(unbroken)[5:], strict=True):
+        assert [one.get(k) for k in kept] == [other.get(k) for k in kept]
+
+
+def test_resume_lists_what_was_changed_and_refuses_other_parts(tmp_path, capsys) -> None:
+    _, folder = run(tmp_path, *SUPERVISED, "trainer.steps=1")
+    given = [f"resume={folder}", "trainer.steps=2"]
+    train(composed(*given), given)
+    changes = json.loads((folder / "manifest.json").read_text())["resumes"][0]["changes"]
+    assert changes == {"trainer.steps": [1, 2]}
+    given = [f"resume={folder}", "reward=phase2"]
+    with pytest.raises(SystemExit):
+        train(composed(*given), given)
+    assert "single values" in capsys.readouterr().err
+
+
+def test_five_updates_without_finite_loss_stop_the_run_and_keep_its_state(tmp_path, capsys) -> None:
+    with pytest.raises(SystemExit) as stop:
+        # The weights grow ten thousandfold with each update, until float32 overflows.
+        run(tmp_path, *SUPERVISED, "trainer.steps=20", "optim.lr=10", "optim.warmup_steps=0",
+            "optim.schedule=constant", "optim.clip_grad_norm=0", "optim.weight_decay=1000",
+            "trainer.validate_every=100")  # fmt: skip
+    assert stop.value.code == 1
+    error = capsys.readouterr().err.strip()
+    assert len(error.splitlines()) == 1 and "was not finite in 5 updates in a row" in error
+    [folder] = tmp_path.iterdir()
+    assert json.loads((folder / "manifest.json").read_text())["status"] == "failed"
+    failure = json.loads((folder / "failure" / "failure.json").read_text())
+    assert failure["step"] >= 5 and failure["metrics"]["step"] == failure["step"]
+    assert (folder / "failure" / "model" / "model.safetensors").is_file()
+
+
+def test_a_model_that_is_not_there_ends_in_one_line_with_both_ways_out(tmp_path, capsys) -> None:
+    given = ["model=qwen3b", f"output_dir={tmp_path}", "model.path=Nobody/NoModel"]
+    with pytest.raises(SystemExit) as stop:
+        train(composed(*given), given)
+    error = capsys.readouterr().err.strip()
+    assert stop.value.code == 2 and len(error.splitlines()) == 1
+    assert "hf download Nobody/NoModel" in error and "model.path=" in error
+
+
+@pytest.mark.slow  # in seconds: the bandits of test_every_algorithm.py
+@pytest.mark.timeout(900)
+def test_grpo_improves_the_embedded_model_by_more_than_chance(tmp_path) -> None:
+    """Validation reward rises by more than three standard errors in 30 seeded steps."""
+    _, folder = run(
+        tmp_path, "experiment=smoke", "model=tiny", "trainer.report=false", "logger=none"
+    )
+    validated = [m for m in metrics_of(folder) if "val/reward" in m]
+    first, last = validated[0], validated[-1]
+    error = np.hypot(first["val/reward_standard_error"], last["val/reward_standard_error"])
+    assert last["val/reward"] - first["val/reward"] > 3 * error
+    assert last["val/win_rate"] > first["val/win_rate"]
+
+
+def test_eval_plays_a_run_by_the_runs_own_rules_and_prompt(reinforced, tmp_path) -> None:
+    from wordle_rl.evaluate import evaluate
+
+    folder = reinforced[1]
+    given = [f"run={folder}", "checkpoint=best", "compare=false", f"output_dir={tmp_path}"]
+    summary = evaluate(composed(*given, "backend.precision=fp32", name="eval"), given)
+    assert summary["games"] == 12 and summary["split"] == "test"
+    trained = json.loads((folder / "summary.json").read_text())
+    assert summary["wins"] == trained["wins"]
+
+
+def test_grpo_improves_the_smallest_embedded_model_by_more_than_chance(tmp_path) -> None:
+    short = ["trainer.steps=10", "trainer.validate_every=10", "trainer.checkpoint_every=10"]
+    _, folder = run(tmp_path, "experiment=smoke", *short, "trainer.report=false", "logger=none")
+    start, *_, end = [r for r in metrics_of(folder) if "val/reward" in r]
+    gain = end["val/reward"] - start["val/reward"]
+    error = np.hypot(start["val/reward_standard_error"], end["val/reward_standard_error"])
+    assert gain > 3 * error

@@ -1,0 +1,139 @@
+"""Word lists: the original ones are as published, and faulty files are told in one line."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.words.lists import DATA, WordListError, WordLists, load_words
+
+ANSWERS_SHA = "5209b35f823f8b80f0404f863bd80df06d6a966c6eb1016d69f38badc6eed5d0"
+ALLOWED_SHA = "498f38211e3bafbfd6cc824ed10537a974d502377aa92459d06ff6a5b6110bb8"
+
+
+def written(folder: Path, name: str, text: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_original_lists_have_the_published_sizes_and_digests():
+    words = load_words()
+    assert (len(words.answers), len(words.allowed)) == (2315, 12972)
+    assert (words.answers_digest, words.allowed_digest) == (ANSWERS_SHA, ALLOWED_SHA)
+    assert words.name == "original"
+
+
+def test_provenance_of_the_shipped_lists_names_their_digests():
+    readme = (DATA / "original" / "README.md").read_text()
+    assert ANSWERS_SHA in readme and ALLOWED_SHA in readme and "MIT" in readme
+
+
+def test_words_that_yaml_would_eat_stay_words():
+    assert "false" in load_words().answers
+
+
+def test_indices_lead_back_to_the_words():
+    words = load_words()
+    assert words.allowed[words.guess_index["salet"]] == "salet"
+    assert words.answers[words.answer_index["crane"]] == "crane"
+    assert "salet" not in words.answer_index and "salet" in words.allowed_set
+
+
+def test_digest_depends_on_both_lists_and_not_on_the_name():
+    one = WordLists(answers=("crane",), allowed=("crane", "slate"), name="a")
+    assert one.digest == WordLists(answers=("crane",), allowed=("crane", "slate")).digest
+    assert one.digest != WordLists(answers=("crane",), allowed=("crane",)).digest
+    assert one.digest != WordLists(answers=("slate",), allowed=("crane", "slate")).digest
+    assert one.allowed_digest == hashlib.sha256(b"crane\nslate").hexdigest()
+
+
+def test_text_files_are_sorted_folded_and_may_have_blank_lines_and_windows_ends(tmp_path):
+    path = written(tmp_path, "mine.txt", "\ufeffslate\r\nCRANE\r\n\r\n  abbey\n")
+    words = load_words(answers=path)
+    assert words.answers == words.allowed == ("abbey", "crane", "slate")
+    assert words.name == "mine"
+
+
+def test_csv_column_is_read_by_its_name(tmp_path):
+    answers = written(tmp_path, "a.csv", 'rank,word\n1,slate\n2,"crane"\n')
+    allowed = written(tmp_path, "b.txt", "abbey\nslate\ncrane\n")
+    words = load_words(answers=answers, allowed=allowed, column="word")
+    assert words.answers == ("crane", "slate")
+    assert words.allowed == ("abbey", "crane", "slate")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "column", "told"),
+    [
+        ("a.txt", "crane\nabcd\n", None, ["row 2", "'abcd' has 4 characters, not 5"]),
+        ("a.txt", "crane\nabcdef\n", None, ["row 2", "6 characters"]),
+        ("a.txt", "crane\n\nабвгд\n", None, ["row 3", "letters a to z"]),
+        ("a.txt", "crane\n\uff43\uff52\uff41\uff4e\uff45\n", None, ["row 2", "letters a to z"]),
+        ("a.txt", "\u212arane\n", None, ["row 1", "letters a to z"]),
+        ("a.txt", "crane\nit's!\n", None, ["row 2", "letters a to z"]),
+        ("a.txt", "crane\nslate\nCrane\n", None, ["rows 1 and 3", "'crane' stands twice"]),
+        ("a.txt", "\n \n", None, ["no words"]),
+        ("a.txt", b"crane\nsl\xffte\n", None, ["row 2", "not UTF-8"]),
+        ("a.txt", "crane\n", "word", ["words.column", ".csv"]),
+        ("a.csv", "rank,word\n1,crane\n", None, ["row 1", "'rank', 'word'", "None"]),
+        ("a.csv", "rank,word\n1,crane\n", "wrod", ["'rank', 'word'", "'wrod'"]),
+        ("a.csv", "rank,word\n1,crane\n2,xx\n", "word", ["row 3", "'xx' has 2"]),
+        ("a.csv", "", "word", ["row 1", "no header"]),
+        ("a.csv", 'word\n"cra"ne\n', "word", ["row 2", "not CSV"]),
+        ("a.json", "[]", None, [".txt or .csv"]),
+        ("a.txt", "x" * 100_000, None, ["100000 characters"]),
+    ],
+)
+def test_faulty_file_is_told_in_one_line_with_its_row(tmp_path, name, content, column, told):
+    path = written(tmp_path, name, content)
+    with pytest.raises(WordListError) as caught:
+        load_words(answers=path, column=column)
+    message = str(caught.value)
+    assert "\n" not in message and str(path) in message and len(message) < 400
+    for part in told:
+        assert part in message
+
+
+def test_missing_file_and_folder_are_named(tmp_path):
+    with pytest.raises(WordListError, match=r"nope\.txt: no such file"):
+        load_words(answers=tmp_path / "nope.txt")
+    (tmp_path / "folder.txt").mkdir()
+    with pytest.raises(WordListError, match=r"folder\.txt: is a folder"):
+        load_words(answers=tmp_path / "folder.txt")
+
+
+def test_secret_that_nobody_may_guess_is_refused_with_its_row(tmp_path):
+    answers = written(tmp_path, "answers.txt", "crane\nslate\n")
+    allowed = written(tmp_path, "allowed.txt", "crane\nabbey\n")
+    with pytest.raises(WordListError, match=r"answers\.txt row 2: 'slate' is not an allowed word"):
+        load_words(answers=answers, allowed=allowed)
+
+
+def test_settings_that_do_not_go_together_are_refused():
+    with pytest.raises(WordListError, match="one of original, not 'orignal'"):
+        load_words(preset="orignal")
+    with pytest.raises(WordListError, match="one of original, not None"):
+        load_words(preset=None)
+    with pytest.raises(WordListError, match=r"words\.allowed needs words\.answers"):
+        load_words(allowed="allowed.txt")
+    with pytest.raises(WordListError, match=r"words\.column needs words\.answers"):
+        load_words(column="word")
+
+
+@pytest.mark.parametrize(
+    ("answers", "allowed", "told"),
+    [
+        ((), ("crane",), "answers is empty"),
+        (("slate", "crane"), ("crane", "slate"), "sorted and distinct"),
+        (("crane", "crane"), ("crane",), "sorted and distinct"),
+        (("Crane",), ("Crane",), "not lower case"),
+        (("cranes",), ("cranes",), "6 characters"),
+        (("crane",), ("slate",), "'crane' is not an allowed guess"),
+    ],
+)
+def test_lists_made_in_code_are_checked_too(answers, allowed, told):
+    with pytest.raises(WordListError, match=told):
+        WordLists(answers=answers, allowed=allowed)

@@ -1,0 +1,1 @@
+"""The MLX backend: Apple silicon, and the CPU on Linux."""

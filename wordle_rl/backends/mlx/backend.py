@@ -1,0 +1,90 @@
+"""The MLX backend: a short loop around the step that all backends share.
+
+One process on one device: the GPU of Apple silicon, or the CPU on Linux.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
+from wordle_rl.backends.mlx.load import load
+from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.settings import MlxSettings, ModelSettings
+from wordle_rl.runs.errors import user_errors
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.interrupts import Interrupts
+from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.loop import Training, carry_out
+from wordle_rl.training.progress import Lines, shown, told
+
+
+def build_policy(
+    model: ModelSettings, backend: MlxSettings, *, temperature: float, optim: Optim
+) -> MlxPolicy:
+    """The policy on MLX's default device."""
+    _limit_memory(backend)
+    loaded = load(model, precision=backend.precision)
+    policy = MlxPolicy(
+        loaded,
+        temperature=temperature,
+        optim=optim,
+        precision=loaded.computing.precision,
+        micro_batch_tokens=backend.micro_batch_tokens,
+        max_context=model.max_context,
+        compiled=_compiles(backend),
+        gradient_checkpointing=backend.gradient_checkpointing,
+    )
+    policy.computing = loaded.computing
+    return policy
+
+
+def _compiles(backend: MlxSettings) -> bool:
+    """Whether to fuse operations; on a CPU MLX has the system's C++ compiler build each of them."""
+    on_cpu = mx.default_device() == mx.Device(mx.cpu)
+    if backend.compile and on_cpu and shutil.which("g++") is None:
+        raise ValueError("backend.compile=true needs the C++ compiler g++ here; use null")
+    wanted = not on_cpu if backend.compile is None else backend.compile
+    (mx.enable_compile if wanted else mx.disable_compile)()  # of mlx-lm's own functions, too
+    return wanted
+
+
+def _limit_memory(backend: MlxSettings) -> None:
+    mx.set_cache_limit(int(backend.cache_gb * 2**30))
+    if mx.metal.is_available():
+        # Keep the model in memory, as far as the system recommends.
+        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
+
+
+def train(
+    setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts
+) -> dict[str, Any]:
+    """Run the experiment in its folder. Returns the summary.
+
+    Raises Interrupted, when a signal came, with everything saved that a resumed run needs.
+    """
+    assert isinstance(setup.backend, MlxSettings)
+    with user_errors(), told(f"loading {setup.model.path}"):
+        policy = build_policy(
+            setup.model, setup.backend,
+            temperature=setup.lab.sampling.scoring_temperature, optim=setup.optim,
+        )  # fmt: skip
+        loggers = build_loggers(setup.logger, Path(folder.path))
+        training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
+
+    def fit() -> None:
+        steps = range(training.first_step, setup.trainer.steps)
+        lines = Lines(len(steps))
+        for step in steps:
+            lines.step(step + 1, shown(training.run_step(step)))
+
+    summary = carry_out(training, fit, resume=resume, interrupts=interrupts)
+    if (peak := mx.get_peak_memory()) and mx.metal.is_available():  # the CPU build counts little
+        print(f"most memory of MLX: {peak / 1e9:.1f} GB", flush=True)
+    log_outcome(loggers, setup.config, summary)
+    return summary

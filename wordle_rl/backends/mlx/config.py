@@ -1,0 +1,70 @@
+"""What mlx-lm 0.32 has to be told about a model folder besides its config.json.
+
+transformers 5 writes rotary bases and sliding layers in a form that mlx-lm does not read; it would
+take its own defaults without a word. Plain Python; knows Qwen2 and Gemma 3, and refuses what
+mlx-lm's version of these would compute differently.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wordle_rl.runs.instantiate import ConfigError
+
+_GEMMA = ("gemma3", "gemma3_text")
+
+
+def for_mlx_lm(config: dict[str, Any]) -> dict[str, Any]:
+    """Entries to be put over those of a config.json, so that mlx-lm reads them as they are meant.
+
+    Raises ConfigError for what mlx-lm's model leaves out.
+    """
+    kind = config.get("model_type")
+    if kind == "gemma3":
+        text = {**config.get("text_config", {})}
+        text |= _gemma(text)
+        # Without it mlx-lm takes the size of the released models.
+        sizes = {"vocab_size": text["vocab_size"]} if "vocab_size" in text else {}
+        return {**sizes, "text_config": text}
+    return _gemma(config) if kind == "gemma3_text" else _plain(config)
+
+
+def _plain(config: dict[str, Any]) -> dict[str, Any]:
+    rope = config.get("rope_parameters") or {}
+    if config.get("use_sliding_window"):
+        raise ConfigError("backend=mlx: mlx-lm's Qwen2 has no sliding window, this model uses one")
+    if "rope_theta" not in rope:
+        return {}
+    if rope.get("rope_type", "default") == "default":
+        return {"rope_theta": rope["rope_theta"]}
+    return {"rope_theta": rope["rope_theta"], "rope_scaling": rope}
+
+
+def _gemma(config: dict[str, Any]) -> dict[str, Any]:
+    for name in ("final_logit_softcapping", "attn_logit_softcapping", "attention_bias"):
+        if config.get(name):
+            raise ConfigError(
+                f"backend=mlx: mlx-lm's Gemma 3 has no {name}, this model has {config[name]}"
+            )
+    out: dict[str, Any] = {}
+    rope = config.get("rope_parameters") or {}
+    if {"full_attention", "sliding_attention"} <= rope.keys():
+        full, sliding = rope["full_attention"], rope["sliding_attention"]
+        out |= {"rope_theta": full["rope_theta"], "rope_local_base_freq": sliding["rope_theta"]}
+        if full.get("rope_type", "default") != "default":
+            out["rope_scaling"] = full
+    if layers := config.get("layer_types"):
+        pattern = next(
+            (i for i, kind in enumerate(layers, 1) if kind == "full_attention"), len(layers) + 1
+        )
+        regular = [
+            "full_attention" if i % pattern == 0 else "sliding_attention"
+            for i in range(1, len(layers) + 1)
+        ]
+        if pattern > len(layers) or layers != regular:
+            raise ConfigError(
+                "backend=mlx: mlx-lm's Gemma 3 needs every n-th layer to see all tokens, not "
+                f"{layers}"
+            )
+        out["sliding_window_pattern"] = pattern
+    return out

@@ -1,0 +1,1 @@
+"""The Lightning backend: PyTorch on CPU, CUDA and MPS."""

@@ -1,0 +1,257 @@
+"""The torch backend: a LightningModule under Lightning's Trainer.
+
+Lightning brings devices, loggers, callbacks and the progress bar; the step itself is shared with
+every other backend, and checkpoints are the project's own, written whole or not at all. With
+several processes each has a Trainer on one device: its own strategies would split micro-batches,
+whose number differs from process to process, while the policy sums gradients once per update.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback, TQDMProgressBar
+from lightning.pytorch.loggers import Logger
+from torch.utils.data import DataLoader, Dataset
+
+from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
+from wordle_rl.backends.torch.load import load_model, matrix_shape
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.torch.processes import TorchProcesses, meeting_point, started
+from wordle_rl.backends.torch.timing import choose_computing
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.settings import LightningSettings, ModelSettings
+from wordle_rl.runs.errors import user_errors
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.interrupts import SIGNALS, Interrupts
+from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.loop import Training, carry_out
+from wordle_rl.training.progress import Lines, shown, told
+
+
+class Steps(Dataset[int]):
+    """The numbers of the steps to come; with a length, so that Lightning fetches none ahead."""
+
+    def __init__(self, first: int, end: int) -> None:
+        self._steps = range(first, end)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __getitem__(self, index: int) -> int:
+        return self._steps[index]
+
+
+class GrpoModule(LightningModule):
+    """Hands each step number to the shared training step; optimisation is manual."""
+
+    def __init__(self, policy: TorchPolicy, training: Training) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.model = policy.model
+        self._policy = policy
+        self._training = training
+        self.latest: dict[str, float] = {}  # what is shown of the last step
+
+    def configure_optimizers(self) -> Any:
+        return self._policy.optimizers
+
+    def on_fit_start(self) -> None:
+        self._policy.backward = self.manual_backward
+        wrapped: Any = self.optimizers()
+        wrapped = wrapped if isinstance(wrapped, list) else [wrapped]
+        self._policy.apply_gradients = [optimizer.step for optimizer in wrapped]
+
+    def training_step(self, batch: int, batch_idx: int) -> None:
+        self.latest = shown(self._training.run_step(int(batch)))
+        self.log_dict(self.latest, prog_bar=True, logger=False)
+
+
+class OwnSignals(Callback):
+    """Puts the handling of signals back that Lightning replaced: it would end with exit code 0."""
+
+    def __init__(self, install: Callable[[], None]) -> None:
+        self._install = install
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._install()
+
+
+class PlainProgress(Callback):
+    """A line per step where there is no terminal to draw a bar on."""
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: int, batch_idx: int
+    ) -> None:
+        assert isinstance(pl_module, GrpoModule)
+        self._lines.step(batch + 1, pl_module.latest)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._lines = Lines(int(trainer.num_training_batches))
+
+
+class ProgressBar(TQDMProgressBar):
+    """Lightning's bar without the logger's version number."""
+
+    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
+        shown = super().get_metrics(trainer, pl_module)
+        shown.pop("v_num", None)
+        return {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in shown.items()}
+
+
+def build_policy(
+    model: ModelSettings,
+    backend: LightningSettings,
+    *,
+    temperature: float,
+    optim: Optim,
+    rank: int = 0,
+) -> TorchPolicy:
+    """The policy on the device that the settings ask for. rank: number of this process."""
+    device = _device(backend, rank)
+    computing = choose_computing(backend, torch.device(device), lambda: matrix_shape(model))
+    network, tokenizer = load_model(model, precision=computing.precision, device=device)
+    policy = TorchPolicy(
+        network,
+        tokenizer,
+        temperature=temperature,
+        optim=optim,
+        precision=computing.precision,
+        micro_batch_tokens=backend.micro_batch_tokens,
+        max_context=model.max_context,
+    )
+    policy.computing = computing
+    return policy
+
+
+def _device(backend: LightningSettings, rank: int) -> str:
+    accelerator = backend.accelerator
+    have = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if accelerator == "auto":
+        accelerator = next((name for name, there in have.items() if there), "cpu")
+    if not have.get(accelerator, True):
+        there = ", ".join(["auto", "cpu", *(name for name, ok in have.items() if ok)])
+        raise ValueError(f"backend.accelerator={accelerator} is not on this machine; use {there}")
+    most = {"cuda": torch.cuda.device_count(), "mps": 1}.get(accelerator, backend.devices)
+    if backend.devices > most:
+        raise ValueError(
+            f"backend.devices must be 1..{most} with backend.accelerator={accelerator} on this "
+            f"machine, not {backend.devices}"
+        )
+    return f"cuda:{rank}" if accelerator == "cuda" else accelerator
+
+
+def train(
+    setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts
+) -> dict[str, Any]:
+    """Run the experiment in its folder. Returns the summary.
+
+    Raises Interrupted, when a signal came, with everything saved that a resumed run needs.
+    """
+    _silence_lightning()
+    with user_errors():
+        policy = _policy(setup, rank=0)
+        loggers = build_loggers(setup.logger, folder.path)
+    with ExitStack() as stack:
+        if setup.backend.devices > 1:
+            # One precision for all; how many threads are fastest each process finds out.
+            chosen = {**setup.config["backend"], "precision": policy.computing.precision}
+            config = {**setup.config, "backend": chosen}
+            task = {"config": config, "folder": str(folder.path), "resume": resume}
+            others = started(
+                setup.backend.devices, policy.device, task, interrupts, folder.set_failed
+            )
+            policy.processes = stack.enter_context(others)
+        with user_errors():
+            training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
+        callbacks = [
+            ProgressBar() if sys.stdout.isatty() else PlainProgress(),
+            OwnSignals(interrupts.install),
+        ]
+
+        def fit() -> None:
+            _fit(training, policy, setup, loggers, callbacks)
+
+        summary = carry_out(training, fit, resume=resume, interrupts=interrupts)
+    log_outcome(loggers, setup.config, summary)
+    return summary
+
+
+def follow(
+    setup: Experiment, folder: RunFolder, *, resume: bool, rank: int, size: int, port: int
+) -> None:
+    """The same in another process than the first: plays and trains its share, writes nothing.
+
+    port: where the processes find each other.
+    """
+    _ignore_signals()  # the first process decides what becomes of the run
+    _silence_lightning()
+    policy = _policy(setup, rank=rank)
+    store = meeting_point(port, size)
+    policy.processes = TorchProcesses(rank, size, store, policy.device)
+    training = Training(policy, setup, folder, LightningReporter([]))
+    if not (resume and training.restore()):
+        training.begin()
+    _fit(training, policy, setup, [], [OwnSignals(_ignore_signals)])
+    training.finish()
+
+
+def _policy(setup: Experiment, *, rank: int) -> TorchPolicy:
+    assert isinstance(setup.backend, LightningSettings)
+    with told(f"loading {setup.model.path}"):
+        return build_policy(
+            setup.model, setup.backend,
+            temperature=setup.lab.sampling.scoring_temperature, optim=setup.optim, rank=rank,
+        )  # fmt: skip
+
+
+def _ignore_signals() -> None:
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+
+
+def _fit(
+    training: Training,
+    policy: TorchPolicy,
+    setup: Experiment,
+    loggers: list[Logger],
+    callbacks: list[Callback],
+) -> None:
+    """The steps that are left."""
+    steps = Steps(training.first_step, setup.trainer.steps)
+    if not len(steps):
+        return
+    cuda = policy.device.type == "cuda"
+    trainer = Trainer(
+        accelerator=policy.device.type,
+        devices=[policy.device.index] if cuda else 1,
+        # Otherwise it takes the tasks of SLURM, torchrun or LSF for processes that train together,
+        # and handles SLURM's signal to queue again; but each task is a run of its own.
+        plugins=[LightningEnvironment()],
+        max_epochs=1,
+        logger=loggers,
+        callbacks=callbacks,
+        enable_progress_bar=any(isinstance(shown, ProgressBar) for shown in callbacks),
+        enable_checkpointing=False,  # the Training writes checkpoints
+        enable_model_summary=False,
+        log_every_n_steps=1,
+    )
+    trainer.fit(GrpoModule(policy, training), DataLoader(steps, batch_size=None))
+
+
+def _silence_lightning() -> None:
+    """Its advice about workers and cores does not fit a loader of step numbers."""
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    # All passes are scoring passes, so the model is in eval mode on purpose.
+    warnings.filterwarnings("ignore", message=".*in eval mode at the start of training.*")
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*")

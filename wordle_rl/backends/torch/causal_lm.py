@@ -1,0 +1,96 @@
+"""A transformers causal language model, split into what the engine and the trainer call.
+
+The trunk gives hidden states; the head is applied only where a token is drawn or trained. Logits
+are float32 whatever the precision of the weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from wordle_rl.backends.torch.attention import use_short_attention
+from wordle_rl.backends.torch.cache import SlotCache
+from wordle_rl.backends.torch.fast_qwen2 import LeanTrunk, is_plain_qwen2
+
+
+class RolloutTrunk(Protocol):
+    """CausalLM itself, or what computes the same faster."""
+
+    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
+        """As CausalLM.last_hidden."""
+        ...
+
+
+class CausalLM:
+    """Trunk and head of a model, through peft wrappers if there are any."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        get_base = getattr(model, "get_base_model", None)  # peft's
+        inner: Any = get_base() if get_base is not None else model
+        self._trunk: Any = inner.get_decoder()
+        self._head: Any = inner.get_output_embeddings()
+        self.config: Any = self._trunk.config
+        self._scale = getattr(self.config, "final_logit_softcapping", None)
+        self._window: int = getattr(self.config, "sliding_window", None) or 0
+        self._layer_types = set(getattr(self.config, "layer_types", None) or ["full_attention"])
+        if self.device.type == "cpu":
+            use_short_attention(inner)
+
+    @property
+    def layers(self) -> int:
+        return self.config.num_hidden_layers
+
+    @property
+    def device(self) -> torch.device:
+        return self._head.weight.device
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """float32 logits [..., V] of hidden states [..., H]."""
+        weight = self._head.weight
+        with torch.autocast(hidden.device.type, enabled=False):
+            logits = nn.functional.linear(hidden.to(weight.dtype), weight).float()
+        if self._scale is not None:
+            logits = torch.tanh(logits / self._scale) * self._scale
+        return logits
+
+    def hidden(self, ids: torch.Tensor) -> torch.Tensor:
+        """Hidden states [N, T, H] of sequences padded on the right, each seen from its start."""
+        places = torch.arange(ids.shape[1], device=ids.device)[None]
+        masks = self._masks(places, ids.shape[1])
+        return self._trunk(
+            input_ids=ids, attention_mask=masks, position_ids=places, use_cache=False
+        ).last_hidden_state
+
+    def rollout_trunk(self) -> RolloutTrunk:
+        """What gives hidden states to rollouts, on the weights of now."""
+        lean = self.device.type == "cpu" and is_plain_qwen2(self.model)
+        return LeanTrunk(self._trunk) if lean else self
+
+    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
+        """Hidden state [N, H] of one new token of each row; the row's past is cached.
+
+        ids: [N, T] new tokens, padded on the right; last: [N] which of them is asked for.
+        """
+        hidden = self._trunk(
+            input_ids=ids,
+            attention_mask=self._masks(cache.positions, cache.capacity),
+            position_ids=cache.positions,
+            past_key_values=cache,
+            use_cache=True,
+        ).last_hidden_state
+        return hidden[torch.arange(len(ids), device=ids.device), last]
+
+    def _masks(self, positions: torch.Tensor, keys: int) -> dict[str, torch.Tensor]:
+        """For each kind of layer, bool [N or 1, 1, T, keys]: which keys a token at a position sees.
+
+        Padding lies behind a row's tokens, so causality alone hides it.
+        """
+        behind = positions[:, None, :, None] - torch.arange(keys, device=positions.device)
+        masks = {"full_attention": behind >= 0}
+        if "sliding_attention" in self._layer_types:
+            masks["sliding_attention"] = (behind >= 0) & (behind < self._window)
+        return masks

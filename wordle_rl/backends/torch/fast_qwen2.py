@@ -1,0 +1,136 @@
+"""Qwen2's layers written out for rollouts on CPU: what transformers computes, in fewer operations.
+
+Queries, keys and values come from one product, gate and up from another, rotations from a table,
+and in the last layer only those tokens go on whose hidden state is asked for. Models that are not
+a plain Qwen2 (adapters, sliding windows, other rotations, hooks) go through transformers' forward.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers.activations import SiLUActivation
+from transformers.models.qwen2 import modeling_qwen2 as qwen2
+
+from wordle_rl.backends.torch.cache import SlotCache
+
+_PARTS = {
+    qwen2.Qwen2ForCausalLM, qwen2.Qwen2Model, qwen2.Qwen2DecoderLayer, qwen2.Qwen2Attention,
+    qwen2.Qwen2MLP, qwen2.Qwen2RMSNorm, qwen2.Qwen2RotaryEmbedding, SiLUActivation,
+    nn.Linear, nn.Embedding, nn.ModuleList,
+}  # fmt: skip
+_MOST_SCORES = 2**26  # a larger table of scores is left to torch's kernel, which makes none
+
+
+def is_plain_qwen2(model: nn.Module) -> bool:
+    """Whether LeanTrunk computes what the model's own forward pass does."""
+    config: Any = model.config
+    modules = list(model.modules())
+    return (
+        # Adapters, quantisation and parametrisations put other classes in the place of these.
+        {type(module) for module in modules} <= _PARTS
+        and not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+        and config.rope_parameters["rope_type"] == "default"
+        and set(config.layer_types) == {"full_attention"}
+    )
+
+
+class LeanTrunk:
+    """The trunk of a plain Qwen2 with the weights it has now; later changes are not seen."""
+
+    @torch.no_grad()
+    def __init__(self, trunk: Any) -> None:
+        self._embedding: torch.Tensor = trunk.embed_tokens.weight
+        self._rotary = trunk.rotary_emb
+        self._cos = self._sin = self._embedding.new_zeros(0, 1, 1)
+        self._norm = trunk.norm
+        self._layers = [_Layer(layer) for layer in trunk.layers]
+
+    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
+        """As CausalLM.last_hidden."""
+        self._rotate_up_to(cache.capacity)
+        x = F.embedding(ids, self._embedding)  # [N, T, H], added to in place
+        places = cache.positions
+        cos, sin = self._cos[places], self._sin[places]  # [N or 1, T, 1, D]
+        bias = torch.zeros(*places.shape, cache.capacity)  # [N or 1, T, K]
+        bias.masked_fill_(torch.arange(cache.capacity) > places[..., None], -torch.inf)
+        for index, layer in enumerate(self._layers):
+            query, key, value = layer.project(x, cos, sin)
+            keys, values = cache.update(key, value, index)
+            if index + 1 == len(self._layers) and ids.shape[1] > 1:
+                # Nothing reads what becomes of the other tokens from here on.
+                rows = torch.arange(len(ids))
+                x, query = x[rows, last][:, None], query[rows, last][:, None]
+                bias = bias.expand(len(ids), -1, -1)[rows, last][:, None]
+            layer.finish(x, _attend(query, keys, values, bias))
+        return _normed(self._norm, x[:, -1])
+
+    def _rotate_up_to(self, most: int) -> None:
+        """Make tables of cosines and sines [places, 1, D]; the sines' first half is negative."""
+        if len(self._cos) < most:
+            cos, sin = self._rotary(self._embedding, torch.arange(most)[None])
+            half = sin.shape[-1] // 2
+            self._cos = cos[0, :, None]
+            self._sin = torch.cat([-sin[0, :, None, :half], sin[0, :, None, half:]], dim=-1)
+
+
+class _Layer:
+    """A decoder layer with its products joined."""
+
+    def __init__(self, layer: Any) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+        self._qkv = torch.cat([part.weight for part in parts])
+        self._qkv_bias = torch.cat([part.bias for part in parts])
+        self._gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
+        self._out, self._down = attention.o_proj.weight, mlp.down_proj.weight
+        self._before, self._between = layer.input_layernorm, layer.post_attention_layernorm
+        self._dim = attention.head_dim
+        self._kv_heads = attention.k_proj.out_features // self._dim
+
+    def project(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries [N, T, heads, D] and, as caches want them, keys and values [N, heads, T, D]."""
+        joined = F.linear(_normed(self._before, x), self._qkv, self._qkv_bias)
+        joined = joined.view(*x.shape[:2], -1, self._dim)
+        turning, value = joined.tensor_split([-self._kv_heads], dim=2)
+        # Rolling by half puts each number's partner in its place; the sign is in the sine.
+        turned = (turning * cos).addcmul_(turning.roll(self._dim // 2, -1), sin)
+        query, key = turned.tensor_split([-self._kv_heads], dim=2)
+        return query, key.transpose(1, 2), value.transpose(1, 2)
+
+    def finish(self, x: torch.Tensor, attended: torch.Tensor) -> None:
+        """Add to x [N, T, H] what attention and the feed-forward part say."""
+        x.add_(F.linear(attended, self._out))
+        gate, up = F.linear(_normed(self._between, x), self._gate_up).chunk(2, dim=-1)
+        x.add_(F.linear(F.silu(gate).mul_(up), self._down))
+
+
+def _normed(norm: Any, x: torch.Tensor) -> torch.Tensor:
+    return F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
+
+
+def _attend(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, bias: torch.Tensor
+) -> torch.Tensor:
+    """[N, T, heads * D] of query [N, T, heads, D], keys and values [N, kv heads, K, D].
+
+    bias: float32 [N or 1, T, K], minus infinity where a key is out of sight.
+    """
+    n, tokens, heads, dim = query.shape
+    groups, most = keys.shape[1:3]
+    query = query.transpose(1, 2)
+    if n * heads * tokens * most > _MOST_SCORES:
+        mask = bias[:, None].to(query.dtype)
+        out = F.scaled_dot_product_attention(query, keys, values, mask, enable_gqa=True)
+    else:
+        # Heads that share keys go through one product. Softmax in float32, as in transformers.
+        grouped = query.reshape(n * groups, -1, dim)
+        scores = torch.bmm(grouped, keys.flatten(0, 1).transpose(1, 2)).view(n, heads, tokens, most)
+        weights = torch.add(bias[:, None], scores, alpha=dim**-0.5).softmax(-1).to(query.dtype)
+        out = torch.bmm(weights.view(n * groups, -1, most), values.flatten(0, 1))
+    return out.view(n, heads, tokens, dim).transpose(1, 2).reshape(n, tokens, heads * dim)

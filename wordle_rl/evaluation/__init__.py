@@ -1,0 +1,1 @@
+"""What finished games say about a player."""

@@ -1,0 +1,87 @@
+"""How many guesses games took beyond those of the best player on the same secrets.
+
+The best player is greedy entropy from SALET, 0.012 guesses above the optimum on the original lists,
+or an optimal tree from a file. It plays by the plain rules, whatever those of the games are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.base import Player
+from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.tree import TreePlayer
+from wordle_rl.game.rules import Clue, Game, GameStatus, State, feedback_code
+from wordle_rl.prompts.parser import parse
+
+OPENER = "salet"
+
+
+class Regret:
+    """Remembers what the best player needs for each secret that it was asked about.
+
+    max_turns: of the games; a lost one counts as one guess more, for both players. tree: file of a
+    decision tree (wordle_rl.game.players.tree), setting: what names it. Raises ValueError when it
+    cannot be read or lacks an answer.
+    """
+
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        max_turns: int,
+        tree: str | Path | None = None,
+        *,
+        setting: str = "tree",
+    ) -> None:
+        self._max_turns = max_turns
+        self._player: Player
+        self._needed: dict[str, int] = {}
+        if tree is None:
+            opener = OPENER if OPENER in knowledge.words.allowed_set else None
+            self._player = GreedyEntropy(knowledge, opener=opener)
+            return
+        try:
+            self._player = player = TreePlayer.from_file(tree)
+        except ValueError as error:
+            raise ValueError(f"{setting}={error}") from None
+        if missing := [a for a in knowledge.words.answers if a not in player.answers]:
+            raise ValueError(
+                f"{setting}={tree}: a tree to compare with must end with every answer; it lacks "
+                f"{len(missing)}, such as {missing[0]!r}"
+            )
+
+    def needed(self, secret: str) -> int:
+        """Guesses of the best player, max_turns + 1 when it loses."""
+        if secret not in self._needed:
+            self._needed[secret] = self._play(secret)
+        return self._needed[secret]
+
+    def mean(self, games: Sequence[Game]) -> float | None:
+        """Mean guesses beyond those of the best player, below 0 for one that was luckier.
+
+        Only of finished games that began with an empty board; None without any.
+        """
+        lost = self._max_turns + 1
+        beyond = [
+            (game.state.turn if game.won else lost) - self.needed(game.secret)
+            for game in games
+            if game.status is not GameStatus.PLAYING
+            and game.turns
+            and game.turns[0].state.turn == 0
+        ]
+        return sum(beyond) / len(beyond) if beyond else None
+
+    def _play(self, secret: str) -> int:
+        clues: tuple[Clue, ...] = ()
+        for turn in range(self._max_turns):
+            state = State(clues, turn, self._max_turns)
+            guess = parse(self._player.answer([state], np.zeros(1))[0]).guess
+            assert guess is not None
+            if guess == secret:
+                return turn + 1
+            clues = (*clues, Clue(guess, feedback_code(guess, secret)))
+        return self._max_turns + 1

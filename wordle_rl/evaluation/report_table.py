@@ -1,0 +1,156 @@
+"""The table at the end of a run and of eval.py: players as plain text, at most 100 columns wide."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wordle_rl.runs.untrusted import printable
+
+Summary = Mapping[str, Any]  # as game_statistics.summarise makes it, or read from a summary.json
+
+_NAME = 20  # columns of a player's name
+_BAR = 60  # columns of the longest bar
+_COLUMNS = {  # heading -> width
+    "games": 5,
+    "wins (95 %)": 18,
+    "mean": 5,
+    "lost={}": 10,
+    "format": 6,
+    "non-word": 8,
+    "repeat": 6,
+    "fits": 5,
+    "bits": 5,
+}
+_LEGEND = (
+    "wins, format, non-word, repeat, fits and bits in per cent. mean: guesses of won games.",
+    "lost={}: mean guesses with a lost game as {}, and half its 95 % interval. format, non-word,",
+    "repeat: turns with a readable guess, a non-word, an earlier guess. fits: guesses that ignore",
+    "no clue. bits: expected information of the guesses, of the most that was possible.",
+)
+_SKILL = {  # heading -> width
+    "fits ✓": 7,
+    "fits -": 7,
+    "fits x": 7,
+    "words left": 11,
+    "regret": 7,
+    **{f"turn {number}": 6 for number in range(2, 7)},
+}
+_SKILL_LEGEND = (
+    "fits ✓, -, x: guesses that ignore no clue of that kind, of those that had one. words left:",
+    "expected number after a guess. regret: guesses beyond the best player's on the same secrets.",
+    "turn n: guesses of that turn that ignore no clue.",
+)
+_HABITS = {"out of time": 11, "openers": 8, "reward": 8, "most common guesses": 48}
+_HABITS_LEGEND = (
+    "out of time: games that ran out of it, which count as lost. openers: how many different first",
+    "guesses there were, in per cent of the games. reward: mean of a game.",
+)
+_SHOWN_GUESSES = 4
+
+
+def table(summaries: Sequence[Summary]) -> str:
+    """Three rows per summary, what the columns mean, the rules, and the first one's histogram.
+
+    Raises ValueError without summaries.
+    """
+    if not summaries:
+        raise ValueError("a table needs one summary or more")
+    splits = sorted({str(summary["split"]) for summary in summaries})
+    names = [str(summary["player"]) for summary in summaries]
+    if len(splits) > 1:
+        names = [f"{name} ({s['split']})" for name, s in zip(names, summaries, strict=True)]
+    lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
+    header = _row("player", [heading.format(lost_as) for heading in _COLUMNS], _COLUMNS)
+    lines = [f"secrets: {', '.join(splits)}", header, "-" * len(header)]
+    lines += [_row(name, _cells(s), _COLUMNS) for name, s in zip(names, summaries, strict=True)]
+    lines += ["", *(line.format(lost_as, lost_as) for line in _LEGEND), *_rules(names, summaries)]
+    header = _row("player", list(_SKILL), _SKILL)
+    lines += ["", header, "-" * len(header)]
+    lines += [_row(name, _skill_cells(s), _SKILL) for name, s in zip(names, summaries, strict=True)]
+    lines += ["", *_SKILL_LEGEND]
+    header = _row("player", list(_HABITS), _HABITS)
+    lines += ["", header, "-" * len(header)]
+    lines += [_row(name, _habits(s), _HABITS) for name, s in zip(names, summaries, strict=True)]
+    lines += ["", *_HABITS_LEGEND, *_reward_parts(names[0], summaries[0])]
+    return printable("\n".join([*lines, "", *_histogram(names[0], summaries[0])]))
+
+
+def _row(name: str, cells: Sequence[str], widths: Mapping[str, int]) -> str:
+    short = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
+    return f"{short:<{_NAME}}" + "".join(
+        f"{cell:>{width + 1}}" for cell, width in zip(cells, widths.values(), strict=True)
+    )
+
+
+def _cells(summary: Summary) -> list[str]:
+    low, high = _percent(summary["win_rate_low"]), _percent(summary["win_rate_high"])
+    mean, upper = summary["mean_guesses_losses_as_7"], summary["mean_guesses_losses_as_7_high"]
+    shares = ("format_compliance", "non_words", "repeats", "consistency", "bits_ratio")
+    return [
+        str(summary["games"]),
+        f"{_percent(summary['win_rate'])} ({low}-{high})",
+        "-" if summary["mean_guesses"] is None else f"{summary['mean_guesses']:.2f}",
+        f"{mean:.2f}" + ("" if upper is None else f" ±{upper - mean:.2f}"),
+        *(_percent(summary[key]) for key in shares),
+    ]
+
+
+def _skill_cells(summary: Summary) -> list[str]:
+    shares = [summary[f"consistency_{kind}"] for kind in ("placed", "elsewhere", "absent")]
+    turns = [summary["by_turn"].get(str(number), {}) for number in range(2, 7)]
+    return [
+        *map(_percent, shares),
+        _number(summary["expected_remaining"], 1),
+        _number(summary["regret"], 2),
+        *(_percent(turn.get("consistency")) for turn in turns),
+    ]
+
+
+def _habits(summary: Summary) -> list[str]:
+    guesses = summary["most_common_guesses"][:_SHOWN_GUESSES]
+    return [
+        str(summary.get("out_of_time", 0)),  # runs of earlier versions lack this and the next
+        _percent(summary.get("distinct_openers")),
+        _number(summary.get("reward"), 2),
+        ", ".join(f"{guess} {count}" for guess, count in guesses) or "-",
+    ]
+
+
+def _reward_parts(name: str, summary: Summary) -> list[str]:
+    parts: Mapping[str, float] = summary.get("reward_parts", {})
+    told = ", ".join(f"{part} {value:.2f}" for part, value in parts.items())
+    return textwrap.wrap(f"{name}'s reward by part: {told}", 100) if parts else []
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def _rules(names: Sequence[str], summaries: Sequence[Summary]) -> list[str]:
+    """One line when all played by the same rules, else one per player."""
+    told = [
+        f"rules: {s['rules']['max_turns']} turns, a non-word: {s['rules']['invalid']}, "
+        f"no readable guess: {s['rules']['unparsable']}, "
+        f"hard mode: {'on' if s['rules']['hard_mode'] else 'off'}"
+        for s in summaries
+    ]
+    if len(set(told)) == 1:
+        return [told[0]]
+    return [f"{name}: {line}" for name, line in zip(names, told, strict=True)]
+
+
+def _histogram(name: str, summary: Summary) -> list[str]:
+    counts: Mapping[str, int] = summary["histogram"]
+    most = max(max(counts.values()), 1)
+    lines = [f"{name}: games by number of guesses"]
+    for label, count in counts.items():
+        # a count above zero shows at least a thin bar
+        bar = "█" * round(_BAR * count / most) or ("▏" if count else "")
+        lines.append(f"{label:>6} {bar} {count}" if bar else f"{label:>6} {count}")
+    return lines

@@ -1,0 +1,1 @@
+"""Rules, feedback, what the clues say, and the scripted players."""

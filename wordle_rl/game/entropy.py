@@ -1,0 +1,175 @@
+"""Entropy of guesses, computed fast: for one guess, for all guesses, and only the best one.
+
+Shannon entropy in bits of the feedback when every candidate is equally likely. Exact for word
+lists of any size; wordle_rl.game.knowledge asks these functions about states of games.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wordle_rl.game.feedback_table import letters_of
+from wordle_rl.game.rules import ALL_PLACED
+from wordle_rl.words.lists import WORD_LENGTH
+
+CODES = ALL_PLACED + 1
+_PAIRWISE_MAX = 80  # candidates up to which comparing all pairs beats counting codes
+_PAIRS_MAX = 20  # candidates up to which counting pairs beats bounding by letters
+_BLOCK = 256  # guesses counted together, so that the counters stay in the processor's cache
+_FIRST = 128  # guesses tried first, of those with the highest bounds
+_SLACK = 1e-9  # bits; far above rounding, far below any difference between guesses
+
+
+def bits_table(largest: int) -> np.ndarray:
+    """c * log2(c) for c = 0..largest, float64, 0 at c = 0."""
+    counts = np.arange(largest + 1, dtype=np.float64)
+    return counts * np.log2(np.maximum(counts, 1.0))
+
+
+def code_counts(rows: np.ndarray) -> np.ndarray:
+    """How often each code stands in each row: uint8 [rows, n] -> int64 [rows, 243]."""
+    offsets = np.arange(len(rows), dtype=np.int64)[:, None] * CODES
+    counts = np.bincount((rows + offsets).ravel(), minlength=len(rows) * CODES)
+    return counts.reshape(len(rows), CODES)
+
+
+def split_bits(rows: np.ndarray) -> np.ndarray:
+    """Entropy in bits, float64 [rows], of feedback codes uint8 [rows, n], n >= 1."""
+    n = rows.shape[1]
+    return np.log2(n) - bits_table(n)[code_counts(rows)].sum(axis=1) / n
+
+
+def all_bits(by_answer: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    """Entropy in bits of every guess, float64 [guesses].
+
+    by_answer: the transposed feedback table, uint8 [answers, guesses].
+    candidates: places in answers, int [n]. Zeros when n is 0.
+    """
+    n, guesses = len(candidates), by_answer.shape[1]
+    if n <= 1:
+        return np.zeros(guesses)
+    if n <= _PAIRWISE_MAX:
+        return np.log2(n) - _pairwise_spread(by_answer[candidates]) / n
+    blocks = range(0, guesses, _BLOCK)
+    return np.concatenate([split_bits(by_answer[candidates, b : b + _BLOCK].T) for b in blocks])
+
+
+class BestBits:
+    """The most bits that any guess has, without computing the entropy of every guess.
+
+    allowed, answers: the words in the order of by_answer's axes (all_bits describes it).
+    """
+
+    def __init__(self, by_answer: np.ndarray, allowed: tuple[str, ...], answers: tuple[str, ...]):
+        self._by_answer = by_answer
+        self._bound = LetterBound(allowed, answers)
+
+    def __call__(self, candidates: np.ndarray) -> float:
+        """candidates: places in answers, int [n]; 0 bits when n is at most 1."""
+        n = len(candidates)
+        if n <= 2:
+            return float(n == 2)  # guessing one of two candidates tells them apart
+        if n <= _PAIRS_MAX:
+            return _best_by_pairs(self._by_answer[candidates])
+        return self._best_by_letters(candidates)
+
+    def _best_by_letters(self, candidates: np.ndarray) -> float:
+        bounds = self._bound(candidates)
+        first = np.argpartition(bounds, -min(_FIRST, len(bounds)))[-_FIRST:]
+        best = self._exact(candidates, first)
+        bounds[first] = 0.0
+        rivals = np.flatnonzero(bounds > best + _SLACK)
+        blocks = [rivals[b : b + _BLOCK] for b in range(0, len(rivals), _BLOCK)]
+        return max([best, *(self._exact(candidates, block) for block in blocks)])
+
+    def _exact(self, candidates: np.ndarray, guesses: np.ndarray) -> float:
+        return float(split_bits(self._by_answer[candidates[:, None], guesses].T).max())
+
+
+class LetterBound:
+    """An upper bound on the entropy of every guess, from counts of single letters.
+
+    What a guess with k copies of a letter learns about it is fixed by which of their places are
+    right and by min(k, copies in the secret). So the entropy is at most the sum over its letters of
+    H(copies) + sum over places of H(place right | letter present); with one copy H(present) is
+    enough. About 2 % of all guesses have a bound above the best entropy of a typical state.
+    """
+
+    def __init__(self, allowed: tuple[str, ...], answers: tuple[str, ...]) -> None:
+        letters = letters_of(answers).astype(np.int64) - ord("a")  # [answers, 5]
+        places = WORD_LENGTH
+        # per answer: [letter, place] letter stands there; then [letter, k] it has k copies
+        self._facts = np.zeros((len(letters), 26, places + places + 1), dtype=np.float32)
+        rows = np.arange(len(letters))
+        for place in range(places):
+            self._facts[rows, letters[:, place], place] = 1
+        copies = self._facts[:, :, :places].sum(axis=2).astype(np.int64)
+        self._facts[rows[:, None], np.arange(26), places + copies] = 1
+
+        guesses = letters_of(allowed).astype(np.int64) - ord("a")
+        earlier = np.zeros_like(guesses)  # copies of the letter further left in the guess
+        for place in range(1, places):
+            earlier[:, place] = (guesses[:, :place] == guesses[:, place, None]).sum(axis=1)
+        kind = np.minimum(earlier, 2)  # first, second, later copy
+        self._terms = np.ascontiguousarray(((kind * 26 + guesses) * places + np.arange(places)).T)
+
+    def __call__(self, candidates: np.ndarray) -> np.ndarray:
+        """Bounds in bits, float64 [allowed]; candidates: places in answers, int [n], n >= 1."""
+        shares = self._facts[candidates].sum(axis=0, dtype=np.float32).astype(np.float64)
+        shares /= len(candidates)
+        right, copies = shares[:, :WORD_LENGTH], shares[:, WORD_LENGTH:]
+        absent = copies[:, :1]
+        present = _plogp(absent) + _plogp(1 - absent)
+        first = _plogp(right) + _plogp(1 - absent - right) + _plogp(absent)
+        later = first - present
+        second = later + _plogp(copies).sum(axis=1, keepdims=True) - present
+        terms = np.stack([first, second, later]).ravel()
+        return terms[self._terms].sum(axis=0)
+
+
+def _plogp(share: np.ndarray) -> np.ndarray:
+    """-p log2(p), 0 where p is not above 0 (rounding can leave -1e-17)."""
+    return -share * np.log2(np.where(share > 0, share, 1.0))
+
+
+def _best_by_pairs(rows: np.ndarray) -> float:
+    """The most bits of any guess: codes uint8 [n, guesses], 2 <= n < 23.
+
+    Counts, for every guess, the pairs of candidates that share a code, which is fast; the exact
+    entropy is then needed only of guesses whose pairs are few enough to be the best.
+    """
+    n = len(rows)
+    pairs = np.zeros(rows.shape[1], dtype=np.uint8)
+    for j in range(1, n):
+        pairs += _equal_before(rows, j)
+    fewest = int(pairs.min())
+    if fewest == 0:
+        return float(np.log2(n))
+    spread = _pairwise_spread(rows[:, pairs == fewest]).min()
+    # A class of c has c(c-1)/2 pairs, hence 2 log2(c) / (c-1) of spread a pair. That falls with c,
+    # so no guess has less spread than its pairs times the ratio of the largest class they allow.
+    count = np.arange(fewest + 1, int(pairs.max()) + 1)
+    largest = np.minimum(np.floor((1 + np.sqrt(1 + 8 * count)) / 2), n)
+    rivals = count[count * 2 * np.log2(largest) / (largest - 1) < spread]
+    if len(rivals):
+        chosen = (pairs > fewest) & (pairs <= rivals[-1])
+        if chosen.any():
+            spread = min(spread, _pairwise_spread(rows[:, chosen]).min())
+    return float(np.log2(n) - spread / n)
+
+
+def _equal_before(rows: np.ndarray, j: int) -> np.ndarray:
+    """How many earlier candidates have the code of candidate j: uint8 [guesses]."""
+    return np.add.reduce((rows[:j] == rows[j]).view(np.uint8), axis=0, dtype=np.uint8)
+
+
+def _pairwise_spread(rows: np.ndarray) -> np.ndarray:
+    """Sum of c * log2(c) over the codes of each guess, c their counts: uint8 [n, guesses], n < 257.
+
+    A candidate that joins k others of its code adds (k+1) log2(k+1) - k log2(k).
+    """
+    added = np.diff(bits_table(len(rows)))
+    spread = np.zeros(rows.shape[1])
+    for j in range(1, len(rows)):
+        spread += added[_equal_before(rows, j)]
+    return spread

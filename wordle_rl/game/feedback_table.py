@@ -1,0 +1,135 @@
+"""Feedback of every legal guess to every possible secret, as one table.
+
+The table is built once per pair of word lists (under a second for the original ones) and
+memory-mapped from a cache afterwards. wordle_rl.game.rules has the same rule for one pair of words.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from wordle_rl.words.lists import WORD_LENGTH, WordLists
+
+CACHE_VERSION = 1  # part of the file name: raise it when the meaning of the bytes changes
+_BLOCK = 64  # guesses worked on together, so that the temporaries stay in the processor's cache
+_CRC_BYTES = 4
+
+
+def letters_of(words: Sequence[str]) -> np.ndarray:
+    """ASCII codes uint8 [words, 5] of lower-case words; ValueError for any other length."""
+    joined = "".join(words).encode("ascii")
+    if any(len(word) != WORD_LENGTH for word in words):
+        raise ValueError(f"every word must have {WORD_LENGTH} letters")
+    return np.frombuffer(joined, dtype=np.uint8).reshape(len(words), WORD_LENGTH)
+
+
+def feedback_row(guess: str, secrets: np.ndarray | Sequence[str]) -> np.ndarray:
+    """Feedback codes uint8 [secrets] of any five letters, whether or not they are a word.
+
+    secrets: words, or their letters uint8 [secrets, 5] from letters_of.
+    """
+    letters = secrets if isinstance(secrets, np.ndarray) else letters_of(secrets)
+    return _codes(letters_of([guess]), letters)[0]
+
+
+def feedback_table(words: WordLists, *, cache_dir: Path | None = None) -> np.ndarray:
+    """Feedback codes uint8 [allowed, answers], read-only.
+
+    cache_dir: where the table is kept, default $WORDLE_RL_CACHE, else ~/.cache/wordle-rl. A damaged
+    file there is replaced; a folder that cannot be written only means that nothing is kept.
+    """
+    shape = (len(words.allowed), len(words.answers))
+    path = cache_folder(cache_dir) / f"feedback-v{CACHE_VERSION}-{words.digest[:32]}.bin"
+    table = _load(path, shape)
+    if table is None:
+        table = build_table(words)
+        keep(path, table.tobytes() + _crc(table))
+    return table
+
+
+def build_table(words: WordLists) -> np.ndarray:
+    """The table computed from the words, without the cache."""
+    guesses, secrets = letters_of(words.allowed), letters_of(words.answers)
+    table = np.empty((len(guesses), len(secrets)), dtype=np.uint8)
+    for start in range(0, len(guesses), _BLOCK):
+        table[start : start + _BLOCK] = _codes(guesses[start : start + _BLOCK], secrets)
+    table.flags.writeable = False
+    return table
+
+
+def cache_folder(cache_dir: Path | None = None) -> Path:
+    """The folder for computed tables: the argument, $WORDLE_RL_CACHE, or ~/.cache/wordle-rl."""
+    if cache_dir is not None:
+        return Path(cache_dir)
+    if chosen := os.environ.get("WORDLE_RL_CACHE"):
+        return Path(chosen)
+    return Path(os.path.expanduser("~")) / ".cache" / "wordle-rl"
+
+
+def keep(path: Path, content: bytes) -> bool:
+    """Write a cache file so that nobody ever sees half of it; False when the folder refuses."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _crc(table: np.ndarray) -> bytes:
+    return zlib.crc32(np.ascontiguousarray(table).data).to_bytes(_CRC_BYTES, "little")
+
+
+def _load(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
+    """The memory-mapped table, or None when the file is absent, unreadable or damaged."""
+    size = shape[0] * shape[1]
+    try:
+        if path.stat().st_size != size + _CRC_BYTES:
+            return None
+        content = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
+    except OSError:
+        return None
+    if content[size:].tobytes() != _crc(content[:size]):
+        return None
+    return content[:size].reshape(shape)
+
+
+def _codes(guesses: np.ndarray, secrets: np.ndarray) -> np.ndarray:
+    """Codes uint8 [guesses, secrets] from letters [guesses, 5] and [secrets, 5].
+
+    Places are settled first; then each other letter of the guess, from the left, takes the first
+    free equal letter of the secret. Which one it takes does not matter, so first is as good as any.
+    """
+    columns = np.ascontiguousarray(secrets.T)
+    placed = [guesses[:, i, None] == columns[i] for i in range(WORD_LENGTH)]
+    free = [~p for p in placed]
+    code = np.zeros(placed[0].shape, dtype=np.uint8)
+    for i in range(WORD_LENGTH):
+        waiting = ~placed[i]
+        for j in range(WORD_LENGTH):
+            if i == j:
+                continue
+            taken = guesses[:, i, None] == columns[j]
+            taken &= free[j]
+            taken &= waiting
+            free[j] ^= taken
+            waiting ^= taken
+        # 2 in place, 1 when something was taken, 0 while still waiting
+        code *= 3
+        code += placed[i].view(np.uint8)
+        code += (~waiting).view(np.uint8)
+    return code

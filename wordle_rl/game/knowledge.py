@@ -1,0 +1,218 @@
+"""What the clues of a game say: which secrets remain, and what a guess would tell or ignores.
+
+A candidate is a possible secret that fits every clue. Entropies take all candidates as equally
+likely and look one guess ahead.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from wordle_rl.game.entropy import BestBits, all_bits, code_counts, split_bits
+from wordle_rl.game.feedback_table import feedback_row, letters_of
+from wordle_rl.game.rules import Clue, State, feedback_code
+from wordle_rl.words.lists import WordLists
+
+_MASKS_KEPT = 4_096  # 2.3 kB each for the original lists
+_ALLOWED_KEPT = 512  # 13 kB each
+_BESTS_KEPT = 4_096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BrokenClues:
+    """How many letters of a guess ignore what is known; all zero exactly when the guess fits."""
+
+    placed: int = 0  # places whose letter is known, with another letter there
+    known: int = 0  # copies of known, not yet placed letters that the guess lacks
+    absent: int = 0  # copies of a letter beyond those that the secret can have
+    wrong_place: int = 0  # letters put again where they were seen not to be
+
+    @property
+    def total(self) -> int:
+        return self.placed + self.known + self.absent + self.wrong_place
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LetterFacts:
+    """The clues letter by letter; places are 0..4."""
+
+    placed: dict[int, str]  # place -> the letter that stands there
+    excluded: dict[int, frozenset[str]]  # place -> letters in the secret, but not there
+    at_least: dict[str, int]  # letter -> copies that the secret has for sure, 1 or more
+    at_most: dict[str, int]  # letter -> copies that it can have; 0 is an absent letter
+
+
+def letter_facts(clues: Sequence[Clue]) -> LetterFacts:
+    """Sum up what clues say about each letter, repeated letters included."""
+    placed: dict[int, str] = {}
+    excluded: dict[int, set[str]] = {}
+    at_least: dict[str, int] = {}
+    at_most: dict[str, int] = {}
+    for clue in clues:
+        marked = list(zip(clue.guess, clue.marks, strict=True))
+        revealed = Counter(letter for letter, mark in marked if mark != "x")
+        for place, (letter, mark) in enumerate(marked):
+            if mark == "✓":
+                placed[place] = letter
+            elif revealed[letter]:
+                excluded.setdefault(place, set()).add(letter)
+            if mark == "x":
+                at_most[letter] = revealed[letter]
+        for letter, copies in revealed.items():
+            at_least[letter] = max(copies, at_least.get(letter, 0))
+    return LetterFacts(
+        placed=placed,
+        excluded={place: frozenset(letters) for place, letters in sorted(excluded.items())},
+        at_least=at_least,
+        at_most=at_most,
+    )
+
+
+def broken_clues(guess: str, facts: LetterFacts) -> BrokenClues:
+    """How a guess ignores what is known, by kind; each letter counts under one kind at most."""
+    has = Counter(guess)
+    dropped = sum(guess[place] != letter for place, letter in facts.placed.items())
+    placed = Counter(facts.placed.values())
+    kept = Counter(letter for place, letter in facts.placed.items() if guess[place] == letter)
+    return BrokenClues(
+        placed=dropped,
+        known=sum(
+            max(0, copies - placed[letter] - (has[letter] - kept[letter]))
+            for letter, copies in facts.at_least.items()
+        ),
+        absent=sum(max(0, has[letter] - most) for letter, most in facts.at_most.items()),
+        wrong_place=sum(guess[place] in letters for place, letters in facts.excluded.items()),
+    )
+
+
+class Knowledge:
+    """Answers questions about states of games on one pair of word lists.
+
+    words, table: the lists and their feedback codes uint8 [allowed, answers] (feedback_table).
+    Masks are bool [answers]; the ones it returns are shared and read-only. It holds a transposed
+    copy of the table (30 MB for the original lists) and bounded caches, and no other state.
+    """
+
+    def __init__(self, words: WordLists, table: np.ndarray) -> None:
+        shape = (len(words.allowed), len(words.answers))
+        if table.shape != shape or table.dtype != np.uint8:
+            raise ValueError(f"table must be uint8 {shape}, not {table.dtype} {table.shape}")
+        self.words = words
+        self.table = table
+        self._by_answer = np.ascontiguousarray(table.T)
+        self._best_bits = BestBits(self._by_answer, words.allowed, words.answers)
+        self._letters = letters_of(words.answers)
+        self._mask = lru_cache(maxsize=_MASKS_KEPT)(self._compute_mask)
+        self._allowed_letters = letters_of(words.allowed)
+        self._allowed_mask = lru_cache(maxsize=_ALLOWED_KEPT)(self._compute_allowed_mask)
+        self._best = lru_cache(maxsize=_BESTS_KEPT)(self._compute_best)
+
+    def candidates(self, state: State) -> np.ndarray:
+        """Answers that fit all clues, bool [answers]; guesses need not be allowed words."""
+        return self._mask(state.clues)
+
+    def candidates_batch(self, states: Sequence[State]) -> np.ndarray:
+        """candidates of many states, bool [states, answers]."""
+        if not states:
+            return np.zeros((0, len(self.words.answers)), dtype=bool)
+        return np.stack([self._mask(state.clues) for state in states])
+
+    def consistent_allowed(self, state: State) -> np.ndarray:
+        """Allowed guesses that fit all clues, possible secrets or not, bool [allowed]."""
+        return self._allowed_mask(state.clues)
+
+    def candidate_words(self, state: State) -> list[str]:
+        """The candidates as words, in alphabetical order."""
+        return [self.words.answers[i] for i in np.flatnonzero(self.candidates(state))]
+
+    def feedback(self, guess: str) -> np.ndarray:
+        """Feedback codes of any five letters against every answer, uint8 [answers]."""
+        row = self.words.guess_index.get(guess)
+        return feedback_row(guess, self._letters) if row is None else self.table[row]
+
+    def entropy(self, guess: str, mask: np.ndarray) -> float:
+        """Expected information of a guess in bits, 0 when at most one candidate is left."""
+        codes = self.feedback(guess)[mask]
+        return float(split_bits(codes[None])[0]) if len(codes) else 0.0
+
+    def entropies(self, mask: np.ndarray) -> np.ndarray:
+        """entropy of every allowed guess, float64 [allowed], in bits."""
+        return all_bits(self._by_answer, np.flatnonzero(mask))
+
+    def best_entropy(self, state: State) -> float:
+        """The most bits that any allowed guess has in a state."""
+        return self._best(np.packbits(self.candidates(state)).tobytes())
+
+    def value(self, guess: str, state: State) -> float:
+        """entropy / best_entropy of any five letters, in [0, 1].
+
+        When no guess can gain information: 1 for a candidate, else 0.
+        """
+        mask, best = self.candidates(state), self.best_entropy(state)
+        if best <= 0.0:
+            place = self.words.answer_index.get(guess)
+            return float(place is not None and bool(mask[place]))
+        return min(1.0, max(0.0, self.entropy(guess, mask) / best))
+
+    def expected_remaining(self, guess: str, mask: np.ndarray) -> float:
+        """Mean number of candidates after the feedback to a guess (the secret itself counts)."""
+        codes = self.feedback(guess)[mask]
+        if not len(codes):
+            return 0.0
+        return float(np.square(code_counts(codes[None])).sum() / len(codes))
+
+    def outlook(self, guess: str, mask: np.ndarray) -> tuple[float, float]:
+        """entropy and expected_remaining of a guess at once."""
+        codes = self.feedback(guess)[mask]
+        if not len(codes):
+            return 0.0, 0.0
+        counts = code_counts(codes[None])[0]
+        counts = counts[counts > 0]
+        n = len(codes)
+        bits = np.log2(n) - float((counts * np.log2(counts)).sum()) / n
+        return float(bits), float(np.square(counts).sum() / n)
+
+    def bits_gained(self, clue: Clue, state: State) -> float:
+        """log2 of the factor by which a clue shrinks the candidates of the state before it.
+
+        0 when no candidate is left after it, which only a secret outside the answers can cause.
+        """
+        mask = self.candidates(state)
+        after = np.count_nonzero(self.feedback(clue.guess)[mask] == clue.feedback)
+        return float(np.log2(np.count_nonzero(mask) / after)) if after else 0.0
+
+    def is_consistent(self, guess: str, state: State) -> bool:
+        """Whether any five letters, a word or not, could be the secret after all clues."""
+        return all(feedback_code(clue.guess, guess) == clue.feedback for clue in state.clues)
+
+    def broken_clues(self, guess: str, state: State) -> BrokenClues:
+        """How a guess ignores the clues, by kind; each letter counts under one kind at most."""
+        return broken_clues(guess, letter_facts(state.clues))
+
+    def _compute_mask(self, clues: tuple[Clue, ...]) -> np.ndarray:
+        if clues:
+            last = clues[-1]
+            mask = self._mask(clues[:-1]) & (self.feedback(last.guess) == last.feedback)
+        else:
+            mask = np.ones(len(self.words.answers), dtype=bool)
+        mask.flags.writeable = False
+        return mask
+
+    def _compute_allowed_mask(self, clues: tuple[Clue, ...]) -> np.ndarray:
+        mask = np.ones(len(self.words.allowed), dtype=bool)
+        if clues:
+            fitting = np.flatnonzero(self._allowed_mask(clues[:-1]))
+            row = feedback_row(clues[-1].guess, self._allowed_letters[fitting])
+            mask[:] = False
+            mask[fitting[row == clues[-1].feedback]] = True
+        mask.flags.writeable = False
+        return mask
+
+    def _compute_best(self, packed: bytes) -> float:
+        mask = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=len(self.words.answers))
+        return self._best_bits(np.flatnonzero(mask))

@@ -1,0 +1,1 @@
+"""Scripted players: floors, ceilings and teachers that need no model."""

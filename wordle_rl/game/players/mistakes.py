@@ -1,0 +1,64 @@
+"""A player who errs as a learner does, so that a teacher can show how to go on after it.
+
+Three kinds: a word that is none, any word whatever the clues, and a word that fits all clues but
+one or two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import string
+from collections.abc import Sequence
+
+import numpy as np
+
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.base import generator, guess_text, pick
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.rules import State
+from wordle_rl.words.lists import WORD_LENGTH
+
+
+class Mistakes:
+    """Non-words, words that ignore the clues, and words that overlook some: 30, 20 and 50 %.
+
+    On the empty board, which has no clues to overlook, all are non-words.
+    """
+
+    name = "mistakes"
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        self._knowledge = knowledge
+        self._consistent = RandomConsistent(knowledge)
+
+    def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
+        return [
+            guess_text(self._mistake(state, generator(uniform)))
+            for state, uniform in zip(states, uniforms.tolist(), strict=True)
+        ]
+
+    def _mistake(self, state: State, draw: random.Random) -> str:
+        kind = draw.random()
+        if kind < 0.3 or not state.clues:
+            return self._non_word(state, draw)
+        if kind < 0.5:
+            return draw.choice(self._knowledge.words.answers)
+        clues = list(state.clues)
+        for _ in range(min(draw.choice([1, 1, 2]), len(clues))):
+            clues.pop(draw.randrange(len(clues)))
+        return self._fitting(dataclasses.replace(state, clues=tuple(clues)), draw)
+
+    def _non_word(self, state: State, draw: random.Random) -> str:
+        """A fitting word with one letter replaced; a word after all when every try makes one."""
+        word = self._fitting(state, draw)
+        for _ in range(20):
+            place, letter = draw.randrange(WORD_LENGTH), draw.choice(string.ascii_lowercase)
+            changed = word[:place] + letter + word[place + 1 :]
+            if changed not in self._knowledge.words.allowed_set:
+                return changed
+        return word
+
+    def _fitting(self, state: State, draw: random.Random) -> str:
+        choices = self._consistent.choices(state)
+        return self._consistent.pool[choices[pick(draw.random(), len(choices))]]

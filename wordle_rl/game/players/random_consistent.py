@@ -1,0 +1,46 @@
+"""A player who guesses any word that fits all clues; the teacher of warm starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.base import guess_text, pick
+from wordle_rl.game.rules import State
+
+
+class RandomConsistent:
+    """Picks uniformly among the consistent words of the pool; among the whole pool if none is.
+
+    pool: "answers" knows which words can be secrets, "allowed" takes every legal guess for one.
+    On the original lists: 97.9 % wins with mean 4.04 turns, and 89.7 % with 4.57.
+    """
+
+    def __init__(
+        self, knowledge: Knowledge, pool: Literal["answers", "allowed"] = "answers"
+    ) -> None:
+        if pool not in ("answers", "allowed"):
+            raise ValueError(f"pool must be answers or allowed, not {pool!r}")
+        self.name = f"consistent ({pool})"
+        words = knowledge.words
+        self.pool = words.answers if pool == "answers" else words.allowed
+        self._mask = knowledge.candidates if pool == "answers" else knowledge.consistent_allowed
+
+    def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
+        return [
+            guess_text(self._choose(state, uniform))
+            for state, uniform in zip(states, uniforms.tolist(), strict=True)
+        ]
+
+    def _choose(self, state: State, uniform: float) -> str:
+        choices = self.choices(state)
+        return self.pool[choices[pick(uniform, len(choices))]]
+
+    def choices(self, state: State) -> NDArray[np.intp]:
+        """Which words of the pool it draws from, each equally likely."""
+        fitting = self._mask(state).nonzero()[0]
+        return fitting if len(fitting) else np.arange(len(self.pool))

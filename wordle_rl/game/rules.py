@@ -1,0 +1,254 @@
+"""The rules of Wordle: feedback, what counts as a legal guess, and when a game ends.
+
+The feedback rule is feedback_code(). Plain Python on single games; feedback_table.py has the same
+rule for whole word lists at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+from wordle_rl.words.lists import WORD_LENGTH
+
+MARKS = "x-✓"  # index = base-3 digit: letter absent, letter elsewhere, letter in place
+ALL_PLACED = 3**WORD_LENGTH - 1  # the feedback code of a win, 242
+
+InvalidPolicy = Literal["accept", "lose_turn", "end_game", "retry"]
+UnparsablePolicy = Literal["lose_turn", "end_game", "retry"]
+
+
+def feedback_code(guess: str, secret: str) -> int:
+    """Feedback of the real game as a base-3 number 0..242, first letter most significant.
+
+    A letter guessed more often than the secret has it is marked as often as the secret has it:
+    places first, then from the left. Source: the New York Times game's rules.
+    """
+    spare = Counter(s for g, s in zip(guess, secret, strict=True) if g != s)
+    code = 0
+    for g, s in zip(guess, secret, strict=True):
+        digit = 0
+        if g == s:
+            digit = 2
+        elif spare[g] > 0:
+            spare[g] -= 1
+            digit = 1
+        code = code * 3 + digit
+    return code
+
+
+def marks_of(code: int) -> str:
+    """The five marks of a feedback code, e.g. 242 -> ✓✓✓✓✓."""
+    if not 0 <= code <= ALL_PLACED:
+        raise ValueError(f"feedback code must be 0..{ALL_PLACED}, not {code}")
+    return "".join(MARKS[code // 3**i % 3] for i in reversed(range(WORD_LENGTH)))
+
+
+def marks(guess: str, secret: str) -> str:
+    """Five of ✓ (in place), - (elsewhere), x (absent) for a guess, repeated letters included.
+
+    Raises ValueError unless both words have five letters.
+    """
+    for name, word in (("guess", guess), ("secret", secret)):
+        if len(word) != WORD_LENGTH:
+            raise ValueError(f"{name} must have {WORD_LENGTH} letters, not {word!r}")
+    return marks_of(feedback_code(guess.lower(), secret.lower()))
+
+
+@dataclass(frozen=True, slots=True)
+class Clue:
+    """A guess together with the feedback it got."""
+
+    guess: str  # five lower-case letters
+    feedback: int  # code 0..242
+
+    @property
+    def marks(self) -> str:
+        return marks_of(self.feedback)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a player knows before a turn."""
+
+    clues: tuple[Clue, ...] = ()  # guesses that got feedback, oldest first
+    turn: int = 0  # turns already used, lost ones included
+    max_turns: int = 6
+
+    @property
+    def guesses(self) -> tuple[str, ...]:
+        return tuple(clue.guess for clue in self.clues)
+
+
+class TurnKind(StrEnum):
+    """What became of an answer."""
+
+    ACCEPTED = "accepted"  # it got feedback
+    NOT_A_WORD = "not_a_word"  # five letters that the list of allowed guesses lacks
+    BREAKS_HARD_MODE = "breaks_hard_mode"  # ignores a clue that hard mode makes binding
+    UNPARSABLE = "unparsable"  # no guess could be read
+
+
+class GameStatus(StrEnum):
+    PLAYING = "playing"
+    WON = "won"
+    LOST = "lost"
+    OUT_OF_TIME = "out_of_time"  # still going when its time was up; counts as lost
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlayedTurn:
+    """One answer of a player and what came of it."""
+
+    state: State  # before the answer
+    text: str  # the answer as written
+    guess: str | None  # lower-case letters, or None when none could be read
+    reason: str | None  # why no guess could be read, None when one was
+    kind: TurnKind
+    feedback: int | None  # code 0..242, None unless accepted
+    tokens: int = 0  # length of the answer in sampled tokens, 0 for scripted players
+
+    @property
+    def won(self) -> bool:
+        return self.feedback == ALL_PLACED
+
+    @property
+    def repeat(self) -> bool:
+        """Whether this guess was made before in the same game."""
+        return self.guess is not None and self.guess in self.state.guesses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Which guesses are legal, and what the others cost; the same in training and evaluation.
+
+    invalid decides about non-words (and, in hard mode, about guesses that ignore a clue):
+    accept gives feedback on any five letters, lose_turn uses up a turn without feedback,
+    end_game loses at once, retry asks again without using a turn, max_retries times a game.
+    """
+
+    max_turns: int = 6
+    hard_mode: bool = False
+    invalid: InvalidPolicy = "lose_turn"
+    unparsable: UnparsablePolicy = "lose_turn"
+    max_retries: int = 3
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_turns <= 100:
+            raise ValueError(f"rules.max_turns must be 1..100, not {self.max_turns}")
+        if self.invalid not in ("accept", "lose_turn", "end_game", "retry"):
+            raise ValueError(
+                f"rules.invalid must be accept, lose_turn, end_game or retry, not {self.invalid!r}"
+            )
+        if self.unparsable not in ("lose_turn", "end_game", "retry"):
+            raise ValueError(
+                f"rules.unparsable must be lose_turn, end_game or retry, not {self.unparsable!r}"
+            )
+        if self.hard_mode and self.invalid == "accept":
+            raise ValueError(
+                "rules.hard_mode=true forbids guesses, so rules.invalid must be "
+                "lose_turn, end_game or retry, not 'accept'"
+            )
+        if not 0 <= self.max_retries <= 100:
+            raise ValueError(f"rules.max_retries must be 0..100, not {self.max_retries}")
+
+
+def breaks_hard_mode(guess: str, clues: tuple[Clue, ...]) -> bool:
+    """Whether a guess drops a placed letter, or holds fewer of a letter than the clues revealed."""
+    for clue in clues:
+        revealed = Counter(g for g, m in zip(clue.guess, clue.marks, strict=True) if m != "x")
+        if any(
+            m == "✓" and guess[i] != clue.guess[i] for i, m in enumerate(clue.marks)
+        ) or revealed - Counter(guess):
+            return True
+    return False
+
+
+@dataclass(slots=True)
+class Game:
+    """One game in progress; the only owner of its turns."""
+
+    secret: str
+    allowed: Container[str]  # legal guesses, lower case
+    rules: Rules = field(default_factory=Rules)
+    turns: list[PlayedTurn] = field(default_factory=list)
+    status: GameStatus = GameStatus.PLAYING
+    state: State = State()
+    retries: int = 0  # answers that were asked for again
+
+    def __post_init__(self) -> None:
+        if self.state == State():
+            self.state = State(max_turns=self.rules.max_turns)
+        if self.state.max_turns != self.rules.max_turns:
+            raise ValueError(
+                f"the state has {self.state.max_turns} turns, the rules {self.rules.max_turns}"
+            )
+
+    @property
+    def won(self) -> bool:
+        return self.status is GameStatus.WON
+
+    @property
+    def lost(self) -> bool:
+        """Whether the game is over and was not won."""
+        return self.status in (GameStatus.LOST, GameStatus.OUT_OF_TIME)
+
+    def play(
+        self, guess: str | None, *, text: str = "", reason: str | None = None, tokens: int = 0
+    ) -> PlayedTurn:
+        """Take one answer: its guess, or None with the reason why none could be read.
+
+        Returns the turn, which is also appended to turns. Raises ValueError on a finished game.
+        """
+        if self.status is not GameStatus.PLAYING:
+            raise ValueError(f"the game is over ({self.status})")
+        kind = self._kind(guess)
+        code = None
+        if guess is not None and kind is TurnKind.ACCEPTED:
+            code = feedback_code(guess, self.secret)
+        turn = PlayedTurn(
+            state=self.state,
+            text=text,
+            guess=guess,
+            reason=reason,
+            kind=kind,
+            feedback=code,
+            tokens=tokens,
+        )
+        self.turns.append(turn)
+        self._advance(turn)
+        return turn
+
+    def forfeit(self, status: GameStatus = GameStatus.LOST) -> None:
+        """End a game that cannot continue, because its context is full or its time is up."""
+        self.status = status
+
+    def _kind(self, guess: str | None) -> TurnKind:
+        if guess is None:
+            return TurnKind.UNPARSABLE
+        if self.rules.invalid != "accept" and guess not in self.allowed:
+            return TurnKind.NOT_A_WORD
+        if self.rules.hard_mode and breaks_hard_mode(guess, self.state.clues):
+            return TurnKind.BREAKS_HARD_MODE
+        return TurnKind.ACCEPTED
+
+    def _advance(self, turn: PlayedTurn) -> None:
+        clues, used = self.state.clues, self.state.turn + 1
+        if turn.guess is not None and turn.feedback is not None:
+            clues = (*clues, Clue(turn.guess, turn.feedback))
+        else:
+            unparsable = turn.kind is TurnKind.UNPARSABLE
+            cost = self.rules.unparsable if unparsable else self.rules.invalid
+            if cost == "end_game":
+                self.status = GameStatus.LOST
+            elif cost == "retry" and self.retries < self.rules.max_retries:
+                self.retries += 1
+                used -= 1
+        self.state = State(clues, used, self.rules.max_turns)
+        if turn.won:
+            self.status = GameStatus.WON
+        elif used >= self.rules.max_turns:
+            self.status = GameStatus.LOST

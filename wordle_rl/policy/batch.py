@@ -1,0 +1,104 @@
+"""Splits a step's sequences: into minibatches, and those into pieces that fit into memory.
+
+Units that belong together stay together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.policy.sampling import Purpose, generator
+
+FloatArray = NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Targets:
+    """Probabilities of tokens at some places of one sequence; at each place they sum to 1."""
+
+    places: NDArray[np.int64]  # [M] place in the sequence
+    ids: NDArray[np.int64]  # [M] token that may stand there
+    probabilities: NDArray[np.float32]  # [M]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Sequences padded on the right, with what the loss needs per token. All arrays are [N, T]."""
+
+    ids: NDArray[np.int64]  # pad id behind the end
+    lengths: NDArray[np.int64]  # [N] tokens of each sequence
+    trained: NDArray[np.bool_]  # sampled tokens
+    advantages: FloatArray  # 0 where not trained
+    weights: FloatArray  # share of each token in the step's loss, 0 where not trained
+    sampler_logprobs: FloatArray  # when sampled
+    old_logprobs: FloatArray | None = None  # the trainer's, before the first update of this batch
+    ref_logprobs: FloatArray | None = None  # the reference model's
+    old_values: FloatArray | None = None  # the value head's, before the first update
+    targets: FloatArray | None = None  # what the value head should have said, 0 where not trained
+    target_scale: float = 1.0  # unit of values in the loss
+    distributions: list[Targets] | None = None  # [N] learn these, not the ids
+    units: NDArray[np.int64] | None = None  # [N] sequences of one unit are never split
+
+
+def micro_batches(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
+    """Row numbers of each piece, longest rows first, at most max_tokens padded tokens each.
+
+    A unit longer than that is a piece of its own. Weights were given on the whole batch, so how
+    it is split does not change the summed loss.
+    """
+    units = batch.units if batch.units is not None else np.arange(len(batch.lengths))
+    members: dict[int, list[int]] = {}
+    for row, unit in enumerate(units.tolist()):
+        members.setdefault(unit, []).append(row)
+    ordered = sorted(members.values(), key=lambda rows: -int(batch.lengths[rows].max()))
+    pieces: list[list[int]] = []
+    width = 0
+    for rows in ordered:
+        if pieces and (len(pieces[-1]) + len(rows)) * width <= max_tokens:
+            pieces[-1].extend(rows)
+        else:
+            pieces.append(list(rows))
+            width = int(batch.lengths[rows].max())
+    return [np.array(piece) for piece in pieces]
+
+
+def minibatches(
+    groups: NDArray[np.int64], count: int, *, seed: int, step: int, epoch: int
+) -> list[NDArray[np.int64]]:
+    """The places of the sequences of each minibatch, given the group [S] of each sequence.
+
+    Whole groups, dealt out by a shuffle that is a pure function of (seed, step, epoch).
+    """
+    numbers = np.unique(groups)
+    if count > 1:
+        draw = generator(Purpose.MINIBATCHES, seed=seed, step=step, number=epoch)
+        numbers = draw.permutation(numbers)
+    return [np.flatnonzero(np.isin(groups, part)) for part in np.array_split(numbers, count)]
+
+
+def take(batch: Batch, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> Batch:
+    """The rows of a batch, whose trained tokens weigh as given [rows]; padding is cut to fit."""
+    width = int(batch.lengths[rows].max(initial=0))
+
+    def part(values: NDArray | None) -> NDArray | None:
+        return None if values is None else values[rows, :width]
+
+    trained = batch.trained[rows, :width]
+    return replace(
+        batch,
+        ids=batch.ids[rows, :width],
+        lengths=batch.lengths[rows],
+        trained=trained,
+        advantages=batch.advantages[rows, :width],
+        weights=(trained * weights[:, None]).astype(np.float32),
+        sampler_logprobs=batch.sampler_logprobs[rows, :width],
+        old_logprobs=part(batch.old_logprobs),
+        ref_logprobs=part(batch.ref_logprobs),
+        old_values=part(batch.old_values),
+        targets=part(batch.targets),
+        distributions=batch.distributions and [batch.distributions[row] for row in rows],
+        units=None if batch.units is None else batch.units[rows],
+    )

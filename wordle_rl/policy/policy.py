@@ -1,0 +1,83 @@
+"""What the training step needs of a model; each backend implements it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.policy.batch import Batch, FloatArray
+from wordle_rl.policy.computing import Computing
+from wordle_rl.policy.engine import Engine
+from wordle_rl.policy.tokenizer import Tokenizer
+from wordle_rl.runs.processes import Processes
+from wordle_rl.runs.timing import Timers
+
+# Metrics of an update of which the largest counts, over tokens, parts, processes and updates; all
+# others are means.
+LARGEST = ("ratio_gap", "largest_sampler_gap")
+
+
+class Policy(Protocol):
+    """A language model that plays, scores and learns."""
+
+    timers: Timers
+    processes: Processes  # that train copies of it together
+    computing: Computing  # precision and CPU threads
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def device_bytes(self) -> int:
+        """Memory that is taken on the accelerator; 0 on the CPU."""
+        ...
+
+    @property
+    def num_parameters(self) -> tuple[int, int]:
+        """Trainable and all parameters."""
+        ...
+
+    def engine(self) -> Engine:
+        """A fresh rollout engine on the present weights."""
+        ...
+
+    def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
+        """float32 [N, T] log-probabilities of the trained tokens, 0 elsewhere."""
+        ...
+
+    def values(self, batch: Batch) -> FloatArray:
+        """float32 [N, T] of the value head before each trained token was drawn, 0 elsewhere."""
+        ...
+
+    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
+        """One optimiser step on the weighted sum of the algorithm's loss over the batch.
+
+        With several processes the sum goes over the batches of all, and so do the metrics.
+        """
+        ...
+
+    def keep_reference(self) -> None:
+        """Make the present weights the reference."""
+        ...
+
+    def add_value_head(self) -> None:
+        """Let a linear head on the trunk's hidden states learn values from now on; it begins at 0.
+
+        Raises ValueError when the backend has none.
+        """
+        ...
+
+    def set_learning_rate(self, lr: float) -> None: ...
+
+    def save(self, folder: Path) -> None:
+        """Write model and optimiser into an empty folder."""
+        ...
+
+    def load(self, folder: Path) -> None:
+        """Restore what save() wrote."""
+        ...
+
+    def export(self, folder: Path) -> None:
+        """Write only the model or adapter, with its tokenizer, in its library's own format."""
+        ...

@@ -1,0 +1,188 @@
+"""Settings of model= and backend=: plain values, checked before anything heavy is imported."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from wordle_rl.policy.optim import MOST_LEARNING_RATE
+from wordle_rl.policy.sampling import MOST_TOKENS
+from wordle_rl.runs.checks import MOST_GAMES, check_choice, check_seed
+from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range
+
+EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
+UNTRAINED = "untrained"
+_HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
+HEAD = "lm_head"  # the language-model head's name in transformers
+_PRECISIONS = ("auto", "bf16", "fp32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoraSettings:
+    """Low-rank adapters (arXiv 2106.09685) instead of full fine-tuning."""
+
+    rank: int = 16
+    alpha: float = 32.0
+    dropout: float = 0.0  # for other trainers; here every pass is a scoring pass, without dropout
+    targets: str | list[str] = "all-linear"
+
+    def __post_init__(self) -> None:
+        check_range("model.lora.rank", self.rank, 1, 100_000)
+        check_above_zero("model.lora.alpha", self.alpha, 1_000_000)
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"model.lora.dropout must be 0 to below 1, not {self.dropout}")
+        if not self.targets:
+            raise ValueError("model.lora.targets must name a module, or be all-linear")
+        if self._matches(HEAD):
+            raise ValueError(
+                f"model.lora.targets must leave out {HEAD}, which is computed without adapters, "
+                f"unlike {self.targets!r}"
+            )
+
+    def _matches(self, module: str) -> bool:
+        """Whether peft would adapt a module: a text is a pattern, a list has names."""
+        if isinstance(self.targets, list):
+            return module in self.targets
+        try:
+            return re.fullmatch(self.targets, module) is not None
+        except re.error as error:
+            raise ValueError(
+                f"model.lora.targets must be all-linear, a list of names, or a regular expression, "
+                f"not {self.targets!r} ({error})"
+            ) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """Which model, how it is trained, how long its answers may be.
+
+    path: a hub name, a local folder, embedded/tiny, or untrained (see wordle_rl.backends.tiny_model
+    for its shape).
+    """
+
+    name: str
+    path: str
+    learning_rate: float  # the default of optim.lr
+    optimizer: Literal["adamw", "muon"] = "adamw"  # the default of optim.name
+    max_tokens: int
+    max_context: int
+    lora: LoraSettings | None = None
+    shape: dict[str, int] = field(default_factory=dict)
+    seed: int = 0
+    backend: Literal["lightning", "mlx"] | None = None  # the only one that loads it, if any
+    games_at_once: int = 512  # outside training; bounds the memory of keys and values
+
+    def __post_init__(self) -> None:
+        check_range("model.learning_rate", self.learning_rate, 0, MOST_LEARNING_RATE)
+        check_range("model.max_tokens", self.max_tokens, 1, MOST_TOKENS)
+        check_range("model.max_context", self.max_context, 16, 10_000_000)
+        check_range("model.games_at_once", self.games_at_once, 1, MOST_GAMES)
+        check_seed("model.seed", self.seed)
+        if self.path == UNTRAINED:
+            self._check_shape()
+        elif self.shape:
+            raise ValueError(f"model.shape is for model.path={UNTRAINED}, not {self.path!r}")
+        else:
+            self._check_path()
+
+    def _check_shape(self) -> None:
+        known = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
+        for key, value in self.shape.items():
+            check_choice("model.shape's keys", key, known)
+            check_range(f"model.shape.{key}", value, 1, 100_000)
+        if missing := [key for key in known if key not in self.shape]:
+            raise ValueError(f"model.shape lacks {', '.join(missing)}: start from model=untrained")
+        hidden, heads = self.shape["hidden_size"], self.shape["heads"]
+        if hidden % (2 * heads):
+            raise ValueError(
+                f"model.shape.hidden_size must be a multiple of twice model.shape.heads={heads}, "
+                f"not {hidden}"
+            )
+        if heads % self.shape["kv_heads"]:
+            raise ValueError(
+                f"model.shape.heads must be a multiple of model.shape.kv_heads="
+                f"{self.shape['kv_heads']}, not {heads}"
+            )
+
+    def _check_path(self) -> None:
+        """What can be told of a path without loading: it is a model's folder or a hub's name."""
+        if self.path.startswith("embedded/") and not _holds_model(Path(self.location)):
+            have = ", ".join(f"embedded/{p.name}" for p in sorted(EMBEDDED.glob("*")))
+            raise ValueError(f"model.path={self.path} does not exist; there is {have}")
+        path = Path(self.path)
+        if path.exists() and not _holds_model(path):
+            inside = f"; there is {path / 'model'}" if _holds_model(path / "model") else ""
+            raise ValueError(
+                f"model.path={self.path} is no model folder: it needs config.json or "
+                f"adapter_config.json, and weights as *.safetensors or *.bin{inside}"
+            )
+        if not path.exists() and not _HUB_NAME.fullmatch(self.path):
+            raise ValueError(
+                f"model.path={self.path!r}: no such folder; give one, a hub name such as "
+                f"Qwen/Qwen2.5-3B-Instruct, embedded/tiny or {UNTRAINED}"
+            )
+
+    @property
+    def location(self) -> str:
+        """A hub name, or the folder that holds the model."""
+        if self.path.startswith("embedded/"):
+            return str(EMBEDDED / self.path.removeprefix("embedded/"))
+        return self.path
+
+
+def _holds_model(folder: Path) -> bool:
+    described = any((folder / f).is_file() for f in ("config.json", "adapter_config.json"))
+    weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+    return described and any(file.is_file() for file in weights)
+
+
+class BackendSettings:
+    """What the settings of every backend have."""
+
+    module: ClassVar[str]  # that has train() and build_policy(), imported late
+    name: ClassVar[str]
+    devices: int
+    precision: Literal["auto", "fp32", "bf16"]
+    micro_batch_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LightningSettings(BackendSettings):
+    """How the Lightning backend computes."""
+
+    module = "wordle_rl.backends.torch.backend"
+    name = "lightning"
+    accelerator: str = "auto"
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    devices: int = 1
+    micro_batch_tokens: int = 4096
+    threads: int | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice("backend.accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
+        check_choice("backend.precision", self.precision, _PRECISIONS)
+        check_range("backend.devices", self.devices, 1, 1024)
+        check_range("backend.micro_batch_tokens", self.micro_batch_tokens, 1, MOST)
+        if isinstance(self.threads, int) and not 1 <= self.threads <= 1024:
+            raise ValueError(f"backend.threads must be auto or 1..1024, not {self.threads}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MlxSettings(BackendSettings):
+    """How the MLX backend computes: Apple silicon, or the CPU on Linux."""
+
+    module = "wordle_rl.backends.mlx.backend"
+    name = "mlx"
+    devices = 1
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    micro_batch_tokens: int = 4096
+    gradient_checkpointing: bool = False
+    compile: bool | None = None
+    cache_gb: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_choice("backend.precision", self.precision, _PRECISIONS)
+        check_range("backend.micro_batch_tokens", self.micro_batch_tokens, 1, MOST)
+        check_range("backend.cache_gb", self.cache_gb, 0, 1_000_000)

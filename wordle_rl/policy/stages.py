@@ -1,0 +1,75 @@
+"""What a model was trained on: a record in its own folder, which stays with it when it is copied.
+
+wordle_rl.json lists the stages of a model, oldest first, one for each run that trained it: the
+run's name, its protocol (which secrets it could train on), the digests of its word lists and
+splits, its prompt and form. A model that no run of this package made has no record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wordle_rl.runs.files import write_json
+from wordle_rl.runs.folder import maker
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.untrusted import FolderError, check_all_entries, check_entries, read_object
+
+if TYPE_CHECKING:
+    from wordle_rl.prompts.styles import PromptStyle
+
+RECORD = "wordle_rl.json"
+_OF_MANIFEST = ("protocol", "digests", "prompt", "form")
+_KINDS: dict[str, Any] = {
+    "digests": dict[str, str],
+    **dict.fromkeys(("protocol", "prompt", "form"), str | None),
+}
+
+Stage = dict[str, Any]
+
+
+def stages_of(model: str | Path, seen: frozenset[Path] = frozenset()) -> list[Stage]:
+    """The stages of a model, given its hub name or folder; none where no run is known.
+
+    Runs of earlier versions left no record. Their manifests say the same about a model that is
+    still in its run's folder. seen: folders that led here. Raises ConfigError in one line for a
+    record that cannot be read.
+    """
+    folder = Path(model)
+    if not folder.is_dir() or folder.resolve() in seen:
+        return []
+    seen |= {folder.resolve()}
+    if (folder / RECORD).is_file():
+        return _read(folder / RECORD)
+    run = maker(folder)
+    if run is None:
+        return []
+    manifest = run.manifest()
+    own = {key: manifest[key] for key in _OF_MANIFEST if key in manifest}
+    return [*stages_of(str(manifest.get("model")), seen), {"run": run.path.name, **own}]
+
+
+def write_stages(folder: Path, stages: Sequence[Stage]) -> None:
+    """Put the stages into a model's folder; nothing where there are none."""
+    if stages:
+        write_json(folder / RECORD, {"stages": list(stages)})
+
+
+def prompt_name(style: PromptStyle) -> str:
+    """The option of prompt= that a style is."""
+    return style.name + "_think" * style.think
+
+
+def _read(file: Path) -> list[Stage]:
+    try:
+        record = read_object(file)
+        check_all_entries(file, record, {"stages": list[dict]})
+        for stage in record["stages"]:
+            check_all_entries(file, stage, {"run": str})
+            check_entries(file, stage, _KINDS)
+    except (FolderError, OSError) as error:
+        raise ConfigError(f"{error}; it should list the runs that made the model") from None
+    if not record["stages"]:
+        raise ConfigError(f"{file}: no stages; it should list the runs that made the model")
+    return record["stages"]

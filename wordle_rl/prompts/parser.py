@@ -1,0 +1,131 @@
+"""Reads the guess out of an answer: `<think>...</think><guess>crane</guess>`, thinking optional.
+
+Linear time on any input: only str.find, str.count and str.strip, no regular expressions.
+Tags are lower case and exact. Only the text after the last `</think>` is looked at, so a `</think>`
+whose opening tag was part of the prompt is fine, and what is thought never counts as a guess.
+Between the guess tags there is the word and nothing else: a space or a line break beside it is no
+letter, and refused as any other character is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from wordle_rl.words.lists import WORD_LENGTH
+
+OPEN_THINK, CLOSE_THINK = "<think>", "</think>"
+OPEN_GUESS, CLOSE_GUESS = "<guess>", "</guess>"
+# str.strip() without an argument would also take non-breaking spaces and other look-alikes.
+WHITE_SPACE = " \t\r\n"
+
+
+class ParseFailure(StrEnum):
+    """Why no guess could be read. With tool calls (tool_calls.py) theirs are the guess tags."""
+
+    EMPTY = "empty"  # nothing but white space
+    NO_GUESS_TAG = "no_guess_tag"  # no guess tag anywhere
+    UNCLOSED_GUESS = "unclosed_guess"  # an opening guess tag only
+    UNOPENED_GUESS = "unopened_guess"  # a closing guess tag only, or before the opening one
+    GUESS_INSIDE_THINK = "guess_inside_think"  # a guess tag, but none after the last think block
+    UNCLOSED_THINK = "unclosed_think"  # the last think block never ends
+    SEVERAL_GUESSES = "several_guesses"  # more than one opening or closing guess tag
+    NESTED_GUESSES = "nested_guesses"  # a second opening guess tag before the first is closed
+    NOT_ASCII_LETTERS = "not_ascii_letters"  # anything but a-z and A-Z inside the tag
+    NOT_FIVE_LETTERS = "not_five_letters"  # ASCII letters, but not five of them
+    MALFORMED_CALL = "malformed_call"  # tool calls: no JSON object of the tool and one word
+    TRUNCATED = "truncated"  # the answer hit its token limit; set by the caller
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parsed:
+    """What one answer says; exactly one of guess and reason is None."""
+
+    guess: str | None  # five lower-case ASCII letters
+    reason: ParseFailure | None
+    open_tags: int = 0  # opening guess tags after the last closed think block
+    close_tags: int = 0  # closing guess tags there
+    closed_thinks: int = 0  # closing think tags in the whole answer
+    unclosed_think: bool = False  # an opening think tag after the last closing one
+
+    @classmethod
+    def failed(cls, reason: ParseFailure) -> Parsed:
+        """A failure about whose text nothing else is known."""
+        return cls(guess=None, reason=reason)
+
+    def truncated(self) -> Parsed:
+        """The same answer when it hit its token limit: whatever it says, it is no guess."""
+        return replace(self, guess=None, reason=ParseFailure.TRUNCATED)
+
+
+def thought_of(text: str) -> str:
+    """An answer up to the end of its last think block, line breaks behind it included."""
+    end = text.rfind(CLOSE_THINK)
+    behind = "" if end < 0 else text[end + len(CLOSE_THINK) :]
+    return "" if end < 0 else text[: len(text) - len(behind.lstrip("\r\n"))]
+
+
+def parse(text: str) -> Parsed:
+    """The guess of an answer, or the named reason why there is none.
+
+    text: any string, of any length; time is linear in it. Never raises.
+    """
+    return read_tagged(text, OPEN_GUESS, CLOSE_GUESS, as_guess)
+
+
+def read_tagged(
+    text: str, opening: str, closing: str, read: Callable[[str], str | ParseFailure]
+) -> Parsed:
+    """The guess that `read` finds between two tags, of which there must be one pair."""
+    start = text.rfind(CLOSE_THINK)
+    start = 0 if start < 0 else start + len(CLOSE_THINK)
+    opens, closes = text.count(opening, start), text.count(closing, start)
+    unclosed_think = text.find(OPEN_THINK, start) >= 0
+    if not text.strip(WHITE_SPACE):
+        found: str | ParseFailure = ParseFailure.EMPTY
+    elif unclosed_think:
+        found = ParseFailure.UNCLOSED_THINK
+    elif opens == closes == 0:
+        inside = text.find(opening, 0, start) >= 0
+        found = ParseFailure.GUESS_INSIDE_THINK if inside else ParseFailure.NO_GUESS_TAG
+    else:
+        found = _between_tags(text, start, (opening, opens), (closing, closes))
+        found = found if isinstance(found, ParseFailure) else read(found)
+    failure = found if isinstance(found, ParseFailure) else None
+    return Parsed(
+        guess=found if failure is None else None,
+        reason=failure,
+        open_tags=opens,
+        close_tags=closes,
+        closed_thinks=text.count(CLOSE_THINK),
+        unclosed_think=unclosed_think,
+    )
+
+
+def _between_tags(
+    text: str, start: int, opening_tags: tuple[str, int], closing_tags: tuple[str, int]
+) -> str | ParseFailure:
+    """What stands between the tags after start, each given with its count; one of them is there."""
+    (opening, opens), (closing, closes) = opening_tags, closing_tags
+    if opens == 0:
+        return ParseFailure.UNOPENED_GUESS
+    if closes == 0:
+        return ParseFailure.UNCLOSED_GUESS
+    begin = text.find(opening, start) + len(opening)
+    end = text.find(closing, start)
+    if opens > 1 and 0 <= text.find(opening, begin) < end:
+        return ParseFailure.NESTED_GUESSES
+    if opens > 1 or closes > 1:
+        return ParseFailure.SEVERAL_GUESSES
+    if end < begin:
+        return ParseFailure.UNOPENED_GUESS
+    return text[begin:end]
+
+
+def as_guess(content: str) -> str | ParseFailure:
+    """Five ASCII letters in lower case, or what is wrong."""
+    # isalpha() alone accepts Cyrillic and full-width letters.
+    if content and not (content.isascii() and content.isalpha()):
+        return ParseFailure.NOT_ASCII_LETTERS
+    return content.lower() if len(content) == WORD_LENGTH else ParseFailure.NOT_FIVE_LETTERS

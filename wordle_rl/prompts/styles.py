@@ -1,0 +1,189 @@
+"""What a player is told: the rules once, then the feedback of each turn, in one of three styles.
+
+`symbols` gives five marks, `letters` one mark behind each letter, `state` the whole state in plain
+English. A style is text only; chat templates and tokens come later (wordle_rl.rollouts.chat). The
+texts are built from phrases, so that the embedded model's tokenizer can hold each as one token.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Protocol
+
+from wordle_rl.game.knowledge import LetterFacts, letter_facts
+from wordle_rl.game.rules import Clue, PlayedTurn, Rules, State, TurnKind
+
+TASK = "You are playing Wordle: find the secret five-letter English word in six guesses.\n"
+NUMBERS = (
+    *("one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
+ANSWER = "Answer with <guess>word</guess>."
+ANSWER_THINKING = "Think in <think>...</think>, then answer with <guess>word</guess>."
+CALL = "Guess by calling the tool."
+CALL_THINKING = "Think in <think>...</think>, then guess by calling the tool."
+MARKS_LEGEND = (
+    "After each guess you see a mark for each letter: ✓ it is in its place, "
+    "- it is in the word but elsewhere, x it is not in the word.\n"
+)
+STATE_LEGEND = "After each guess you are told what is known about the secret word.\n"
+FIRST = "Make your first guess."
+NEXT = "Make your next guess."
+PLACED = "Known places: "
+MISPLACED = "In the word, not at the places given: "
+HOW_OFTEN = "How often in the word: "
+TIMES = ("", "once", "twice", "three times", "four times", "five times")
+ABSENT = "Not in the word: "
+GUESSED = "Guesses so far: "
+NOTHING_KNOWN = "Nothing is known yet.\n"
+REFUSALS = {
+    TurnKind.NOT_A_WORD: "That word is not in the word list.",
+    TurnKind.BREAKS_HARD_MODE: "Hard mode: a guess must use every clue.",
+    TurnKind.UNPARSABLE: "No guess could be read.",
+}
+# One more would give every token behind it another id in tokenizers that are built from now on, so
+# what came later (HOW_OFTEN, other numbers of guesses) is spelt out.
+PHRASES = (
+    TASK, ANSWER, ANSWER_THINKING, MARKS_LEGEND, STATE_LEGEND, FIRST, NEXT, PLACED, MISPLACED,
+    ABSENT, GUESSED, NOTHING_KNOWN, *REFUSALS.values(), " -> ", "(✓)", "(-)", "(x)",
+    "(✓) ", "(-) ", "(x) ", ", ",
+)  # fmt: skip
+_ORIGINAL = Rules()
+
+
+class PromptStyle(Protocol):
+    """Turns states into text."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def think(self) -> bool:
+        """Whether reasoning is asked for before the guess."""
+        ...
+
+    @property
+    def rules(self) -> str:
+        """What the game is, how many guesses it has, and how to read feedback."""
+        ...
+
+    @property
+    def system(self) -> str:
+        """The rules and the answer format, where the answer is text."""
+        ...
+
+    def opening(self, state: State) -> str:
+        """The first message about a game, whose state may already hold clues."""
+        ...
+
+    def feedback(self, turn: PlayedTurn, state: State) -> str:
+        """The message after a turn; state is the one after it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Symbols:
+    """`x-✓xx` after each guess."""
+
+    think: bool = False  # ask for reasoning before the guess
+    game: Rules = _ORIGINAL  # that the text states; filled in by the builder
+    name = "symbols"
+
+    @property
+    def rules(self) -> str:
+        return _task(self.game) + MARKS_LEGEND
+
+    @property
+    def system(self) -> str:
+        return self.rules + (ANSWER_THINKING if self.think else ANSWER)
+
+    def opening(self, state: State) -> str:
+        lines = [self._with_guess(clue) for clue in state.clues]
+        return "\n".join([*lines, NEXT if lines else FIRST])
+
+    def feedback(self, turn: PlayedTurn, state: State) -> str:
+        return REFUSALS.get(turn.kind) or self._after_guess(state.clues[-1])
+
+    def _with_guess(self, clue: Clue) -> str:
+        return f"{clue.guess} -> {clue.marks}"
+
+    def _after_guess(self, clue: Clue) -> str:
+        return clue.marks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Letters(Symbols):
+    """`CRANE -> C(x) R(-) A(✓) N(x) E(x)` after each guess."""
+
+    name = "letters"
+
+    def _with_guess(self, clue: Clue) -> str:
+        word = clue.guess.upper()
+        marked = (f"{letter}({mark})" for letter, mark in zip(word, clue.marks, strict=True))
+        return f"{word} -> {' '.join(marked)}"
+
+    _after_guess = _with_guess
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeState:
+    """The whole state in plain English.
+
+    Places, letters with excluded places, how often a letter occurs where that is known, and absent
+    letters. The words that fit the text are those that fit the clues.
+    """
+
+    think: bool = False  # ask for reasoning before the guess
+    game: Rules = _ORIGINAL  # that the text states; filled in by the builder
+    name = "state"
+
+    @property
+    def rules(self) -> str:
+        return _task(self.game) + STATE_LEGEND
+
+    @property
+    def system(self) -> str:
+        return self.rules + (ANSWER_THINKING if self.think else ANSWER)
+
+    def opening(self, state: State) -> str:
+        if not state.clues:
+            return NOTHING_KNOWN + FIRST
+        facts = letter_facts(state.clues)
+        misplaced: dict[str, list[str]] = {}
+        for place, letters in facts.excluded.items():
+            for letter in sorted(letters):
+                misplaced.setdefault(letter, []).append(str(place + 1))
+        absent = sorted(letter for letter, most in facts.at_most.items() if most == 0)
+        rows = [
+            (PLACED, [f"{place + 1} {letter}" for place, letter in sorted(facts.placed.items())]),
+            (MISPLACED, [f"{a} {' '.join(misplaced[a])}" for a in sorted(misplaced)]),
+            (HOW_OFTEN, _how_often(facts)),
+            (ABSENT, absent),
+            (GUESSED, list(state.guesses)),
+        ]
+        return "".join(head + ", ".join(items) + "\n" for head, items in rows if items) + NEXT
+
+    def feedback(self, turn: PlayedTurn, state: State) -> str:
+        refusal = REFUSALS.get(turn.kind)
+        return (refusal + "\n" if refusal else "") + self.opening(state)
+
+
+def _task(game: Rules) -> str:
+    """What the game is, with its number of guesses, and what hard mode asks for."""
+    number = NUMBERS[game.max_turns - 1] if game.max_turns <= len(NUMBERS) else game.max_turns
+    guesses = f"{number} guess{'es' * (game.max_turns > 1)}"
+    hard_mode = f"{REFUSALS[TurnKind.BREAKS_HARD_MODE]}\n" if game.hard_mode else ""
+    return TASK.replace("six guesses", guesses) + hard_mode
+
+
+def _how_often(facts: LetterFacts) -> list[str]:
+    """What places, misplaced and absent letters leave open about how often a letter occurs."""
+    placed = Counter(facts.placed.values())
+    told = []
+    for letter, copies in sorted(facts.at_least.items()):
+        if letter in facts.at_most:
+            told.append(f"{letter} exactly {TIMES[copies]}")
+        elif copies > max(placed[letter], 1):
+            told.append(f"{letter} at least {TIMES[copies]}")
+    return told

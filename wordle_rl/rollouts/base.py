@@ -1,0 +1,180 @@
+"""What a kind of rollouts works with, and games played from the states of a scene's groups."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.game.rules import Game, Rules, State
+from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.prompts.styles import PromptStyle
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import FORMS
+from wordle_rl.rollouts.history import History
+from wordle_rl.rollouts.lesson import Lesson
+from wordle_rl.rollouts.play import play, rollouts
+from wordle_rl.rollouts.policy_actor import PolicyActor
+from wordle_rl.rollouts.records import Rollout, TokenTurn
+from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
+from wordle_rl.runs.checks import MOST_GAMES, check_choice
+from wordle_rl.runs.instantiate import ConfigError, check_range, option_of
+from wordle_rl.words.lists import WordLists
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSettings:
+    """How much a step plays, in which form, and how it is judged; the kinds add how."""
+
+    groups: int
+    num_generations: int
+    form: str = "conversation"
+    credit: str = "game"
+    discount: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_choice("rollout.form", self.form, FORMS)
+        check_choice("rollout.credit", self.credit, ("game", "turn"))
+        if not 0.0 <= self.discount <= 1.0:
+            raise ValueError(f"rollout.discount must be 0..1, not {self.discount}")
+        if self.credit == "game" and self.discount != 1.0:
+            raise ValueError(
+                f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
+            )
+        check_range("rollout.groups", self.groups, 1, 100_000)
+        check_range("rollout.num_generations", self.num_generations, 1, 10_000)
+        if self.groups * self.num_generations > MOST_GAMES:
+            raise ConfigError(
+                f"rollout.groups x rollout.num_generations must be at most {MOST_GAMES} games in a "
+                f"step, not {self.groups} x {self.num_generations}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """Secrets of a step that this process plays, and everything to play them with."""
+
+    policy: Policy
+    chat: Chat
+    lab: Lab
+    step: int
+    places: range  # numbers of the secrets within the step
+    secrets: list[str]
+    starts: list[State]  # in which each secret's game is taken over
+    check: Callable[[], None] | None = None  # raises to give the step up
+
+    def actor(self) -> PolicyActor:
+        """The policy, for num_generations games of each secret."""
+        lab = self.lab
+        return PolicyActor(
+            engine=self.policy.engine(), chat=self.chat, style=lab.style, form=lab.form,
+            sampling=lab.sampling, seed=lab.seed, step=self.step,
+            first_rollout=self.places.start * lab.num_generations,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutKind(RolloutSettings, ABC):
+    """Settings of a kind of rollouts, and how it plays."""
+
+    candidates: ClassVar[bool] = False  # whether rollouts are guesses of which a game takes one
+    finishes: ClassVar[bool] = True  # whether games are played to their end
+
+    @property
+    def name(self) -> str:
+        """As in rollout=."""
+        return option_of(self)
+
+    def answers(self, rules: Rules, earlier: int) -> int:
+        """How many answers a rollout has at most, in games that are taken over after this many."""
+        if self.candidates or not self.finishes:
+            return 1
+        again = rules.max_retries if "retry" in (rules.invalid, rules.unparsable) else 0
+        return rules.max_turns - earlier + again
+
+    def check(self, algorithm: Algorithm) -> None:
+        """Raise ValueError for an algorithm that cannot learn from such rollouts."""
+        named = f"algorithm={option_of(algorithm)}"
+        if self.candidates and algorithm.imitates is not None:
+            raise ValueError(
+                f"rollout={self.name} with {named}: the policy chooses among its own guesses, and "
+                "this algorithm learns those of a scripted player; use rollout=game or rollout=turn"
+            )
+        if self.candidates and algorithm.resample_rounds > 0:
+            raise ValueError(
+                f"rollout={self.name} with {named}: algorithm.resample must be 0, as a group is a "
+                f"turn of a game and cannot be replaced alone, not {algorithm.resample_rounds}"
+            )
+        if algorithm.needs_whole_games and (self.candidates or not self.finishes):
+            raise ValueError(
+                f"rollout={self.name} with {named}: this algorithm imitates games that were won, "
+                "and a rollout is a single guess; use rollout=game"
+            )
+
+    @abstractmethod
+    def play(self, scene: Scene) -> list[Rollout]:
+        """The rollouts of a scene, group by group, num_generations in each."""
+
+
+def whole_games(scene: Scene, *, answers: int | None = None) -> list[Rollout]:
+    """num_generations games of each secret, a group of their own, played to their end.
+
+    answers: leave games after this many. A teacher plays in the policy's place if there is one.
+    """
+    lab, size = scene.lab, scene.lab.num_generations
+    secrets = [secret for secret in scene.secrets for _ in range(size)]
+    starts = [state for state in scene.starts for _ in range(size)]
+    first = scene.places.start
+
+    def played_by(actor: PolicyActor | ScriptedActor) -> list[Game]:
+        return play(
+            actor, secrets, words=lab.words, rules=lab.rules, starts=starts, answers=answers,
+            check=scene.check,
+        )  # fmt: skip
+
+    turns: list[list[TokenTurn]]
+    if lab.teacher is None:
+        actor = scene.actor()
+        with scene.policy.timers("game"):
+            games = played_by(actor)
+        turns = actor.turns
+    else:
+        with scene.policy.timers("teacher"):
+            scripted = ScriptedActor(
+                player=lab.teacher.player, seed=lab.seed, step=scene.step,
+                first_rollout=first * size, mistakes=lab.teacher.mistakes, slips=lab.teacher.slips,
+                reasoning=lab.teacher.reasoning,
+            )  # fmt: skip
+            games = played_by(scripted)
+            turns = [
+                scripted_turns(game, scene.chat, lab.style, slipped, form=lab.form)
+                for game, slipped in zip(games, scripted.slipped, strict=True)
+            ]
+    return rollouts(games, turns, size, first_group=first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lab:
+    """Everything a step needs besides the policy; a curriculum alone changes it while training."""
+
+    words: WordLists
+    rules: Rules
+    style: PromptStyle
+    sampling: Sampling
+    rewards: RewardSet
+    algorithm: Algorithm
+    teacher: Lesson | None  # plays in the policy's place when the algorithm imitates
+    secrets: tuple[str, ...]  # that training games may have
+    replayed: tuple[str, ...] = ()  # of them, in the place of those due in the last groups
+    groups: int  # secrets per step
+    num_generations: int  # rollouts per group
+    play: Callable[[Scene], list[Rollout]] = whole_games  # of a kind in wordle_rl.rollouts
+    form: str = "conversation"  # of the prompts, see wordle_rl.rollouts.forms
+    history: History | None = None  # where training games begin; None for the empty board
+    credit: str = "game"  # game: one advantage per game; turn: one per turn
+    discount: float = 1.0  # of later turns, with credit by turn
+    seed: int

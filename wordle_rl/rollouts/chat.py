@@ -1,0 +1,173 @@
+"""Conversations as token ids, through whatever chat template the tokenizer brings.
+
+Text is encoded once and never again: answers enter a conversation as the ids that were sampled,
+and only the environment's own text between two answers is encoded here. What a template writes
+between the generation prompt and an answer (Mistral's older ones a blank) is for the policy to
+draw, so a scripted player's answers begin with it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from wordle_rl.policy.tokenizer import Tokenizer
+from wordle_rl.prompts.tool_calls import TOOL, call_message, parse_call
+
+# Stand-ins that survive templates' trimming.
+_ANSWER, _MESSAGE, _SYSTEM = "ANSWERPLACE", "MESSAGEPLACE", "SYSTEMPLACE"
+_TOLD = 400  # characters of a rendered conversation that a message shows
+_KEPT = 20_000  # entries of a cache, of some 10 kB at most; the allowed words are 12,972
+
+
+def _said(role: str, content: str) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+_CONVERSATION = [_said("user", "a"), _said("assistant", _ANSWER), _said("user", _MESSAGE)]
+
+
+class Chat:
+    """Builds the ids around the answers of one kind of conversation."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+        text = tokenizer.render(_CONVERSATION)
+        between = text[text.find(_ANSWER) + len(_ANSWER) :]
+        if not text.count(_ANSWER) == text.count(_MESSAGE) == between.count(_MESSAGE) == 1:
+            raise ValueError(
+                "the chat template must show each message once; it rendered a three-message "
+                f"conversation as {text[:_TOLD]!r}{'...' * (len(text) > _TOLD)}"
+            )
+        begin = tokenizer.render(_CONVERSATION[:1])
+        self._lead = text[len(begin) : text.index(_ANSWER)] if text.startswith(begin) else ""
+        self._before, self._after = between.split(_MESSAGE)
+        ending = tokenizer.encode(self._before)[:1]
+        if not tokenizer.stop_ids.issuperset(ending) or not ending:
+            raise ValueError(
+                f"the chat template ends an answer with {ending}, "
+                f"which is none of the tokenizer's stop ids {sorted(tokenizer.stop_ids)}"
+            )
+        self.turn_end_id = ending[0]
+        self._openings: dict[tuple[str, str], list[int]] = {}
+        self._replies: dict[str, list[int]] = {}
+        self._answers: dict[str, list[int]] = {}
+
+    def opening(self, system: str, message: str) -> list[int]:
+        """Ids up to where the first answer begins, exactly as the template writes them.
+
+        A template that has no place for a system prompt gets it in front of the message.
+        """
+        ids = self._openings.get((system, message))
+        if ids is None:
+            if self._takes_system:
+                messages = [_said("system", system), _said("user", message)]
+            else:
+                messages = [_said("user", f"{system}\n\n{message}")]
+            ids = self.tokenizer.encode(self._render(messages))
+            _keep(self._openings, (system, message), ids)
+        return ids
+
+    def reply(self, message: str, *, last_id: int) -> list[int]:
+        """Ids from the end of an answer to where the next one begins.
+
+        last_id: the answer's last sampled id; the template's end of turn is fed unless the policy
+        drew it itself.
+        """
+        ids = self._replies.get(message)
+        if ids is None:
+            ids = self.tokenizer.encode(self._before + message + self._after)
+            _keep(self._replies, message, ids)
+        return ids[1:] if last_id == self.turn_end_id else ids
+
+    def answer(self, text: str, *, begins: bool = True) -> list[int]:
+        """Ids of a scripted player's answer, with the end of turn that a policy would draw.
+
+        begins: False for what follows a thought.
+        """
+        text = self._lead * begins + text
+        ids = self._answers.get(text)
+        if ids is None:
+            ids = [*self.tokenizer.encode(text), self.turn_end_id]
+            _keep(self._answers, text, ids)
+        return ids
+
+    def thought(self, text: str) -> list[int]:
+        """Ids of the thought that a scripted player's answer begins with."""
+        return self.tokenizer.encode(self._lead + text)
+
+    @cached_property
+    def _takes_system(self) -> bool:
+        """Whether the template writes a system prompt, once and in front of the conversation.
+
+        Some raise, some leave it out, some move it to whichever message is the last.
+        """
+        try:
+            text = self._render([_said("system", _SYSTEM), *_CONVERSATION])
+        except ValueError:
+            return False
+        return text.count(_SYSTEM) == 1 and text.find(_SYSTEM) < text.find(_ANSWER)
+
+    @cached_property
+    def with_tool(self) -> ToolChat:
+        """The same for answers that are tool calls. Raises ValueError where there are none."""
+        return ToolChat(self.tokenizer)
+
+    def _render(self, messages: list[dict[str, Any]]) -> str:
+        return self.tokenizer.render(messages)
+
+
+class ToolChat(Chat):
+    """Answers are calls of one tool, and messages to the policy their results.
+
+    Raises ValueError for a chat template without tools, or one that writes calls in another form
+    than the parser reads.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        super().__init__(tokenizer)
+        question = _CONVERSATION[0]
+        result = {"role": "tool", "name": TOOL["function"]["name"], "content": _MESSAGE}
+        try:
+            text = self._render([question, call_message(_ANSWER), result])
+            begin = self._render([question])
+        except ValueError as error:
+            raise _no_tools(str(error)) from None
+        end = self._end_of_turn()
+        if end is None:
+            raise _no_tools("this one has text before the token that ends a call")
+        call, _, rest = text[len(begin) :].partition(end)
+        complete = text.startswith(begin) and text.count(_MESSAGE) == rest.count(_MESSAGE) == 1
+        if not complete or call.count(_ANSWER) != 1 or "parameters" not in begin:
+            raise _no_tools("this one writes a call or its result otherwise")
+        self._call = call.removeprefix(self._lead)
+        self._before, self._after = (end + rest).split(_MESSAGE)
+        read = parse_call(tokenizer.decode(tokenizer.encode(self.call("crane"))))
+        if read.guess != "crane":
+            raise _no_tools("this one writes a call otherwise")
+
+    def call(self, guess: str) -> str:
+        """The answer that guesses a word, as the template writes it."""
+        return self._call.replace(_ANSWER, guess)
+
+    def _render(self, messages: list[dict[str, Any]]) -> str:
+        return self.tokenizer.render(messages, [TOOL])
+
+    def _end_of_turn(self) -> str | None:
+        """The text of the token that ends an answer, None where it ends in the middle of one."""
+        ends = (self._before[:length] for length in range(1, len(self._before) + 1))
+        return next((e for e in ends if self.tokenizer.encode(e) == [self.turn_end_id]), None)
+
+
+def _no_tools(found: str) -> ValueError:
+    return ValueError(
+        "rollout.form=tool needs a model whose chat template has tools and writes their calls as "
+        f"<tool_call>{{...}}</tool_call>, as Qwen2.5's does: {found}. "
+        "Other forms: conversation, fresh"
+    )
+
+
+def _keep(cache: dict[Any, list[int]], key: Any, ids: list[int]) -> None:
+    if len(cache) >= _KEPT:
+        cache.clear()
+    cache[key] = ids

@@ -1,0 +1,160 @@
+"""Forms of a rollout: how a game becomes prompts, and how a guess is written in an answer.
+
+`conversation`: one growing dialogue. `fresh`: each turn is a new prompt that tells the whole state.
+`tool`: a dialogue in which each guess is a tool call and its feedback the call's result. A game
+that is taken over in the middle has its earlier guesses as earlier answers, which are not trained;
+in `fresh` they are part of the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.rules import Clue, PlayedTurn, State, TurnKind
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.prompts.parser import Parsed, parse, thought_of
+from wordle_rl.prompts.styles import CALL, CALL_THINKING, REFUSALS, PromptStyle
+from wordle_rl.prompts.tool_calls import parse_call
+from wordle_rl.rollouts.chat import Chat, ToolChat
+
+FORMS = ("conversation", "fresh", "tool")
+
+
+class Form(Protocol):
+    """The ids that a policy is fed, and what its answers say."""
+
+    @property
+    def chat(self) -> Chat: ...
+
+    @property
+    def fresh(self) -> bool:
+        """Whether each turn begins a prompt of its own."""
+        ...
+
+    def opening(self, state: State) -> list[int]:
+        """Ids up to where the first answer in a game from this state begins."""
+        ...
+
+    def reply(self, turn: PlayedTurn, state: State, *, last_id: int) -> list[int]:
+        """Ids to be fed after a turn: what follows the answer, or the whole next prompt if fresh.
+
+        state: the one after the turn. last_id: the answer's last sampled id.
+        """
+        ...
+
+    def write(self, guess: str) -> str:
+        """The answer that makes a guess."""
+        ...
+
+    def written(self, turn: PlayedTurn) -> str:
+        """The answer that a scripted player's turn is in this form."""
+        ...
+
+    def parse(self, text: str) -> Parsed:
+        """The guess of an answer."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """One growing dialogue, from the empty board on."""
+
+    chat: Chat
+    style: PromptStyle
+    fresh = False
+
+    @property
+    def system(self) -> str:
+        return self.style.system
+
+    def opening(self, state: State) -> list[int]:
+        ids = list(self.chat.opening(self.system, self.style.opening(State())))
+        for turn, after in earlier_turns(state):
+            ids += self.chat.answer(self.written(turn))
+            ids += self.reply(turn, after, last_id=ids[-1])
+        return ids
+
+    def reply(self, turn: PlayedTurn, state: State, *, last_id: int) -> list[int]:
+        return self.chat.reply(self.style.feedback(turn, state), last_id=last_id)
+
+    def write(self, guess: str) -> str:
+        return guess_text(guess)
+
+    def written(self, turn: PlayedTurn) -> str:
+        return turn.text
+
+    def parse(self, text: str) -> Parsed:
+        return parse(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool(Conversation):
+    """The same with tool calls."""
+
+    chat: ToolChat
+
+    @property
+    def system(self) -> str:
+        return self.style.rules + (CALL_THINKING if self.style.think else CALL)
+
+    def write(self, guess: str) -> str:
+        return self.chat.call(guess)
+
+    def written(self, turn: PlayedTurn) -> str:
+        if turn.guess is None:
+            return turn.text
+        return thought_of(turn.text) + self.write(turn.guess)
+
+    def parse(self, text: str) -> Parsed:
+        return parse_call(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fresh(Conversation):
+    """Each turn is a new prompt with the whole state, and with why the last answer was refused."""
+
+    fresh = True
+
+    def opening(self, state: State) -> list[int]:
+        return self.chat.opening(self.system, self.style.opening(state))
+
+    def reply(self, turn: PlayedTurn, state: State, *, last_id: int) -> list[int]:
+        refusal = REFUSALS.get(turn.kind)
+        message = (refusal + "\n" if refusal else "") + self.style.opening(state)
+        return self.chat.opening(self.system, message)
+
+
+def form_of(name: str, chat: Chat, style: PromptStyle) -> Form:
+    """The form of a name. Raises ValueError for `tool` where the tokenizer has no tools."""
+    if name == "tool":
+        return Tool(chat=chat.with_tool, style=style)
+    return {"conversation": Conversation, "fresh": Fresh}[name](chat=chat, style=style)
+
+
+def check_room(form: Form, sampling: Sampling, max_context: int, *, guesses: int = 0) -> None:
+    """Raise ValueError unless a first answer fits into the context after this many guesses."""
+    clues = (Clue("crane", 0),) * guesses
+    prompt = len(form.opening(State(clues=clues, turn=guesses)))
+    if prompt + sampling.max_tokens > max_context:
+        after = f" after {guesses} earlier guesses" if guesses else ""
+        raise ValueError(
+            f"model.max_context must be {prompt + sampling.max_tokens} or more for the first "
+            f"prompt of {prompt} tokens{after} and sampling.max_tokens={sampling.max_tokens}, "
+            f"not {max_context}"
+        )
+
+
+def earlier_turns(state: State) -> Iterator[tuple[PlayedTurn, State]]:
+    """The guesses that led to a state, as turns, each with the state after it."""
+    before = State(max_turns=state.max_turns)
+    for number, clue in enumerate(state.clues, 1):
+        after = State(state.clues[:number], number, state.max_turns)
+        turn = PlayedTurn(
+            state=before, text=guess_text(clue.guess), guess=clue.guess, reason=None,
+            kind=TurnKind.ACCEPTED, feedback=clue.feedback,
+        )  # fmt: skip
+        yield turn, after
+        before = after

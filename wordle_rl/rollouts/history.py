@@ -1,0 +1,82 @@
+"""How many guesses lie behind a training game when the policy takes it over (`history=`).
+
+The guesses are a scripted player's. One that would win is drawn again, at last by a stand-in who
+knows more words; where no other word is found the game begins there, so some states are less deep
+than was drawn. Where a step's games begin is a pure function of (seed, step, group).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from wordle_rl.game.players.base import Player, pick
+from wordle_rl.game.rules import Clue, State, feedback_code
+from wordle_rl.policy.sampling import Stream, uniforms
+from wordle_rl.prompts.parser import parse
+
+_ATTEMPTS = 16  # at a guess that does not win
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistorySettings:
+    """Uniformly `least` to `most` earlier guesses, made by a scripted player."""
+
+    least: int
+    most: int
+    player: str = "random_consistent"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least <= self.most <= 99:
+            raise ValueError(
+                "history.least and history.most must be 0..99 and in this order, "
+                f"not {self.least} and {self.most}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The states in which training games begin."""
+
+    least: int
+    most: int
+    player: Player
+    stand_in: Player  # for guesses that would win
+
+    def states(
+        self, secrets: Sequence[str], groups: range, *, seed: int, step: int, max_turns: int
+    ) -> list[State]:
+        """The state in which each of these groups begins, given their secrets."""
+        states = [State(max_turns=max_turns) for _ in secrets]
+        depths = [
+            self.least + pick(number, self.most - self.least + 1)
+            for number in self._uniforms(groups, 0, seed=seed, step=step)[:, 0]
+        ]
+        live = list(range(len(secrets)))
+        for guesses in range(self.most):
+            wanting = [i for i in live if depths[i] > guesses]
+            live = []
+            numbers = self._uniforms(groups, 1 + guesses, seed=seed, step=step)
+            for attempt in range(_ATTEMPTS):
+                player = self.player if attempt < _ATTEMPTS // 2 else self.stand_in
+                texts = player.answer([states[i] for i in wanting], numbers[wanting, attempt])
+                drawn = [parse(text).guess for text in texts]
+                for i, guess in zip(wanting, drawn, strict=True):
+                    assert guess is not None, f"{player.name} made no guess"
+                    if guess != secrets[i]:
+                        clue = Clue(guess, feedback_code(guess, secrets[i]))
+                        states[i] = State((*states[i].clues, clue), guesses + 1, max_turns)
+                        live.append(i)
+                wanting = [
+                    i for i, guess in zip(wanting, drawn, strict=True) if guess == secrets[i]
+                ]
+        return states
+
+    def _uniforms(self, groups: range, number: int, *, seed: int, step: int) -> np.ndarray:
+        """[groups, attempts]. number: which of a group's draws."""
+        return uniforms(
+            seed=seed, step=step, rollouts=np.array(groups), turn=number, tokens=_ATTEMPTS,
+            stream=Stream.HISTORY,
+        )  # fmt: skip

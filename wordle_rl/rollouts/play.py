@@ -1,0 +1,126 @@
+"""Plays many games at once, turn by turn, with any player: a policy or a scripted one.
+
+The loop is the same in training, validation and evaluation; only the actor differs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from wordle_rl.game.rules import Game, GameStatus, PlayedTurn, Rules, State
+from wordle_rl.prompts.parser import Parsed, parse
+from wordle_rl.rollouts.records import Rollout, TokenTurn
+from wordle_rl.words.lists import WordLists
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reply:
+    """An actor's answer in one game."""
+
+    text: str
+    tokens: int = 0  # sampled, 0 for scripted players
+    complete: bool = True  # False when a limit cut it off
+    parsed: Parsed | None = None  # None reads guess tags out of the text
+
+
+class Actor(Protocol):
+    """Answers in many games at once; games are numbered from 0."""
+
+    def start(self, states: Sequence[State]) -> list[bool]:
+        """Begin one game per state. Returns which of them could be begun."""
+        ...
+
+    def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
+        """One answer in each of these games. turn counts the answers given so far."""
+        ...
+
+    def hear(
+        self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
+    ) -> list[bool]:
+        """What came of the answers. Returns which games can go on."""
+        ...
+
+    def leave(self, games: Sequence[int]) -> None:
+        """These games are over."""
+        ...
+
+
+def play(
+    actor: Actor,
+    secrets: Sequence[str],
+    *,
+    words: WordLists,
+    rules: Rules,
+    starts: Sequence[State] | None = None,
+    answers: int | None = None,
+    time_limit: float = float("inf"),
+    check: Callable[[], None] | None = None,
+    look: Callable[[Sequence[Game]], None] | None = None,
+) -> list[Game]:
+    """Play one game per secret to its end.
+
+    starts: the state that each game is taken over in; None for empty boards. answers: leave the
+    games after this many, however far they are. time_limit: seconds from the start after which
+    games that are still going are out of time, checked between turns. check: called before each
+    turn; raises to give all games up. look: called with all games after each turn.
+    """
+    states = [State()] * len(secrets) if starts is None else starts
+    games = [
+        Game(secret, words.allowed_set, rules, state=state)
+        for secret, state in zip(secrets, states, strict=True)
+    ]
+    begin = time.monotonic()
+    started = actor.start([game.state for game in games])
+    live = _keep(actor, games, list(range(len(games))), started)
+    turn = 0
+    while live:
+        if check is not None:
+            check()
+        replies = actor.answer(live, [games[i].state for i in live], turn)
+        for i, reply in zip(live, replies, strict=True):
+            take(games[i], reply)
+        if time.monotonic() - begin >= time_limit:
+            for i in live:
+                if games[i].status is GameStatus.PLAYING:
+                    games[i].forfeit(GameStatus.OUT_OF_TIME)
+        live = _keep(actor, games, live, [True] * len(live))
+        if look is not None:
+            look(games)
+        turn += 1
+        if turn == answers:
+            break
+        turns, states = [games[i].turns[-1] for i in live], [games[i].state for i in live]
+        live = _keep(actor, games, live, actor.hear(live, turns, states))
+    actor.leave(live)
+    return games
+
+
+def take(game: Game, reply: Reply) -> PlayedTurn:
+    """Play an answer in a game; one that was cut off is no guess, whatever it says."""
+    parsed = reply.parsed or parse(reply.text)
+    if not reply.complete:
+        parsed = parsed.truncated()
+    return game.play(parsed.guess, text=reply.text, reason=parsed.reason, tokens=reply.tokens)
+
+
+def _keep(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) -> list[int]:
+    """The games that go on; those that cannot are forfeited, those that are over are left."""
+    for i, fit in zip(live, fits, strict=True):
+        if not fit:
+            games[i].forfeit()
+    over = [i for i in live if games[i].status is not GameStatus.PLAYING]
+    actor.leave(over)
+    return [i for i in live if games[i].status is GameStatus.PLAYING]
+
+
+def rollouts(
+    games: Sequence[Game], turns: Sequence[list[TokenTurn]], size: int, *, first_group: int = 0
+) -> list[Rollout]:
+    """Games in groups of `size` neighbours as records."""
+    return [
+        Rollout(game=game, group=first_group + i // size, turns=tokens)
+        for i, (game, tokens) in enumerate(zip(games, turns, strict=True))
+    ]

@@ -1,0 +1,288 @@
+"""Checkpoints that survive being killed at any moment, and that notice when they are broken.
+
+A checkpoint is a folder step_000123 with a checkpoint.json that lists size and sha256 of each file.
+It appears under its name only when complete. What it holds is written by Training._save (counters,
+curriculum) and by Policy.save in backends/*_policy.py (weights, optimiser). One process writes to a
+store; others open it with read_only=True.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from wordle_rl.runs.files import sync_folder, write_bytes, write_json
+from wordle_rl.runs.full_disk import full_disk_named
+from wordle_rl.runs.untrusted import (
+    FolderError,
+    check_all_entries,
+    check_plain,
+    contents,
+    open_regular,
+    printable,
+    read_file,
+    read_object,
+)
+
+MANIFEST = "checkpoint.json"
+_STEP = re.compile(r"step_(\d{6,})")
+_POINTER = 1000  # bytes that a file with the name of a checkpoint may have
+_TEMPORARY, _REPLACED = ".tmp_", ".old_"  # what a kill may leave behind; removed on start
+
+
+class CheckpointError(FolderError):
+    """A checkpoint cannot be used; the message is one line that names the file and the fault."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkpoint:
+    """A checkpoint whose files were found to be as they were written."""
+
+    path: Path  # its folder
+    step: int
+
+
+class CheckpointStore:
+    """The checkpoints of one run; keeps the newest and the one marked as best.
+
+    folder: made when missing, best on a local file system. keep: how many of the newest stay.
+    """
+
+    def __init__(self, folder: str | Path, keep: int = 2, *, read_only: bool = False) -> None:
+        if keep < 1:
+            raise ValueError(f"checkpoints.keep must be 1 or more, not {keep}")
+        self.folder = Path(folder)
+        self.keep = keep
+        self.read_only = read_only
+        if not read_only:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._clean_up()
+
+    def save(self, step: int, write: Callable[[Path], None]) -> Path:
+        """Write a checkpoint: write(folder) fills an empty folder; returns where it ended up.
+
+        An earlier checkpoint of this step is replaced. When write or the disk fails, the error
+        passes through (a full disk as DiskFullError), the older checkpoints are as before and
+        nothing half-written is left.
+        """
+        self._check_writable()
+        if step < 0:
+            raise ValueError(f"step must be 0 or more, not {step}")
+        target = self.folder / f"step_{step:06d}"
+        temporary = self._beside(_TEMPORARY, target)
+        temporary.mkdir()
+        try:
+            with full_disk_named(target):
+                write(temporary)
+                _seal(temporary, step)
+            replaced = self._beside(_REPLACED, target) if target.exists() else None
+            if replaced:
+                target.rename(replaced)
+            temporary.rename(target)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            self._clean_up()
+            raise
+        sync_folder(self.folder)
+        self._point("last", target)
+        if replaced:
+            shutil.rmtree(replaced)
+        self._prune()
+        return target
+
+    def load(self, path: str | Path) -> Checkpoint:
+        """Verify a checkpoint's files. Raises CheckpointError naming the first that is wrong."""
+        path = Path(path)
+        try:
+            manifest = _read_manifest(path)
+            for name, expected in manifest["files"].items():
+                _verify(path / name, expected)
+        except CheckpointError:
+            raise
+        except FolderError as error:
+            raise CheckpointError(printable(str(error))) from None
+        return Checkpoint(path=path, step=manifest["step"])
+
+    def load_latest(self) -> Checkpoint | None:
+        """The newest unbroken checkpoint, or None when there is none at all.
+
+        Warns about each broken one it passes over. Raises CheckpointError when all are broken.
+        """
+        faults = []
+        if (self.folder / "last").exists() and self._pointed("last") is None:
+            faults.append(f"{self.folder / 'last'}: names a checkpoint that is not there")
+        for path in self._newest_first():
+            try:
+                checkpoint = self.load(path)
+            except CheckpointError as error:
+                faults.append(str(error))
+                continue
+            for fault in faults:
+                warnings.warn(f"{fault}; going on from {path.name} instead", stacklevel=2)
+            return checkpoint
+        if faults:
+            raise CheckpointError(f"no unbroken checkpoint left: {'; '.join(faults)}")
+        return None
+
+    def load_best(self) -> Checkpoint | None:
+        """The checkpoint marked as best, or None when there is none at all.
+
+        Where it is missing or broken, warns and gives load_latest() instead, with its errors.
+        """
+        if not self._all():
+            return None
+        marked = self.best()
+        try:
+            if marked is None:
+                raise CheckpointError(f"{self.folder / 'best'}: names no checkpoint that is there")
+            return self.load(marked)
+        except CheckpointError as error:
+            newest = self.load_latest()
+            if newest is not None:
+                warnings.warn(f"{error}; {newest.path.name} takes its place", stacklevel=2)
+            return newest
+
+    def latest(self) -> Path | None:
+        """Folder of the newest checkpoint, unverified, or None."""
+        return next(iter(self._newest_first()), None)
+
+    def best(self) -> Path | None:
+        """Folder of the checkpoint marked as best, unverified, or None."""
+        return self._pointed("best")
+
+    def start(self) -> Path | None:
+        """Folder of the checkpoint before the first step, unverified, or None."""
+        return next((path for path in self._all() if _step_of(path) == 0), None)
+
+    def mark_best(self, step: int) -> None:
+        """Keep the checkpoint of this step whatever follows, until another one is marked."""
+        self._check_writable()
+        target = self.folder / f"step_{step:06d}"
+        if not target.is_dir():
+            raise CheckpointError(f"{target}: no such checkpoint to mark as best")
+        self._point("best", target)
+        self._prune()
+
+    def _newest_first(self) -> list[Path]:
+        """The last one saved, then earlier steps, then later ones.
+
+        Later steps than the last saved belong to a course of training that a resume gave up.
+        """
+        paths = {_step_of(path): path for path in self._all()}
+        last = self._pointed("last")
+        newest = max(paths, default=0) if last is None else _step_of(last)
+        return [paths[step] for step in sorted(paths, key=lambda step: (step > newest, -step))]
+
+    def _all(self) -> list[Path]:
+        if not self.folder.is_dir():
+            return []
+        return [path for path in self.folder.iterdir() if _STEP.fullmatch(path.name)]
+
+    def _prune(self) -> None:
+        best = self.best()
+        for path in self._newest_first()[self.keep :]:
+            if path != best:
+                # renamed first: a killed removal must not leave half a checkpoint under its name
+                doomed = self._beside(_TEMPORARY, path)
+                path.rename(doomed)
+                shutil.rmtree(doomed)
+
+    def _clean_up(self) -> None:
+        """Finish what a killed or failed save left: put replaced ones back, remove the rest."""
+        for left in self.folder.glob(f"{_REPLACED}step_*"):
+            target = self.folder / left.name.removeprefix(_REPLACED).rsplit("-", 1)[0]
+            if target.exists():
+                shutil.rmtree(left)
+            else:
+                left.rename(target)
+        for left in self.folder.glob(f"{_TEMPORARY}step_*"):
+            shutil.rmtree(left)
+
+    def _beside(self, prefix: str, target: Path) -> Path:
+        return self.folder / f"{prefix}{target.name}-{secrets.token_hex(4)}"
+
+    def _point(self, pointer: str, target: Path) -> None:
+        write_bytes(self.folder / pointer, f"{target.name}\n".encode())
+
+    def _pointed(self, pointer: str) -> Path | None:
+        try:
+            name = read_file(self.folder / pointer, _POINTER).decode(errors="replace").strip()
+        except (FileNotFoundError, FolderError):
+            return None
+        path = self.folder / name
+        return path if _STEP.fullmatch(name) and path.is_dir() else None
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise CheckpointError(f"{self.folder}: opened read-only, cannot be changed")
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name.removeprefix("step_"))
+
+
+def _seal(folder: Path, step: int) -> None:
+    """Bring every file to the disk and list it with its hash."""
+    files: dict[str, dict[str, Any]] = {}
+    folders = [folder]
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            raise CheckpointError(f"{path}: a checkpoint cannot hold links")
+        if path.is_dir():
+            folders.append(path)
+            continue
+        if name == MANIFEST:
+            raise CheckpointError(f"{path}: this name is taken by the checkpoint's own list")
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        files[name] = {"bytes": path.stat().st_size, "sha256": digest}
+    if not files:
+        raise CheckpointError(f"{folder}: nothing was written into the checkpoint")
+    write_json(folder / MANIFEST, {"step": step, "files": files})
+    for path in reversed(folders):
+        sync_folder(path)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    if not path.is_dir():
+        raise CheckpointError(f"{path}: no such checkpoint")
+    manifest_path = path / MANIFEST
+    try:
+        manifest = read_object(manifest_path)
+    except FileNotFoundError:
+        raise CheckpointError(f"{manifest_path}: missing") from None
+    check_all_entries(manifest_path, manifest, {"step": int, "files": dict[str, dict]})
+    step = manifest["step"]
+    if step < 0 or (_STEP.fullmatch(path.name) and step != _step_of(path)):
+        raise CheckpointError(f"{manifest_path}: is about step {step}")
+    for name, expected in manifest["files"].items():
+        check_all_entries(f"{manifest_path}: {name}", expected, {"bytes": int, "sha256": str})
+        inside = PurePosixPath(name)
+        if inside.is_absolute() or ".." in inside.parts or printable(name) != name:
+            raise CheckpointError(f"{manifest_path}: {name!r} is no file of a checkpoint")
+    for inner, about in contents(path):
+        check_plain(inner, about)
+    return manifest
+
+
+def _verify(path: Path, expected: dict[str, Any]) -> None:
+    try:
+        with open(open_regular(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != expected["bytes"]:
+                raise CheckpointError(f"{path}: has {size} bytes, not {expected['bytes']}")
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
+    if digest != expected["sha256"]:
+        raise CheckpointError(f"{path}: its bytes changed since they were written (sha256 differs)")

@@ -1,0 +1,186 @@
+"""Files that a killed process cannot spoil: JSON written at once, and logs of one line per step.
+
+A reader never sees half a file; of a log only the last line can be torn, and it is dropped. Logs
+are rewritten whole when they are cut back, so they should stay below a gigabyte.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.runs.full_disk import full_disk_named
+from wordle_rl.runs.untrusted import FolderError, open_regular, parse_json
+
+_LONGEST = 2**26  # bytes of a line of a log; ours stay below a megabyte
+
+
+class RunFolderError(FolderError):
+    """A run folder cannot be used; the message is one line that names the path."""
+
+
+def plain(value: Any) -> Any:
+    """The same value as JSON can hold it: NaN and infinities become None, arrays become lists.
+
+    Raises TypeError for anything that has no such form.
+    """
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        items = sorted(value) if isinstance(value, set | frozenset) else value
+        return [plain(item) for item in items]
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):  # numpy, torch and mlx, without importing any of them
+        return plain(value.tolist())
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a whole file at once: after a crash it holds the old bytes or the new, never a mix."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.tmp")
+    try:
+        with full_disk_named(path), open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def overwrite(path: Path, data: bytes) -> None:
+    """Overwrite a file in place with as many bytes as it has, which needs no room on the disk.
+
+    Raises ValueError for more or fewer bytes.
+    """
+    with open(path, "r+b") as file:
+        if len(data) != os.fstat(file.fileno()).st_size:
+            raise ValueError(f"{path} has another size than the {len(data)} bytes to be written")
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def remove_temporary_files(folder: Path) -> None:
+    """Remove what killed writers left in a folder that nobody else writes to now."""
+    for left in folder.glob(".*.tmp"):
+        if not left.is_dir():
+            left.unlink()
+
+
+def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
+    """An object as UTF-8 JSON with a final newline; see plain for what becomes of NaN."""
+    text = json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    # half of a surrogate pair has no UTF-8, but backslash and number are what JSON wants for it
+    return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write an object as indented JSON, atomically (write_bytes, json_bytes)."""
+    write_bytes(path, json_bytes(value, indent=2))
+
+
+class StepLog:
+    """A file of JSON lines, each with the number of its step, that a killed process cannot spoil.
+
+    Only the last line can be torn; it is dropped by readers and before anything is appended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self._whole = False  # whether the last line is known to be no torn one
+
+    def append(self, step: int, record: Mapping[str, Any]) -> None:
+        """Add one line, {"step": step, **record}, and hand it to the operating system at once."""
+        if record.get("step", step) != step:
+            raise ValueError(f"record of step {record['step']} appended at step {step}")
+        line = json_bytes({"step": step, **record})
+        if not self._whole:
+            self._drop_torn_line()
+        self._whole = False  # until this line is written, too
+        # an open file would outlive truncate_after elsewhere
+        with full_disk_named(self.path), open(self.path, "ab") as file:
+            file.write(line)
+        self._whole = True
+
+    def read(self) -> list[dict[str, Any]]:
+        """All records, oldest first; empty without a file.
+
+        Raises RunFolderError when a line other than the last is not a JSON object with a step.
+        """
+        return [record for _, record in self._lines()]
+
+    def truncate_after(self, step: int) -> int:
+        """Drop the records of later steps, and a torn last line; returns how many records went."""
+        if not self.path.exists():
+            return 0
+        kept, dropped = [], 0
+        for line, record in self._lines():
+            if record["step"] <= step:
+                kept.append(line)
+            else:
+                dropped += 1
+        write_bytes(self.path, b"".join(kept))
+        return dropped
+
+    def sync(self) -> None:
+        """Bring the file to the disk, so that it holds no less than a checkpoint written next."""
+        if self.path.exists():
+            with open(self.path, "rb") as file:
+                os.fsync(file.fileno())
+
+    def _drop_torn_line(self) -> None:
+        with open(self.path, "a+b") as file:
+            file.seek(0)
+            start, last = 0, b""
+            for line in file:
+                start, last = start + len(last), line
+            if _record(last) is None:
+                file.truncate(start)
+
+    def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
+        if not self.path.exists():
+            return
+        with open(open_regular(self.path), "rb") as file:
+            pending: int | None = None
+            for number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
+                if pending is not None:
+                    raise RunFolderError(f"{self.path} line {pending}: not a JSON record of a step")
+                record = _record(line)
+                if record is None:
+                    pending = number  # forgiven when nothing follows
+                else:
+                    yield line, record
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    """The record in a line, or None when the line is torn."""
+    try:
+        record = parse_json(line) if line.endswith(b"\n") else None
+    except ValueError:
+        return None
+    step = record.get("step") if isinstance(record, dict) else None
+    whole = isinstance(step, int) and not isinstance(step, bool)
+    return record if whole else None

@@ -1,0 +1,312 @@
+"""A run folder that a reader understands alone: where a run keeps everything it made.
+
+Creates and opens folders, writes the manifest and locks a folder against a second training process
+(between processes of one machine, and over NFS where the server supports flock).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import os
+import platform
+import re
+import secrets
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from wordle_rl.runs.files import RunFolderError, StepLog, overwrite, write_json
+from wordle_rl.runs.full_disk import DiskFullError
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.untrusted import (
+    FolderError,
+    check_entries,
+    check_plain,
+    contents,
+    open_regular,
+    printable,
+    read_object,
+)
+
+__all__ = ["RunFolder", "RunFolderError", "StepLog", "write_json"]
+
+STATUSES = ("running", "finished", "interrupted", "failed")
+PACKAGES = (  # whose versions a manifest holds, where they are installed
+    *("numpy", "torch", "lightning", "transformers", "tokenizers", "peft", "safetensors"),
+    *("mlx", "mlx-lm", "hydra-core", "omegaconf", "optuna", "tensorboard"),
+)
+_KINDS: dict[str, Any] = {  # of those entries of a manifest that are read again
+    "status": str,
+    "digests": dict[str, str],
+    "computing": dict,
+    "resumes": list[dict],
+    **dict.fromkeys(("model", "prompt", "form", "protocol"), str | None),
+}
+_FOREIGN = "wandb"  # a folder in which its logger keeps links of its own
+_NAME_LENGTH = 60  # characters of a run's name that its folder keeps
+_REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The paths of one run, and what is written there but once."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, root: str | Path, name: str, *, now: datetime | None = None) -> RunFolder:
+        """Make <root>/<date>_<time>_<name>_<process id>-<random>; never an existing folder."""
+        stamp = (now or datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
+        label = re.sub(r"[^A-Za-z0-9._=-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
+        path = Path(root) / f"{stamp}_{label}_{os.getpid()}-{secrets.token_hex(3)}"
+        _check_text(path)
+        try:
+            Path(root).mkdir(parents=True, exist_ok=True)
+            path.mkdir(exist_ok=False)
+        except OSError as error:
+            raise RunFolderError(f"{path}: cannot be created ({error.strerror})") from None
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """The folder of an earlier run. Raises RunFolderError unless its manifest can be read."""
+        path = Path(path)
+        if not path.is_dir():
+            wrong = "is a file, not a run folder" if path.exists() else "no such run folder"
+            raise RunFolderError(f"{path}: {wrong}")
+        _check_text(path)
+        if printable(str(path)) != str(path):
+            raise RunFolderError(f"{path}: rename it, its path holds control characters")
+        folder = cls(path)
+        folder.manifest()
+        return folder
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    def metrics_log(self) -> StepLog:
+        """The metrics of each step, one line a step: metrics.jsonl."""
+        return StepLog(self.path / "metrics.jsonl")
+
+    def games_log(self) -> StepLog:
+        """Games of every n-th step, one line a game: games.jsonl."""
+        return StepLog(self.path / "games.jsonl")
+
+    def manifest(self) -> dict[str, Any]:
+        """What write_manifest wrote. Raises RunFolderError when it is missing or broken."""
+        path = self.path / "manifest.json"
+        try:
+            manifest = read_object(path)
+            check_entries(path, manifest, _KINDS)
+            for part in (manifest, *manifest.get("resumes", [])):
+                check_entries(path, part, {"computing": dict})
+                check_entries(
+                    path, part.get("computing", {}), {"precision": Literal["fp32", "bf16"]}
+                )
+        except FileNotFoundError:
+            raise RunFolderError(f"{self.path}: not a run folder (no manifest.json)") from None
+        except FolderError as error:
+            raise RunFolderError(str(error)) from None
+        return manifest
+
+    def write_manifest(
+        self,
+        *,
+        seeds: Mapping[str, int],
+        digests: Mapping[str, str],
+        command: Sequence[str],
+        **more: Any,
+    ) -> dict[str, Any]:
+        """Write manifest.json: what is needed to run this again; status is "running".
+
+        digests: word lists and splits by name. more: further entries, as JSON. Returns it all.
+        """
+        manifest = {
+            "status": "running",
+            "started": _now(),
+            "command": list(command),
+            "seeds": dict(seeds),
+            "digests": dict(digests),
+            **describe_environment(),
+            **more,
+        }
+        write_json(self.path / "manifest.json", manifest)
+        return manifest
+
+    def set_status(self, status: str, reason: str | None = None) -> None:
+        """Record that the run is running, finished, interrupted or failed, since when, and why."""
+        if status not in STATUSES:
+            raise ValueError(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
+        self._update_manifest(status=status, status_since=_now(), status_reason=reason)
+
+    def set_failed(self, error: BaseException) -> None:
+        """Record that the run failed and why, also on a full disk."""
+        reason = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
+        reason = " ".join(reason.split())[:_REASON_LENGTH]
+        with suppress(OSError, FolderError):  # the error itself matters more
+            try:
+                self.set_status("failed", reason)
+            except DiskFullError:
+                # The file keeps its place on the disk, and "failed" is shorter than "running".
+                path = self.path / "manifest.json"
+                running, failed = b'"status": "running"', b'"status": "failed" '
+                overwrite(path, path.read_bytes().replace(running, failed, 1))
+
+    def _update_manifest(self, **entries: Any) -> None:
+        write_json(self.path / "manifest.json", {**self.manifest(), **entries})
+
+    def note_first_checkpoint(self) -> None:
+        """Record that there is something to go on from, so that a later lack of it is noticed."""
+        self._update_manifest(first_checkpoint=_now())
+
+    def note_computing(self, record: Mapping[str, Any]) -> None:
+        """Record how the run computes since its start, or since it was last resumed."""
+        resumes = self.manifest().get("resumes")
+        if resumes:
+            last = {**resumes[-1], "computing": dict(record)}
+            self._update_manifest(resumes=[*resumes[:-1], last])
+        else:
+            self._update_manifest(computing=dict(record))
+
+    def computing(self) -> dict[str, Any]:
+        """What note_computing() recorded last; empty in runs of earlier versions."""
+        manifest = self.manifest()
+        parts = [manifest, *manifest.get("resumes", [])]
+        return next((part["computing"] for part in reversed(parts) if "computing" in part), {})
+
+    def note_resume(self, *, step: int, command: Sequence[str], changes: Mapping[str, Any]) -> None:
+        """Record that the run goes on from a step, and which settings differ from before."""
+        manifest = self.manifest()
+        resume = {
+            "step": step,
+            "time": _now(),
+            "command": list(command),
+            "changes": dict(changes),
+            **describe_environment(),
+        }
+        resumes = [*manifest.get("resumes", []), resume]
+        write_json(
+            self.path / "manifest.json",
+            {**manifest, "status": "running", "status_reason": None, "resumes": resumes},
+        )
+
+    def remove_unless_begun(self) -> bool:
+        """Remove the folder of a run that failed before anything was measured; whether it went."""
+        begun = any((self.path / name).exists() for name in ("start.json", "metrics.jsonl"))
+        if not begun:
+            shutil.rmtree(self.path, ignore_errors=True)
+        return not begun
+
+    def _lock_file(self) -> int:
+        """A descriptor of .lock, made when missing."""
+        path = self.path / ".lock"
+        if path.is_symlink():
+            check_plain(path, path.lstat())
+        return open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
+
+    def _check_own(self) -> None:
+        """Raise FolderError where writing into the folder would write elsewhere, or wait."""
+        for path, about in contents(self.path, leave_out=_FOREIGN):
+            check_plain(path, about)
+            # Checkpoints are replaced whole, so that theirs may be shared with a copy.
+            shared = about.st_nlink > 1 and stat.S_ISREG(about.st_mode)
+            if shared and self.checkpoints not in path.parents:
+                raise FolderError(
+                    f"{path}: has another name elsewhere (a hard link), and writing would change "
+                    "that file: copy the run folder with cp -r"
+                )
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder alone; the kernel lets go when the process dies.
+
+        Raises RunFolderError at once when another process, or another lock here, holds it, and
+        FolderError when links lead out of the folder. A forked child holds it too; processes
+        started with subprocess do not.
+        """
+        with open(self._lock_file(), "a+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                holder = file.read(20).decode("ascii", "replace").strip() or "unknown"
+                raise RunFolderError(
+                    f"{self.path}: process {holder} is training in this folder"
+                ) from None
+            self._check_own()
+            file.truncate(0)
+            file.write(str(os.getpid()).encode())
+            file.flush()
+            yield
+
+
+def maker(model: str | Path) -> RunFolder | None:
+    """The run that a model folder lies in, as <run>/model or in a checkpoint; None for others."""
+    for folder in list(Path(model).resolve().parents)[:3]:
+        if (folder / "manifest.json").is_file() and (folder / "checkpoints").is_dir():
+            return RunFolder(folder)
+    return None
+
+
+def _check_text(path: Path) -> None:
+    """Raise RunFolderError for a path of bytes that are no text: no model can be written there."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise RunFolderError(f"{path}: a run folder needs a path that is UTF-8 text") from None
+
+
+def _now() -> str:
+    """Local time with its offset, to the second."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def describe_environment() -> dict[str, Any]:
+    """Python, platform, processors, package versions and git revision of this process."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # a backend that is not installed
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "versions": versions,
+        "git": git_revision(ROOT),
+    }
+
+
+def git_revision(folder: Path) -> dict[str, Any] | None:
+    """{"revision", "dirty"} of the repository whose root is folder.
+
+    None without git, without a commit, or when folder only lies inside another repository (an
+    installed package in somebody's project). dirty counts untracked files that are not ignored.
+    """
+    found = _git(folder, "rev-parse", "HEAD", "--show-toplevel")
+    if found is None or len(found.splitlines()) != 2:
+        return None
+    revision, root = found.splitlines()
+    if Path(root).resolve() != Path(folder).resolve():
+        return None
+    changes = _git(folder, "status", "--porcelain")
+    return {"revision": revision, "dirty": None if changes is None else bool(changes)}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    # without optional locks, asking for the status never disturbs a git command beside it
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return os.fsdecode(done.stdout).strip()

@@ -1,0 +1,8 @@
+"""Where the project lies: its root, and the folder of its configs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "conf"

@@ -1,0 +1,1 @@
+"""One training step, the loop around it, validation and curricula."""

@@ -1,0 +1,140 @@
+"""Judges the rollouts of a step: rewards, what answers took, and advantages.
+
+A Sample carries all of that from process to process; the algorithm judges those of the whole step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.algorithms.base import Answers, Floats, Judgement, Outcomes
+from wordle_rl.game.rules import GameStatus
+from wordle_rl.policy.batch import Batch, FloatArray
+from wordle_rl.policy.engine import StopReason
+from wordle_rl.policy.policy import Policy
+from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.rollouts.records import Rollout
+from wordle_rl.training.sequences import Sequence, answers_at, pad, sequences
+
+if TYPE_CHECKING:
+    from wordle_rl.rollouts.base import Lab
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scores:
+    """What the trainer said of one sequence before it was judged. All are [T], 0 elsewhere."""
+
+    old_logprobs: FloatArray  # the policy's log-probability of each trained token
+    ref_logprobs: FloatArray | None = None  # the reference's
+    values: FloatArray | None = None  # the value head's
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """One rollout with its reward."""
+
+    rollout: Rollout
+    reward: GameReward  # with the algorithm's penalties
+    scores: list[Scores] | None  # of its sequences, where the algorithm needs them to judge
+
+
+def assess(policy: Policy, lab: Lab, rollouts: Many[Rollout], pad_id: int) -> list[Sample]:
+    """The samples of this process's rollouts."""
+    scores: Many[list[Scores] | None] = [None] * len(rollouts)
+    if lab.algorithm.scores_rollouts:
+        scores = _scores(policy, lab, rollouts, pad_id)
+    with policy.timers("reward"):
+        return [_sample(lab, *given) for given in zip(rollouts, scores, strict=True)]
+
+
+def _sample(lab: Lab, rollout: Rollout, scores: list[Scores] | None) -> Sample:
+    reward = lab.rewards.score(rollout.game)
+    divergence = None
+    if scores is not None and lab.algorithm.needs_reference:
+        divergence = np.zeros(len(rollout.turns))
+        for sequence, score in zip(sequences(rollout, 0), scores, strict=True):
+            assert score.ref_logprobs is not None
+            gap = score.old_logprobs.astype(float) - score.ref_logprobs
+            np.add.at(divergence, sequence.turns, gap)
+    answers = Answers(
+        lengths=np.array([len(turn.completion.ids) for turn in rollout.turns], np.int64),
+        max_tokens=lab.sampling.max_tokens,
+        divergence=divergence,
+    )
+    for name, shares in lab.algorithm.penalties(answers).items():
+        reward = reward.charged(name, shares)
+    return Sample(rollout=rollout, reward=reward, scores=scores)
+
+
+def _scores(policy: Policy, lab: Lab, rollouts: Many[Rollout], pad_id: int) -> list[list[Scores]]:
+    """Of each rollout's sequences."""
+    every: list[Sequence] = [s for i, rollout in enumerate(rollouts) for s in sequences(rollout, i)]
+    blank = [[0.0] * len(s.ids) for s in every]
+    batch: Batch = pad(every, {"advantages": blank, "weights": blank}, pad_id)
+    old = policy.score(batch)
+    ref = policy.score(batch, reference=True) if lab.algorithm.needs_reference else None
+    values = policy.values(batch) if lab.algorithm.needs_values else None
+
+    def row(of_all: FloatArray, i: int) -> FloatArray:
+        return of_all[i, : batch.lengths[i]]
+
+    scores: list[list[Scores]] = [[] for _ in rollouts]
+    for i, sequence in enumerate(every):
+        scores[sequence.rollout].append(
+            Scores(
+                old_logprobs=row(old, i),
+                ref_logprobs=None if ref is None else row(ref, i),
+                values=None if values is None else row(values, i),
+            )
+        )
+    return scores
+
+
+def judge(samples: Many[Sample], lab: Lab) -> Judgement:
+    """The algorithm's judgement of a step's samples, those of all processes."""
+    by_turn = lab.credit == "turn"
+    return lab.algorithm.judge(
+        Outcomes(
+            groups=np.array([s.rollout.group for s in samples]),
+            returns=[_returns(sample, lab) for sample in samples],
+            won=np.array([s.rollout.game.status is GameStatus.WON for s in samples]),
+            complete=[
+                np.array([t.completion.stop is StopReason.STOP_TOKEN for t in s.rollout.turns])
+                for s in samples
+            ],
+            values=[_turn_values(s) for s in samples] if lab.algorithm.needs_values else None,
+            by_turn=by_turn,
+            discount=lab.discount if by_turn else 1.0,
+        )
+    )
+
+
+def _returns(sample: Sample, lab: Lab) -> Floats:
+    """[K] reward from each turn on; by game that of the whole game, at every turn."""
+    game, reward = sample.rollout.game, sample.reward
+    if lab.credit == "turn":
+        return np.array(lab.rewards.to_go(game, reward, lab.discount))
+    return np.full(len(game.turns), reward.total)
+
+
+def _turn_values(sample: Sample) -> Floats:
+    """[K] of the value head before each answer."""
+    assert sample.scores is not None
+    values = np.zeros(len(sample.rollout.turns))
+    for sequence, score in zip(sequences(sample.rollout, 0), sample.scores, strict=True):
+        assert score.values is not None
+        for number, place in answers_at(sample.rollout, sequence):
+            values[number] = score.values[place]
+    return values
+
+
+def without_spread(samples: Many[Sample], judgement: Judgement) -> NDArray[np.int64]:
+    """Numbers of the groups that teach nothing: every advantage is exactly 0."""
+    groups = np.array([sample.rollout.group for sample in samples])
+    teaches = np.array([np.any(a != 0.0) for a in judgement.advantages])
+    return np.setdiff1d(groups, groups[teaches])

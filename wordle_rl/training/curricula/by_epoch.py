@@ -1,0 +1,52 @@
+"""What curricula that go by epochs share: they count the secrets that were played."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wordle_rl.game.rules import Game
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.runs.untrusted import check_all_entries
+from wordle_rl.training.curricula.base import Curriculum, check_first
+
+
+@dataclass(kw_only=True)
+class ByEpoch(Curriculum):
+    """Leads from the set `first` to the run's reward= within some epochs.
+
+    An epoch is as many groups as there are training secrets. Groups are counted, not steps, so a
+    resumed run may play another number of them per step.
+    """
+
+    first: RewardSet
+    rewards: RewardSet
+    secrets: tuple[str, ...]
+    epochs: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_first(self.first, self.rewards)
+        if not 0.0 < self.epochs <= 1e6:
+            raise ValueError(f"curriculum.epochs must be above 0, up to 1e6, not {self.epochs}")
+        self._groups = 0  # played so far
+
+    @property
+    def share(self) -> float:
+        """How much of the way is done, 0..1."""
+        return min(self._groups / len(self.secrets) / self.epochs, 1.0)
+
+    def update(self, groups: Sequence[Sequence[Game]]) -> None:
+        self._groups += len(groups)
+
+    def metrics(self) -> dict[str, float]:
+        return {"epoch": self._groups / len(self.secrets), "share": self.share}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"groups": self._groups}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_all_entries("curriculum", state, {"groups": int})
+        if state["groups"] < 0:
+            raise ValueError(f"curriculum: groups must be 0 or more, not {state['groups']}")
+        self._groups = state["groups"]

@@ -1,0 +1,52 @@
+"""Reward weights that move evenly from one set to the run's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.training.curricula.base import Plan
+from wordle_rl.training.curricula.by_epoch import ByEpoch
+
+
+@dataclass(kw_only=True)
+class Linear(ByEpoch):
+    """(1 - share) x weights of `first` + share x weights of reward=, share 0..1 over the epochs.
+
+    A component that one of the sets lacks has the weight 0 there. Components of one name must have
+    the same settings in both, and both sets must be lawful, or neither.
+    """
+
+    epochs: float = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        first, last = self.first, self.rewards
+        for name in first.components.keys() & last.components.keys():
+            if first.components[name] != last.components[name]:
+                raise ValueError(
+                    f"curriculum=linear interpolates weights only: {name} must have the same "
+                    "settings in curriculum.first and in reward="
+                )
+        if first.lawful != last.lawful:
+            raise ValueError(
+                "curriculum=linear needs reward.lawful and curriculum.first.lawful to be the same, "
+                f"not {last.lawful} and {first.lawful}"
+            )
+        self.mixed(0.5)  # refuses two sets that make no set together
+
+    def plan(self) -> Plan:
+        if self.share == 1.0:
+            return Plan(stage="reward", rewards=self.rewards)
+        stage = "between" if self.share else "first"
+        return Plan(stage=stage, rewards=self.mixed(self.share))
+
+    def mixed(self, share: float) -> RewardSet:
+        """The set at a share of the way, 0..1."""
+        first, last = self.first, self.rewards
+        components = {**first.components, **last.components}
+        weights = {
+            name: (1 - share) * first.weights.get(name, 0.0) + share * last.weights.get(name, 0.0)
+            for name in components
+        }
+        return RewardSet(components=components, weights=weights, lawful=last.lawful)

@@ -1,0 +1,73 @@
+"""Secrets that were lost lately are played again, besides those that are due."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wordle_rl.game.rules import Game
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.runs.untrusted import check_all_entries
+from wordle_rl.training.curricula.base import Curriculum, Plan
+
+
+@dataclass(kw_only=True)
+class Replay(Curriculum):
+    """A share of each step's groups goes to secrets of which more games were lost than allowed.
+
+    A secret waits until it is replayed, the one lost longest ago first; lost again it waits again.
+    When more than `capacity` wait, the oldest losses are forgotten.
+    """
+
+    rewards: RewardSet
+    groups: int  # of a step
+    share: float = 0.25  # of a step's groups, at most
+    lost: float = 0.5  # a secret waits when this share of its games was lost, or more
+    capacity: int = 512
+
+    def __post_init__(self) -> None:
+        for name, value in (("share", self.share), ("lost", self.lost)):
+            if not 0.0 < value <= 1.0:
+                raise ValueError(f"curriculum.{name} must be above 0, up to 1, not {value}")
+        if not 1 <= self.capacity <= 1_000_000:
+            raise ValueError(f"curriculum.capacity must be 1..1000000, not {self.capacity}")
+        if not self._most:
+            raise ValueError(
+                f"curriculum.share must be {1 / self.groups:.3g} or more for one of the "
+                f"rollout.groups={self.groups} to be replayed, not {self.share}"
+            )
+        self._waiting: list[str] = []  # lost secrets, oldest loss first
+
+    @property
+    def needs_whole_games(self) -> bool:
+        return True
+
+    @property
+    def _most(self) -> int:
+        """Groups of a step that may be replayed."""
+        return math.floor(self.share * self.groups + 1e-9)  # 0.29 x 100 is below 29
+
+    def plan(self) -> Plan:
+        replayed = tuple(self._waiting[: self._most])
+        return Plan(stage="reward", rewards=self.rewards, replayed=replayed)
+
+    def update(self, groups: Sequence[Sequence[Game]]) -> None:
+        replayed = set(self.plan().replayed)
+        lost = dict.fromkeys(games[0].secret for games in groups if self._is_lost(games))
+        kept = [s for s in self._waiting if s not in replayed and s not in lost]
+        self._waiting = [*kept, *lost][-self.capacity :]
+
+    def _is_lost(self, games: Sequence[Game]) -> bool:
+        return sum(game.lost for game in games) >= self.lost * len(games)
+
+    def metrics(self) -> dict[str, float]:
+        return {"waiting": float(len(self._waiting))}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"waiting": self._waiting}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        check_all_entries("curriculum", state, {"waiting": list[str]})
+        self._waiting = state["waiting"]

@@ -1,0 +1,46 @@
+"""Everything a training run is built from."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from wordle_rl.evaluation.regret import Regret
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.settings import (
+    BackendSettings,
+    ModelSettings,
+)
+from wordle_rl.rollouts.base import Lab
+from wordle_rl.training.curricula.base import Curriculum
+from wordle_rl.training.settings import LoggerSettings, TrainerSettings
+from wordle_rl.words.lists import WordLists
+from wordle_rl.words.splits import Splits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """All that a training run is built from; nothing heavy has been loaded yet."""
+
+    config: dict[str, Any]  # resolved
+    words: WordLists
+    splits: Splits
+    knowledge: Knowledge
+    regret: Regret
+    model: ModelSettings
+    backend: BackendSettings
+    optim: Optim
+    trainer: TrainerSettings
+    logger: LoggerSettings
+    lab: Lab
+    curriculum: Curriculum
+    validation: tuple[str, ...]  # secrets that choose the checkpoint
+    test: tuple[str, ...]  # secrets of the report
+
+    @property
+    def greedy(self) -> Sampling:
+        """How validation and report play."""
+        return dataclasses.replace(self.lab.sampling, temperature=0.0)

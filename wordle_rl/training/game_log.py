@@ -1,0 +1,129 @@
+"""Games of a run for people: lines of games.jsonl, boards on the terminal and in the loggers.
+
+Of a step's games those are shown that stand for one secret or, in kinds of rollouts with candidates
+for each guess, all.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wordle_rl.evaluation.boards import boards_side_by_side, markdown_board
+from wordle_rl.evaluation.summary import game_record, most_common_guesses
+from wordle_rl.game.rules import Game
+from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.rollouts.records import games_of
+from wordle_rl.runs.files import StepLog
+
+if TYPE_CHECKING:
+    from wordle_rl.training.reporter import Reporter
+    from wordle_rl.training.step import StepResult
+
+
+class GameLog:
+    """Writes some games of a step. shown: how many of them as boards."""
+
+    def __init__(self, log: StepLog, reporter: Reporter, shown: int) -> None:
+        self._log, self._reporter, self._shown = log, reporter, shown
+
+    def training(self, step: int, result: StepResult, size: int) -> None:
+        """One game of each secret, whose groups have `size` rollouts; boards of the first."""
+        games = list(shown_games(result, size))
+        for one in games:
+            record = game_record(one.game, one.reward, one.advantage)
+            self._log.append(step, {"split": "train", **record, **one.more})
+        shown = games[: self._shown]
+        self._show(
+            step, "training games", [one.game for one in shown], [one.reward for one in shown],
+            games_of(result.rollouts),
+        )  # fmt: skip
+
+    def validation(self, step: int, games: Sequence[Game], rewards: Sequence[GameReward]) -> None:
+        """The first games, which are on the same secrets each time."""
+        everything = games
+        games, rewards = games[: self._shown], rewards[: self._shown]
+        for game, reward in zip(games, rewards, strict=True):
+            self._log.append(step, {"split": "val", **game_record(game, reward)})
+        self._show(step, "validation games", games, rewards, everything)
+
+    def _show(
+        self,
+        step: int,
+        tag: str,
+        games: Sequence[Game],
+        rewards: Sequence[GameReward],
+        everything: Sequence[Game],
+    ) -> None:
+        """Boards of some games, and the guesses that are most common in all of them."""
+        if not games:
+            return
+        boards = boards_side_by_side(games, colour=sys.stdout.isatty(), rewards=rewards)
+        common = ", ".join(f"{word} {count}" for word, count in most_common_guesses(everything))
+        common = f"most common guesses of all {len(everything)} games: {common or 'none'}"
+        print(f"\nstep {step}, {tag}\n{boards}\n{common}\n", flush=True)
+        text = "\n\n".join([*map(markdown_board, games, rewards), common])
+        self._reporter.text(tag, text, step)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownGame:
+    """A game of a step and how it was judged."""
+
+    game: Game
+    reward: GameReward
+    advantage: float  # mean over its turns
+    candidates: list[list[dict[str, Any]]] = field(default_factory=list)  # of each turn, if any
+
+    @property
+    def more(self) -> Mapping[str, Any]:
+        """What its line in games.jsonl holds beyond the game itself."""
+        return {"candidates": self.candidates} if self.candidates else {}
+
+
+def shown_games(result: StepResult, num_generations: int) -> Iterator[ShownGame]:
+    """The first game of each group; with candidates, each game with those of all its turns."""
+    games: dict[int, list[int]] = {}
+    for i, rollout in enumerate(result.rollouts):
+        if rollout.within is not None:
+            games.setdefault(id(rollout.within), []).append(i)
+        elif i % num_generations == 0:
+            yield _one(result, i)
+    for members in games.values():
+        yield _with_candidates(result, members, num_generations)
+
+
+def _one(result: StepResult, i: int) -> ShownGame:
+    advantages = result.advantages[i]
+    return ShownGame(
+        game=result.rollouts[i].game,
+        reward=result.rewards[i],
+        advantage=float(advantages.mean()) if len(advantages) else 0.0,
+    )
+
+
+def _with_candidates(result: StepResult, members: list[int], num_generations: int) -> ShownGame:
+    """The game that these rollouts, turn by turn, were candidates in."""
+    game = result.rollouts[members[0]].within
+    assert game is not None
+    taken = [i for i in members if result.rollouts[i].taken]
+    described = [
+        {
+            "guess": result.rollouts[i].game.turns[0].guess,
+            "reward": result.rewards[i].total,
+            "advantage": float(result.advantages[i][0]),
+            "taken": result.rollouts[i].taken,
+        }
+        for i in members
+    ]
+    turns = range(0, len(described), num_generations)
+    return ShownGame(
+        game=game,
+        reward=GameReward(turns=tuple(result.rewards[i].turns[0] for i in taken)),
+        advantage=float(np.mean([result.advantages[i][0] for i in taken])),
+        candidates=[described[first : first + num_generations] for first in turns],
+    )

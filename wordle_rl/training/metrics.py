@@ -1,0 +1,78 @@
+"""What a step says about its games, rewards and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+
+import numpy as np
+
+from wordle_rl.evaluation.summary import distinct_openers, most_common_guesses, reward_means
+from wordle_rl.game.rules import Game, PlayedTurn
+from wordle_rl.prompts.parser import thought_of
+from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.rollouts.records import Rollout, games_of
+
+
+def group_metrics(*, groups: int, idle: int, replaced: int, skips: bool) -> dict[str, float]:
+    """How many groups of a step taught nothing.
+
+    groups: that a step trains on; idle: of those, how many have no spread; replaced: further ones
+    that had none and gave way to others; skips: whether idle ones were left out of the update.
+    """
+    return {
+        "groups/played": float(groups + replaced),
+        "groups/zero_spread": (idle + replaced) / (groups + replaced),
+        "groups/skipped": idle / groups if skips else 0.0,
+        "groups/resampled": float(replaced),
+    }
+
+
+def game_metrics(games: Many[Game], turns: Many[PlayedTurn]) -> dict[str, float]:
+    """How a step's games went, and all answers that were drawn in them."""
+    wins = [game for game in games if game.won]
+    begun = [game for game in games if game.turns]
+    thoughts = [len(thought) for t in turns if (thought := thought_of(t.text))]
+    return {
+        "train/games": float(len(games)),
+        "train/wins": float(len(wins)),
+        "train/win_rate": len(wins) / len(games),
+        "train/earlier_guesses": float(np.mean([len(g.turns[0].state.clues) for g in begun])),
+        "train/guesses_won": float(np.mean([g.state.turn for g in wins])) if wins else np.nan,
+        "train/format": sum(t.guess is not None for t in turns) / len(turns),
+        "train/non_words": sum(t.kind == "not_a_word" for t in turns) / len(turns),
+        "train/repeats": sum(t.repeat for t in turns) / len(turns),
+        "train/thinks": len(thoughts) / len(turns),
+        "train/thought_characters": float(np.mean(thoughts)) if thoughts else 0.0,
+        **habit_metrics("train", games),
+    }
+
+
+def habit_metrics(prefix: str, games: Many[Game]) -> dict[str, float]:
+    """How varied the guesses of some games are: collapse shows here first.
+
+    distinct_openers: different first guesses by games, NaN where all games began with clues.
+    most_common_guess: share of the guesses that the most common word has, NaN without guesses.
+    """
+    guesses = sum(turn.guess is not None for game in games for turn in game.turns)
+    openers, common = distinct_openers(games), most_common_guesses(games)
+    return {
+        f"{prefix}/distinct_openers": np.nan if openers is None else openers,
+        f"{prefix}/most_common_guess": common[0][1] / guesses if common else np.nan,
+    }
+
+
+def token_metrics(rollouts: Many[Rollout]) -> dict[str, float]:
+    """What a step's answers cost in tokens, thoughts and ends of turns included."""
+    answers = [len(turn.completion.ids) for rollout in rollouts for turn in rollout.turns]
+    return {
+        "tokens/sampled": float(sum(answers)),
+        "tokens/per_answer": float(np.mean(answers)) if answers else 0.0,
+        "tokens/per_game": sum(answers) / len(games_of(rollouts)),
+    }
+
+
+def reward_metrics(rewards: Many[GameReward]) -> dict[str, float]:
+    """Mean reward of a game, whole and by component, and its spread."""
+    totals = np.array([r.total for r in rewards])
+    means = {f"reward/{name}": value for name, value in reward_means(rewards).items()}
+    return {"reward/mean": float(totals.mean()), "reward/std": float(totals.std()), **means}

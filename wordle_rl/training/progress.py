@@ -1,0 +1,96 @@
+"""What a command says on the terminal while it works, whatever the backend."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from wordle_rl.game.rules import Game, GameStatus
+
+_EVERY = 10.0  # seconds between two lines about the same work
+
+_SHOWN = {  # name on the terminal -> metric
+    "loss": "loss",
+    "reward": "reward/mean",
+    "win%": "train/win_rate",
+    "val%": "val/win_rate",
+    "no_spread%": "groups/zero_spread",
+    "games/s": "games_per_second",
+}
+
+
+def shown(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The few metrics that are shown, by the name that they have there."""
+    return {
+        name: metrics[metric] * (100.0 if name.endswith("%") else 1.0)
+        for name, metric in _SHOWN.items()
+        if metric in metrics
+    }
+
+
+@contextmanager
+def told(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterator[None]:
+    """While the block lasts, print what is being done and for how long, every so many seconds.
+
+    A thread prints, so the work need not do anything for it. Work that ends sooner prints nothing.
+    """
+    begin = time.monotonic()
+    over = threading.Event()
+
+    def tell() -> None:
+        while not over.wait(every):
+            text = what if isinstance(what, str) else what()
+            # A progress bar may have left the cursor at the end of its line.
+            clear = "\r\033[K" if sys.stdout.isatty() else ""
+            print(f"{clear}{text}, {time.monotonic() - begin:.0f} s so far", flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+
+
+class GameCount:
+    """Counts the games of several batches. As text it shows games done, wins, speed, time left."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.done = self.wins = 0
+        self._begin = time.monotonic()
+
+    def batch(self) -> Callable[[Sequence[Game]], None]:
+        """Begins the next batch. Returns a function to be called with its games after each turn."""
+        done, wins = self.done, self.wins
+
+        def look(games: Sequence[Game]) -> None:
+            self.done = done + sum(game.status is not GameStatus.PLAYING for game in games)
+            self.wins = wins + sum(game.won for game in games)
+
+        return look
+
+    def __str__(self) -> str:
+        text = f"{self.done} of {self.total} games done, {self.wins} won"
+        if self.done:
+            rate = self.done / (time.monotonic() - self._begin)
+            text += f", {rate:.3g} games/s, {(self.total - self.done) / rate / 60:.1f} min left"
+        return text
+
+
+class Lines:
+    """Prints a line per step, with the time that is left."""
+
+    def __init__(self, steps: int) -> None:
+        """steps: how many are to come."""
+        self._steps, self._done, self._begin = steps, 0, time.monotonic()
+
+    def step(self, number: int, values: Mapping[str, float]) -> None:
+        self._done += 1
+        left = (self._steps - self._done) * (time.monotonic() - self._begin) / self._done / 60
+        text = " ".join(f"{name}={value:.4g}" for name, value in values.items())
+        print(f"step {number} {text} left={left:.1f}min", flush=True)

@@ -1,0 +1,75 @@
+"""Training sequences: the tokens of a rollout in the order they were seen, and their padding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from wordle_rl.policy.batch import Batch
+from wordle_rl.rollouts.records import Rollout
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sequence:
+    """One training sequence: a prompt and all that followed, with the tokens to be trained on."""
+
+    ids: list[int]  # [T] prompt, answers and feedback in the order they were seen
+    trained: list[bool]  # [T] True for sampled tokens, those of mistakes excepted
+    sampler_logprobs: list[float]  # [T] natural log at the sampling temperature, 0 elsewhere
+    turns: list[int]  # [T] turn whose answer a token belongs to, or precedes
+    rollout: int  # index of its rollout within the step
+
+
+def sequences(rollout: Rollout, index: int) -> list[Sequence]:
+    """A rollout's sequences, one for each of its prompts; none for a game that could not begin."""
+    count = len(rollout.turns)
+    begins = [i for i, turn in enumerate(rollout.turns) if turn.fresh or i == 0]
+    return [conversation(rollout, index, part) for part in map(range, begins, [*begins[1:], count])]
+
+
+def conversation(rollout: Rollout, index: int, numbers: range | None = None) -> Sequence:
+    """A rollout, or the turns of these numbers of it, as one growing conversation."""
+    ids: list[int] = []
+    trained: list[bool] = []
+    logprobs: list[float] = []
+    turns: list[int] = []
+    for number in numbers or range(len(rollout.turns)):
+        turn = rollout.turns[number]
+        prompt, drawn = turn.prompt_ids, turn.completion
+        turns += [number] * (len(prompt) + len(drawn.ids))
+        ids += prompt + drawn.ids
+        trained += [False] * len(prompt) + [turn.trained] * len(drawn.ids)
+        logprobs += [0.0] * len(prompt) + drawn.logprobs
+    return Sequence(ids=ids, trained=trained, sampler_logprobs=logprobs, turns=turns, rollout=index)
+
+
+def answers_at(rollout: Rollout, sequence: Sequence) -> list[tuple[int, int]]:
+    """The turns of one of a rollout's sequences, each with the place where its answer begins."""
+    found, place = [], 0
+    for number in range(sequence.turns[0], sequence.turns[-1] + 1):
+        turn = rollout.turns[number]
+        place += len(turn.prompt_ids)
+        found.append((number, place))
+        place += len(turn.completion.ids)
+    return found
+
+
+def pad(sequences: list[Sequence], values: dict[str, list[list[float]]], pad_id: int) -> Batch:
+    """A Batch of sequences with per-token values, lists of [T] by the name of the Batch's field.
+
+    `advantages` and `weights` must be among them.
+    """
+    lengths = np.array([len(s.ids) for s in sequences], np.int64)
+    shape = (len(sequences), int(lengths.max(initial=0)))
+    ids = np.full(shape, pad_id, np.int64)
+    trained = np.zeros(shape, bool)
+    floats = {k: np.zeros(shape, np.float32) for k in ("sampler_logprobs", *values)}
+    for row, sequence in enumerate(sequences):
+        end = lengths[row]
+        ids[row, :end] = sequence.ids
+        trained[row, :end] = sequence.trained
+        floats["sampler_logprobs"][row, :end] = sequence.sampler_logprobs
+        for key, rows in values.items():
+            floats[key][row, :end] = rows[row]
+    return Batch(ids=ids, lengths=lengths, trained=trained, **floats)  # pyright: ignore[reportArgumentType]

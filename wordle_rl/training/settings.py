@@ -1,0 +1,52 @@
+"""Settings of trainer= and logger=."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES
+from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerSettings:
+    """How long to train, and what happens in between; all counts are in steps."""
+
+    steps: int
+    validate_every: int = 10
+    validation_temperature: float = 0.0
+    validation_samples: int = 1
+    watch_every: int = 0
+    checkpoint_every: int = 50
+    games_every: int = 10
+    show_games: int = 3
+    report: bool = True
+    tree: str | None = None
+    memory_limit_gb: float | None = None
+    device_memory_limit_gb: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.validation_temperature != 0.0 and not 0.01 <= self.validation_temperature <= 10.0:
+            raise ValueError(
+                f"trainer.validation_temperature must be 0 (greedy) or 0.01..10, "
+                f"not {self.validation_temperature}"
+            )
+        for name in ("steps", "validate_every", "checkpoint_every", "games_every"):
+            check_range(f"trainer.{name}", getattr(self, name), 1, MOST)
+        check_range("trainer.watch_every", self.watch_every, 0, MOST)
+        check_range("trainer.validation_samples", self.validation_samples, 1, MOST_SAMPLES)
+        check_range("trainer.show_games", self.show_games, 0, MOST_GAMES)
+        for name in ("memory_limit_gb", "device_memory_limit_gb"):
+            limit = getattr(self, name)
+            if limit is not None:
+                check_above_zero(f"trainer.{name}", limit, 1_000_000, unit=" (null: no limit)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggerSettings:
+    """Which Lightning loggers write beside metrics.jsonl."""
+
+    tensorboard: bool = True
+    csv: bool = False
+    wandb: bool = False
+    wandb_project: str = "wordle-rl"

@@ -1,0 +1,171 @@
+"""One training step: play, judge, weigh, update. The same for every algorithm and backend.
+
+Which secrets a step plays is a pure function of (seed, step), but for those that a curriculum
+replays, so that a resumed run plays on as if it had never stopped. Axes: G groups, N rollouts of a
+group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Many
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from wordle_rl.algorithms.base import Judgement
+from wordle_rl.game.rules import State
+from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.sampling import Purpose, generator
+from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.rollouts.base import Lab, Scene
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.records import Rollout, games_of
+from wordle_rl.runs.processes import share
+from wordle_rl.training.advantages import Sample, assess, judge, without_spread
+from wordle_rl.training.metrics import game_metrics, group_metrics, reward_metrics, token_metrics
+from wordle_rl.training.update import learn
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """What a step played and how it went, in all processes together."""
+
+    rollouts: list[Rollout]
+    rewards: list[GameReward]
+    advantages: list[np.ndarray]  # [rollouts] of the turns [K] of each rollout
+    metrics: dict[str, float]
+
+
+def step_secrets(secrets: Many[str], *, seed: int, step: int, groups: int) -> list[str]:
+    """The secrets of a step's groups: walks through one shuffle of all secrets after the other."""
+    out = []
+    for place in range(step * groups, (step + 1) * groups):
+        epoch, index = divmod(place, len(secrets))
+        order = np.random.default_rng([seed, epoch]).permutation(len(secrets))
+        out.append(secrets[order[index]])
+    return out
+
+
+def spare_secrets(secrets: Many[str], *, seed: int, step: int, places: range) -> list[str]:
+    """Secrets of the groups that replace others in a step: walks through a shuffle of its own."""
+    order = generator(Purpose.SPARE_SECRETS, seed=seed, step=step).permutation(len(secrets))
+    return [secrets[int(order[place % len(secrets)])] for place in places]
+
+
+def group_secrets(lab: Lab, step: int, numbers: range) -> list[str]:
+    """The secrets of the groups of a step with these numbers: all planned or all spare."""
+    if numbers.start < lab.groups:
+        due = step_secrets(lab.secrets, seed=lab.seed, step=step, groups=lab.groups)
+        planned = [*due[: lab.groups - len(lab.replayed)], *lab.replayed]
+        return planned[numbers.start : numbers.stop]
+    places = range(numbers.start - lab.groups, numbers.stop - lab.groups)
+    return spare_secrets(lab.secrets, seed=lab.seed, step=step, places=places)
+
+
+def train_step(
+    policy: Policy, chat: Chat, lab: Lab, step: int, check: Callable[[], None] | None = None
+) -> StepResult:
+    """Play the games of a step and improve the policy on them.
+
+    Each process plays and trains its own groups; advantages, weights and metrics are those of the
+    whole step. check: raises to give the step up, called only while the policy is as it was.
+    """
+    samples, dropped, judgement = draw(policy, chat, lab, step, check)
+    everything = samples + dropped
+    played = [sample.rollout for sample in everything]
+    metrics = {
+        **game_metrics(games_of(played), [turn for r in played for turn in r.game.turns]),
+        **reward_metrics([sample.reward for sample in everything]),
+        **group_metrics(
+            groups=len({sample.rollout.group for sample in samples}),
+            idle=len(without_spread(samples, judgement)),
+            replaced=len(dropped) // lab.num_generations,
+            skips=lab.algorithm.skips_zero_advantages,
+        ),
+        "train/extra_games": float(len(dropped)),
+        **token_metrics(played),
+    }
+    if check is not None:
+        check()
+    metrics |= learn(policy, lab, step, samples, judgement, chat)
+    return StepResult(
+        rollouts=[sample.rollout for sample in samples],
+        rewards=[sample.reward for sample in samples],
+        advantages=judgement.advantages,
+        metrics=metrics,
+    )
+
+
+def draw(
+    policy: Policy, chat: Chat, lab: Lab, step: int, check: Callable[[], None] | None = None
+) -> tuple[list[Sample], list[Sample], Judgement]:
+    """The samples of a step's groups, group by group, and those of groups that were replaced.
+
+    A group that teaches nothing gives its number to a new one, on another secret, in as many
+    rounds as the algorithm asks for. The judgement is of the groups that stay.
+    """
+    samples = play_groups(policy, chat, lab, step, range(lab.groups), check)
+    judgement = judge(samples, lab)
+    dropped: list[Sample] = []
+    played = lab.groups
+    for _ in range(lab.algorithm.resample_rounds):
+        idle = without_spread(samples, judgement).tolist()
+        if not idle:
+            break
+        fresh = play_groups(policy, chat, lab, step, range(played, played + len(idle)), check)
+        numbers = dict(zip(range(played, played + len(idle)), idle, strict=True))
+        played += len(idle)
+        dropped += [sample for sample in samples if sample.rollout.group in idle]
+        samples = [sample for sample in samples if sample.rollout.group not in idle]
+        samples += [_renumbered(sample, numbers[sample.rollout.group]) for sample in fresh]
+        samples.sort(key=lambda sample: sample.rollout.group)
+        judgement = judge(samples, lab)
+    return samples, dropped, judgement
+
+
+def _renumbered(sample: Sample, group: int) -> Sample:
+    return replace(sample, rollout=replace(sample.rollout, group=group))
+
+
+def play_groups(
+    policy: Policy,
+    chat: Chat,
+    lab: Lab,
+    step: int,
+    numbers: range,
+    check: Callable[[], None] | None = None,
+) -> list[Sample]:
+    """The samples of the groups of a step with these numbers, played by all processes together.
+
+    Numbers from lab.groups on are those of groups that replace others.
+    """
+    mine = share(len(numbers), policy.processes)
+    own = collect(policy, chat, lab, step, numbers[mine.start : mine.stop], check)
+    samples = assess(policy, lab, own, chat.tokenizer.pad_id)
+    return [sample for part in policy.processes.gather(samples) for sample in part]
+
+
+def collect(
+    policy: Policy,
+    chat: Chat,
+    lab: Lab,
+    step: int,
+    numbers: range,
+    check: Callable[[], None] | None = None,
+) -> list[Rollout]:
+    """The rollouts of the groups of a step with these numbers, group by group.
+
+    A kind of rollouts may add groups on the same secrets, see wordle_rl.rollouts.
+    """
+    secrets, turns = group_secrets(lab, step, numbers), lab.rules.max_turns
+    if lab.history is None:
+        starts = [State(max_turns=turns)] * len(secrets)
+    else:
+        starts = lab.history.states(secrets, numbers, seed=lab.seed, step=step, max_turns=turns)
+    return lab.play(
+        Scene(
+            policy=policy, chat=chat, lab=lab, step=step, places=numbers, secrets=secrets,
+            starts=starts, check=check,
+        )
+    )  # fmt: skip

@@ -1,0 +1,103 @@
+"""What a teacher would have answered, as distributions over the next token.
+
+A guess drawn from hundreds of equally good ones says little about why it was drawn. Training on the
+whole distribution of the teacher has the same expected gradient and none of that noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.game.players.base import Player, Teacher
+from wordle_rl.game.rules import State
+from wordle_rl.policy.batch import Targets
+from wordle_rl.prompts.reasoning import Reasoning
+from wordle_rl.rollouts.forms import Form
+from wordle_rl.rollouts.records import Rollout
+from wordle_rl.training.sequences import Sequence as TokenSequence
+from wordle_rl.training.sequences import answers_at
+
+
+class TokenTeacher:
+    """A teacher's distribution over each next token of its answer, for one tokenizer and form."""
+
+    def __init__(self, teacher: Player, form: Form, reasoning: Reasoning | None = None) -> None:
+        assert isinstance(teacher, Teacher)
+        self._teacher, self._form, self._reasoning = teacher, form, reasoning
+        self._ids = _rows([self._guess(word) for word in teacher.pool])
+
+    def _guess(self, word: str) -> list[int]:
+        """Ids of a guess, which follows a thought or begins the answer."""
+        return self._form.chat.answer(self._form.write(word), begins=self._reasoning is None)
+
+    def of_sequence(self, rollout: Rollout, sequence: TokenSequence) -> Targets:
+        """Targets at the trained places of one of a rollout's sequences.
+
+        A thought before a guess does not depend on which guess follows, so its targets are those of
+        its wordings alone, and the guess's targets are those without it.
+        """
+        parts = []
+        for i, place in answers_at(rollout, sequence):
+            if rollout.turns[i].trained:
+                turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
+                assert turn.guess is not None
+                begin = len(ids) - len(self._guess(turn.guess))
+                if self._reasoning is not None:
+                    wordings = self._reasoning.wordings(turn.state, turn.guess)
+                    thoughts = _rows([self._form.chat.thought(text) for text in wordings])
+                    parts.append(_shares(thoughts, ids[:begin], place))
+                parts.append(self.targets(turn.state, ids[begin:], place + begin))
+        return joined(parts)
+
+    def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
+        """Targets of an answer's tokens, each given those before it.
+
+        answer: ids of one of the teacher's own answers in this state. start: its place in the
+        sequence. Raises ValueError for an answer that the teacher would not give.
+        """
+        try:
+            return _shares(self._ids[self._teacher.choices(state)], answer, start)
+        except LookupError:
+            raise ValueError(f"the teacher would not answer {list(answer)} in {state}") from None
+
+
+def _rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
+    """Ids of several texts [texts, tokens], -1 behind their ends."""
+    rows = np.full((len(texts), max(map(len, texts))), -1, np.int64)
+    for row, ids in zip(rows, texts, strict=True):
+        row[: len(ids)] = ids
+    return rows
+
+
+def _shares(left: NDArray[np.int64], drawn: Sequence[int], start: int) -> Targets:
+    """Targets of the tokens of a text that was drawn from equally likely ones.
+
+    left: [texts, tokens]. start: place of the drawn text. Raises LookupError when it is not there.
+    """
+    places, ids, probabilities = [], [], []
+    for i, token in enumerate(drawn):
+        values, counts = np.unique(left[:, i], return_counts=True)
+        places.append(np.full(len(values), start + i))
+        ids.append(values)
+        probabilities.append((counts / len(left)).astype(np.float32))
+        left = left[left[:, i] == token]
+        if not len(left):
+            raise LookupError
+    return Targets(
+        places=np.concatenate(places),
+        ids=np.concatenate(ids),
+        probabilities=np.concatenate(probabilities),
+    )
+
+
+def joined(parts: Sequence[Targets]) -> Targets:
+    """The targets of several answers of one sequence as one."""
+    none = np.zeros(0)
+    return Targets(
+        places=np.concatenate([none, *(p.places for p in parts)]).astype(np.int64),
+        ids=np.concatenate([none, *(p.ids for p in parts)]).astype(np.int64),
+        probabilities=np.concatenate([none, *(p.probabilities for p in parts)]).astype(np.float32),
+    )

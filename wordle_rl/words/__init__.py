@@ -1,0 +1,1 @@
+"""The word lists, and how their secrets are split."""

@@ -1,0 +1,50 @@
+"""A process beside the first one of a run: python -m wordle_rl.worker, never typed.
+
+Its task is the first line of its standard input, whose end is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+
+from wordle_rl.build import experiment
+from wordle_rl.policy.engine import NotFinite
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.training.memory import MemoryFull
+from wordle_rl.training.outcome import TrainingFailed
+
+_PATIENCE = 60.0  # seconds in which the first process saves what it has
+
+
+def main() -> None:
+    with open(0, "rb", buffering=0, closefd=False) as lines:
+        order = json.loads(lines.readline())
+    threading.Thread(target=_end_with_the_first, daemon=True).start()
+    from wordle_rl.backends.torch.backend import follow
+
+    task = order["task"]
+    try:
+        follow(
+            experiment(task["config"]), RunFolder(Path(task["folder"])), resume=task["resume"],
+            rank=order["rank"], size=order["size"], port=order["port"],
+        )  # fmt: skip
+    except (TrainingFailed, MemoryFull):
+        return  # as in the first process, which says so
+    except NotFinite as error:
+        # The first process has the same weights: it usually finds out itself, and ends this one.
+        time.sleep(_PATIENCE)
+        raise SystemExit(f"error: {error}") from None
+
+
+def _end_with_the_first() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

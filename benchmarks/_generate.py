@@ -79,7 +79,7 @@ class FreshActor:
         self.prompts: list[list[list[int]]] = []  # [games][turns] ids told before each answer
 
     def start(self, states: Sequence[State]) -> list[bool]:
-        style, chat = self._scene.lab.style, self._scene.chat
+        style, chat = self._scene.recipe.style, self._scene.chat
         opening = {m: chat.opening(style.system, m) for m in {style.opening(s) for s in states}}
         self.prompts = [[opening[style.opening(state)]] for state in states]
         self.answers = [[] for _ in states]
@@ -98,7 +98,7 @@ class FreshActor:
     def hear(
         self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
     ) -> list[bool]:
-        style, chat = self._scene.lab.style, self._scene.chat
+        style, chat = self._scene.recipe.style, self._scene.chat
         for game, turn, state in zip(games, turns, states, strict=True):
             message = style.feedback(turn, state)
             last = self.answers[game][-1][-1]
@@ -222,11 +222,11 @@ def generate_games(
     """Plays the games of a step; each step has random numbers of its own."""
     torch.manual_seed(step)
     actor = generate_actor(model, scene, settings, sampling)
-    play(actor, scene.secrets(step), words=scene.lab.words, rules=scene.lab.rules)
+    play(actor, scene.secrets(step), words=scene.recipe.words, rules=scene.recipe.rules)
     return actor.answers
 
 
 def fastest_generate(scene: Scene, choices: list[GenerateSettings]) -> GenerateSettings:
     """What generate plays the scene's games with in the least time."""
-    model, sampling = copy_to_play(scene.network, scene.precision), scene.lab.sampling
+    model, sampling = copy_to_play(scene.network, scene.precision), scene.recipe.sampling
     return fastest({c: partial(generate_games, model, scene, c, sampling) for c in choices})

@@ -25,7 +25,7 @@ from wordle_rl.policy.sampling import Sampling, uniforms
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.training.sequences import Sequence, pad
+from wordle_rl.training.sequences import TrainingSequence, pad
 
 LORA = LoraSettings(rank=8, alpha=16.0)
 
@@ -135,7 +135,7 @@ def one_step(
         prompt = prompts[i // given.answers]
         marks = [0.0] * len(prompt) + [1.0] * len(completion.ids)
         sequences.append(
-            Sequence(
+            TrainingSequence(
                 ids=[*prompt, *completion.ids],
                 trained=[bool(m) for m in marks],
                 sampler_logprobs=[0.0] * len(prompt) + completion.logprobs,

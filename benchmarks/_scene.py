@@ -18,12 +18,12 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.load import load_model, matrix_shape
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.timing import DTYPES, choose_computing
-from wordle_rl.build import experiment, resolve
+from wordle_rl.build import build_experiment, resolve
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LightningSettings
-from wordle_rl.rollouts.base import Lab
+from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.training.step import step_secrets
 
@@ -83,19 +83,19 @@ class Scene:
     shape: tuple[int, int]  # width of the layers and of their inner layers
     tokenizer: HFTokenizer
     chat: Chat
-    lab: Lab
+    recipe: Recipe
     micro_batch_tokens: int
     max_context: int
     games: int
 
     @property
     def greedy(self) -> Sampling:
-        return dataclasses.replace(self.lab.sampling, temperature=0.0)
+        return dataclasses.replace(self.recipe.sampling, temperature=0.0)
 
     def secrets(self, step: int) -> list[str]:
         """Each group's secret, once for each of its games."""
         groups = self.games // GROUP
-        chosen = step_secrets(self.lab.secrets, seed=self.lab.seed, step=step, groups=groups)
+        chosen = step_secrets(self.recipe.secrets, seed=self.recipe.seed, step=step, groups=groups)
         return [secret for secret in chosen for _ in range(GROUP)]
 
     def policy(self, network: Any, precision: Any, optim: Optim | None = None) -> TorchPolicy:
@@ -103,7 +103,7 @@ class Scene:
         return TorchPolicy(
             network,
             self.tokenizer,
-            temperature=self.lab.sampling.temperature,
+            temperature=self.recipe.sampling.temperature,
             optim=optim or Optim(lr=0.0),
             precision=precision,
             micro_batch_tokens=self.micro_batch_tokens,
@@ -116,7 +116,7 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     groups = [f"rollout.groups={given.games // GROUP}", f"rollout.num_generations={GROUP}"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", [*MODELS[given.model][0], *groups, *overrides])
-    setup = experiment(resolve(config))
+    setup = build_experiment(resolve(config))
     assert isinstance(setup.backend, LightningSettings)
     shape = matrix_shape(setup.model)
     computing = choose_computing(setup.backend, torch.device("cpu"), lambda: shape)
@@ -129,7 +129,7 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
         shape=shape,
         tokenizer=tokenizer if given.model in ("tiny", "mini") else Endless(tokenizer.inner),
         chat=Chat(tokenizer),
-        lab=setup.lab,
+        recipe=setup.recipe,
         micro_batch_tokens=setup.backend.micro_batch_tokens,
         max_context=setup.model.max_context,
         games=given.games,

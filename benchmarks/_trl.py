@@ -149,7 +149,7 @@ class TrlGames:
         self._recorder = Recorder(between, gradients=given is not None)
         # A row per group; which secrets are played is decided by the step, as in ours.
         rows = steps * scene.games // GROUP
-        prompt = [{"role": "system", "content": scene.lab.style.system}]
+        prompt = [{"role": "system", "content": scene.recipe.style.system}]
         with tempfile.TemporaryDirectory() as folder:
             self.trainer = Observed(
                 model=network,
@@ -173,7 +173,7 @@ class TrlGames:
         return self._recorder.gradient
 
     def _arguments(self, folder: str, steps: int) -> GRPOConfig:
-        settings, sampling = self._settings, self._scene.lab.sampling
+        settings, sampling = self._settings, self._scene.recipe.sampling
         return GRPOConfig(
             output_dir=folder, use_cpu=True, seed=0, max_steps=steps, shuffle_dataset=False,
             # Weights stay as they are, so that every repeat plays equally good games.
@@ -190,7 +190,7 @@ class TrlGames:
         )  # fmt: skip
 
     def _reward(self, *, game: list[Game], **_: Any) -> list[float]:
-        return [self._scene.lab.rewards.score(played).total for played in game]
+        return [self._scene.recipe.rewards.score(played).total for played in game]
 
     def _rollout(self, _: list[Any], trainer: Any) -> dict[str, Any]:
         played = self._given or self._play(trainer)
@@ -198,7 +198,7 @@ class TrlGames:
         return played.for_trl()
 
     def _play(self, trainer: Any) -> Played:
-        scene, sampling = self._scene, self._scene.lab.sampling
+        scene, sampling = self._scene, self._scene.recipe.sampling
         if self._loop is None:
             settings = GenerateSettings(handed_on=False, attention=self._settings.attention)
             actor = OwnGeneration(trainer.model, scene, settings, sampling)
@@ -210,5 +210,5 @@ class TrlGames:
                     copied.copy_(trained)
             actor = generate_actor(self._player, scene, self._loop, sampling)
         secrets = scene.secrets(trainer.state.global_step)
-        games = play(actor, secrets, words=scene.lab.words, rules=scene.lab.rules)
+        games = play(actor, secrets, words=scene.recipe.words, rules=scene.recipe.rules)
         return Played(games=games, prompts=actor.prompts, answers=actor.answers)

@@ -57,11 +57,11 @@ AIMS = {"tiny": {FRESH_CALL: 5.0, BEST: 2.0}, "100m": {BEST: 1.0}}
 
 def our_games(policy: TorchPolicy, scene: Scene, sampling: Sampling, step: int) -> PolicyActor:
     actor = PolicyActor(
-        engine=policy.engine(), chat=scene.chat, style=scene.lab.style, sampling=sampling,
-        seed=scene.lab.seed, step=step,
+        engine=policy.engine(), chat=scene.chat, style=scene.recipe.style, sampling=sampling,
+        seed=scene.recipe.seed, step=step,
     )  # fmt: skip
     with policy.timers("game"):
-        play(actor, scene.secrets(step), words=scene.lab.words, rules=scene.lab.rules)
+        play(actor, scene.secrets(step), words=scene.recipe.words, rules=scene.recipe.rules)
     return actor
 
 
@@ -85,7 +85,7 @@ def contestants(
     scene: Scene, policy: TorchPolicy, work: dict[str, list[tuple[float, float]]]
 ) -> tuple[dict[str, Callable[[int], object]], dict[str, str]]:
     """The runs to be timed and their settings; each run notes tokens and turns per game."""
-    model, sampling = copy_to_play(scene.network, scene.precision), scene.lab.sampling
+    model, sampling = copy_to_play(scene.network, scene.precision), scene.recipe.sampling
 
     def noted(name: str, play_step: Callable[[int], Answers]) -> Callable[[int], object]:
         def run(step: int) -> None:
@@ -157,7 +157,7 @@ def main() -> None:
     print("time of ours: " + ", ".join(f"{k} {v / whole:.0%}" for k, v in parts.items()))
     found["operators"] = operators(runs[OURS])
     print("  of it: " + ", ".join(f"{k} {v:.0%}" for k, v in found["operators"].items()))
-    actor = our_games(policy, scene, scene.lab.sampling, 0)
+    actor = our_games(policy, scene, scene.recipe.sampling, 0)
     found["limit"] = limit = arithmetic_limit(scene, actor, seconds=0.1 if given.smoke else 1.0)
     share = found[OURS]["median"] / limit["games_per_second"]
     print(

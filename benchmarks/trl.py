@@ -96,7 +96,7 @@ def check_equal(scene: Scene) -> dict[str, float]:
         return update(batch, algorithm)
 
     policy.apply_gradients, policy.update = [keep_gradient], keep_batch
-    played = train_step(policy, scene.chat, scene.lab, 0).rollouts
+    played = train_step(policy, scene.chat, scene.recipe, 0).rollouts
     if not batches:
         sys.exit("NOT COMPARED: no group of the games to compare has spread; try more --games")
     given = Played(
@@ -150,7 +150,11 @@ def best_settings(scene: Scene, loop: GenerateSettings) -> Any:
 
 
 def compare(
-    scene: Scene, policy: TorchPolicy, settings: Any, loop: GenerateSettings | None, repeats: int
+    scene: Scene,
+    policy: TorchPolicy,
+    settings: Any,
+    loop: GenerateSettings | None,
+    repeats: int,
 ) -> list[dict[str, list[float]]]:
     """Seconds and sampled tokens of our steps and of TRL's, in turns; warm-up left out."""
     from benchmarks._trl import TrlGames
@@ -158,7 +162,7 @@ def compare(
     ours: dict[str, list[float]] = {"seconds": [], "tokens": []}
 
     def our_step(step: int) -> None:
-        result = train_step(policy, scene.chat, scene.lab, step)
+        result = train_step(policy, scene.chat, scene.recipe, step)
         ours["tokens"].append(result.metrics["tokens/sampled"])
 
     def between(step: int) -> None:
@@ -199,7 +203,7 @@ def main() -> None:
     scene = load_scene(given, *LOSS)
     if given.model != "tiny":
         rewards = RewardSet(components={"vowels": Vowels()}, weights={"vowels": 1.0}, lawful=False)
-        scene = replace(scene, lab=replace(scene.lab, rewards=rewards))
+        scene = replace(scene, recipe=replace(scene.recipe, rewards=rewards))
     found: dict[str, Any] = {"model": given.model, "games": scene.games, "repeats": given.repeats}
     found["machine"] = machine("torch", "transformers", "trl")
     print(", ".join(f"{k} {v}" for k, v in found["machine"].items()))
@@ -228,7 +232,7 @@ def main() -> None:
     parts, whole = policy.timers.take(), sum(ours["seconds"])
     found["breakdown"] = {k: v / whole for k, v in parts.items()}
     print("time of ours: " + ", ".join(f"{k} {v / whole:.0%}" for k, v in parts.items()))
-    result = train_step(policy, scene.chat, scene.lab, 0)
+    result = train_step(policy, scene.chat, scene.recipe, 0)
     found["limit"] = limit = arithmetic_limit(scene, result, 0.1 if given.smoke else 1.0)
     share = rates(scene.games, ours["seconds"])["median"] / limit["games_per_second"]
     print(

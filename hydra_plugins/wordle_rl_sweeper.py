@@ -32,11 +32,11 @@ class StudySweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> None:
         """arguments: the overrides of the command line, but for those of hydra itself."""
-        from wordle_rl.build import experiment
+        from wordle_rl.build import build_experiment
 
         with user_errors():
             plan = self.plan(arguments)
-            plan.check(experiment)
+            plan.check(build_experiment)
             from wordle_rl.sweeps.worker import StudyStopped, run_study
         try:
             with full_disk_told(), user_errors():
@@ -47,7 +47,7 @@ class StudySweeper(Sweeper):
     def plan(self, arguments: Sequence[str]) -> Any:
         """The study's trials. Raises ConfigError."""
         from wordle_rl.sweeps.parse_params import parse_overrides, parse_params
-        from wordle_rl.sweeps.plan import Plan, with_arms
+        from wordle_rl.sweeps.plan import StudyPlan, with_arms
         from wordle_rl.sweeps.settings import study_settings
 
         assert self.config is not None
@@ -61,7 +61,7 @@ class StudySweeper(Sweeper):
         swept, fixed = parse_overrides(given)
         said = {override.partition("=")[0] for override in fixed}
         space = {key: item for key, item in (space | swept).items() if key not in said}
-        return Plan(
+        return StudyPlan(
             settings=settings,
             space=with_arms(settings, space),
             overrides=(*single, *fixed),

@@ -36,11 +36,11 @@ from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.base import Reward
 from wordle_rl.rewards.scoring import MOST_WEIGHT, RewardSet
-from wordle_rl.rollouts.base import Lab, RolloutKind
+from wordle_rl.rollouts.base import Recipe, RolloutKind
 from wordle_rl.rollouts.history import History, HistorySettings
-from wordle_rl.rollouts.lesson import Lesson
+from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.runs.checks import check_seed
-from wordle_rl.runs.instantiate import ConfigError, check_range, check_type, component, option_of
+from wordle_rl.runs.instantiate import ConfigError, check_range, check_type, instantiate, option_of
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.curricula.none import NoCurriculum
 from wordle_rl.training.experiment import Experiment
@@ -78,7 +78,7 @@ def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
         raise ConfigError(f"{', '.join(missing)} must be given: the config needs every part")
 
 
-def reward_set(
+def build_reward_set(
     node: Any,
     words: WordLists,
     knowledge: Knowledge,
@@ -102,24 +102,26 @@ def reward_set(
             weights[name] = settings.pop("weight", 1.0)
             check_type(f"{key}.weight", weights[name], float)
             check_range(f"{key}.weight", weights[name], 0, MOST_WEIGHT)
-        parts[name] = component(key, settings, Reward, words=words, knowledge=knowledge, form=form)
+        parts[name] = instantiate(
+            key, settings, Reward, words=words, knowledge=knowledge, form=form
+        )
     head = {k: v for k, v in node.items() if k != "components"}
     if "weights" in head:
         raise ConfigError(
             f"{where}.weights: a weight belongs to its reward, {where}.components.<name>.weight"
         )
-    return component(where, {**head, "components": parts, "weights": weights}, RewardSet)
+    return instantiate(where, {**head, "components": parts, "weights": weights}, RewardSet)
 
 
-def model_settings(node: Any) -> ModelSettings:
+def build_model_settings(node: Any) -> ModelSettings:
     if not isinstance(node, Mapping) or not isinstance(node.get("lora"), Mapping):
-        return component("model", node, ModelSettings)
+        return instantiate("model", node, ModelSettings)
     target = {"_target_": f"{LoraSettings.__module__}.{LoraSettings.__name__}"}
-    lora = component("model.lora", {**target, **node["lora"]}, LoraSettings)
-    return component("model", {**node, "lora": lora}, ModelSettings)
+    lora = instantiate("model.lora", {**target, **node["lora"]}, LoraSettings)
+    return instantiate("model", {**node, "lora": lora}, ModelSettings)
 
 
-def backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
+def build_backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
     """Raises ConfigError when the model belongs to another backend."""
     kinds = {kind.name: kind.__name__ for kind in (LightningSettings, MlxSettings)}
     target = node.get("_target_") if isinstance(node, Mapping) else None
@@ -128,12 +130,12 @@ def backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
         raise ConfigError(
             f"model={model.name} needs backend={model.backend}, which it takes when none is named"
         )
-    return component("backend", node, BackendSettings)
+    return instantiate("backend", node, BackendSettings)
 
 
-def style_of(config: Mapping[str, Any], rules: Rules) -> PromptStyle:
+def build_style(config: Mapping[str, Any], rules: Rules) -> PromptStyle:
     """The prompt style, which tells these rules."""
-    return component("prompt", config["prompt"], PromptStyle, game=rules)
+    return instantiate("prompt", config["prompt"], PromptStyle, game=rules)
 
 
 PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # that algorithms and histories may name
@@ -143,7 +145,9 @@ PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # that algorithms and his
 }
 
 
-def lesson(algorithm: Algorithm, knowledge: Knowledge, style: PromptStyle) -> Lesson | None:
+def build_teacher(
+    algorithm: Algorithm, knowledge: Knowledge, style: PromptStyle
+) -> TeacherSettings | None:
     """The games that an algorithm imitates, if it does."""
     wanted = algorithm.imitates
     if wanted is None:
@@ -163,7 +167,7 @@ def lesson(algorithm: Algorithm, knowledge: Knowledge, style: PromptStyle) -> Le
         raise ConfigError(
             f"algorithm.reasoning={length} needs a prompt that asks for it: set prompt.think=true"
         )
-    return Lesson(
+    return TeacherSettings(
         player=player,
         mistakes=Mistakes(knowledge) if wanted.slips else None,
         slips=wanted.slips,
@@ -172,19 +176,21 @@ def lesson(algorithm: Algorithm, knowledge: Knowledge, style: PromptStyle) -> Le
     )
 
 
-def curriculum_of(
-    config: Mapping[str, Any], lab: Lab, knowledge: Knowledge, rollout: RolloutKind
+def build_curriculum(
+    config: Mapping[str, Any], recipe: Recipe, knowledge: Knowledge, rollout: RolloutKind
 ) -> Curriculum:
     """The curriculum, which leads to the rewards of reward=."""
     node = config["curriculum"]
     if isinstance(node, Mapping) and "first" in node:
-        first = reward_set(node["first"], lab.words, knowledge, lab.form, "curriculum.first")
+        first = build_reward_set(
+            node["first"], recipe.words, knowledge, recipe.form, "curriculum.first"
+        )
         node = {**node, "first": first}
-    chosen = component(
+    chosen = instantiate(
         "curriculum", node, Curriculum,
-        rewards=lab.rewards, secrets=lab.secrets, groups=lab.groups,
+        rewards=recipe.rewards, secrets=recipe.secrets, groups=recipe.groups,
     )  # fmt: skip
-    if lab.teacher is not None and not isinstance(chosen, NoCurriculum):
+    if recipe.teacher is not None and not isinstance(chosen, NoCurriculum):
         raise ConfigError(
             "curriculum must be none with an algorithm that imitates a player, as its games are "
             f"not judged, not {option_of(chosen)}"
@@ -198,9 +204,9 @@ def curriculum_of(
     return chosen
 
 
-def history(node: Any, knowledge: Knowledge, rules: Rules) -> History | None:
+def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | None:
     """Where training games begin; None for the empty board."""
-    settings: HistorySettings = component("history", node, HistorySettings)
+    settings: HistorySettings = instantiate("history", node, HistorySettings)
     players = {**PLAYERS, "top_openers": TopOpeners}
     if settings.player not in players:
         raise ConfigError(
@@ -227,7 +233,7 @@ def history(node: Any, knowledge: Knowledge, rules: Rules) -> History | None:
     )
 
 
-def experiment(config: dict[str, Any]) -> Experiment:
+def build_experiment(config: dict[str, Any]) -> Experiment:
     """Build and check everything that needs no model. Raises ValueError in one line."""
     check_keys(config, KEYS)
     for name in ("name", "output_dir"):
@@ -235,35 +241,35 @@ def experiment(config: dict[str, Any]) -> Experiment:
     check_type("seed", config["seed"], int)
     check_seed("seed", config["seed"])
     check_type("allow_mismatch", config["allow_mismatch"], bool)
-    settings: WordSettings = component("words", config["words"], WordSettings)
+    settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
     knowledge = Knowledge(words, feedback_table(words))
-    rules: Rules = component("rules", config["rules"], Rules)
-    rollout: RolloutKind = component("rollout", config["rollout"], RolloutKind)
-    earlier = history(config["history"], knowledge, rules)
-    sampling: Sampling = component("sampling", config["sampling"], Sampling)
-    algorithm: Algorithm = component(
+    rules: Rules = instantiate("rules", config["rules"], Rules)
+    rollout: RolloutKind = instantiate("rollout", config["rollout"], RolloutKind)
+    earlier = build_history(config["history"], knowledge, rules)
+    sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
+    algorithm: Algorithm = instantiate(
         "algorithm", config["algorithm"], Algorithm,
         budget=sampling.max_tokens * rollout.answers(rules, earlier.least if earlier else 0),
     )  # fmt: skip
-    model = model_settings(config["model"])
-    backend = backend_settings(config["backend"], model)
+    model = build_model_settings(config["model"])
+    backend = build_backend_settings(config["backend"], model)
     _check_together(algorithm, rollout, backend, sampling, model)
     if len(splits.val) < 2:
         raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint by")
     check_secrets(settings.protocol, splits, model.location)
-    style = style_of(config, rules)
+    style = build_style(config, rules)
     if not config["allow_mismatch"]:
         check_match(model.location, style, ("rollout.form", rollout.form), words)
     everything = settings.protocol == "all"
-    lab = Lab(
+    recipe = Recipe(
         words=words,
         rules=rules,
         style=style,
         sampling=sampling,
-        rewards=reward_set(config["reward"], words, knowledge, rollout.form),
+        rewards=build_reward_set(config["reward"], words, knowledge, rollout.form),
         algorithm=algorithm,
-        teacher=lesson(algorithm, knowledge, style),
+        teacher=build_teacher(algorithm, knowledge, style),
         secrets=words.answers if everything else splits.train[: settings.train],
         groups=rollout.groups,
         num_generations=rollout.num_generations,
@@ -274,7 +280,7 @@ def experiment(config: dict[str, Any]) -> Experiment:
         discount=rollout.discount,
         seed=config["seed"],
     )
-    trainer: TrainerSettings = component("trainer", config["trainer"], TrainerSettings)
+    trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
     return Experiment(
         config=config,
         words=words,
@@ -283,11 +289,11 @@ def experiment(config: dict[str, Any]) -> Experiment:
         regret=Regret(knowledge, rules.max_turns, trainer.tree, setting="trainer.tree"),
         model=model,
         backend=backend,
-        optim=component("optim", config["optim"], Optim),
+        optim=instantiate("optim", config["optim"], Optim),
         trainer=trainer,
-        logger=component("logger", config["logger"], LoggerSettings),
-        lab=lab,
-        curriculum=curriculum_of(config, lab, knowledge, rollout),
+        logger=instantiate("logger", config["logger"], LoggerSettings),
+        recipe=recipe,
+        curriculum=build_curriculum(config, recipe, knowledge, rollout),
         validation=splits.val,
         test=words.answers if everything else splits.test,
     )

@@ -18,7 +18,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.build import experiment, resolve
+from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_run import saved_config
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.policy.settings import EMBEDDED, LightningSettings
@@ -89,8 +89,8 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
     from wordle_rl.backends.torch.backend import build_policy
     from wordle_rl.backends.torch.weights import copy_as_bfloat16
 
-    setup = experiment(resolve(saved_config(run)))
-    if setup.lab.algorithm.imitates is None:
+    setup = build_experiment(resolve(saved_config(run)))
+    if setup.recipe.algorithm.imitates is None:
         raise ValueError(f"{run.path}: not a warm start, which imitates a player")
     newest = CheckpointStore(run.checkpoints, read_only=True).latest()
     source = newest if last and newest is not None else run.path
@@ -109,7 +109,7 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
         secrets = setup.splits.secrets(split)
         games = policy_games(policy, chat, secrets, setup, what=f"{split} secrets")
         rows.append(
-            summarise(games, setup.knowledge, player=name, split=split, rules=setup.lab.rules)
+            summarise(games, setup.knowledge, player=name, split=split, rules=setup.recipe.rules)
         )
     summary = json.loads((run.path / "summary.json").read_bytes())
     step = summary.get("exported_step", summary["best_step"])
@@ -129,7 +129,7 @@ def _card(
 ) -> str:  # fmt: skip
     manifest = run.manifest()
     purpose, target, made_by = _MODELS[folder.name]
-    taught = setup.lab.algorithm.imitates
+    taught = setup.recipe.algorithm.imitates
     assert taught is not None
     slips = f"; {taught.slips:.0%} of its turns are mistakes, not learnt" if taught.slips else ""
     return _CARD.format(
@@ -142,7 +142,7 @@ def _card(
         parameters=parameters,
         chosen=chosen,
         steps=setup.trainer.steps,
-        seed=setup.lab.seed,
+        seed=setup.recipe.seed,
         teacher=taught.player,
         words=manifest["digests"]["words"],
         splits=manifest["digests"]["splits"],
@@ -151,7 +151,7 @@ def _card(
         rows="\n".join(
             f"| {r['split']} | {r['games']} | {r['win_rate']:.1%} ({r['win_rate_low']:.1%} to "
             f"{r['win_rate_high']:.1%}) | {r['mean_guesses']:.2f} | "
-            f"{r['mean_guesses_losses_as_7']:.2f} | {r['non_words']:.1%} |"
+            f"{r['mean_guesses_with_losses']:.2f} | {r['non_words']:.1%} |"
             for r in rows
         ),
         python=manifest["python"],

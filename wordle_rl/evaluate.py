@@ -19,12 +19,12 @@ from omegaconf import DictConfig
 from wordle_rl.backends import load_backend
 from wordle_rl.build import (
     PLAYERS,
-    backend_settings,
+    build_backend_settings,
+    build_model_settings,
+    build_reward_set,
+    build_style,
     check_keys,
-    model_settings,
     resolve,
-    reward_set,
-    style_of,
 )
 from wordle_rl.earlier_run import (
     adopt,
@@ -36,7 +36,7 @@ from wordle_rl.earlier_run import (
 )
 from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.regret import Regret
-from wordle_rl.evaluation.report_table import table
+from wordle_rl.evaluation.report_table import report_table
 from wordle_rl.evaluation.summary import summarise, write_games, write_summary
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
@@ -64,7 +64,7 @@ from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_seed
 from wordle_rl.runs.errors import fail, full_disk_told, user_errors
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import MOST, ConfigError, check_above_zero, check_range, component
+from wordle_rl.runs.instantiate import MOST, ConfigError, check_above_zero, check_range, instantiate
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.progress import GameCount, told
 from wordle_rl.words.lists import WordLists
@@ -201,11 +201,11 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         check_keys(config, KEYS)
         own = {k: v for k, v in config.items() if k in EvalSettings.__dataclass_fields__}
         target = {"_target_": f"{__name__}.EvalSettings"}
-        settings: EvalSettings = component("", target | own, EvalSettings)
-        words, splits = component("words", config["words"], WordSettings).load()
+        settings: EvalSettings = instantiate("", target | own, EvalSettings)
+        words, splits = instantiate("words", config["words"], WordSettings).load()
         knowledge = Knowledge(words, feedback_table(words))
         split = config["words"]["split"]
-        rules: Rules = component("rules", config["rules"], Rules)
+        rules: Rules = instantiate("rules", config["rules"], Rules)
         board = Table(
             knowledge=knowledge,
             regret=Regret(knowledge, rules.max_turns, settings.tree),
@@ -215,9 +215,9 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             settings=settings,
         )
         _check_opener(settings, words)
-        style = style_of(config, rules)
-        sampling = component("sampling", config["sampling"], Sampling)
-        rewards = partial(reward_set, config["reward"], words, knowledge)
+        style = build_style(config, rules)
+        sampling = instantiate("sampling", config["sampling"], Sampling)
+        rewards = partial(build_reward_set, config["reward"], words, knowledge)
         player, computing = _player(settings, knowledge), None
         who = settings.run or settings.player or config["model"]["path"]
         print(f"evaluation of {who} on {len(board.secrets)} {split} secrets", flush=True)
@@ -244,10 +244,10 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     shown = [g for g in games if not g.won][: settings.show // 2]
     shown += [g for g in games if g not in shown][: settings.show - len(shown)]
     print(boards_side_by_side(shown, colour=sys.stdout.isatty()), "\n")
-    print(table(summaries), f"\n\n{folder}")
+    print(report_table(summaries), f"\n\n{folder}")
     summary["computing"] = computing
     summary["compared_with"] = {
-        s["player"]: {k: s[k] for k in ("win_rate", "mean_guesses", "mean_guesses_losses_as_7")}
+        s["player"]: {k: s[k] for k in ("win_rate", "mean_guesses", "mean_guesses_with_losses")}
         for s in summaries[1:]
     }
     written = write_summary(folder, summary)
@@ -336,7 +336,7 @@ def _model(
     model = _model_settings(config, settings)
     if not settings.allow_mismatch:
         check_match(model.location, style, ("form", settings.form), words)
-    backend = backend_settings(config["backend"], model)
+    backend = build_backend_settings(config["backend"], model)
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
     module = load_backend(backend)
@@ -381,7 +381,7 @@ def _name(model: ModelSettings, settings: EvalSettings) -> str:
 def _model_settings(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:
     """The model's settings, pointing into the run's checkpoint if there is a run."""
     if settings.run is None or settings.checkpoint == "start":
-        return model_settings(config["model"])
+        return build_model_settings(config["model"])
     store = CheckpointStore(RunFolder(Path(settings.run)).checkpoints, read_only=True)
     if settings.checkpoint == "best":
         found = store.load_best()
@@ -397,4 +397,4 @@ def _model_settings(config: dict[str, Any], settings: EvalSettings) -> ModelSett
     if found is None:
         raise ConfigError(f"{store.folder}: there is no {settings.checkpoint} checkpoint yet")
     path = str(found.path / "model")
-    return model_settings({**config["model"], "path": path, "shape": {}, "lora": None})
+    return build_model_settings({**config["model"], "path": path, "shape": {}, "lora": None})

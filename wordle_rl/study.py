@@ -21,7 +21,7 @@ from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.untrusted import printable
 
 
-def collect(folder: Path, url: str | None = None) -> Path:
+def write_report(folder: Path, url: str | None = None) -> Path:
     """Make the notebook of a study. Returns its page. Raises ValueError."""
     from wordle_rl.runs.files import write_bytes
     from wordle_rl.sweeps import plots
@@ -30,7 +30,7 @@ def collect(folder: Path, url: str | None = None) -> Path:
 
     study = read_study(folder, url)
     write_bytes(folder / "results.csv", notebook.csv_text(study).encode())
-    pictures = plots.draw(study, folder)
+    pictures = plots.write_plots(study, folder)
     path = folder / "README.md"
     before = path.read_text(encoding="utf-8") if path.exists() else None
     write_bytes(path, notebook.page(study, pictures, before).encode())
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     options = parser.parse_args(arguments)
     with user_errors():
-        print(printable(str(collect(options.folder, options.storage))))
+        print(printable(str(write_report(options.folder, options.storage))))
     return 0
 
 

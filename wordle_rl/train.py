@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from wordle_rl.backends import load_backend
-from wordle_rl.build import experiment, resolve
+from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_run import begin_from, prompt_name, saved_config
 from wordle_rl.runs.addresses import shown_command
 from wordle_rl.runs.checkpoints import CheckpointError, CheckpointStore
@@ -59,13 +59,13 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                 folder = RunFolder.open(_anchored(cfg.resume))
                 saved, changes = resumed_config(folder, overrides)
                 check_begun(folder, restart=cfg.restart)
-                setup = experiment(resolve(_with_precision(folder, saved, changes)))
+                setup = build_experiment(resolve(_with_precision(folder, saved, changes)))
                 setup = replace(setup, config=resolve(saved))
             else:
                 if cfg.restart:
                     raise ConfigError("restart=true needs resume=<the run that is to start over>")
                 start = begin_from(cfg, overrides, ROOT)
-                setup, changes = experiment(resolve(cfg)), {}
+                setup, changes = build_experiment(resolve(cfg)), {}
                 folder = RunFolder.create(_anchored(setup.config["output_dir"]), cfg.name)
             stack.enter_context(folder.lock())
             if resume:
@@ -162,17 +162,17 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
     if start is not None:
         print(
             f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "
-            f"prompt={prompt_name(setup.lab.style)} and rollout.form={setup.lab.form}"
+            f"prompt={prompt_name(setup.recipe.style)} and rollout.form={setup.recipe.form}"
         )
     keep_config(folder, setup.config)
     folder.write_manifest(
-        seeds={"seed": setup.lab.seed},
+        seeds={"seed": setup.recipe.seed},
         digests={"words": setup.words.digest, "splits": setup.splits.digest},
         command=shown_command(sys.argv),
         model=setup.model.path,
         init_from=start,
-        prompt=prompt_name(setup.lab.style),
-        form=setup.lab.form,
+        prompt=prompt_name(setup.recipe.style),
+        form=setup.recipe.form,
         protocol=setup.config["words"]["protocol"],
     )
 

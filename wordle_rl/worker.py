@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from wordle_rl.build import experiment
+from wordle_rl.build import build_experiment
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.memory import MemoryFull
@@ -29,8 +29,8 @@ def main() -> None:
     task = order["task"]
     try:
         follow(
-            experiment(task["config"]), RunFolder(Path(task["folder"])), resume=task["resume"],
-            rank=order["rank"], size=order["size"], port=order["port"],
+            build_experiment(task["config"]), RunFolder(Path(task["folder"])),
+            resume=task["resume"], rank=order["rank"], size=order["size"], port=order["port"],
         )  # fmt: skip
     except (TrainingFailed, MemoryFull):
         return  # as in the first process, which says so

@@ -12,11 +12,11 @@ import pytest
 from tests.commands.test_configs import OPTIONS, composed
 from tests.helpers.tiny import (
     AlwaysGuesses,
-    lab_of,
     many_stops,
     policy_of,
     qwen,
     qwen_like_tokenizer,
+    recipe_of,
     same,
 )
 from tests.helpers.tiny import weights_of as parameters_of
@@ -27,8 +27,8 @@ from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.lesson import Lesson
-from wordle_rl.runs.instantiate import component
+from wordle_rl.rollouts.lesson import TeacherSettings
+from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.training.step import StepResult, train_step
 
 # distill is sft with other settings: see test_teaching.py
@@ -41,7 +41,7 @@ def shipped(name: str) -> Algorithm:
     """The algorithm that `algorithm=<name>` builds."""
     config = resolve(composed(f"algorithm={name}"))
     budget = config["sampling"]["max_tokens"]
-    return component("algorithm", config["algorithm"], Algorithm, budget=budget)
+    return instantiate("algorithm", config["algorithm"], Algorithm, budget=budget)
 
 
 def policy_for(algorithm: Algorithm, *stops: int, lr: float = 1e-2) -> TorchPolicy:
@@ -55,16 +55,16 @@ def policy_for(algorithm: Algorithm, *stops: int, lr: float = 1e-2) -> TorchPoli
 
 
 def steps(
-    policy: TorchPolicy, algorithm: Algorithm, count: int, *, until: float = 2.0, **lab: Any
+    policy: TorchPolicy, algorithm: Algorithm, count: int, *, until: float = 2.0, **recipe: Any
 ) -> list[StepResult]:
     """Up to so many steps, fewer when that share of games is won."""
 
     def reward(turn: PlayedTurn) -> float:
         return float(turn.won) + 0.05 * turn.tokens
 
-    teacher = Lesson(player=Gibberish()) if algorithm.imitates else None
-    lab = {"teacher": teacher, **lab}
-    setup = lab_of(algorithm, lab.pop("reward", reward), **lab)
+    teacher = TeacherSettings(player=Gibberish()) if algorithm.imitates else None
+    recipe = {"teacher": teacher, **recipe}
+    setup = recipe_of(algorithm, recipe.pop("reward", reward), **recipe)
     chat = Chat(policy.tokenizer)
     results: list[StepResult] = []
     for step in range(count):

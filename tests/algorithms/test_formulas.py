@@ -16,7 +16,7 @@ import torch
 
 from tests.commands.test_configs import composed
 from tests.helpers.tiny import batch_of, full_forward, gradients, plain_copy, policy_of, qwen
-from wordle_rl.algorithms.base import Algorithm, Answers, Outcomes, Rows, Terms
+from wordle_rl.algorithms.base import Algorithm, AnswerLengths, LossInputs, StepOutcomes, UpdateRows
 from wordle_rl.algorithms.credit import leave_one_out
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dpo import Dpo
@@ -25,7 +25,7 @@ from wordle_rl.algorithms.expert_iteration import ExpertIteration
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.rloo import Rloo
-from wordle_rl.build import experiment, resolve
+from wordle_rl.build import build_experiment, resolve
 from wordle_rl.policy.batch import Batch, take
 
 # Four conversations of unequal length; 1 marks sampled tokens, two answers in the first two.
@@ -64,7 +64,7 @@ def given(
         ref[row, places] -= APART[row]
     units = units_of(algorithm)
     weights = algorithm.weights(
-        Rows(lengths=np.array(LENGTHS), used=np.array(advantages) != 0.0, units=units)
+        UpdateRows(lengths=np.array(LENGTHS), used=np.array(advantages) != 0.0, units=units)
     )
     batch = replace(batch, old_logprobs=old, ref_logprobs=ref, units=units)
     return take(batch, np.arange(4), weights)
@@ -214,9 +214,11 @@ def test_the_entropy_bonus_is_the_mean_entropy_of_the_distributions_drawn_from()
 # -- golden numbers, by hand ----------------------------------------------------------------------
 
 
-def rows(*lengths: int, used: list[bool] | None = None, units: list[int] | None = None) -> Rows:
+def rows(
+    *lengths: int, used: list[bool] | None = None, units: list[int] | None = None
+) -> UpdateRows:
     n = len(lengths)
-    return Rows(
+    return UpdateRows(
         lengths=np.array(lengths),
         used=np.ones(n, bool) if used is None else np.array(used),
         units=np.arange(n) if units is None else np.array(units),
@@ -252,12 +254,12 @@ BUDGETS = {  # with answers of 10 tokens at most: how many answers a rollout may
 @pytest.mark.parametrize("line", BUDGETS)
 def test_dr_grpo_divides_by_the_tokens_that_a_rollout_may_have(line):  # row 12
     given = ["algorithm=dr_grpo", "sampling.max_tokens=10", *line.split()]
-    algorithm = experiment(resolve(composed(*given))).lab.algorithm
+    algorithm = build_experiment(resolve(composed(*given))).recipe.algorithm
     # Two games of 7 and 23 tokens in all, or two guesses of 7 and 10, are a batch.
     for lengths in ((7, 23), (7, 10)):
         share = 1 / (2 * 10 * BUDGETS[line])
         assert algorithm.weights(rows(*lengths)).tolist() == pytest.approx([share, share])
-    other = experiment(resolve(composed(*given, "algorithm.normalizer=5"))).lab.algorithm
+    other = build_experiment(resolve(composed(*given, "algorithm.normalizer=5"))).recipe.algorithm
     assert other.weights(rows(7, 10)).tolist() == [1 / 10, 1 / 10]
 
 
@@ -271,7 +273,7 @@ def test_leave_one_out_compares_with_the_mean_of_the_others():
     assert found.tolist() == [[4.5, -4.5, 0.0], [0.0, 0.0, 0.0]]
 
 
-def outcomes(totals: list[float], groups: list[int], **fields: Any) -> Outcomes:
+def outcomes(totals: list[float], groups: list[int], **fields: Any) -> StepOutcomes:
     """Rollouts of one turn each."""
     defaults: dict[str, Any] = {
         "groups": np.array(groups),
@@ -281,11 +283,11 @@ def outcomes(totals: list[float], groups: list[int], **fields: Any) -> Outcomes:
         "by_turn": False,
         "discount": 1.0,
     }
-    return Outcomes(**(defaults | fields))
+    return StepOutcomes(**(defaults | fields))
 
 
-def advantages_of(algorithm: Algorithm, told: Outcomes) -> list[list[float]]:
-    return [a.tolist() for a in algorithm.judge(told).advantages]
+def advantages_of(algorithm: Algorithm, told: StepOutcomes) -> list[list[float]]:
+    return [a.tolist() for a in algorithm.advantages(told).advantages]
 
 
 def test_rewards_of_groups_become_the_published_advantages():
@@ -312,12 +314,12 @@ def test_expert_iteration_keeps_the_best_win_of_each_group_and_nothing_of_a_grou
 
 def test_dpo_pairs_best_with_worst_and_leaves_out_equals():
     told = outcomes([3.0, 9.0, 5.0, 1.0, 2.0, 2.0, 4.0, 2.0], [0, 0, 0, 0, 1, 1, 1, 1])
-    one = Dpo().judge(told)
+    one = Dpo().advantages(told)
     assert [a.item() for a in one.advantages] == [0, 1, 0, -1, 0, 0, 1, -1]
     assert one.units is not None
     assert one.units[1] == one.units[3] and one.units[6] == one.units[7]
     assert len(set(one.units)) == 6
-    two = Dpo(pairs=2).judge(told)  # 5 and 3 as well; the other 2s are equal
+    two = Dpo(pairs=2).advantages(told)  # 5 and 3 as well; the other 2s are equal
     assert [a.item() for a in two.advantages] == [-1, 1, 1, -1, 0, 0, 1, -1]
     assert two.units is not None and two.units[0] == two.units[2]
 
@@ -331,7 +333,7 @@ def test_dpo_needs_two_rollouts_for_each_pair(pairs, needed):
 
 def test_dpo_prefers_by_the_golden_number():
     # Gains of 2 and -1 at beta 0.1: -log sigmoid(0.3), with 1 / (1 + e^-0.3) = 0.5744425.
-    terms = Terms(
+    terms = LossInputs(
         logprobs=np.array([[-1.0, -2.0], [-4.0, 0.0]]), old_logprobs=None,
         ref_logprobs=np.array([[-2.0, -3.0], [-3.0, 0.0]]),
         advantages=np.array([[1.0, 1.0], [-1.0, 0.0]]), trained=np.array([[1, 1], [1, 0]], bool),
@@ -345,7 +347,7 @@ def test_dpo_prefers_by_the_golden_number():
 
 def test_an_answer_is_charged_for_the_last_fifth_of_its_room():
     # Limit 100, buffer 20: free up to 80 tokens, half at 90, all of it at the limit.
-    answers = Answers(lengths=np.array([8, 80, 85, 90, 100]), max_tokens=100)
+    answers = AnswerLengths(lengths=np.array([8, 80, 85, 90, 100]), max_tokens=100)
     assert Dapo().penalties(answers)["overlong"].tolist() == [0.0, 0.0, -0.25, -0.5, -1.0]
     for kind in ("filter", "none"):
         assert Dapo(overlong=kind).penalties(answers) == {}
@@ -363,11 +365,13 @@ def test_answers_that_were_cut_off_teach_nothing_with_overlong_filter():
 
 
 def test_kl_in_the_reward_is_taken_off_the_turn_whose_answer_drifted():
-    answers = Answers(lengths=np.array([3, 3]), max_tokens=9, divergence=np.array([0.5, -0.25]))
+    answers = AnswerLengths(
+        lengths=np.array([3, 3]), max_tokens=9, divergence=np.array([0.5, -0.25])
+    )
     charged = Grpo(beta=0.4, kl="reward").penalties(answers)
     assert charged["kl"].tolist() == [-0.2, 0.1]
     assert Grpo(beta=0.4).penalties(answers) == {}
-    terms = Terms(
+    terms = LossInputs(
         logprobs=np.array([[-1.0]]), old_logprobs=np.array([[-1.0]]),
         ref_logprobs=np.array([[-9.0]]), advantages=np.array([[2.0]]), trained=np.ones((1, 1)),
     )  # fmt: skip
@@ -386,9 +390,9 @@ def test_a_loss_is_the_same_in_numpy_and_in_torch(name):
     }
     arrays |= {"advantages": random.normal(size=(4, 9)) * trained, "trained": trained}
     arrays["units"] = units_of(algorithm)
-    loss, metrics = algorithm.loss(np, Terms(**arrays))
+    loss, metrics = algorithm.loss(np, LossInputs(**arrays))
     other, others = algorithm.loss(
-        torch, Terms(**{k: torch.from_numpy(v) for k, v in arrays.items()})
+        torch, LossInputs(**{k: torch.from_numpy(v) for k, v in arrays.items()})
     )
     assert loss.shape == (4, 9) and np.allclose(loss, other.numpy(), atol=1e-12)
     for key, values in metrics.items():

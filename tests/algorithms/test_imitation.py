@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.tiny import lab_of, policy_of, qwen, qwen_like_tokenizer, weights_of
-from wordle_rl.algorithms.base import Judgement
+from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, weights_of
+from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.feedback_table import build_table
@@ -27,19 +27,19 @@ from wordle_rl.prompts.parser import parse, thought_of
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.base import Lab
+from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import form_of
-from wordle_rl.rollouts.lesson import Lesson
+from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.rollouts.play import play, rollouts
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
 from wordle_rl.runs.processes import ALONE
 from wordle_rl.training.advantages import Sample
 from wordle_rl.training.sequences import answers_at, conversation, sequences
-from wordle_rl.training.step import collect
+from wordle_rl.training.step import collect_rollouts
 from wordle_rl.training.targets import TokenTeacher
-from wordle_rl.training.update import learn
+from wordle_rl.training.update import run_updates
 from wordle_rl.words.lists import WordLists, load_words
 
 WORDS = WordLists(
@@ -84,7 +84,7 @@ def test_an_answer_that_the_teacher_would_not_give_has_no_targets():
         teacher.targets(state, CHAT.answer(guess_text("bleed")), start=0)
 
 
-def batch_of(played: list[Rollout], lab: Lab) -> Batch:
+def batch_of(played: list[Rollout], recipe: Recipe) -> Batch:
     """What a step would train on."""
     seen: list[Batch] = []
 
@@ -102,15 +102,17 @@ def batch_of(played: list[Rollout], lab: Lab) -> Batch:
 
     samples = [Sample(rollout=r, reward=GameReward(turns=({},)), scores=None) for r in played]
     ones = [np.ones(len(r.turns)) for r in played]
-    learn(cast(Any, Policy()), lab, 0, samples, Judgement(advantages=ones), CHAT)
+    run_updates(cast(Any, Policy()), recipe, 0, samples, Advantages(advantages=ones), CHAT)
     [batch] = seen
     return batch
 
 
 def games_of(guess: str, *, distribution: bool) -> Batch:
     """A batch of one game: the opening sleep is a mistake, then this guess, which ends it."""
-    lesson = Lesson(player=RandomConsistent(KNOWLEDGE), distribution=distribution)
-    lab = lab_of(Sft(), lambda turn: 0.0, words=WORDS, teacher=lesson, groups=1, num_generations=1)
+    lesson = TeacherSettings(player=RandomConsistent(KNOWLEDGE), distribution=distribution)
+    recipe = recipe_of(
+        Sft(), lambda turn: 0.0, words=WORDS, teacher=lesson, groups=1, num_generations=1
+    )
 
     class Reads:
         name = "reads"
@@ -122,7 +124,7 @@ def games_of(guess: str, *, distribution: bool) -> Batch:
         ScriptedActor(player=Reads(), seed=0), ["crate"], words=WORDS, rules=Rules(max_turns=2)
     )
     [rollout] = rollouts([game], [scripted_turns(game, CHAT, Symbols(), {0})], 1)
-    return batch_of([rollout], lab)
+    return batch_of([rollout], recipe)
 
 
 def gradients_of(batch: Batch) -> dict[str, torch.Tensor]:
@@ -190,17 +192,17 @@ def test_a_games_mistakes_do_not_depend_on_the_games_beside_it():
 
 
 def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
-    lesson = Lesson(
+    lesson = TeacherSettings(
         player=RandomConsistent(KNOWLEDGE), mistakes=Mistakes(KNOWLEDGE), slips=0.4,
         distribution=True,
     )  # fmt: skip
-    lab = lab_of(
+    recipe = recipe_of(
         Sft(), lambda turn: 0.0, words=WORDS, secrets=WORDS.answers, teacher=lesson, groups=6,
         num_generations=1,
     )  # fmt: skip
     policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
-    played = collect(policy, CHAT, lab, 0, range(6))
-    batch = batch_of(played, lab)
+    played = collect_rollouts(policy, CHAT, recipe, 0, range(6))
+    batch = batch_of(played, recipe)
     assert batch.distributions is not None
     assert any(not turn.trained for rollout in played for turn in rollout.turns)
     for row, targets in enumerate(batch.distributions):
@@ -209,7 +211,7 @@ def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
         assert np.allclose(sums[np.unique(targets.places)], 1.0)
     assert [len(conversation(r, 0).ids) for r in played] == batch.lengths.tolist()
     before = copy.deepcopy(weights_of(policy.model))
-    metrics = policy.update(batch, lab.algorithm)
+    metrics = policy.update(batch, recipe.algorithm)
     assert metrics["update/skipped"] == 0.0
     assert any(not torch.equal(before[n], w) for n, w in weights_of(policy.model).items())
 

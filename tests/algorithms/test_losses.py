@@ -12,15 +12,15 @@ import torch
 
 from tests.helpers.tiny import (
     AlwaysGuesses,
-    lab_of,
     many_stops,
     policy_of,
     qwen,
     qwen_like_tokenizer,
+    recipe_of,
     same,
 )
 from tests.helpers.tiny import weights_of as parameters_of
-from wordle_rl.algorithms.base import Rows, Terms
+from wordle_rl.algorithms.base import LossInputs, UpdateRows
 from wordle_rl.algorithms.credit import group_advantages
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.losses import clipped_surrogate, kl_k3
@@ -74,10 +74,10 @@ def test_rewards_that_cancel_out_still_have_advantages():  # row 26
 # -- weights --------------------------------------------------------------------------------------
 
 
-def rows(*lengths: int) -> Rows:
+def rows(*lengths: int) -> UpdateRows:
     """Sequences of these many trained tokens, each a unit of its own that is used."""
     n = len(lengths)
-    return Rows(lengths=np.array(lengths), used=np.ones(n, bool), units=np.arange(n))
+    return UpdateRows(lengths=np.array(lengths), used=np.ones(n, bool), units=np.arange(n))
 
 
 def test_grpo_weighs_rollouts_alike_and_their_tokens_by_their_length():  # row 12
@@ -130,7 +130,7 @@ def test_the_clip_is_asymmetric_and_only_on_the_pessimistic_side(  # row 15
 
 def test_the_ratio_is_taken_against_the_old_policy_and_not_the_reference():  # row 15
     def loss(ref: float, beta: float) -> float:
-        terms = Terms(
+        terms = LossInputs(
             logprobs=np.array([[-1.0]]), old_logprobs=np.array([[-1.4]]),
             ref_logprobs=np.array([[ref]]), advantages=np.array([[1.0]]), trained=np.ones((1, 1)),
         )  # fmt: skip
@@ -195,9 +195,9 @@ def test_a_loss_is_the_same_in_numpy_and_in_torch(algorithm):
         "advantages": random.normal(size=(5, 9)),
         "trained": np.ones((5, 9)),
     }
-    loss, metrics = algorithm.loss(np, Terms(**arrays))
+    loss, metrics = algorithm.loss(np, LossInputs(**arrays))
     other, other_metrics = algorithm.loss(
-        torch, Terms(**{k: torch.from_numpy(v) for k, v in arrays.items()})
+        torch, LossInputs(**{k: torch.from_numpy(v) for k, v in arrays.items()})
     )
     assert loss.shape == (5, 9) and np.allclose(loss, other.numpy(), atol=1e-12)
     assert metrics.keys() == other_metrics.keys()
@@ -213,7 +213,7 @@ def test_truncated_importance_makes_good_what_the_sampler_drew_too_often_or_too_
 
     def gradient(algorithm, drawn_from: np.ndarray) -> np.ndarray:
         logprobs = logits.log_softmax(0)
-        terms = Terms(
+        terms = LossInputs(
             logprobs=logprobs[:, None],
             old_logprobs=logprobs.detach()[:, None],
             sampler_logprobs=torch.from_numpy(np.log(sampler))[:, None],
@@ -241,7 +241,7 @@ def test_truncated_importance_makes_good_what_the_sampler_drew_too_often_or_too_
 
 def test_fine_tuning_minimises_the_negative_logprob():
     ones = np.ones((1, 2))
-    terms = Terms(
+    terms = LossInputs(
         logprobs=np.array([[-0.5, -3.0]]), old_logprobs=None, ref_logprobs=None, advantages=ones,
         trained=ones,
     )  # fmt: skip
@@ -268,9 +268,9 @@ def small_policy() -> TorchPolicy:
     return policy
 
 
-def step_of(policy: TorchPolicy, algorithm: Any, reward: Any, **lab: Any) -> dict[str, float]:
+def step_of(policy: TorchPolicy, algorithm: Any, reward: Any, **recipe: Any) -> dict[str, float]:
     chat = Chat(policy.tokenizer)
-    return train_step(policy, chat, lab_of(algorithm, reward, **lab), 0).metrics
+    return train_step(policy, chat, recipe_of(algorithm, reward, **recipe), 0).metrics
 
 
 def flat(turn: PlayedTurn) -> float:

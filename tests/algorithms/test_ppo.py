@@ -22,7 +22,7 @@ from tests.helpers.tiny import (
     same,
     weights_of,
 )
-from wordle_rl.algorithms.base import Outcomes, Rows, Terms
+from wordle_rl.algorithms.base import LossInputs, StepOutcomes, UpdateRows
 from wordle_rl.algorithms.credit import turn_gae
 from wordle_rl.algorithms.losses import clipped_value_loss
 from wordle_rl.algorithms.ppo import Ppo
@@ -93,8 +93,8 @@ def test_the_estimate_of_two_turns_by_hand():
     assert found.tolist() == pytest.approx([0.25 + 0.5 * 0.8 * 1.5, 1.5])
 
 
-def outcomes(returns: list[list[float]], values: list[list[float]]) -> Outcomes:
-    return Outcomes(
+def outcomes(returns: list[list[float]], values: list[list[float]]) -> StepOutcomes:
+    return StepOutcomes(
         groups=np.arange(len(returns)), returns=[np.array(r) for r in returns],
         won=np.zeros(len(returns), bool), complete=[np.ones(len(r), bool) for r in returns],
         values=[np.array(v) for v in values], by_turn=True, discount=0.5,
@@ -103,18 +103,18 @@ def outcomes(returns: list[list[float]], values: list[list[float]]) -> Outcomes:
 
 def test_targets_are_values_and_estimates_and_advantages_are_put_on_a_unit_scale():
     told = outcomes([[2.0, 2.0], [4.0], []], [[1.0, 0.5], [1.0], []])
-    plain = Ppo(scale="none", lam=0.8).judge(told)
+    plain = Ppo(scale="none", lam=0.8).advantages(told)
     assert [a.tolist() for a in plain.advantages] == [pytest.approx([0.85, 1.5]), [3.0], []]
     assert plain.targets is not None
     assert [t.tolist() for t in plain.targets] == [pytest.approx([1.85, 2.0]), [4.0], []]
     assert plain.target_scale == pytest.approx(np.std([1.85, 2.0, 4.0]))
-    scaled = np.concatenate(Ppo(lam=0.8).judge(told).advantages)
+    scaled = np.concatenate(Ppo(lam=0.8).advantages(told).advantages)
     assert scaled.mean() == pytest.approx(0.0) and scaled.std() == pytest.approx(1.0)
     assert np.argsort(scaled).tolist() == [0, 1, 2]
 
 
 def test_games_that_all_earn_what_was_expected_do_not_divide_by_zero():
-    judged = Ppo().judge(outcomes([[1.0], [1.0]], [[1.0], [1.0]]))
+    judged = Ppo().advantages(outcomes([[1.0], [1.0]], [[1.0], [1.0]]))
     assert [a.tolist() for a in judged.advantages] == [[0.0], [0.0]]
     assert judged.target_scale == 1.0
 
@@ -191,9 +191,9 @@ def test_the_loss_is_the_same_in_numpy_and_in_torch():
     arrays: dict[str, Any] = {name: random.normal(size=(4, 9)) * trained for name in names}
     arrays["trained"] = trained
     algorithm = Ppo(entropy=0.1)
-    loss, metrics = algorithm.loss(np, Terms(**arrays, target_scale=1.3))
+    loss, metrics = algorithm.loss(np, LossInputs(**arrays, target_scale=1.3))
     other, others = algorithm.loss(
-        torch, Terms(**{k: torch.from_numpy(v) for k, v in arrays.items()}, target_scale=1.3)
+        torch, LossInputs(**{k: torch.from_numpy(v) for k, v in arrays.items()}, target_scale=1.3)
     )
     assert np.allclose(loss, other.numpy(), atol=1e-12)
     for key, values in metrics.items():
@@ -201,7 +201,7 @@ def test_the_loss_is_the_same_in_numpy_and_in_torch():
 
 
 def test_all_tokens_weigh_alike_and_one_rollout_a_group_is_enough():
-    rows = Rows(lengths=np.array([2, 8]), used=np.ones(2, bool), units=np.arange(2))
+    rows = UpdateRows(lengths=np.array([2, 8]), used=np.ones(2, bool), units=np.arange(2))
     assert Ppo().weights(rows).tolist() == [0.1, 0.1]
     Ppo().check(1)
 

@@ -41,8 +41,8 @@ from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.play import play
 from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.rollouts.records import TokenTurn
-from wordle_rl.runs.instantiate import component
-from wordle_rl.training.update import update
+from wordle_rl.runs.instantiate import instantiate
+from wordle_rl.training.update import update_in_minibatches
 from wordle_rl.words.lists import load_words
 
 CLOSE = 1e-4
@@ -59,7 +59,7 @@ def algorithms() -> dict[str, Algorithm]:
     """Each algorithm as shipped with one pass over a batch and with two; also with KL, entropy."""
     out = {}
     for name in OPTIONS["algorithm"]:
-        plain = component(
+        plain = instantiate(
             "algorithm", resolve(composed(f"algorithm={name}"))["algorithm"], Algorithm, budget=60
         )
         plain = replace(plain, minibatches=1)
@@ -200,7 +200,7 @@ def test_the_same_batch_gives_the_same_metrics_and_gradients(kind, name):
     results = []
     for policy in (pair.torch, pair.mlx):
         gradients = caught(policy)
-        metrics = update(policy, algorithm, given, all_rows(given))
+        metrics = update_in_minibatches(policy, algorithm, given, all_rows(given))
         values = policy.values(given) if algorithm.needs_values else np.zeros(1)
         results.append((metrics, gradients, policy.score(given), values))
     (torchs, ours, scores, values), (mlxs, theirs, their_scores, their_values) = results

@@ -30,7 +30,7 @@ from tests.prompts.test_tool_calls import call, guess
 from wordle_rl import build, cli
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
-from wordle_rl.build import experiment
+from wordle_rl.build import build_experiment
 from wordle_rl.cli import quoted
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
@@ -181,11 +181,11 @@ class Builder:
 
     def _refusal(self, row: tuple[tuple[str, str], ...]) -> str | None:
         try:
-            setup = experiment(self._assembled(command(dict(row), self._places)))
-            lab = setup.lab
-            form = form_of(lab.form, self._chats(setup.model.path), lab.style)
-            most = lab.history.most if lab.history else 0
-            check_room(form, lab.sampling, setup.model.max_context, guesses=most)
+            setup = build_experiment(self._assembled(command(dict(row), self._places)))
+            recipe = setup.recipe
+            form = form_of(recipe.form, self._chats(setup.model.path), recipe.style)
+            most = recipe.history.most if recipe.history else 0
+            check_room(form, recipe.sampling, setup.model.max_context, guesses=most)
         except ValueError as error:
             return str(error)
         return None

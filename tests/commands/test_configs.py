@@ -13,9 +13,9 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from tests.helpers.marks import half_slow
-from wordle_rl.build import KEYS, experiment, model_settings, resolve
+from wordle_rl.build import KEYS, build_experiment, build_model_settings, resolve
 from wordle_rl.cli import quoted
-from wordle_rl.runs.instantiate import ConfigError, component
+from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT
 
 GROUPS = sorted(p.name for p in (ROOT / "conf").iterdir() if p.is_dir())
@@ -44,21 +44,21 @@ def test_every_option_builds_an_experiment(choice: str, answers: Path) -> None:
     extra = [f"words.answers={answers}"] if choice == "words=custom" else []
     if choice in ("num_generations=1", "sampling=greedy"):
         extra = ["algorithm=sft"]  # nothing to compare: refused for GRPO
-    setup = experiment(resolve(composed(choice, *extra)))
-    assert setup.lab.groups * setup.lab.num_generations > 0
+    setup = build_experiment(resolve(composed(choice, *extra)))
+    assert setup.recipe.groups * setup.recipe.num_generations > 0
 
 
 @pytest.mark.parametrize("backend", OPTIONS["backend"])
 def test_every_key_of_a_component_reaches_it(backend: str) -> None:  # row 24
-    # component() refuses keys that the class lacks, so building all nodes proves that none is idle.
+    # instantiate() refuses unknown keys, so building every node proves that each key is used.
     config = resolve(composed(f"backend={backend}"))
     for group in ("backend", "algorithm", "rollout", "history", "prompt", "words", "rules",
                   "sampling", "trainer", "logger", "optim"):  # fmt: skip
-        built = component(group, config[group], object)
+        built = instantiate(group, config[group], object)
         for key, value in config[group].items():
             if key != "_target_":
                 assert getattr(built, key) == value
-    assert model_settings(config["model"]).name == "tiny"
+    assert build_model_settings(config["model"]).name == "tiny"
 
 
 def names_read(node: ast.AST) -> Iterator[str]:
@@ -113,20 +113,24 @@ def test_an_experiment_wins_over_the_main_config() -> None:
 
 
 def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:
-    setup = experiment(resolve(composed("words.protocol=split")))
+    setup = build_experiment(resolve(composed("words.protocol=split")))
     assert len(setup.test) == 315 and len(setup.validation) == 200
-    assert not set(setup.lab.secrets) & (set(setup.test) | set(setup.validation))
+    assert not set(setup.recipe.secrets) & (set(setup.test) | set(setup.validation))
 
 
 def test_fewer_training_secrets_are_a_part_of_all_of_them() -> None:
-    everything, few = (experiment(resolve(composed(*given))) for given in ([], ["words.train=100"]))
-    assert len(few.lab.secrets) == 100 and set(few.lab.secrets) < set(everything.lab.secrets)
+    everything, few = (
+        build_experiment(resolve(composed(*given))) for given in ([], ["words.train=100"])
+    )
+    assert len(few.recipe.secrets) == 100 and set(few.recipe.secrets) < set(
+        everything.recipe.secrets
+    )
     assert (few.validation, few.test) == (everything.validation, everything.test)
     assert few.splits.digest == everything.splits.digest
 
 
 def test_validation_secrets_are_distinct() -> None:  # row 21
-    setup = experiment(resolve(composed()))
+    setup = build_experiment(resolve(composed()))
     assert len(set(setup.validation)) == len(setup.validation) == 200
 
 

@@ -20,7 +20,7 @@ import pytest
 from tests.commands.test_configs import OPTIONS, composed
 from tests.helpers.marks import half_slow
 from wordle_rl import cli
-from wordle_rl.build import experiment, resolve
+from wordle_rl.build import build_experiment, resolve
 from wordle_rl.evaluate import evaluate
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.checkpoints import CheckpointStore
@@ -250,7 +250,7 @@ def test_a_target_that_is_no_component_of_the_right_kind_is_never_called(
     node = {"_target_": target, "file": str(file), "mode": "w"}
     changed = {"model": {**config["model"], "lora": node}} if key == "model.lora" else {key: node}
     with pytest.raises(ConfigError, match=rf"{key}\._target_ must be "):
-        experiment({**config, **changed})
+        build_experiment({**config, **changed})
     assert file.read_text() == "precious"
 
 
@@ -442,7 +442,7 @@ def test_a_run_on_all_words_is_not_gone_on_from_with_split_words(
     line = refused(training(model.replace("step_000002", "step_000001")))
     assert str(other) in line and "words.protocol=all" in line
     start = model.replace("step_000002", "step_000001")
-    assert experiment(resolve(composed(*start.split(), "words.protocol=all"))).test
+    assert build_experiment(resolve(composed(*start.split(), "words.protocol=all"))).test
 
 
 @pytest.mark.parametrize("part", ["model", "checkpoints/step_000001/model"])
@@ -453,7 +453,7 @@ def test_a_copied_model_still_says_what_it_was_trained_on(
     line = f"words.test=6 words.val=6 model.path={model}"
     told = refused(training(line))
     assert str(model) in told and other.name in told and "words.protocol=all" in told
-    assert experiment(resolve(composed(*line.split(), "words.protocol=all"))).test
+    assert build_experiment(resolve(composed(*line.split(), "words.protocol=all"))).test
     assert "prompt=letters: not symbols" in refused(
         training(f"{line} words.protocol=all prompt=letters")
     )
@@ -472,7 +472,7 @@ def test_a_run_of_an_earlier_version_says_it_by_its_manifest(
 def test_a_model_that_no_run_made_is_taken_as_it_is(finished: Path, tmp_path: Path) -> None:
     model = shutil.copytree(finished / "model", tmp_path / "m")
     (model / "wordle_rl.json").unlink()
-    assert experiment(resolve(composed("words.test=7", f"model.path={model}"))).test
+    assert build_experiment(resolve(composed("words.test=7", f"model.path={model}"))).test
 
 
 def test_a_run_that_says_it_began_with_its_own_model_has_one_stage(run: Path) -> None:
@@ -502,7 +502,7 @@ def test_a_broken_record_of_a_model_is_named(
 def test_a_run_is_gone_on_from_with_the_same_split_only(finished: Path, refused) -> None:
     model = f"model.path={finished / 'model'} words.val=6"
     assert "words.protocol" in refused(training(f"{model} words.test=7"))
-    assert len(experiment(resolve(composed(*model.split(), "words.test=6"))).test) == 6
+    assert len(build_experiment(resolve(composed(*model.split(), "words.test=6"))).test) == 6
 
 
 def cut(path: Path) -> None:

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from tests.commands.test_configs import OPTIONS, composed
-from wordle_rl.build import experiment, resolve
+from wordle_rl.build import build_experiment, resolve
 from wordle_rl.evaluate import EvalSettings
-from wordle_rl.runs.instantiate import ConfigError, component
+from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT
 
 WRONG = {
@@ -123,13 +123,13 @@ def test_a_number_out_of_its_range_is_refused_by_name(choice: str) -> None:
     config = resolve(composed(choice, *EXTRA.get(choice, [])))
     group = choice.partition("=")[0].replace("num_generations", "rollout")
     parts = [group] if group != "seed" else ["seed", "optim", "allow_mismatch"]
-    experiment(config)  # which is right as it is
+    build_experiment(config)  # which is right as it is
     faults, seen = [], set()
     for part in parts:
         for path, kind in settings({part: config[part]}):
             if path not in seen:
                 seen.add(path)
-                faults += taken(config, path, kind, experiment)
+                faults += taken(config, path, kind, build_experiment)
     assert not faults
 
 
@@ -142,7 +142,7 @@ def test_a_number_of_the_eval_command_out_of_its_range_is_refused_by_name() -> N
     faults = [
         fault
         for path, kind in found.items()
-        for fault in taken(node, path, kind, lambda n: component("", n, EvalSettings))
+        for fault in taken(node, path, kind, lambda n: instantiate("", n, EvalSettings))
     ]
     assert not faults
 
@@ -156,9 +156,11 @@ def test_a_number_of_the_eval_command_out_of_its_range_is_refused_by_name() -> N
     ],
 )
 def test_large_but_sensible_numbers_are_taken(line: str) -> None:
-    experiment(resolve(composed(*line.split())))
+    build_experiment(resolve(composed(*line.split())))
 
 
 def test_a_step_of_more_games_than_any_memory_holds_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"rollout.groups x rollout.num_generations"):
-        experiment(resolve(composed("rollout.groups=100000", "rollout.num_generations=10000")))
+        build_experiment(
+            resolve(composed("rollout.groups=100000", "rollout.num_generations=10000"))
+        )

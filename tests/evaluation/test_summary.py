@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from wordle_rl.evaluation.report_table import table
+from wordle_rl.evaluation.report_table import report_table
 from wordle_rl.evaluation.summary import (
     game_record,
     paired,
@@ -90,11 +90,11 @@ def test_wins_and_losses_are_counted_and_averaged():
     s = summary_of(games, seconds=2.0)
     assert (s["games"], s["secrets"], s["wins"], s["win_rate"]) == (3, 3, 2, 2 / 3)
     assert s["mean_guesses"] == 2.0
-    assert s["mean_guesses_losses_as_7"] == pytest.approx(11 / 3)
+    assert s["mean_guesses_with_losses"] == pytest.approx(11 / 3)
     # by hand: deviations -8/3, -2/3, 10/3, so the variance is 168/9/2 and its root over sqrt(3)
     half = 1.959964 * math.sqrt(168 / 18) / math.sqrt(3)
-    assert s["mean_guesses_losses_as_7_high"] == pytest.approx(11 / 3 + half, abs=1e-5)
-    assert s["mean_guesses_losses_as_7_low"] == pytest.approx(11 / 3 - half, abs=1e-5)
+    assert s["mean_guesses_with_losses_high"] == pytest.approx(11 / 3 + half, abs=1e-5)
+    assert s["mean_guesses_with_losses_low"] == pytest.approx(11 / 3 - half, abs=1e-5)
     assert s["histogram"] == {"1": 1, "2": 0, "3": 1, "4": 0, "5": 0, "6": 0, "lost": 1}
     assert s["games_per_second"] == 1.5
     assert s["repeats"] == 5 / 10
@@ -135,14 +135,14 @@ def test_a_player_that_never_answers_has_shares_of_nothing_as_none():
     s = summary_of([played("crane", [None] * 6)])
     assert (s["wins"], s["format_compliance"]) == (0, 0.0)
     assert s["mean_guesses"] is s["consistency"] is s["bits_ratio"] is None
-    assert s["mean_guesses_losses_as_7"] == 7.0
-    assert "fake" in table([s])
+    assert s["mean_guesses_with_losses"] == 7.0
+    assert "fake" in report_table([s])
 
 
 def test_an_unfinished_game_counts_as_lost():
     s = summary_of([played("crane", ["slate"])])
     assert (s["wins"], s["histogram"]["lost"], s["unfinished"], s["out_of_time"]) == (0, 1, 1, 0)
-    assert s["mean_guesses_losses_as_7"] == 7.0
+    assert s["mean_guesses_with_losses"] == 7.0
 
 
 def test_a_game_that_ran_out_of_time_counts_as_lost_and_has_a_column_of_its_own():
@@ -150,7 +150,7 @@ def test_a_game_that_ran_out_of_time_counts_as_lost_and_has_a_column_of_its_own(
     late.forfeit(GameStatus.OUT_OF_TIME)
     s = summary_of([late, played("crane", ["crane"])])
     assert (s["wins"], s["histogram"]["lost"], s["unfinished"], s["out_of_time"]) == (1, 1, 0, 1)
-    header, _, row = table([s]).partition("out of time")[2].splitlines()[:3]
+    header, _, row = report_table([s]).partition("out of time")[2].splitlines()[:3]
     assert header.split()[0] == "openers" and row.split()[1] == "1"
 
 
@@ -199,7 +199,7 @@ def test_the_mean_reward_is_the_sum_of_its_parts():
     s = summary_of([played("crane", ["slate", "crane"]), played("crane", ["crane"])],
                    rewards=rewards)  # fmt: skip
     assert s["reward_parts"] == {"format": 0.75, "win": 1.5} and s["reward"] == 2.25
-    assert "fake's reward by part: format 0.75, win 1.50" in table([s])
+    assert "fake's reward by part: format 0.75, win 1.50" in report_table([s])
 
 
 def test_games_of_other_rules_and_no_games_are_refused():
@@ -229,7 +229,7 @@ def test_summary_of_a_known_game_agrees_with_a_count_by_hand_and_is_json(tmp_pat
     s = summary_of([played("crane", ["crane"])])
     path = write_summary(tmp_path, s)
     assert json.loads(path.read_text()) == s
-    assert s["mean_guesses_losses_as_7_low"] is None  # one game has no spread
+    assert s["mean_guesses_with_losses_low"] is None  # one game has no spread
 
 
 def test_games_file_holds_guesses_texts_reasons_rewards_and_advantage(tmp_path):
@@ -259,7 +259,7 @@ def test_a_game_from_the_middle_keeps_the_clues_it_started_from():
 def test_table_fits_into_100_columns_and_scales_its_bars():
     games = [played("crane", ["crane"]) for _ in range(4)] + [played("sleep", ["crane", "sleep"])]
     long = {**summary_of(games), "player": "a model with a very long name indeed"}
-    text = table([long, summary_of(games[4:]), {**summary_of(games), "split": "validation"}])
+    text = report_table([long, summary_of(games[4:]), {**summary_of(games), "split": "validation"}])
     assert max(map(len, text.splitlines())) <= 100
     bars = [line.count("█") for line in text.splitlines()[-7:]]
     assert bars == [60, 15, 0, 0, 0, 0, 0]
@@ -269,7 +269,7 @@ def test_table_fits_into_100_columns_and_scales_its_bars():
 
 def test_table_names_the_rules_of_each_player_when_they_differ():
     other = Rules(invalid="accept")
-    text = table(
+    text = report_table(
         [
             summary_of([played("crane", ["crane"])]),
             summary_of([played("crane", ["crane"], other)], other),

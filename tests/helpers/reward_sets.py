@@ -9,7 +9,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from wordle_rl.build import reward_set
+from wordle_rl.build import build_reward_set
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game, GameStatus, Rules
@@ -47,7 +47,7 @@ def node(group: str, option: str) -> Any:
 @cache
 def shipped(name: str, form: str = "conversation") -> RewardSet:
     """The set of a file in conf/reward."""
-    return reward_set(node("reward", name), WORDS, KNOWLEDGE, form)
+    return build_reward_set(node("reward", name), WORDS, KNOWLEDGE, form)
 
 
 SETS = {name: shipped(name) for name in options("reward")}

@@ -13,7 +13,7 @@ from typing import Any
 import optuna
 
 from wordle_rl.sweeps.parse_params import parse_params
-from wordle_rl.sweeps.plan import Plan, with_arms
+from wordle_rl.sweeps.plan import StudyPlan, with_arms
 from wordle_rl.sweeps.settings import study_settings
 from wordle_rl.sweeps.worker import run_study
 
@@ -21,7 +21,7 @@ TESTS = Path(__file__).resolve().parent
 FAKE = [sys.executable, str(TESTS / "fake_train.py")]
 
 
-def plan_of(root: Path, **node: Any) -> Plan:
+def plan_of(root: Path, **node: Any) -> StudyPlan:
     """A study in a folder: a grid over x, unless told otherwise."""
     settings = study_settings(
         {
@@ -30,7 +30,7 @@ def plan_of(root: Path, **node: Any) -> Plan:
         }
     )  # fmt: skip
     space, single = parse_params(settings.params)
-    return Plan(
+    return StudyPlan(
         settings=settings, space=with_arms(settings, space), overrides=tuple(single),
         compose=lambda overrides: {"rollout": {"groups": 4, "num_generations": 2}},
     )  # fmt: skip

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from collections.abc import Sequence as Rows
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -29,8 +28,8 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.prompts.styles import PHRASES, Symbols
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.rollouts.base import Lab
-from wordle_rl.training.sequences import Sequence, pad
+from wordle_rl.rollouts.base import Recipe
+from wordle_rl.training.sequences import TrainingSequence, pad
 from wordle_rl.words.lists import WordLists
 
 SHAPE = {"hidden_size": 32, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate_size": 64}
@@ -157,7 +156,7 @@ def plain_copy(model: Any) -> Any:
     return plain
 
 
-def full_forward(model: Any, ids: Rows[int], *, temperature: float = 1.0) -> torch.Tensor:
+def full_forward(model: Any, ids: Sequence[int], *, temperature: float = 1.0) -> torch.Tensor:
     """[T] log-probability of each token given those before it, 0 for the first; with gradient.
 
     One unpadded row, float64 log-softmax, no code of the package.
@@ -168,7 +167,7 @@ def full_forward(model: Any, ids: Rows[int], *, temperature: float = 1.0) -> tor
     return torch.cat([torch.zeros(1, dtype=torch.float64), logprobs])
 
 
-def full_logprobs(model: Any, ids: Rows[int], *, temperature: float = 1.0) -> np.ndarray:
+def full_logprobs(model: Any, ids: Sequence[int], *, temperature: float = 1.0) -> np.ndarray:
     """full_forward as an array [T]."""
     with torch.no_grad():
         return full_forward(model, ids, temperature=temperature).numpy()
@@ -231,7 +230,7 @@ class Scores:
         return self.of(turn)
 
 
-def lab_of(algorithm: Any, reward: Callable[[PlayedTurn], float], **fields: Any) -> Lab:
+def recipe_of(algorithm: Any, reward: Callable[[PlayedTurn], float], **fields: Any) -> Recipe:
     """A step of the three-word game: 2 groups of 3 games of up to 3 turns unless told otherwise."""
     defaults: dict[str, Any] = {
         "words": WORDS,
@@ -245,22 +244,22 @@ def lab_of(algorithm: Any, reward: Callable[[PlayedTurn], float], **fields: Any)
         "seed": 1,
     }
     rewards = RewardSet(components={"any": Scores(of=reward)}, weights={"any": 1.0}, lawful=False)
-    return Lab(algorithm=algorithm, rewards=rewards, **(defaults | fields))
+    return Recipe(algorithm=algorithm, rewards=rewards, **(defaults | fields))
 
 
 def batch_of(
-    rows: Rows[tuple[Rows[int], Rows[int]]],
-    advantages: Rows[float],
+    rows: Sequence[tuple[Sequence[int], Sequence[int]]],
+    advantages: Sequence[float],
     *,
-    weights: Rows[float] | None = None,
+    weights: Sequence[float] | None = None,
     pad_id: int = 0,
-    sampler: Rows[Rows[float]] | None = None,
+    sampler: Sequence[Sequence[float]] | None = None,
 ) -> Batch:
     """A batch by hand: per row its ids and 0/1 marks of trained tokens, and one advantage."""
     tokens = sum(sum(marks) for _, marks in rows)
     share = list(weights) if weights is not None else [1.0 / max(tokens, 1)] * len(rows)
     sequences = [
-        Sequence(
+        TrainingSequence(
             ids=list(ids),
             trained=[bool(m) for m in marks],
             sampler_logprobs=list(sampler[i]) if sampler else [0.0] * len(ids),

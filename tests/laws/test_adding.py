@@ -18,12 +18,12 @@ from hydra import compose, initialize_config_dir
 
 from tests.commands.test_configs import OPTIONS, composed
 from wordle_rl import algorithms, rewards
-from wordle_rl.build import PLAYERS, experiment, resolve
+from wordle_rl.build import PLAYERS, build_experiment, resolve
 from wordle_rl.evaluate import EvalSettings, _player
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.runs.instantiate import ConfigError, component, option_of
+from wordle_rl.runs.instantiate import ConfigError, instantiate, option_of
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import curricula
 from wordle_rl.training.curricula.base import Curriculum
@@ -63,7 +63,7 @@ def built(root: Path, *overrides: str) -> Experiment:
     words.write_text("\n".join("".join([*four, "s"]) for four in letters) + "\n")
     small = ["words=custom", f"words.answers={words}", "words.test=3", "words.val=3"]
     with initialize_config_dir(version_base="1.3", config_dir=str(root / "conf")):
-        return experiment(resolve(compose("config", overrides=[*small, *overrides])))
+        return build_experiment(resolve(compose("config", overrides=[*small, *overrides])))
 
 
 def test_each_kind_of_part_is_one_file_one_yaml_file_and_one_test():
@@ -76,10 +76,13 @@ def test_the_new_parts_can_be_chosen_and_overridden(root):
     chosen = ["reward=phase2_vowel", "curriculum=raise_win", "algorithm=step_mean"]
     given = ["reward.components.vowel.bonus=0.2", "curriculum.factor=3", "algorithm.epochs=2"]
     setup = built(root, *chosen, *given)
-    vowel: Any = setup.lab.rewards.components["vowel"]
+    vowel: Any = setup.recipe.rewards.components["vowel"]
     taught: Any = setup.curriculum
-    assert (vowel.bonus, taught.factor, setup.lab.algorithm.epochs) == (0.2, 3, 2)
-    assert [option_of(part) for part in (taught, setup.lab.algorithm)] == ["raise_win", "step_mean"]
+    assert (vowel.bonus, taught.factor, setup.recipe.algorithm.epochs) == (0.2, 3, 2)
+    assert [option_of(part) for part in (taught, setup.recipe.algorithm)] == [
+        "raise_win",
+        "step_mean",
+    ]
     with pytest.raises(ConfigError, match=r"curriculum=raise_win .* rollout=turn"):
         built(root, *chosen, "rollout=turn")
 
@@ -127,12 +130,12 @@ def test_a_class_of_another_kind_is_told_what_it_lacks():
     win = {"_target_": "wordle_rl.rewards.win.Win"}
     lacking = r"lacks feedback, name, opening, rules, system, think$"
     with pytest.raises(ConfigError, match=lacking):
-        component("prompt", win, PromptStyle)
+        instantiate("prompt", win, PromptStyle)
     with pytest.raises(ConfigError, match="must be a subclass of Curriculum"):
-        component("curriculum", win, Curriculum)
+        instantiate("curriculum", win, Curriculum)
     shared = {"_target_": "wordle_rl.training.curricula.by_epoch.ByEpoch"}
     with pytest.raises(ConfigError, match=r"lacks plan$"):
-        component("curriculum", shared, Curriculum)
+        instantiate("curriculum", shared, Curriculum)
 
 
 MISTAKES = {  # in a new part's module, and what is said of it

@@ -10,11 +10,11 @@ import pytest
 from tests.helpers.tiny import (
     AlwaysGuesses,
     batch_of,
-    lab_of,
     many_stops,
     policy_of,
     qwen,
     qwen_like_tokenizer,
+    recipe_of,
 )
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.grpo import Grpo
@@ -66,7 +66,7 @@ def small_policy() -> TorchPolicy:
     return policy
 
 
-def batches_of(algorithm: Any, monkeypatch: pytest.MonkeyPatch, **lab: Any) -> list[Batch]:
+def batches_of(algorithm: Any, monkeypatch: pytest.MonkeyPatch, **recipe: Any) -> list[Batch]:
     """What each update of one step got."""
     policy = small_policy()
     seen: list[Batch] = []
@@ -77,7 +77,7 @@ def batches_of(algorithm: Any, monkeypatch: pytest.MonkeyPatch, **lab: Any) -> l
         return real(batch, algorithm)
 
     monkeypatch.setattr(policy, "update", spy)
-    setup = lab_of(algorithm, lambda turn: float(turn.tokens), **lab)
+    setup = recipe_of(algorithm, lambda turn: float(turn.tokens), **recipe)
     train_step(policy, Chat(policy.tokenizer), setup, 0)
     return seen
 

@@ -15,11 +15,11 @@ from tests.commands.test_misuse import evaluation
 from tests.helpers.tiny import (
     WORDS,
     AlwaysGuesses,
-    lab_of,
     many_stops,
     policy_of,
     qwen,
     qwen_like_tokenizer,
+    recipe_of,
 )
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.game.feedback_table import feedback_table
@@ -110,11 +110,11 @@ def policy() -> Any:
 def test_training_its_histories_and_validation_draw_other_uniforms(policy, monkeypatch):  # row 33
     player = RandomConsistent(Knowledge(WORDS, feedback_table(WORDS)), "allowed")
     history = History(least=1, most=1, player=player, stand_in=player)
-    lab = lab_of(Grpo(beta=0.0), lambda turn: 0.0, seed=0)
-    chat, turns = Chat(policy.tokenizer), lab.rules.max_turns
-    setup: Any = SimpleNamespace(lab=lab, greedy=None, model=SimpleNamespace(games_at_once=4))
+    recipe = recipe_of(Grpo(beta=0.0), lambda turn: 0.0, seed=0)
+    chat, turns = Chat(policy.tokenizer), recipe.rules.max_turns
+    setup: Any = SimpleNamespace(recipe=recipe, greedy=None, model=SimpleNamespace(games_at_once=4))
     draws: dict[str, Callable[[int], object]] = {
-        "training": lambda step: train_step(policy, chat, lab, step),
+        "training": lambda step: train_step(policy, chat, recipe, step),
         "histories": lambda step: history.states(
             WORDS.answers, range(3), seed=0, step=step, max_turns=turns
         ),

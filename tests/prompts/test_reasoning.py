@@ -27,7 +27,7 @@ from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import form_of
-from wordle_rl.rollouts.lesson import Lesson, check_thoughts
+from wordle_rl.rollouts.lesson import TeacherSettings, check_thoughts
 from wordle_rl.rollouts.play import play
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
 from wordle_rl.words.lists import WordLists, load_words
@@ -284,7 +284,7 @@ def test_no_thought_is_longer_than_what_an_answer_must_hold(length, tokenizer):
     chat = Chat(HFTokenizer(tokenizer()))
     form = form_of("conversation", chat, STYLE)
     reasoning = Reasoning(KNOWLEDGE, length)
-    lesson = Lesson(player=GreedyEntropy(KNOWLEDGE, opener=None), reasoning=reasoning)
+    lesson = TeacherSettings(player=GreedyEntropy(KNOWLEDGE, opener=None), reasoning=reasoning)
     with pytest.raises(
         ValueError, match=f"max_tokens must be .* algorithm.reasoning={length}"
     ) as e:

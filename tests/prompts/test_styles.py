@@ -10,7 +10,7 @@ from tests.commands.test_misuse import evaluation
 from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.build import experiment, resolve
+from wordle_rl.build import build_experiment, resolve
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
 from wordle_rl.prompts.styles import PHRASES, REFUSALS, Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
@@ -118,14 +118,14 @@ def test_hard_mode_is_told() -> None:
 
 def test_training_tells_the_rules_that_it_plays_by() -> None:
     given = ("rules=hard", "rules.max_turns=4", "model=micro", "algorithm=sft", "prompt=letters")
-    setup = experiment(resolve(composed(*given)))
+    setup = build_experiment(resolve(composed(*given)))
     told = ("in four guesses", "Hard mode")
-    # Games of the policy and of a teacher, validation and the report take the style of the lab.
-    assert all(words in setup.lab.style.system for words in told)
+    # Games of the policy and of a teacher, validation and the report take the style of the recipe.
+    assert all(words in setup.recipe.style.system for words in told)
     for tools in (False, True):
         inner = qwen_like_tokenizer(QWEN_TOOLS) if tools else build_tokenizer()
         for name in ("tool",) if tools else ("conversation", "fresh"):
-            form = form_of(name, Chat(HFTokenizer(inner)), setup.lab.style)
+            form = form_of(name, Chat(HFTokenizer(inner)), setup.recipe.style)
             prompt = inner.decode(form.opening(State(max_turns=4)))
             assert all(prompt.count(words) == 1 for words in told)
 

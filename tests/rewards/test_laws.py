@@ -26,7 +26,7 @@ from tests.helpers.reward_sets import (
     shipped,
 )
 from tests.prompts.test_tool_calls import call, guess
-from wordle_rl.build import reward_set
+from wordle_rl.build import build_reward_set
 from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.players.cheaters import CHEATERS, Cheater, Repeater, Staller
 from wordle_rl.game.rules import Game, GameStatus, PlayedTurn, State, TurnKind
@@ -34,7 +34,7 @@ from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rewards.win import Win
 from wordle_rl.rollouts.forms import FORMS
-from wordle_rl.runs.instantiate import component
+from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.training.curricula.base import Curriculum
 
 READ_APART = [form for form in FORMS if form != "fresh"]  # whose answers are a conversation's
@@ -71,10 +71,10 @@ def stages(curriculum: str, rewards: RewardSet, form: str) -> list[RewardSet]:
     """The rewards that a curriculum plans over some epochs of readable games, if it takes them."""
     given = node("curriculum", curriculum)
     if "first" in given:
-        given["first"] = reward_set(given["first"], WORDS, KNOWLEDGE, form)
+        given["first"] = build_reward_set(given["first"], WORDS, KNOWLEDGE, form)
     injected = {"rewards": rewards, "secrets": ANSWERS, "groups": 4}
     try:
-        taught = component("curriculum", given, Curriculum, **injected)
+        taught = instantiate("curriculum", given, Curriculum, **injected)
     except ValueError:
         return []  # refused
     planned = []

@@ -15,12 +15,12 @@ from tests.helpers.tiny import (
     full_logprobs,
     gemma,
     gemma_like_tokenizer,
-    lab_of,
     many_stops,
     plain_copy,
     policy_of,
     qwen,
     qwen_like_tokenizer,
+    recipe_of,
 )
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -36,7 +36,7 @@ from wordle_rl.rollouts.play import play
 from wordle_rl.rollouts.play import rollouts as as_rollouts
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
 from wordle_rl.training.sequences import conversation
-from wordle_rl.training.step import collect, train_step
+from wordle_rl.training.step import collect_rollouts, train_step
 
 TOKENIZERS = {
     "qwen": qwen_like_tokenizer,
@@ -89,7 +89,7 @@ class Played:
     answers: list[list[int]]
 
 
-def play_a_step(policy: TorchPolicy, monkeypatch: pytest.MonkeyPatch, **lab: Any) -> Played:
+def play_a_step(policy: TorchPolicy, monkeypatch: pytest.MonkeyPatch, **recipe: Any) -> Played:
     """One training step of real games, with what went through the engine and what was trained."""
     spy = Spy(policy.engine())
     batches: list[Batch] = []
@@ -102,7 +102,7 @@ def play_a_step(policy: TorchPolicy, monkeypatch: pytest.MonkeyPatch, **lab: Any
     monkeypatch.setattr(policy, "engine", lambda: spy)
     monkeypatch.setattr(policy, "update", update)
     policy.keep_reference()
-    setup = lab_of(Grpo(), lambda turn: turn.tokens / 10, **lab)
+    setup = recipe_of(Grpo(), lambda turn: turn.tokens / 10, **recipe)
     result = train_step(policy, Chat(policy.tokenizer), setup, 0)
     answers = [t.completion.ids for r in result.rollouts for t in r.turns]
     return Played(spy, batches[0], max(len(r.turns) for r in result.rollouts), answers)
@@ -281,8 +281,8 @@ def test_each_phrase_of_the_prompts_is_one_token_of_the_embedded_tokenizer():
 
 def test_an_answer_that_hit_its_limit_is_no_guess_whatever_it_says():  # row 18
     policy = policy_of(qwen(340), AlwaysGuesses(qwen_like_tokenizer()))
-    lab = lab_of(Grpo(), lambda turn: 0.0)
-    played = collect(policy, Chat(policy.tokenizer), lab, 0, range(lab.groups))
+    recipe = recipe_of(Grpo(), lambda turn: 0.0)
+    played = collect_rollouts(policy, Chat(policy.tokenizer), recipe, 0, range(recipe.groups))
     cut_off_wins = 0
     for rollout in played:
         for turn, tokens in zip(rollout.game.turns, rollout.turns, strict=True):

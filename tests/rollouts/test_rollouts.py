@@ -17,15 +17,15 @@ from tests.helpers.tiny import (
     AlwaysGuesses,
     full_logprobs,
     gradients,
-    lab_of,
     many_stops,
     plain_copy,
     policy_of,
     qwen,
     qwen_like_tokenizer,
+    recipe_of,
 )
 from tests.rollouts.test_chat import Spy
-from wordle_rl.algorithms.base import Judgement, Terms
+from wordle_rl.algorithms.base import Advantages, LossInputs
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.grpo import Grpo
@@ -42,21 +42,21 @@ from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.base import Lab
+from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.best_of import BestOf
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import form_of
 from wordle_rl.rollouts.game import WholeGame
 from wordle_rl.rollouts.history import History
-from wordle_rl.rollouts.lesson import Lesson
+from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.rollouts.turn import OneTurn
 from wordle_rl.runs.processes import ALONE
-from wordle_rl.training.advantages import Sample, assess, judge
+from wordle_rl.training.advantages import Sample, score_rollouts, step_advantages
 from wordle_rl.training.game_log import shown_games
 from wordle_rl.training.sequences import sequences
-from wordle_rl.training.step import StepResult, collect, train_step
-from wordle_rl.training.update import learn
+from wordle_rl.training.step import StepResult, collect_rollouts, train_step
+from wordle_rl.training.update import run_updates
 
 SIZE: dict[str, Any] = {"groups": 3, "num_generations": 4}
 KINDS: dict[str, Any] = {
@@ -101,19 +101,21 @@ def policy_for(form: str, **settings: Any) -> TorchPolicy:
     return policy_of(qwen(340), tokenizer, temperature=0.8, max_context=900, **settings)
 
 
-def lab_for(kind: str, form: str, algorithm: Any = None, **fields: Any) -> Lab:
+def lab_for(kind: str, form: str, algorithm: Any = None, **fields: Any) -> Recipe:
     defaults: dict[str, Any] = {
         "play": KINDS[kind].play, "form": form, "history": HISTORY, "rules": Rules(max_turns=3),
         "sampling": Sampling(temperature=0.8, max_tokens=8), "seed": 4, **SIZE,
     }  # fmt: skip
-    return lab_of(algorithm or Grpo(beta=0.0), odd, **(defaults | fields))
+    return recipe_of(algorithm or Grpo(beta=0.0), odd, **(defaults | fields))
 
 
 def odd(turn: PlayedTurn) -> float:
     return float(turn.tokens % 2) + 0.1 * turn.state.turn + 0.01 * turn.tokens
 
 
-def batch_of(played: list[Rollout], advantages: list[np.ndarray], chat: Chat, lab: Lab) -> Batch:
+def batch_of(
+    played: list[Rollout], advantages: list[np.ndarray], chat: Chat, recipe: Recipe
+) -> Batch:
     """What a step would train on."""
     seen: list[Batch] = []
 
@@ -129,7 +131,7 @@ def batch_of(played: list[Rollout], advantages: list[np.ndarray], chat: Chat, la
             }
 
     samples = [Sample(rollout=r, reward=GameReward(turns=()), scores=None) for r in played]
-    learn(cast(Any, Policy()), lab, 0, samples, Judgement(advantages=advantages), chat)
+    run_updates(cast(Any, Policy()), recipe, 0, samples, Advantages(advantages=advantages), chat)
     [batch] = seen
     return batch
 
@@ -142,7 +144,7 @@ class Step:
     result: StepResult
 
 
-def a_step(kind: str, form: str, **lab: Any) -> Step:
+def a_step(kind: str, form: str, **recipe: Any) -> Step:
     policy = policy_for(form, lr=0.0)
     plain = plain_copy(policy.model)
     spy, batches = Decodes(policy.engine()), []
@@ -156,7 +158,7 @@ def a_step(kind: str, form: str, **lab: Any) -> Step:
     policy.update = update
     # With KL in the loss no group is left out.
     policy.keep_reference()
-    result = train_step(policy, Chat(policy.tokenizer), lab_for(kind, form, Grpo(), **lab), 0)
+    result = train_step(policy, Chat(policy.tokenizer), lab_for(kind, form, Grpo(), **recipe), 0)
     return Step(plain, spy, batches[0], result)
 
 
@@ -257,8 +259,8 @@ def test_a_game_goes_on_with_the_best_guess_or_with_the_first_drawn(kind, form, 
 def test_a_retried_turn_is_retried_for_all_its_candidates():
     policy = policy_for("conversation")
     rules = Rules(max_turns=2, unparsable="retry", max_retries=2)
-    lab = lab_for("best_of sampled", "conversation", rules=rules, history=None)
-    played = collect(policy, Chat(policy.tokenizer), lab, 0, range(lab.groups))
+    recipe = lab_for("best_of sampled", "conversation", rules=rules, history=None)
+    played = collect_rollouts(policy, Chat(policy.tokenizer), recipe, 0, range(recipe.groups))
     for rollout in played:
         assert rollout.within is not None
         assert len(rollout.within.turns) <= 4 and rollout.within.state.turn <= 2
@@ -297,22 +299,22 @@ def test_all_turns_of_a_game_weigh_as_in_one_conversation_whatever_its_form(form
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", ["game", "turn"])
 def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(kind, form):
-    lesson = Lesson(
+    lesson = TeacherSettings(
         player=RandomConsistent(KNOWLEDGE), mistakes=Mistakes(KNOWLEDGE), slips=0.3,
         distribution=True,
     )  # fmt: skip
     policy = policy_for(form)
     chat = Chat(policy.tokenizer)
-    lab = lab_for(kind, form, Sft(), teacher=lesson, groups=12, num_generations=1)
-    played = collect(policy, chat, lab, 0, range(12))
-    batch = batch_of(played, [np.ones(len(r.turns)) for r in played], chat, lab)
+    recipe = lab_for(kind, form, Sft(), teacher=lesson, groups=12, num_generations=1)
+    played = collect_rollouts(policy, chat, recipe, 0, range(12))
+    batch = batch_of(played, [np.ones(len(r.turns)) for r in played], chat, recipe)
     assert batch.distributions is not None
     learnt = []
     for row, targets in enumerate(batch.distributions):
         marks = batch.trained[row]
         assert set(targets.places.tolist()) == set(np.flatnonzero(marks).tolist())
         learnt.append(batch.ids[row][marks].tolist())
-    seen = form_of(form, chat, lab.style)
+    seen = form_of(form, chat, recipe.style)
     taught = [
         [i for turn, t in zip(r.turns, r.game.turns, strict=True) if turn.trained
          for i in seen.chat.answer(seen.write(str(t.guess)))]
@@ -346,14 +348,14 @@ def test_each_prompt_of_a_rollout_is_scored_and_valued_on_its_own():
     policy.keep_reference()
     policy.add_value_head()
     chat = Chat(policy.tokenizer)
-    lab = lab_for("game", "fresh", Ppo(beta=0.1, kl="reward"))
-    played = collect(policy, chat, lab, 0, range(3))
-    samples = assess(policy, lab, played, chat.tokenizer.pad_id)
+    recipe = lab_for("game", "fresh", Ppo(beta=0.1, kl="reward"))
+    played = collect_rollouts(policy, chat, recipe, 0, range(3))
+    samples = score_rollouts(policy, recipe, played, chat.tokenizer.pad_id)
     assert max(len(sequences(r, 0)) for r in played) > 1
     for sample in samples:
         assert sample.scores is not None
         assert len(sample.scores) == len(sample.rollout.turns)
-    values = judged_values(samples, lab)
+    values = judged_values(samples, recipe)
     for sample, found in zip(samples, values, strict=True):
         assert sample.scores is not None
         for turn, score, value in zip(sample.rollout.turns, sample.scores, found, strict=True):
@@ -362,16 +364,16 @@ def test_each_prompt_of_a_rollout_is_scored_and_valued_on_its_own():
             assert value == score.values[len(turn.prompt_ids)]
 
 
-def judged_values(samples: list[Sample], lab: Lab) -> list[np.ndarray]:
+def judged_values(samples: list[Sample], recipe: Recipe) -> list[np.ndarray]:
     """What the algorithm is told the value head said."""
     told: list[Any] = []
 
     class Listens(Ppo):
-        def judge(self, outcomes: Any) -> Judgement:
+        def advantages(self, outcomes: Any) -> Advantages:
             told.append(outcomes)
-            return super().judge(outcomes)
+            return super().advantages(outcomes)
 
-    judge(samples, replace(lab, algorithm=Listens()))
+    step_advantages(samples, replace(recipe, algorithm=Listens()))
     return told[0].values
 
 
@@ -406,7 +408,7 @@ def test_a_rollout_of_several_prompts_is_split_over_no_two_pieces(algorithm):
 
 def test_a_ratio_in_gspo_is_that_of_all_prompts_of_a_rollout():
     moved = np.array([[0.0, 0.3, 0.1], [0.0, 0.0, 0.5], [0.2, 0.0, 0.0]])
-    terms = Terms(
+    terms = LossInputs(
         logprobs=moved, old_logprobs=np.zeros((3, 3)), advantages=np.ones((3, 3)),
         trained=moved > 0.0, units=np.array([4, 4, 7]),
     )  # fmt: skip
@@ -441,22 +443,22 @@ def test_best_of_averages_to_the_exact_gradient_of_the_rewards_of_its_states(): 
     policy = policy_of(qwen(340, factor=3.0), OneToken())
     plain, chat = plain_copy(policy.model), Chat(policy.tokenizer)
     algorithm = Grpo(beta=0.0, scale="none")
-    lab = lab_of(
+    recipe = recipe_of(
         algorithm, judged, play=BestOf(groups=8, num_generations=n, advance="sampled").play,
         form="fresh", groups=8, num_generations=n, secrets=("crane",), rules=Rules(max_turns=2),
         sampling=Sampling(max_tokens=1),
     )  # fmt: skip
     found: list[torch.Tensor] = []
     for number in range(batches):
-        played = collect(policy, chat, lab, number, range(8))
-        totals = np.array([lab.rewards.score(r.game).total for r in played]).reshape(-1, n)
+        played = collect_rollouts(policy, chat, recipe, number, range(8))
+        totals = np.array([recipe.rewards.score(r.game).total for r in played]).reshape(-1, n)
         advantages = [np.array([a]) for a in algorithm.advantages_by_game(totals).ravel()]
-        batch = batch_of(played, advantages, chat, lab)
+        batch = batch_of(played, advantages, chat, recipe)
         # Of a game, not of a guess: the number of guesses is random.
         batch = replace(batch, weights=batch.trained / np.float32(8 * n))
         slopes = gradients(policy, batch, algorithm)
         found.append(torch.cat([-slopes[name].ravel() for name in sorted(slopes)]))
-    exact = (1 - 1 / n) * exact_gradient(plain, chat, lab)
+    exact = (1 - 1 / n) * exact_gradient(plain, chat, recipe)
     sample = torch.stack(found).double()
     # Along the exact gradient, where a wrong factor shows, and along directions drawn at random.
     generator = torch.Generator().manual_seed(0)
@@ -468,9 +470,9 @@ def test_best_of_averages_to_the_exact_gradient_of_the_rewards_of_its_states(): 
     assert float(exact @ exact) > 6 * float(error[0]), "a factor of 1/2 would be seen"
 
 
-def exact_gradient(plain: Any, chat: Chat, lab: Lab) -> torch.Tensor:
+def exact_gradient(plain: Any, chat: Chat, recipe: Recipe) -> torch.Tensor:
     """Gradient of the expected reward of the guess in each state, weighed by how often it comes."""
-    form = form_of("fresh", chat, lab.style)
+    form = form_of("fresh", chat, recipe.style)
     words = [form.parse(chat.tokenizer.decode([token])).guess for token in range(340)]
     assert set(words) == set(WORDS.allowed)
     whole = torch.zeros(())
@@ -483,9 +485,9 @@ def exact_gradient(plain: Any, chat: Chat, lab: Lab) -> torch.Tensor:
             logprobs = logits.log_softmax(-1)
             rewards = []
             for token, word in enumerate(words):
-                game = Game("crane", WORDS.allowed_set, lab.rules, state=state)
+                game = Game("crane", WORDS.allowed_set, recipe.rules, state=state)
                 game.play(word)
-                rewards.append(lab.rewards.score(game).total)
+                rewards.append(recipe.rewards.score(game).total)
                 if game.status == "playing":
                     after[game.state] += visited * float(logprobs[token].exp().detach())
             values = torch.tensor(rewards, dtype=torch.float64)

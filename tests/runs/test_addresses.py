@@ -172,7 +172,7 @@ def test_the_page_of_a_study_that_kept_its_password_does_not_show_it(tmp_path, m
     about = json.loads(path.read_text())
     about["command"] = ["train.py", "hydra.sweeper.storage='postgresql://h/d?password=s3cret'"]
     path.write_text(json.dumps(about))
-    page = study.collect(path.parent).read_text()
+    page = study.write_report(path.parent).read_text()
     assert "postgresql://h/d?password=***" in page and "s3cret" not in page
 
 
@@ -213,7 +213,7 @@ def test_the_manifest_of_a_run_keeps_no_password(tmp_path, monkeypatch):
     setup: Any = SimpleNamespace(
         config={"words": {"protocol": "split"}}, words=SimpleNamespace(digest=""),
         splits=SimpleNamespace(digest=""), model=SimpleNamespace(path=""),
-        lab=SimpleNamespace(style=Symbols(), form="fresh", seed=0),
+        recipe=SimpleNamespace(style=Symbols(), form="fresh", seed=0),
     )  # fmt: skip
     run._describe(folder, setup, None)
     run._reopen(folder, {}, restart=False)

@@ -27,7 +27,7 @@ from wordle_rl.runs.checkpoints import CheckpointError, CheckpointStore
 from wordle_rl.runs.files import StepLog, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.untrusted import FolderError, printable
-from wordle_rl.training.curriculum import Course
+from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.state import read_report, read_state
 
 Damage = Callable[[Path], object]
@@ -394,25 +394,25 @@ def test_a_state_that_no_run_wrote_is_refused(kind: str, run: Path) -> None:
     ],
 )
 def test_a_curriculum_takes_no_state_of_another_kind(curriculum: str, state: dict) -> None:
-    from wordle_rl.build import experiment
+    from wordle_rl.build import build_experiment
 
-    setup = experiment(resolve(composed(f"curriculum={curriculum}")))
-    course = Course(setup.curriculum, reporter=None, tells=False)
+    setup = build_experiment(resolve(composed(f"curriculum={curriculum}")))
+    course = CurriculumRunner(setup.curriculum, reporter=None, tells=False)
     course.load_state_dict(course.state_dict())
     with pytest.raises(FolderError, match=r"state\.json: curriculum: "):
         course.load_state_dict(state)
 
 
 def test_a_secret_that_is_none_of_the_run_s_is_not_replayed() -> None:
-    from wordle_rl.build import experiment
+    from wordle_rl.build import build_experiment
 
-    setup = experiment(resolve(composed("curriculum=replay")))
-    course = Course(setup.curriculum, reporter=None, tells=False)
-    course.load_state_dict({"waiting": [setup.lab.secrets[0]]})
-    assert course.planned(setup.lab).replayed == (setup.lab.secrets[0],)
+    setup = build_experiment(resolve(composed("curriculum=replay")))
+    course = CurriculumRunner(setup.curriculum, reporter=None, tells=False)
+    course.load_state_dict({"waiting": [setup.recipe.secrets[0]]})
+    assert course.planned(setup.recipe).replayed == (setup.recipe.secrets[0],)
     course.load_state_dict({"waiting": ["zzzzz"]})
     with pytest.raises(FolderError, match="'zzzzz' waits to be replayed"):
-        course.planned(setup.lab)
+        course.planned(setup.recipe)
 
 
 # -- logs and reports -----------------------------------------------------------------------------
@@ -485,7 +485,7 @@ def report(run: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", REPORTS)
 def test_a_report_that_cannot_be_shown_is_named(kind: str, run: Path) -> None:
     report(run)
-    assert tables.table([read_report(run / "start.json")])
+    assert tables.report_table([read_report(run / "start.json")])
     edit("start.json", REPORTS[kind])(run)
     with pytest.raises(FolderError, match=str(run / "start.json")):
         read_report(run / "start.json")
@@ -493,7 +493,7 @@ def test_a_report_that_cannot_be_shown_is_named(kind: str, run: Path) -> None:
 
 def test_a_report_cannot_steer_the_terminal(run: Path) -> None:
     steering = {**report(run), "player": "a\x1b[2J", "split": "\u202eb"}
-    shown = tables.table([steering])
+    shown = tables.report_table([steering])
     assert "a?[2J" in shown and "?b" in shown and "\x1b" not in shown
 
 

@@ -99,11 +99,11 @@ def test_an_adapter_without_peft_is_no_damaged_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from wordle_rl.backends.torch.load import matrix_shape
-    from wordle_rl.build import model_settings, resolve
+    from wordle_rl.build import build_model_settings, resolve
 
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         (tmp_path / name).write_text('{"peft_type": "LORA"}')
-    settings = model_settings(resolve(composed(f"model.path={tmp_path}"))["model"])
+    settings = build_model_settings(resolve(composed(f"model.path={tmp_path}"))["model"])
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ModuleNotFoundError) as caught:
         matrix_shape(settings)

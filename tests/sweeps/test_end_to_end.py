@@ -64,5 +64,5 @@ def test_each_trial_plays_its_budget_and_is_reported_on(root, norms):
 
 
 def test_its_notebook_is_one_command(root):
-    page = study.collect(root / "study").read_text()
+    page = study.write_report(root / "study").read_text()
     assert "| clip_grad_norm=1 | 1 | 16 |" in page and "curves.png" in page

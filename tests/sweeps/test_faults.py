@@ -146,7 +146,7 @@ def test_a_fault_of_the_worker_itself_is_raised_and_no_failed_trial(tmp_path, mo
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(attempt, "carry_out", broken)
+    monkeypatch.setattr(attempt, "run_child", broken)
     with pytest.raises(ZeroDivisionError):
         work(tmp_path, jobs=2)
 

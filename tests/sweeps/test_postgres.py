@@ -91,11 +91,11 @@ def url(tmp_path_factory: pytest.TempPathFactory, monkeypatch) -> Iterator[str]:
             check=True, stdout=subprocess.DEVNULL, env=env, cwd="/", timeout=120, **user,
         )  # fmt: skip
 
-    call("initdb", "-D", str(data), "-U", "lab", "--auth=trust", "--no-sync")
+    call("initdb", "-D", str(data), "-U", "recipe", "--auth=trust", "--no-sync")
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off"
     call("pg_ctl", "-D", str(data), "-w", "-l", str(data / "log"), "-o", options, "start")
     try:
-        yield f"postgresql+{name}://lab@127.0.0.1:{port}/postgres"
+        yield f"postgresql+{name}://recipe@127.0.0.1:{port}/postgres"
     finally:
         call("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
 

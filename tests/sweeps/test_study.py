@@ -77,7 +77,7 @@ def test_with_very_many_seeds_the_interval_is_that_of_the_normal_distribution():
 
 
 def test_a_table_has_a_row_for_each_arm_and_counts_what_did_not_complete():
-    table = notebook.table(
+    table = notebook.results_table(
         [
             result(0.5, figures={"no_spread": 0.25, "test_win_rate": 0.4}),
             result(0.7, figures={"no_spread": 0.35}),
@@ -97,7 +97,7 @@ def test_arms_are_compared_with_the_default_seed_by_seed():
     def trial(x: int, seed: int, value: float | None, test: float) -> Result:
         return result(value, params={"x": x, "seed": seed}, figures={"test_win_rate": test})
 
-    table = notebook.table(
+    table = notebook.results_table(
         [
             *(trial(1, 0, 0.50, 0.4), trial(1, 1, 0.60, 0.4), trial(1, 2, 0.90, 0.4)),
             *(trial(2, 0, 0.55, 0.3), trial(2, 1, 0.61, 0.3), trial(2, 2, None, 0.3)),
@@ -128,7 +128,7 @@ def test_a_notebook_has_table_csv_and_pictures(root):
     about = json.loads((root / "study" / "study.json").read_text())
     about["command"] = ["train.py", "-m", "sweep='study'", "optim.lr=1e-4,2e-4", "name='my run'"]
     (root / "study" / "study.json").write_text(json.dumps(about))
-    page = study.collect(root / "study")
+    page = study.write_report(root / "study")
     text = page.read_text()
     assert "Is x good?" in text
     # as it can be typed, and quoted for a shell where it must be
@@ -153,7 +153,7 @@ def test_a_study_of_seeds_alone_ends_with_mean_interval_and_each_seed(tmp_path, 
     monkeypatch.setenv("FAKE", '{"by_seed": 0.1}')
     said = work(tmp_path, **SEEDS)
     assert f"validation wins {OF_SEEDS} % (seed 0 4.0, seed 1 14.0, seed 2 24.0)" in said[-1]
-    text = study.collect(tmp_path / "study").read_text()
+    text = study.write_report(tmp_path / "study").read_text()
     assert f"| - | 3 | 40 | {OF_SEEDS} |" in text
     rows = ["| 0 | complete | 40 | 4.0 |", "| 1 | complete | 40 | 14.0 |"]
     assert all(row in text for row in [*rows, "| 2 | complete | 40 | 24.0 |"])
@@ -167,10 +167,10 @@ def test_a_study_of_seeds_alone_is_confirmed_once(tmp_path):
 
 
 def test_what_a_person_wrote_stays_and_the_index_shows_it(root):
-    page = study.collect(root / "study")
+    page = study.write_report(root / "study")
     text = page.read_text().replace(notebook.UNWRITTEN, "More x, more wins.\n\nBecause.")
     page.write_text(text.replace("Is x good?", "Is x good? (Asked in November.)"))
-    assert study.collect(root / "study").read_text() == page.read_text()
+    assert study.write_report(root / "study").read_text() == page.read_text()
     assert "More x, more wins.\n\nBecause." in page.read_text()
     assert "(Asked in November.)" in page.read_text()
     index = (root / "README.md").read_text()
@@ -188,7 +188,7 @@ def test_a_study_is_collected_while_it_has_nothing_yet(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE", '{"fail": "broken"}')
     with pytest.raises(Exception, match="in a row"):
         work(tmp_path)
-    assert "3 failed" in study.collect(tmp_path / "study").read_text()
+    assert "3 failed" in study.write_report(tmp_path / "study").read_text()
     assert len(stored(tmp_path).trials) == 3
 
 

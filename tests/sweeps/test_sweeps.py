@@ -18,7 +18,7 @@ from tests.helpers.studies import plan_of, work
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.parse_params import parse_overrides, parse_params
-from wordle_rl.sweeps.plan import Plan, started_from
+from wordle_rl.sweeps.plan import StudyPlan, started_from
 from wordle_rl.sweeps.rounds import winner
 from wordle_rl.sweeps.samplers import sampler, suggest
 from wordle_rl.sweeps.settings import SamplerSettings, study_settings
@@ -83,7 +83,7 @@ def test_parameters_are_shown_short():
     assert shown({"optim.lr": 0.00123456, "model": "tiny"}) == "lr=0.001235 model=tiny"
 
 
-def plan(**node: Any) -> Plan:
+def plan(**node: Any) -> StudyPlan:
     return plan_of(Path("/nowhere"), **node)
 
 
@@ -99,7 +99,7 @@ def test_a_budget_in_games_is_equal_over_arms():
 
     settings = study_settings({"name": "s", **node})
     space, _ = parse_params(settings.params)
-    made = Plan(settings=settings, space=space, overrides=(), compose=compose)
+    made = StudyPlan(settings=settings, space=space, overrides=(), compose=compose)
     for point in made.points():
         [stage] = made.stages(point)
         given = dict(o.split("=") for o in stage)
@@ -276,10 +276,10 @@ QUICK = ("gen_count", "warm_start", "joint")
     "name", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in STUDIES if s not in QUICK)]
 )
 def test_every_shipped_study_composes_and_builds(name, study_plan):
-    from wordle_rl.build import experiment
+    from wordle_rl.build import build_experiment
 
-    made: Plan = study_plan(f"sweep={name}")
-    made.check(experiment)
+    made: StudyPlan = study_plan(f"sweep={name}")
+    made.check(build_experiment)
     if made.settings.sampler.name != "grid":
         return
     budgets = {games_of(made, made.stages(point)[-1]) for point in probes(made.space)}
@@ -287,7 +287,7 @@ def test_every_shipped_study_composes_and_builds(name, study_plan):
     assert budgets == {made.settings.budget.games} or name in ("sft_vs_rl", "gen_count")
 
 
-def games_of(made: Plan, stage: Sequence[str]) -> int:
+def games_of(made: StudyPlan, stage: Sequence[str]) -> int:
     config = made.compose([override.replace("{start}", "embedded/tiny") for override in stage])
     rollout = config["rollout"]
     return rollout["num_generations"] * rollout["groups"] * config["trainer"]["steps"]
@@ -310,7 +310,7 @@ def study_plan():
 
     from wordle_rl.cli import quoted
 
-    def plan(*arguments: str) -> Plan:
+    def plan(*arguments: str) -> StudyPlan:
         hydra = Hydra.create_main_hydra2("train", create_config_search_path(str(ROOT / "conf")))
         config = hydra.compose_config(
             "config", [quoted(a) for a in arguments], run_mode=RunMode.MULTIRUN,

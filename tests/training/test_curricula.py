@@ -18,18 +18,18 @@ import torch
 from tests.commands.test_configs import OPTIONS, composed
 from tests.helpers.marks import half_slow
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings, stop
-from tests.helpers.tiny import lab_of, policy_of, qwen
+from tests.helpers.tiny import policy_of, qwen, recipe_of
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.build import experiment, resolve
+from wordle_rl.build import build_experiment, resolve
 from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rollouts import base as scene
-from wordle_rl.rollouts.base import Lab
+from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.training.curricula.base import Curriculum
-from wordle_rl.training.curriculum import Course
-from wordle_rl.training.step import StepResult, collect
+from wordle_rl.training.curriculum import CurriculumRunner
+from wordle_rl.training.step import StepResult, collect_rollouts
 
 WORDS = ["crane", "slate", "moist", "lucky"]
 
@@ -42,10 +42,10 @@ def words(tmp_path: Path) -> str:
     return f"words=custom words.answers={file} words.test=3 words.val=3 rollout.groups=5"
 
 
-def curriculum(words: str, *overrides: str) -> tuple[Any, Lab]:
-    setup = experiment(resolve(composed(*words.split(), *overrides)))
-    assert len(setup.lab.secrets) == 10
-    return setup.curriculum, setup.lab
+def curriculum(words: str, *overrides: str) -> tuple[Any, Recipe]:
+    setup = build_experiment(resolve(composed(*words.split(), *overrides)))
+    assert len(setup.recipe.secrets) == 10
+    return setup.curriculum, setup.recipe
 
 
 def games(won: dict[str, float], *, readable: float = 1.0, count: int = 4) -> list[list[Game]]:
@@ -69,14 +69,14 @@ ANY = dict.fromkeys(["crane", "slate", "moist", "lucky", "bamel"], 0.0)
 
 
 def test_phases_switch_after_the_epochs_that_were_asked_for(words):
-    taught, lab = curriculum(words, "curriculum=phases", "curriculum.epochs=1.5")
+    taught, recipe = curriculum(words, "curriculum=phases", "curriculum.epochs=1.5")
     seen = []
     for _ in range(5):
         seen.append((taught.plan().stage, taught.plan().rewards.weights["format"]))
-        taught.update(games(ANY))
+        taught.observe(games(ANY))
     # five groups of ten secrets are half an epoch
     assert seen == [("first", 1.0)] * 3 + [("reward", 0.3)] * 2
-    assert taught.plan().rewards is lab.rewards
+    assert taught.plan().rewards is recipe.rewards
 
 
 def test_phases_lead_to_whatever_reward_is_chosen_and_start_from_any_set(words):
@@ -85,12 +85,12 @@ def test_phases_lead_to_whatever_reward_is_chosen_and_start_from_any_set(words):
     )
     assert "win" not in taught.plan().rewards.components
     for _ in range(2):
-        taught.update(games(ANY))
+        taught.observe(games(ANY))
     assert list(taught.plan().rewards.weights) == ["win"]
 
 
 def test_linear_weights_move_evenly_and_so_does_the_reward_of_any_game(words):
-    taught, lab = curriculum(words, "curriculum=linear", "curriculum.epochs=2")
+    taught, recipe = curriculum(words, "curriculum=linear", "curriculum.epochs=2")
     start = taught.plan().rewards
     played = [game for group in games({"crane": 0.5, "slate": 0.0}, readable=0.5) for game in group]
     seen = []
@@ -99,10 +99,10 @@ def test_linear_weights_move_evenly_and_so_does_the_reward_of_any_game(words):
         seen.append((plan.stage, round(plan.rewards.weights["feedback"], 9)))
         share = min(number / 4, 1.0)
         for game in played:
-            one, other = start.score(game).total, lab.rewards.score(game).total
+            one, other = start.score(game).total, recipe.rewards.score(game).total
             mixed = (1 - share) * one + share * other
             assert plan.rewards.score(game).total == pytest.approx(mixed, abs=1e-8)
-        taught.update(games(ANY))
+        taught.observe(games(ANY))
     assert seen == [
         ("first", 0.5), ("between", 0.625), ("between", 0.75), ("between", 0.875),
         ("reward", 1.0), ("reward", 1.0),
@@ -114,7 +114,7 @@ def test_the_gate_opens_once_the_format_was_good_over_its_window_and_stays_open(
     stages = []
     for readable in (1.0, 0.0, 1.0, 1.0, 0.0, 0.0):
         stages.append(taught.plan().stage)
-        taught.update(games(ANY, readable=readable))
+        taught.observe(games(ANY, readable=readable))
     # the window is full after two steps, all of it readable after four
     assert stages == ["first"] * 4 + ["reward"] * 2
     assert taught.metrics() == {"open": 1.0, "format": 0.0}
@@ -123,9 +123,9 @@ def test_the_gate_opens_once_the_format_was_good_over_its_window_and_stays_open(
 def test_lost_secrets_are_played_again_the_oldest_loss_first(words):
     taught, _ = curriculum(words, "curriculum=replay", "curriculum.share=0.4")
     assert taught.plan().replayed == ()
-    taught.update(games({"crane": 0.25, "slate": 0.75, "moist": 0.5, "lucky": 0.0}))
+    taught.observe(games({"crane": 0.25, "slate": 0.75, "moist": 0.5, "lucky": 0.0}))
     assert taught.plan().replayed == ("crane", "moist")  # two of five groups; slate was won
-    taught.update(games({"bamel": 0.0, "crane": 0.0, "moist": 1.0}))
+    taught.observe(games({"bamel": 0.0, "crane": 0.0, "moist": 1.0}))
     # lucky still waits; crane was lost again
     assert taught.state_dict() == {"waiting": ["lucky", "bamel", "crane"]}
     assert taught.plan().replayed == ("lucky", "bamel")
@@ -133,7 +133,7 @@ def test_lost_secrets_are_played_again_the_oldest_loss_first(words):
 
 def test_only_the_latest_losses_wait(words):
     taught, _ = curriculum(words, "curriculum=replay", "curriculum.capacity=2")
-    taught.update(games({"crane": 0.0, "slate": 0.0, "moist": 0.0}))
+    taught.observe(games({"crane": 0.0, "slate": 0.0, "moist": 0.0}))
     assert taught.state_dict() == {"waiting": ["slate", "moist"]}
 
 
@@ -141,7 +141,7 @@ def test_unfinished_games_are_not_lost(words):
     taught, _ = curriculum(words, "curriculum=replay")
     game = Game("crane", {"crane", "slate"})
     game.play("slate")
-    taught.update([[game]])
+    taught.observe([[game]])
     assert taught.plan().replayed == ()
 
 
@@ -172,7 +172,7 @@ def test_a_restored_curriculum_plans_what_the_one_that_never_stopped_plans(name,
         assert telling(stopped) == plans[-1]
         seen = games({word: chance.random() for word in ANY}, readable=chance.random() + 0.3)
         for one in (unbroken, stopped):
-            one.update(seen)
+            one.observe(seen)
     assert name not in MOVING or len({repr(plan) for plan in plans}) > 1, "it must change"
 
 
@@ -181,19 +181,19 @@ def test_a_state_that_json_would_change_is_refused(state, words, monkeypatch):
     taught, _ = curriculum(words, "curriculum=replay")
     monkeypatch.setattr(type(taught), "state_dict", lambda self: state)
     with pytest.raises(TypeError, match="curriculum=replay: state_dict must hold what JSON does"):
-        Course(taught, None, tells=False).state_dict()
+        CurriculumRunner(taught, None, tells=False).state_dict()
 
 
 def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
-    lab = lab_of(Sft(), lambda turn: 0.0, teacher=None, groups=3, num_generations=1)
-    from wordle_rl.rollouts.lesson import Lesson
+    recipe = recipe_of(Sft(), lambda turn: 0.0, teacher=None, groups=3, num_generations=1)
+    from wordle_rl.rollouts.lesson import TeacherSettings
 
     policy = policy_of(qwen(340))
-    scripted = {"teacher": Lesson(player=Gibberish())}
+    scripted = {"teacher": TeacherSettings(player=Gibberish())}
     one, other = (
-        collect(
+        collect_rollouts(
             policy, Chat(policy.tokenizer),
-            Lab(**{**vars(lab), **scripted, "replayed": replayed}), 4, range(3),
+            Recipe(**{**vars(recipe), **scripted, "replayed": replayed}), 4, range(3),
         )
         for replayed in ((), ("again",))
     )  # fmt: skip
@@ -211,12 +211,12 @@ def test_every_switch_is_told_once(words, capsys):
         def text(self, tag: str, markdown: str, step: int) -> None:
             self.seen.append((markdown, step))
 
-    taught, lab = curriculum(words, "curriculum=phases")
+    taught, recipe = curriculum(words, "curriculum=phases")
     loggers = Texts()
-    course = Course(taught, loggers, tells=True)
+    course = CurriculumRunner(taught, loggers, tells=True)
     result = StepResult(rollouts=[], rewards=[], advantages=[], metrics={})
     for number in range(1, 5):
-        assert course.planned(lab).rewards is taught.plan().rewards
+        assert course.planned(recipe).rewards is taught.plan().rewards
         with pytest.MonkeyPatch.context() as patch:
             real = taught.update
             patch.setattr(taught, "update", lambda _, real=real: real(games(ANY)))

@@ -25,7 +25,7 @@ from tests.helpers.tiny import (
     same,
     weights_of,
 )
-from wordle_rl.algorithms.base import Rows
+from wordle_rl.algorithms.base import UpdateRows
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -347,7 +347,9 @@ def sampled_games(
     advantages = algorithm.advantages_by_game(REWARDS[guesses[..., 0], guesses[..., 1]]).ravel()
     lengths = np.array([sum(s.trained) for s in sequences])
     ones = np.ones(len(lengths), bool)
-    weights = algorithm.weights(Rows(lengths=lengths, used=ones, units=np.arange(len(lengths))))
+    weights = algorithm.weights(
+        UpdateRows(lengths=lengths, used=ones, units=np.arange(len(lengths)))
+    )
     values = {
         name: [[v * t for t in s.trained] for v, s in zip(numbers_of, sequences, strict=True)]
         for name, numbers_of in (("advantages", advantages), ("weights", weights))

@@ -18,7 +18,7 @@ from tests.commands.test_configs import composed
 from tests.commands.test_misuse import SMALL, evaluation, trained, training
 from tests.helpers import runs
 from tests.helpers.runs import metrics_of, run
-from wordle_rl.build import experiment, resolve
+from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_run import begin_from, saved_config
 from wordle_rl.policy.stages import RECORD, stages_of
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
@@ -161,7 +161,9 @@ def test_the_stages_before_are_kept_whatever_the_last_one_was(tmp_path, refused:
     line = refused(training(f"words.test=6 words.val=6 model.path={model}"))
     assert everything.name in line and "words.protocol=all" in line
     write_json(model / RECORD, {"stages": [later]})
-    assert experiment(resolve(composed("words.test=6", "words.val=6", f"model.path={model}"))).test
+    assert build_experiment(
+        resolve(composed("words.test=6", "words.val=6", f"model.path={model}"))
+    ).test
 
 
 def test_a_run_that_is_not_finished_is_not_started_from(copy, refused: Callable):
@@ -232,7 +234,10 @@ def test_eval_plays_a_run_with_its_prompt_and_form_unless_others_are_meant(
 
 
 def test_an_embedded_model_plays_in_any_prompt():
-    assert experiment(resolve(composed("model=tiny", "prompt=letters"))).lab.style.name == "letters"
+    assert (
+        build_experiment(resolve(composed("model=tiny", "prompt=letters"))).recipe.style.name
+        == "letters"
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 from tests.helpers.runs import metrics_of, run, settings
 from tests.helpers.tiny import (
     AlwaysGuesses,
-    lab_of,
     many_stops,
     policy_of,
     qwen,
     qwen_like_tokenizer,
+    recipe_of,
 )
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.grpo import Grpo
@@ -31,9 +31,9 @@ def small_policy() -> TorchPolicy:
     return policy_of(qwen(340), tokenizer)
 
 
-def step_of(algorithm: Any, reward: Any, number: int = 0, **lab: Any) -> StepResult:
+def step_of(algorithm: Any, reward: Any, number: int = 0, **recipe: Any) -> StepResult:
     policy = small_policy()
-    setup = lab_of(algorithm, reward, **{"groups": 8, "num_generations": 2, **lab})
+    setup = recipe_of(algorithm, reward, **{"groups": 8, "num_generations": 2, **recipe})
     return train_step(policy, Chat(policy.tokenizer), setup, number)
 
 
@@ -96,7 +96,7 @@ def test_replacing_is_a_pure_function_of_seed_and_step():
 def test_no_draw_is_used_twice_in_a_step():
     """Equal games of one secret would come from equal random numbers."""
     policy = small_policy()
-    setup = lab_of(
+    setup = recipe_of(
         Dapo(resample=2, overlong="none"), lambda turn: 0.0, groups=4, num_generations=4,
         secrets=("crane",),
     )  # fmt: skip

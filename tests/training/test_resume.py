@@ -123,7 +123,7 @@ def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp
         done = max((float(state["step"]) for state in states), default=0.0)
         return {
             "val/win_rate": done / 10,
-            "val/mean_guesses_losses_as_7": 7.0,
+            "val/mean_guesses_with_losses": 7.0,
             "val/reward": 0.0,
         }
 
@@ -193,7 +193,7 @@ def test_a_resumed_run_keeps_the_rows_of_its_csv_file(tmp_path, root):
 def scored(*scores: tuple[float, float, float]) -> Callable[..., dict[str, float]]:
     """In the place of validate(): wins, mean guesses and reward of one validation after another."""
     left = iter(scores)
-    names = ("val/win_rate", "val/mean_guesses_losses_as_7", "val/reward")
+    names = ("val/win_rate", "val/mean_guesses_with_losses", "val/reward")
     return lambda *_: dict(zip(names, next(left), strict=True))
 
 

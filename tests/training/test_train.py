@@ -121,7 +121,7 @@ def test_watching_training_and_test_secrets_changes_nothing_else(tmp_path) -> No
     keys = {key for record in seen for key in record if key.startswith("watch/")}
     assert keys == {
         f"watch/{s}/{m}" for s in ("train", "test")
-        for m in ("win_rate", "mean_guesses_losses_as_7")
+        for m in ("win_rate", "mean_guesses_with_losses")
     }  # fmt: skip
     assert [r["step"] for r in seen if "watch/test/win_rate" in r] == [0, 2, 3]
     for one, other in zip(metrics_of(plain), seen, strict=True):

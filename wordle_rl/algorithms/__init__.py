@@ -1,5 +1,5 @@
 """Training algorithms: how rewards become advantages, weights and a loss. One file each."""
 
-from wordle_rl.algorithms.base import Algorithm, Terms
+from wordle_rl.algorithms.base import Algorithm, LossInputs
 
-__all__ = ["Algorithm", "Terms"]
+__all__ = ["Algorithm", "LossInputs"]

@@ -25,7 +25,7 @@ LENGTHS = (  # of the thoughts that a scripted player can write
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class LossInputs:
     """Quantities of some sequences, as arrays of one namespace; [S, T] unless said otherwise.
 
     All are 0 where not trained. The last five arrays are None unless the algorithm needs them.
@@ -46,7 +46,7 @@ class Terms:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answers:
+class AnswerLengths:
     """What the answers of one rollout took. Arrays are [K]."""
 
     lengths: NDArray[np.int64]  # sampled tokens
@@ -55,7 +55,7 @@ class Answers:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcomes:
+class StepOutcomes:
     """What came of all rollouts of a step."""
 
     groups: NDArray[np.int64]  # [R] number of each rollout's group
@@ -77,7 +77,7 @@ class Outcomes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
+class Advantages:
     """What a step's rollouts are worth learning from."""
 
     advantages: list[Floats]  # [R] of [K]
@@ -87,7 +87,7 @@ class Judgement:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class UpdateRows:
     """The rollouts of one update, those of all processes. All are [R]."""
 
     lengths: NDArray[np.int64]  # trained tokens
@@ -138,7 +138,7 @@ class Algorithm(ABC):
 
     @property
     def scores_rollouts(self) -> bool:
-        """Whether `penalties` or `judge` need the trainer's scores of all rollouts."""
+        """Whether `penalties` or `advantages` need the trainer's scores of all rollouts."""
         return self.needs_values
 
     @property
@@ -153,26 +153,26 @@ class Algorithm(ABC):
 
     @property
     def needs_whole_games(self) -> bool:
-        """Whether `judge` reads how games ended, which single guesses seldom say."""
+        """Whether `advantages` reads how games ended, which single guesses seldom say."""
         return False
 
     def check(self, num_generations: int) -> None:  # noqa: B027  # most have nothing to refuse
         """Raise ValueError when this many rollouts per group cannot be learnt from."""
 
-    def penalties(self, answers: Answers) -> dict[str, Floats]:
+    def penalties(self, answers: AnswerLengths) -> dict[str, Floats]:
         """Further components [K] of the reward, by name, for what answers took."""
         return {}
 
     @abstractmethod
-    def judge(self, outcomes: Outcomes) -> Judgement:
+    def advantages(self, outcomes: StepOutcomes) -> Advantages:
         """The advantage of each turn."""
 
     @abstractmethod
-    def weights(self, rows: Rows) -> Floats:
+    def weights(self, rows: UpdateRows) -> Floats:
         """Weight [R] of every trained token of a rollout in the loss of one update."""
 
     @abstractmethod
-    def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
+    def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         """Loss [S, T] before weighting, and per-token metrics [S, T] to be averaged.
 
         xp: array namespace (numpy, torch or mlx.core).
@@ -184,11 +184,11 @@ def in_range(name: str, value: float, least: float, most: float) -> None:
     check_range(f"algorithm.{name}", value, least, most)
 
 
-def token_mean(rows: Rows) -> Floats:
+def token_mean(rows: UpdateRows) -> Floats:
     """All trained tokens weigh alike, and together 1."""
     return np.full(len(rows.lengths), 1.0 / max(int(rows.lengths.sum()), 1))
 
 
-def sequence_mean(rows: Rows) -> Floats:
+def sequence_mean(rows: UpdateRows) -> Floats:
     """All rollouts weigh alike, the tokens of one alike, and all together 1."""
     return 1.0 / (len(rows.lengths) * np.maximum(rows.lengths, 1))

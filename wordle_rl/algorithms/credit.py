@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from wordle_rl.algorithms.base import (
     Floats,
-    Outcomes,
+    StepOutcomes,
 )
 
 Scale = Literal["std", "none"]
 
 
-def game_advantages(outcomes: Outcomes, compare: Callable[[Floats], Floats]) -> list[Floats]:
+def game_advantages(outcomes: StepOutcomes, compare: Callable[[Floats], Floats]) -> list[Floats]:
     """[R] of [K]: what `compare` makes of the totals [1, N] of each group, at all its turns."""
     totals = outcomes.totals
     of_game = np.zeros(len(totals))

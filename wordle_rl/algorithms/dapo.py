@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 
 from wordle_rl.algorithms.base import (
-    Answers,
+    Advantages,
+    AnswerLengths,
     Floats,
-    Judgement,
-    Outcomes,
-    Rows,
+    StepOutcomes,
+    UpdateRows,
     in_range,
     token_mean,
 )
@@ -54,7 +54,7 @@ class Dapo(PolicyGradient):
     def resample_rounds(self) -> int:
         return self.resample
 
-    def penalties(self, answers: Answers) -> dict[str, Floats]:
+    def penalties(self, answers: AnswerLengths) -> dict[str, Floats]:
         found = super().penalties(answers)
         if self.overlong == "punish":
             buffer = self.overlong_buffer * answers.max_tokens
@@ -63,12 +63,12 @@ class Dapo(PolicyGradient):
             found["overlong"] = -beyond.clip(0.0, 1.0)
         return found
 
-    def judge(self, outcomes: Outcomes) -> Judgement:
-        judged = super().judge(outcomes)
+    def advantages(self, outcomes: StepOutcomes) -> Advantages:
+        judged = super().advantages(outcomes)
         if self.overlong != "filter":
             return judged
         pairs = zip(judged.advantages, outcomes.complete, strict=True)
-        return Judgement(advantages=[np.where(whole, a, 0.0) for a, whole in pairs])
+        return Advantages(advantages=[np.where(whole, a, 0.0) for a, whole in pairs])
 
-    def weights(self, rows: Rows) -> Floats:
+    def weights(self, rows: UpdateRows) -> Floats:
         return token_mean(rows)

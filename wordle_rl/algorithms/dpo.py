@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from wordle_rl.algorithms.base import (
+    Advantages,
     Algorithm,
     Floats,
-    Judgement,
-    Outcomes,
-    Rows,
-    Terms,
+    LossInputs,
+    StepOutcomes,
+    UpdateRows,
     in_range,
 )
 from wordle_rl.algorithms.losses import log_sigmoid
@@ -56,7 +56,7 @@ class Dpo(Algorithm):
                 f"algorithm.pairs={self.pairs} of different rollouts, not {num_generations}"
             )
 
-    def judge(self, outcomes: Outcomes) -> Judgement:
+    def advantages(self, outcomes: StepOutcomes) -> Advantages:
         """Advantage 1 for the better of a pair, -1 for the worse, 0 for those without one."""
         totals, signs = outcomes.totals, np.zeros(len(outcomes.returns))
         units = np.arange(len(signs))
@@ -70,15 +70,15 @@ class Dpo(Algorithm):
             np.full(len(returns), sign)
             for returns, sign in zip(outcomes.returns, signs, strict=True)
         ]
-        return Judgement(advantages=advantages, units=units)
+        return Advantages(advantages=advantages, units=units)
 
-    def weights(self, rows: Rows) -> Floats:
+    def weights(self, rows: UpdateRows) -> Floats:
         """The loss of a pair stands at each of its trained tokens, so these add up to its share."""
         tokens = np.bincount(rows.units, rows.lengths)
         pairs = max(len(np.unique(rows.units[rows.used])), 1)
         return rows.used / (pairs * np.maximum(tokens[rows.units], 1.0))
 
-    def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
+    def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         gained = (terms.advantages * (terms.logprobs - terms.ref_logprobs)).sum(-1)
         of_one_unit = terms.units[:, None] == terms.units[None, :]
         margin = self.beta * (of_one_unit * gained[None, :]).sum(-1)  # [S], equal within a pair

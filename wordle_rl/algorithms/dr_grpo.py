@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Floats, Rows, in_range
+from wordle_rl.algorithms.base import Floats, UpdateRows, in_range
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 
@@ -40,5 +40,5 @@ class DrGrpo(PolicyGradient):
     def _constant(self) -> float:
         return (self.budget or 0) if self.normalizer is None else self.normalizer
 
-    def weights(self, rows: Rows) -> Floats:
+    def weights(self, rows: UpdateRows) -> Floats:
         return np.full(len(rows.lengths), 1.0 / (len(rows.lengths) * self._constant))

@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Algorithm, Floats, Judgement, Outcomes, Rows, Terms
+from wordle_rl.algorithms.base import (
+    Advantages,
+    Algorithm,
+    Floats,
+    LossInputs,
+    StepOutcomes,
+    UpdateRows,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,20 +35,20 @@ class ExpertIteration(Algorithm):
     def needs_whole_games(self) -> bool:
         return True
 
-    def judge(self, outcomes: Outcomes) -> Judgement:
+    def advantages(self, outcomes: StepOutcomes) -> Advantages:
         """Advantage 1 for what is kept, else 0."""
         totals = np.where(outcomes.won, outcomes.totals, -np.inf)
         best = [members[np.argmax(totals[members])] for members in outcomes.members()]
         kept = {int(i) for i in best if outcomes.won[i]}
-        return Judgement(
+        return Advantages(
             advantages=[
                 np.full(len(returns), float(i in kept))
                 for i, returns in enumerate(outcomes.returns)
             ]
         )
 
-    def weights(self, rows: Rows) -> Floats:
+    def weights(self, rows: UpdateRows) -> Floats:
         return rows.used / max(int(rows.lengths[rows.used].sum()), 1)
 
-    def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
+    def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         return -terms.logprobs * terms.advantages, {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Judgement, Outcomes, Terms
+from wordle_rl.algorithms.base import Advantages, LossInputs, StepOutcomes
 from wordle_rl.algorithms.credit import Scale
 from wordle_rl.algorithms.losses import constant
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
@@ -27,11 +27,11 @@ class Gspo(PolicyGradient):
     clip_high: float = 4e-4
     scale: Scale = "std"
 
-    def judge(self, outcomes: Outcomes) -> Judgement:
-        judged = super().judge(outcomes)
+    def advantages(self, outcomes: StepOutcomes) -> Advantages:
+        judged = super().advantages(outcomes)
         return replace(judged, units=np.arange(len(judged.advantages)))
 
-    def log_ratio(self, xp: Any, terms: Terms) -> Any:
+    def log_ratio(self, xp: Any, terms: LossInputs) -> Any:
         moved = terms.logprobs - terms.old_logprobs  # 0 where not trained
         tokens = _of_rollout((terms.trained + 0.0).sum(-1), terms.units)[:, None]
         total = _of_rollout(constant(xp, moved).sum(-1), terms.units)[:, None]

@@ -11,13 +11,13 @@ from typing import Any, Literal
 import numpy as np
 
 from wordle_rl.algorithms.base import (
+    Advantages,
     Algorithm,
-    Answers,
+    AnswerLengths,
     Floats,
-    Judgement,
-    Outcomes,
-    Rows,
-    Terms,
+    LossInputs,
+    StepOutcomes,
+    UpdateRows,
     in_range,
     sequence_mean,
 )
@@ -79,19 +79,19 @@ class PolicyGradient(Algorithm):
     def check(self, num_generations: int) -> None:
         self.advantages_by_game(np.zeros((1, num_generations)))
 
-    def penalties(self, answers: Answers) -> dict[str, Floats]:
+    def penalties(self, answers: AnswerLengths) -> dict[str, Floats]:
         if self.beta == 0.0 or self.kl == "loss":
             return {}
         assert answers.divergence is not None
         return {"kl": -self.beta * answers.divergence}
 
-    def judge(self, outcomes: Outcomes) -> Judgement:
+    def advantages(self, outcomes: StepOutcomes) -> Advantages:
         """With credit by turn, alike in all algorithms that do not override this."""
         if outcomes.by_turn:
             advantages = turn_advantages(outcomes.returns, outcomes.groups, scale=self.scale)
         else:
             advantages = game_advantages(outcomes, self.advantages_by_game)
-        return Judgement(advantages=advantages)
+        return Advantages(advantages=advantages)
 
     def advantages_by_game(self, rewards: Floats) -> Floats:
         """Advantage of each rollout [G, N] against its group, from summed rewards [G, N].
@@ -100,14 +100,14 @@ class PolicyGradient(Algorithm):
         """
         return group_advantages(rewards, self.scale)
 
-    def weights(self, rows: Rows) -> Floats:
+    def weights(self, rows: UpdateRows) -> Floats:
         return sequence_mean(rows)
 
-    def log_ratio(self, xp: Any, terms: Terms) -> Any:
+    def log_ratio(self, xp: Any, terms: LossInputs) -> Any:
         """Logarithm [S, T] of the ratio that is clipped."""
         return terms.logprobs - terms.old_logprobs
 
-    def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
+    def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         loss, ratio, clipped = clipped_surrogate(
             xp, self.log_ratio(xp, terms), terms.advantages,
             low=self.clip_low, high=self.clip_high,

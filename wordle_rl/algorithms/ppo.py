@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from wordle_rl.algorithms.base import (
+    Advantages,
     Floats,
-    Judgement,
-    Outcomes,
-    Rows,
-    Terms,
+    LossInputs,
+    StepOutcomes,
+    UpdateRows,
     in_range,
     token_mean,
 )
@@ -57,7 +57,7 @@ class Ppo(PolicyGradient):
     def check(self, num_generations: int) -> None:
         pass
 
-    def judge(self, outcomes: Outcomes) -> Judgement:
+    def advantages(self, outcomes: StepOutcomes) -> Advantages:
         assert outcomes.values is not None
         discount = outcomes.discount
         estimates = [
@@ -70,12 +70,12 @@ class Ppo(PolicyGradient):
             every = np.concatenate(estimates)
             spread = float(every.std()) or 1.0
             estimates = [(a - every.mean()) / spread for a in estimates]
-        return Judgement(advantages=estimates, targets=targets, target_scale=deviation or 1.0)
+        return Advantages(advantages=estimates, targets=targets, target_scale=deviation or 1.0)
 
-    def weights(self, rows: Rows) -> Floats:
+    def weights(self, rows: UpdateRows) -> Floats:
         return token_mean(rows)
 
-    def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
+    def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         loss, metrics = super().loss(xp, terms)
         metrics["value_loss"] = clipped_value_loss(
             xp, terms.values, terms.old_values, terms.targets,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Floats, Rows
+from wordle_rl.algorithms.base import Floats, UpdateRows
 from wordle_rl.algorithms.credit import leave_one_out
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
@@ -28,5 +28,5 @@ class Rloo(PolicyGradient):
     def advantages_by_game(self, rewards: Floats) -> Floats:
         return leave_one_out(rewards)
 
-    def weights(self, rows: Rows) -> Floats:
+    def weights(self, rows: UpdateRows) -> Floats:
         return np.full(len(rows.lengths), 1.0 / len(rows.lengths))

@@ -12,13 +12,13 @@ import numpy as np
 
 from wordle_rl.algorithms.base import (
     LENGTHS,
+    Advantages,
     Algorithm,
     Floats,
     Imitation,
-    Judgement,
-    Outcomes,
-    Rows,
-    Terms,
+    LossInputs,
+    StepOutcomes,
+    UpdateRows,
     token_mean,
 )
 
@@ -43,11 +43,11 @@ class Sft(Algorithm):
     def imitates(self) -> Imitation | None:
         return Imitation(player=self.player, reasoning=self.reasoning)
 
-    def judge(self, outcomes: Outcomes) -> Judgement:
-        return Judgement(advantages=[np.ones(len(returns)) for returns in outcomes.returns])
+    def advantages(self, outcomes: StepOutcomes) -> Advantages:
+        return Advantages(advantages=[np.ones(len(returns)) for returns in outcomes.returns])
 
-    def weights(self, rows: Rows) -> Floats:
+    def weights(self, rows: UpdateRows) -> Floats:
         return token_mean(rows)
 
-    def loss(self, xp: Any, terms: Terms) -> tuple[Any, dict[str, Any]]:
+    def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         return -terms.logprobs, {}

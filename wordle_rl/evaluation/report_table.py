@@ -50,7 +50,7 @@ _HABITS_LEGEND = (
 _SHOWN_GUESSES = 4
 
 
-def table(summaries: Sequence[Summary]) -> str:
+def report_table(summaries: Sequence[Summary]) -> str:
     """Three rows per summary, what the columns mean, the rules, and the first one's histogram.
 
     Raises ValueError without summaries.
@@ -86,7 +86,7 @@ def _row(name: str, cells: Sequence[str], widths: Mapping[str, int]) -> str:
 
 def _cells(summary: Summary) -> list[str]:
     low, high = _percent(summary["win_rate_low"]), _percent(summary["win_rate_high"])
-    mean, upper = summary["mean_guesses_losses_as_7"], summary["mean_guesses_losses_as_7_high"]
+    mean, upper = summary["mean_guesses_with_losses"], summary["mean_guesses_with_losses_high"]
     shares = ("format_compliance", "non_words", "repeats", "consistency", "bits_ratio")
     return [
         str(summary["games"]),

@@ -143,9 +143,9 @@ def _results(games: Sequence[Game], max_turns: int) -> dict[str, Any]:
         "win_rate_low": low,
         "win_rate_high": high,
         "mean_guesses": sum(won) / len(won) if won else None,
-        "mean_guesses_losses_as_7": mean,  # 7 at six turns: one more than the turns of the rules
-        "mean_guesses_losses_as_7_low": None if half is None else mean - half,
-        "mean_guesses_losses_as_7_high": None if half is None else mean + half,
+        "mean_guesses_with_losses": mean,  # 7 at six turns: one more than the turns of the rules
+        "mean_guesses_with_losses_low": None if half is None else mean - half,
+        "mean_guesses_with_losses_high": None if half is None else mean + half,
         "histogram": {
             **{str(turn): counts[turn] for turn in range(1, max_turns + 1)},
             "lost": len(games) - len(won),

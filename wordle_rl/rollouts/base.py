@@ -1,4 +1,4 @@
-"""What a kind of rollouts works with, and games played from the states of a scene's groups."""
+"""What a kind of rollouts works with, and games played from the states of a task's groups."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import FORMS
 from wordle_rl.rollouts.history import History
-from wordle_rl.rollouts.lesson import Lesson
+from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.rollouts.play import play, rollouts
 from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.rollouts.records import Rollout, TokenTurn
@@ -55,12 +55,12 @@ class RolloutSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
+class RolloutTask:
     """Secrets of a step that this process plays, and everything to play them with."""
 
     policy: Policy
     chat: Chat
-    lab: Lab
+    recipe: Recipe
     step: int
     places: range  # numbers of the secrets within the step
     secrets: list[str]
@@ -69,11 +69,11 @@ class Scene:
 
     def actor(self) -> PolicyActor:
         """The policy, for num_generations games of each secret."""
-        lab = self.lab
+        recipe = self.recipe
         return PolicyActor(
-            engine=self.policy.engine(), chat=self.chat, style=lab.style, form=lab.form,
-            sampling=lab.sampling, seed=lab.seed, step=self.step,
-            first_rollout=self.places.start * lab.num_generations,
+            engine=self.policy.engine(), chat=self.chat, style=recipe.style, form=recipe.form,
+            sampling=recipe.sampling, seed=recipe.seed, step=self.step,
+            first_rollout=self.places.start * recipe.num_generations,
         )  # fmt: skip
 
 
@@ -116,49 +116,49 @@ class RolloutKind(RolloutSettings, ABC):
             )
 
     @abstractmethod
-    def play(self, scene: Scene) -> list[Rollout]:
-        """The rollouts of a scene, group by group, num_generations in each."""
+    def play(self, task: RolloutTask) -> list[Rollout]:
+        """The rollouts of a task, group by group, num_generations in each."""
 
 
-def whole_games(scene: Scene, *, answers: int | None = None) -> list[Rollout]:
+def whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
     """num_generations games of each secret, a group of their own, played to their end.
 
     answers: leave games after this many. A teacher plays in the policy's place if there is one.
     """
-    lab, size = scene.lab, scene.lab.num_generations
-    secrets = [secret for secret in scene.secrets for _ in range(size)]
-    starts = [state for state in scene.starts for _ in range(size)]
-    first = scene.places.start
+    recipe, size = task.recipe, task.recipe.num_generations
+    secrets = [secret for secret in task.secrets for _ in range(size)]
+    starts = [state for state in task.starts for _ in range(size)]
+    first = task.places.start
 
     def played_by(actor: PolicyActor | ScriptedActor) -> list[Game]:
         return play(
-            actor, secrets, words=lab.words, rules=lab.rules, starts=starts, answers=answers,
-            check=scene.check,
+            actor, secrets, words=recipe.words, rules=recipe.rules, starts=starts, answers=answers,
+            check=task.check,
         )  # fmt: skip
 
     turns: list[list[TokenTurn]]
-    if lab.teacher is None:
-        actor = scene.actor()
-        with scene.policy.timers("game"):
+    if recipe.teacher is None:
+        actor = task.actor()
+        with task.policy.timers("game"):
             games = played_by(actor)
         turns = actor.turns
     else:
-        with scene.policy.timers("teacher"):
+        with task.policy.timers("teacher"):
             scripted = ScriptedActor(
-                player=lab.teacher.player, seed=lab.seed, step=scene.step,
-                first_rollout=first * size, mistakes=lab.teacher.mistakes, slips=lab.teacher.slips,
-                reasoning=lab.teacher.reasoning,
+                player=recipe.teacher.player, seed=recipe.seed, step=task.step,
+                first_rollout=first * size, mistakes=recipe.teacher.mistakes,
+                slips=recipe.teacher.slips, reasoning=recipe.teacher.reasoning,
             )  # fmt: skip
             games = played_by(scripted)
             turns = [
-                scripted_turns(game, scene.chat, lab.style, slipped, form=lab.form)
+                scripted_turns(game, task.chat, recipe.style, slipped, form=recipe.form)
                 for game, slipped in zip(games, scripted.slipped, strict=True)
             ]
     return rollouts(games, turns, size, first_group=first)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lab:
+class Recipe:
     """Everything a step needs besides the policy; a curriculum alone changes it while training."""
 
     words: WordLists
@@ -167,12 +167,12 @@ class Lab:
     sampling: Sampling
     rewards: RewardSet
     algorithm: Algorithm
-    teacher: Lesson | None  # plays in the policy's place when the algorithm imitates
+    teacher: TeacherSettings | None  # plays in the policy's place when the algorithm imitates
     secrets: tuple[str, ...]  # that training games may have
     replayed: tuple[str, ...] = ()  # of them, in the place of those due in the last groups
     groups: int  # secrets per step
     num_generations: int  # rollouts per group
-    play: Callable[[Scene], list[Rollout]] = whole_games  # of a kind in wordle_rl.rollouts
+    play: Callable[[RolloutTask], list[Rollout]] = whole_games  # of a kind in wordle_rl.rollouts
     form: str = "conversation"  # of the prompts, see wordle_rl.rollouts.forms
     history: History | None = None  # where training games begin; None for the empty board
     credit: str = "game"  # game: one advantage per game; turn: one per turn

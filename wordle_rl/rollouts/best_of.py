@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from wordle_rl.game.rules import Game, GameStatus
-from wordle_rl.rollouts.base import RolloutKind, Scene
+from wordle_rl.rollouts.base import RolloutKind, RolloutTask
 from wordle_rl.rollouts.play import Reply, take
 from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.rollouts.records import Rollout, last_alone
@@ -31,22 +31,22 @@ class BestOf(RolloutKind):
         RolloutKind.__post_init__(self)
         check_choice("rollout.advance", self.advance, ("best", "sampled"))
 
-    def play(self, scene: Scene) -> list[Rollout]:
-        with scene.policy.timers("game"):
-            return _Games(scene, self.advance).played()
+    def play(self, task: RolloutTask) -> list[Rollout]:
+        with task.policy.timers("game"):
+            return _Games(task, self.advance).played()
 
 
 class _Games:
-    """The games of a scene. A secret has num_generations seats at the actor, one per candidate."""
+    """The games of a task. A secret has num_generations seats at the actor, one per candidate."""
 
-    def __init__(self, scene: Scene, advance: str) -> None:
-        self._scene, self._advance = scene, advance
-        self._size = scene.lab.num_generations
-        self._actor: PolicyActor = scene.actor()
-        words, rules = scene.lab.words, scene.lab.rules
+    def __init__(self, task: RolloutTask, advance: str) -> None:
+        self._scene, self._advance = task, advance
+        self._size = task.recipe.num_generations
+        self._actor: PolicyActor = task.actor()
+        words, rules = task.recipe.words, task.recipe.rules
         self._games = [
             Game(secret, words.allowed_set, rules, state=state)
-            for secret, state in zip(scene.secrets, scene.starts, strict=True)
+            for secret, state in zip(task.secrets, task.starts, strict=True)
         ]
         self._rollouts: list[list[Rollout]] = [[] for _ in self._games]
 
@@ -93,7 +93,7 @@ class _Games:
 
     def _take(self, number: int, replies: list[Reply], turn: int) -> int:
         """Keep all answers of a game's turn, and go on with one of them; returns which."""
-        game, lab = self._games[number], self._scene.lab
+        game, recipe = self._games[number], self._scene.recipe
         candidates = []
         for reply in replies:
             candidate = Game(
@@ -103,13 +103,13 @@ class _Games:
             candidates.append(candidate)
         chosen = 0
         if self._advance == "best":
-            rewards = [lab.rewards.score(candidate).total for candidate in candidates]
+            rewards = [recipe.rewards.score(candidate).total for candidate in candidates]
             chosen = rewards.index(max(rewards))
         take(game, replies[chosen])
         self._rollouts[number] += [
             Rollout(
                 game=candidate,
-                group=self._scene.places[number] + turn * lab.groups,
+                group=self._scene.places[number] + turn * recipe.groups,
                 turns=[last_alone(self._actor.turns[seat])],
                 within=game,
                 taken=place == chosen,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wordle_rl.rollouts.base import RolloutKind, Scene, whole_games
+from wordle_rl.rollouts.base import RolloutKind, RolloutTask, whole_games
 from wordle_rl.rollouts.records import Rollout
 
 
@@ -12,5 +12,5 @@ from wordle_rl.rollouts.records import Rollout
 class WholeGame(RolloutKind):
     """Plays each game to its end."""
 
-    def play(self, scene: Scene) -> list[Rollout]:
-        return whole_games(scene)
+    def play(self, task: RolloutTask) -> list[Rollout]:
+        return whole_games(task)

@@ -11,7 +11,7 @@ from wordle_rl.rollouts.forms import Form
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lesson:
+class TeacherSettings:
     """How a scripted player's games are made to learn from."""
 
     player: Player
@@ -21,7 +21,7 @@ class Lesson:
     reasoning: Reasoning | None = None  # writes the thought before each guess
 
 
-def check_thoughts(lesson: Lesson, form: Form, sampling: Sampling) -> None:
+def check_thoughts(lesson: TeacherSettings, form: Form, sampling: Sampling) -> None:
     """Raise ValueError unless any thought and the guess behind it fit into an answer."""
     if lesson.reasoning is None:
         return

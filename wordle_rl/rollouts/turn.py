@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wordle_rl.rollouts.base import RolloutKind, Scene, whole_games
+from wordle_rl.rollouts.base import RolloutKind, RolloutTask, whole_games
 from wordle_rl.rollouts.records import Rollout
 
 
@@ -18,5 +18,5 @@ class OneTurn(RolloutKind):
 
     finishes: ClassVar[bool] = False
 
-    def play(self, scene: Scene) -> list[Rollout]:
-        return whole_games(scene, answers=1)
+    def play(self, task: RolloutTask) -> list[Rollout]:
+        return whole_games(task, answers=1)

@@ -21,7 +21,7 @@ class ConfigError(ValueError):
     """A setting is wrong; the message is one line that names it and what is allowed."""
 
 
-def component(key: str, node: Any, kind: type, **injected: Any) -> Any:
+def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
     """The object of a config node; injected values fill the fields of those names, if any.
 
     key: where the node stands in the config, for messages; empty for the config itself. kind: the

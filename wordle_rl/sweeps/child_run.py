@@ -67,7 +67,7 @@ class Run:
         return [*self.command, *self.overrides, f"output_dir={quoted_path(self.folder)}"]
 
 
-def carry_out(
+def run_child(
     run: Run,
     *,
     threads: int,

@@ -17,7 +17,7 @@ from wordle_rl.runs.files import RunFolderError, write_json
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps import progress
-from wordle_rl.sweeps.child_run import ChildFailed, Run, carry_out
+from wordle_rl.sweeps.child_run import ChildFailed, Run, run_child
 from wordle_rl.sweeps.records import (
     CURVE,
     GAMES,
@@ -139,7 +139,7 @@ class Attempt:
         before = runs[number - 1].run_folder() if number else None
         run = runs[number].with_start(before / "model" if before else None)
         last = number == len(runs) - 1
-        return carry_out(
+        return run_child(
             run,
             threads=self._means.threads(self._study),
             metrics=lambda record: self._report(trial, record) if last else None,

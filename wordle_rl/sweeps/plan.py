@@ -25,7 +25,7 @@ _RESERVED = ("output_dir", "resume", "sweep")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class StudyPlan:
     """The trials of a study as command lines."""
 
     settings: StudySettings

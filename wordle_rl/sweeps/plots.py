@@ -22,7 +22,7 @@ _DOTS = 130  # dots per inch
 _LOG = 20  # numbers that differ by more are drawn on a logarithmic scale
 
 
-def draw(study: Study, folder: Path) -> list[tuple[str, str]]:
+def write_plots(study: Study, folder: Path) -> list[tuple[str, str]]:
     """Draw what the study has enough trials for. Returns title and file name of each picture."""
     search = [r for r in study.results if not r.confirms]
     shown_arms = _best_arms(search)

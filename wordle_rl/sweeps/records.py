@@ -12,7 +12,7 @@ from typing import Any
 from wordle_rl.runs.files import RunFolderError, StepLog, write_json
 
 OBJECTIVE = "val_win_rate"  # of summary.json: validation wins of the best checkpoint
-TESTED = ("win_rate", "mean_guesses_losses_as_7")  # of summary.json: its report on the test secrets
+TESTED = ("win_rate", "mean_guesses_with_losses")  # of summary.json: its report on the test secrets
 CURVE, GAMES, SECONDS, SPREAD = "val/win_rate", "total/games", "time/step", "groups/zero_spread"
 
 

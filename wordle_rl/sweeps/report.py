@@ -57,7 +57,7 @@ def difference(trials: Sequence[Result], base: Sequence[Result], figure: Figure)
     return Mean.of([one - other for one, other in pairs if one is not None and other is not None])
 
 
-def table(results: Sequence[Result], default: Mapping[str, Any] | None = None) -> str:
+def results_table(results: Sequence[Result], default: Mapping[str, Any] | None = None) -> str:
     """A row for each arm: means over seeds with their 95 % intervals.
 
     default: the arm that the others are compared with, seed by seed.
@@ -160,7 +160,7 @@ def page(study: Study, pictures: Sequence[tuple[str, str]], before: str | None) 
         "wins are its greedy ones. To default: the mean difference, in points, from the default "
         "arm with equal seeds. A lost game counts as 7 guesses; minutes are those of training.",
         *_of_start(search),
-        table(search, study.identity.get("default")),
+        results_table(search, study.identity.get("default")),
     ]
     if len(arms(search)) == 1 and "seed" in search[0].params:
         parts += ["Each seed:", seed_table(search)]
@@ -170,7 +170,7 @@ def page(study: Study, pictures: Sequence[tuple[str, str]], before: str | None) 
     if confirm:
         both = any(r.arm == {ARM: "default"} for r in confirm)
         who = "The winner and the default" if both else "The winner" if study.best else "All"
-        parts += [f"{who} again, with fresh seeds:", table(confirm, {ARM: "default"})]
+        parts += [f"{who} again, with fresh seeds:", results_table(confirm, {ARM: "default"})]
     if len(arms(search)) > MOST_CURVES:
         parts.append(f"Pictures show the best {MOST_CURVES} arms.")
     parts += [f"![{title}]({file})" for title, file in pictures] + [END]

@@ -19,7 +19,7 @@ from optuna.exceptions import DuplicatedStudyError
 from optuna.trial import FrozenTrial, TrialState
 
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.sweeps.plan import ARM, Plan
+from wordle_rl.sweeps.plan import ARM, StudyPlan
 from wordle_rl.sweeps.samplers import pruner, sampler
 from wordle_rl.sweeps.settings import PrunerSettings, SamplerSettings
 from wordle_rl.sweeps.space import Choice, Params, Space, grid, same_params
@@ -79,7 +79,7 @@ def point_of(trial: FrozenTrial) -> Params:
     return trial.system_attrs.get("fixed_params", trial.params)
 
 
-def search(plan: Plan, folder: Path) -> Phase:
+def search(plan: StudyPlan, folder: Path) -> Phase:
     """The trials that the study is about."""
     settings = plan.settings
     points = plan.points() if settings.sampler.name == "grid" else None
@@ -91,7 +91,7 @@ def search(plan: Plan, folder: Path) -> Phase:
     )  # fmt: skip
 
 
-def confirmation(plan: Plan, best: Params, folder: Path) -> Phase:
+def confirmation(plan: StudyPlan, best: Params, folder: Path) -> Phase:
     """Winner and default again, with fresh seeds, reported on the test secrets."""
     settings = plan.settings
     arms = ("winner",) if _is_default(best, settings.default) else ("winner", "default")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from wordle_rl.runs.instantiate import ConfigError, component
+from wordle_rl.runs.instantiate import ConfigError, instantiate
 
 SAMPLERS = ("grid", "random", "tpe")
 PRUNERS = ("none", "median", "percentile", "asha", "hyperband")
@@ -132,4 +132,4 @@ def study_settings(node: Mapping[str, Any]) -> StudySettings:
 
 
 def _built(key: str, node: Mapping[str, Any], cls: type) -> Any:
-    return component(key, {**node, "_target_": f"{__name__}.{cls.__name__}"}, cls)
+    return instantiate(key, {**node, "_target_": f"{__name__}.{cls.__name__}"}, cls)

@@ -25,7 +25,7 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.objective import Attempt, Means, Stopped, TrialFailed
-from wordle_rl.sweeps.plan import Plan
+from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.records import About
 from wordle_rl.sweeps.rounds import Phase, confirmation, open_phase, search, winner
 from wordle_rl.sweeps.storage import Worker, alone, open_storage, recover, retry
@@ -46,7 +46,7 @@ class Places:
     url: str
 
     @classmethod
-    def of(cls, plan: Plan) -> Places:
+    def of(cls, plan: StudyPlan) -> Places:
         settings = plan.settings
         folder = ROOT / (settings.folder or f"sweeps/{settings.name}")
         url = settings.storage or f"sqlite:///{folder / 'study.db'}"
@@ -54,7 +54,7 @@ class Places:
         return cls(folder=folder, trials=trials, url=url)
 
 
-def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
+def run_study(plan: StudyPlan, say: Callable[[str], None] = progress.say) -> None:
     """Do what is left of a study: its trials, then winner and default with fresh seeds.
 
     Ctrl-C and SIGTERM let the children save and end with 130 and 143. Raises ConfigError,
@@ -83,7 +83,7 @@ def run_study(plan: Plan, say: Callable[[str], None] = progress.say) -> None:
     say(progress.ending(study.study_name, best, trials, lost, places.folder))
 
 
-def _describe(plan: Plan, places: Places) -> None:
+def _describe(plan: StudyPlan, places: Places) -> None:
     """What python -m wordle_rl.study needs to find the study again."""
     settings = plan.settings
     about = About(
@@ -107,7 +107,7 @@ class _Crew:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: StudyPlan,
         storage: optuna.storages.BaseStorage,
         say: Callable[[str], None],
         stack: ExitStack,

@@ -5,24 +5,24 @@ A Sample carries all of that from process to process; the algorithm judges those
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Answers, Floats, Judgement, Outcomes
+from wordle_rl.algorithms.base import Advantages, AnswerLengths, Floats, StepOutcomes
 from wordle_rl.game.rules import GameStatus
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.engine import StopReason
 from wordle_rl.policy.policy import Policy
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.records import Rollout
-from wordle_rl.training.sequences import Sequence, answers_at, pad, sequences
+from wordle_rl.training.sequences import TrainingSequence, answers_at, pad, sequences
 
 if TYPE_CHECKING:
-    from wordle_rl.rollouts.base import Lab
+    from wordle_rl.rollouts.base import Recipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,42 +43,48 @@ class Sample:
     scores: list[Scores] | None  # of its sequences, where the algorithm needs them to judge
 
 
-def assess(policy: Policy, lab: Lab, rollouts: Many[Rollout], pad_id: int) -> list[Sample]:
+def score_rollouts(
+    policy: Policy, recipe: Recipe, rollouts: Sequence[Rollout], pad_id: int
+) -> list[Sample]:
     """The samples of this process's rollouts."""
-    scores: Many[list[Scores] | None] = [None] * len(rollouts)
-    if lab.algorithm.scores_rollouts:
-        scores = _scores(policy, lab, rollouts, pad_id)
+    scores: Sequence[list[Scores] | None] = [None] * len(rollouts)
+    if recipe.algorithm.scores_rollouts:
+        scores = _scores(policy, recipe, rollouts, pad_id)
     with policy.timers("reward"):
-        return [_sample(lab, *given) for given in zip(rollouts, scores, strict=True)]
+        return [_sample(recipe, *given) for given in zip(rollouts, scores, strict=True)]
 
 
-def _sample(lab: Lab, rollout: Rollout, scores: list[Scores] | None) -> Sample:
-    reward = lab.rewards.score(rollout.game)
+def _sample(recipe: Recipe, rollout: Rollout, scores: list[Scores] | None) -> Sample:
+    reward = recipe.rewards.score(rollout.game)
     divergence = None
-    if scores is not None and lab.algorithm.needs_reference:
+    if scores is not None and recipe.algorithm.needs_reference:
         divergence = np.zeros(len(rollout.turns))
         for sequence, score in zip(sequences(rollout, 0), scores, strict=True):
             assert score.ref_logprobs is not None
             gap = score.old_logprobs.astype(float) - score.ref_logprobs
             np.add.at(divergence, sequence.turns, gap)
-    answers = Answers(
+    answers = AnswerLengths(
         lengths=np.array([len(turn.completion.ids) for turn in rollout.turns], np.int64),
-        max_tokens=lab.sampling.max_tokens,
+        max_tokens=recipe.sampling.max_tokens,
         divergence=divergence,
     )
-    for name, shares in lab.algorithm.penalties(answers).items():
+    for name, shares in recipe.algorithm.penalties(answers).items():
         reward = reward.charged(name, shares)
     return Sample(rollout=rollout, reward=reward, scores=scores)
 
 
-def _scores(policy: Policy, lab: Lab, rollouts: Many[Rollout], pad_id: int) -> list[list[Scores]]:
+def _scores(
+    policy: Policy, recipe: Recipe, rollouts: Sequence[Rollout], pad_id: int
+) -> list[list[Scores]]:
     """Of each rollout's sequences."""
-    every: list[Sequence] = [s for i, rollout in enumerate(rollouts) for s in sequences(rollout, i)]
+    every: list[TrainingSequence] = [
+        s for i, rollout in enumerate(rollouts) for s in sequences(rollout, i)
+    ]
     blank = [[0.0] * len(s.ids) for s in every]
     batch: Batch = pad(every, {"advantages": blank, "weights": blank}, pad_id)
     old = policy.score(batch)
-    ref = policy.score(batch, reference=True) if lab.algorithm.needs_reference else None
-    values = policy.values(batch) if lab.algorithm.needs_values else None
+    ref = policy.score(batch, reference=True) if recipe.algorithm.needs_reference else None
+    values = policy.values(batch) if recipe.algorithm.needs_values else None
 
     def row(of_all: FloatArray, i: int) -> FloatArray:
         return of_all[i, : batch.lengths[i]]
@@ -95,30 +101,30 @@ def _scores(policy: Policy, lab: Lab, rollouts: Many[Rollout], pad_id: int) -> l
     return scores
 
 
-def judge(samples: Many[Sample], lab: Lab) -> Judgement:
+def step_advantages(samples: Sequence[Sample], recipe: Recipe) -> Advantages:
     """The algorithm's judgement of a step's samples, those of all processes."""
-    by_turn = lab.credit == "turn"
-    return lab.algorithm.judge(
-        Outcomes(
+    by_turn = recipe.credit == "turn"
+    return recipe.algorithm.advantages(
+        StepOutcomes(
             groups=np.array([s.rollout.group for s in samples]),
-            returns=[_returns(sample, lab) for sample in samples],
+            returns=[_returns(sample, recipe) for sample in samples],
             won=np.array([s.rollout.game.status is GameStatus.WON for s in samples]),
             complete=[
                 np.array([t.completion.stop is StopReason.STOP_TOKEN for t in s.rollout.turns])
                 for s in samples
             ],
-            values=[_turn_values(s) for s in samples] if lab.algorithm.needs_values else None,
+            values=[_turn_values(s) for s in samples] if recipe.algorithm.needs_values else None,
             by_turn=by_turn,
-            discount=lab.discount if by_turn else 1.0,
+            discount=recipe.discount if by_turn else 1.0,
         )
     )
 
 
-def _returns(sample: Sample, lab: Lab) -> Floats:
+def _returns(sample: Sample, recipe: Recipe) -> Floats:
     """[K] reward from each turn on; by game that of the whole game, at every turn."""
     game, reward = sample.rollout.game, sample.reward
-    if lab.credit == "turn":
-        return np.array(lab.rewards.to_go(game, reward, lab.discount))
+    if recipe.credit == "turn":
+        return np.array(recipe.rewards.to_go(game, reward, recipe.discount))
     return np.full(len(game.turns), reward.total)
 
 
@@ -133,7 +139,7 @@ def _turn_values(sample: Sample) -> Floats:
     return values
 
 
-def without_spread(samples: Many[Sample], judgement: Judgement) -> NDArray[np.int64]:
+def without_spread(samples: Sequence[Sample], judgement: Advantages) -> NDArray[np.int64]:
     """Numbers of the groups that teach nothing: every advantage is exactly 0."""
     groups = np.array([sample.rollout.group for sample in samples])
     teaches = np.array([np.any(a != 0.0) for a in judgement.advantages])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.game.rules import Game
-from wordle_rl.rollouts.base import Lab
+from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.runs.files import plain
 from wordle_rl.runs.instantiate import option_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wordle_rl.training.reporter import Reporter
 
 
-class Course:
+class CurriculumRunner:
     """Takes a run through its curriculum. tells: whether this process speaks for the run."""
 
     def __init__(self, curriculum: Curriculum, reporter: Reporter, *, tells: bool) -> None:
@@ -41,12 +41,12 @@ class Course:
         except ValueError as error:
             raise FolderError(f"state.json: {error}") from None
 
-    def planned(self, lab: Lab) -> Lab:
-        """The lab of the next step. Raises FolderError for a state that is not of these words."""
+    def planned(self, recipe: Recipe) -> Recipe:
+        """The recipe of the next step. Raises FolderError for a state of other words."""
         plan = self._curriculum.plan()
-        if unknown := [secret for secret in plan.replayed if secret not in lab.secrets]:
+        if unknown := [secret for secret in plan.replayed if secret not in recipe.secrets]:
             raise FolderError(f"state.json: {unknown[0]!r} waits to be replayed, but is no secret")
-        return replace(lab, rewards=plan.rewards, replayed=plan.replayed)
+        return replace(recipe, rewards=plan.rewards, replayed=plan.replayed)
 
     def follow(self, done: int, result: StepResult) -> dict[str, float]:
         """Take note of a whole step, the done-th; to be called once. Returns metrics."""
@@ -57,7 +57,7 @@ class Course:
             first.setdefault(id(rollout.whole_game), rollout)
         for rollout in first.values():
             groups.setdefault(rollout.group, []).append(rollout.whole_game)
-        self._curriculum.update(list(groups.values()))
+        self._curriculum.observe(list(groups.values()))
         stage = self._curriculum.plan().stage
         if self._tells and stage != plan.stage:
             told = f"curriculum after step {done}: {plan.stage} -> {stage}"

@@ -14,7 +14,7 @@ from wordle_rl.policy.settings import (
     BackendSettings,
     ModelSettings,
 )
-from wordle_rl.rollouts.base import Lab
+from wordle_rl.rollouts.base import Recipe
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.settings import LoggerSettings, TrainerSettings
 from wordle_rl.words.lists import WordLists
@@ -35,7 +35,7 @@ class Experiment:
     optim: Optim
     trainer: TrainerSettings
     logger: LoggerSettings
-    lab: Lab
+    recipe: Recipe
     curriculum: Curriculum
     validation: tuple[str, ...]  # secrets that choose the checkpoint
     test: tuple[str, ...]  # secrets of the report
@@ -43,4 +43,4 @@ class Experiment:
     @property
     def greedy(self) -> Sampling:
         """How validation and report play."""
-        return dataclasses.replace(self.lab.sampling, temperature=0.0)
+        return dataclasses.replace(self.recipe.sampling, temperature=0.0)

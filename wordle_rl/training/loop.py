@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.evaluation.report_table import table
+from wordle_rl.evaluation.report_table import report_table
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import write_summary
 from wordle_rl.policy.engine import NotFinite
@@ -32,7 +32,7 @@ from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.full_disk import full_disk_named
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
-from wordle_rl.training.curriculum import Course
+from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.game_log import GameLog
 from wordle_rl.training.memory import MemoryFull, MemoryGuard
@@ -54,7 +54,7 @@ from wordle_rl.training.validation import validate, watch
 _PATIENCE = 5  # updates in a row that may fail before the run stops
 
 
-def carry_out(
+def run_training(
     training: Training, fit: Callable[[], None], *, resume: bool, interrupts: Interrupts
 ) -> dict[str, Any]:
     """A run from its begin, or from where it stopped, to its report. Returns the summary.
@@ -105,12 +105,12 @@ class Training:
         self.folder = folder
         self.reporter = reporter
         self.chat = Chat(policy.tokenizer)
-        lab = setup.lab
-        form = form_of(lab.form, self.chat, lab.style)
-        guesses = lab.history.most if lab.history else 0
-        check_room(form, lab.sampling, setup.model.max_context, guesses=guesses)
-        if lab.teacher is not None:
-            check_thoughts(lab.teacher, form, lab.sampling)
+        recipe = setup.recipe
+        form = form_of(recipe.form, self.chat, recipe.style)
+        guesses = recipe.history.most if recipe.history else 0
+        check_room(form, recipe.sampling, setup.model.max_context, guesses=guesses)
+        if recipe.teacher is not None:
+            check_thoughts(recipe.teacher, form, recipe.sampling)
         self.writes = policy.processes.rank == 0
         self.store = CheckpointStore(folder.checkpoints, read_only=not self.writes)
         self._stages = stages_of_run(setup, folder.path.name)
@@ -125,16 +125,16 @@ class Training:
             resident=setup.trainer.memory_limit_gb, device=setup.trainer.device_memory_limit_gb
         )
         # What a checkpoint restores besides weights and optimiser.
-        self._course = Course(setup.curriculum, reporter, tells=self.writes)
+        self._curriculum = CurriculumRunner(setup.curriculum, reporter, tells=self.writes)
         self._best: list[float] = []  # score of the best checkpoint, see outcome.score
         self._best_step = 0
         counted = ("games", "extra_games", "wins", "groups", "zero_spread_groups",
                    "skipped_groups", "resampled_groups")  # fmt: skip
         self._totals: dict[str, float] = dict.fromkeys(counted, 0.0)
         self._failures = 0
-        if setup.lab.algorithm.needs_reference:
+        if setup.recipe.algorithm.needs_reference:
             policy.keep_reference()
-        if setup.lab.algorithm.needs_values:
+        if setup.recipe.algorithm.needs_values:
             policy.add_value_head()
 
     # -- before and after -------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class Training:
             self._best, self._best_step = state["best"], state["best_step"]
             self._totals |= state["totals"]
             self._failures = state["failures"]
-            self._course.load_state_dict(state["curriculum"])
+            self._curriculum.load_state_dict(state["curriculum"])
         begun = bool(self._best)
         if begun:
             self._saved = self.first_step
@@ -207,7 +207,7 @@ class Training:
                 if (start := start_report(self.folder.path / "start.json")) is not None:
                     reports.append(start)
                     summary["start"] = start
-                print("\n" + table(reports), flush=True)
+                print("\n" + report_table(reports), flush=True)
         if self.writes:
             write_summary(self.folder.path, summary)
             self.folder.set_status("finished")
@@ -227,15 +227,15 @@ class Training:
         lr = setup.optim.lr_at(step, setup.trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
-        lab = self._course.planned(setup.lab)
+        recipe = self._curriculum.planned(setup.recipe)
         done = step + 1
         with told(f"step {done} of {setup.trainer.steps}"):
-            result = train_step(self.policy, self.chat, lab, step, self._check)
+            result = train_step(self.policy, self.chat, recipe, step, self._check)
         self._done = done
         seconds = time.monotonic() - begin
         metrics = {
             **result.metrics,
-            **self._course.follow(done, result),
+            **self._curriculum.follow(done, result),
             "lr": lr,
             "time/step": seconds,
             **self._watch_threads(seconds),
@@ -246,7 +246,7 @@ class Training:
         metrics |= {f"total/{name}": value for name, value in self._totals.items()}
         metrics |= self._observe(result)
         if self.writes and done % setup.trainer.games_every == 0:
-            self._games.training(done, result, setup.lab.num_generations)
+            self._games.training(done, result, setup.recipe.num_generations)
         best = False
         if done % setup.trainer.validate_every == 0 or done == setup.trainer.steps:
             validation, best = self._validation(done)
@@ -371,7 +371,7 @@ class Training:
                 "best_step": self._best_step,
                 "totals": self._totals,
                 "failures": self._failures,
-                "curriculum": self._course.state_dict(),
+                "curriculum": self._curriculum.state_dict(),
             }
             write_json(folder / STATE, state)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Many
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ def group_metrics(*, groups: int, idle: int, replaced: int, skips: bool) -> dict
     }
 
 
-def game_metrics(games: Many[Game], turns: Many[PlayedTurn]) -> dict[str, float]:
+def game_metrics(games: Sequence[Game], turns: Sequence[PlayedTurn]) -> dict[str, float]:
     """How a step's games went, and all answers that were drawn in them."""
     wins = [game for game in games if game.won]
     begun = [game for game in games if game.turns]
@@ -47,7 +47,7 @@ def game_metrics(games: Many[Game], turns: Many[PlayedTurn]) -> dict[str, float]
     }
 
 
-def habit_metrics(prefix: str, games: Many[Game]) -> dict[str, float]:
+def habit_metrics(prefix: str, games: Sequence[Game]) -> dict[str, float]:
     """How varied the guesses of some games are: collapse shows here first.
 
     distinct_openers: different first guesses by games, NaN where all games began with clues.
@@ -61,7 +61,7 @@ def habit_metrics(prefix: str, games: Many[Game]) -> dict[str, float]:
     }
 
 
-def token_metrics(rollouts: Many[Rollout]) -> dict[str, float]:
+def token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """What a step's answers cost in tokens, thoughts and ends of turns included."""
     answers = [len(turn.completion.ids) for rollout in rollouts for turn in rollout.turns]
     return {
@@ -71,7 +71,7 @@ def token_metrics(rollouts: Many[Rollout]) -> dict[str, float]:
     }
 
 
-def reward_metrics(rewards: Many[GameReward]) -> dict[str, float]:
+def reward_metrics(rewards: Sequence[GameReward]) -> dict[str, float]:
     """Mean reward of a game, whole and by component, and its spread."""
     totals = np.array([r.total for r in rewards])
     means = {f"reward/{name}": value for name, value in reward_means(rewards).items()}

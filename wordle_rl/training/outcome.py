@@ -29,7 +29,7 @@ def score(validation: Mapping[str, float]) -> list[float]:
 
     Where nothing is won, the reward still shows what was learnt.
     """
-    guesses = validation["val/mean_guesses_losses_as_7"]
+    guesses = validation["val/mean_guesses_with_losses"]
     return [validation["val/win_rate"], -guesses, validation["val/reward"]]
 
 
@@ -61,8 +61,8 @@ def report(
     seconds = time.monotonic() - begin
     with told(f"{what}: judging {len(games)} games"):
         return summarise(
-            games, setup.knowledge, player=player, split=split, rules=setup.lab.rules,
-            seconds=seconds, regret=setup.regret, rewards=setup.lab.rewards,
+            games, setup.knowledge, player=player, split=split, rules=setup.recipe.rules,
+            seconds=seconds, regret=setup.regret, rewards=setup.recipe.rewards,
         )  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
         "run": run,
         "protocol": setup.config["words"]["protocol"],
         "digests": {"words": setup.words.digest, "splits": setup.splits.digest},
-        "prompt": prompt_name(setup.lab.style),
-        "form": setup.lab.form,
+        "prompt": prompt_name(setup.recipe.style),
+        "form": setup.recipe.form,
     }
     return [*stages_of(setup.model.location), own]

@@ -11,7 +11,7 @@ from wordle_rl.rollouts.records import Rollout
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sequence:
+class TrainingSequence:
     """One training sequence: a prompt and all that followed, with the tokens to be trained on."""
 
     ids: list[int]  # [T] prompt, answers and feedback in the order they were seen
@@ -21,14 +21,14 @@ class Sequence:
     rollout: int  # index of its rollout within the step
 
 
-def sequences(rollout: Rollout, index: int) -> list[Sequence]:
+def sequences(rollout: Rollout, index: int) -> list[TrainingSequence]:
     """A rollout's sequences, one for each of its prompts; none for a game that could not begin."""
     count = len(rollout.turns)
     begins = [i for i, turn in enumerate(rollout.turns) if turn.fresh or i == 0]
     return [conversation(rollout, index, part) for part in map(range, begins, [*begins[1:], count])]
 
 
-def conversation(rollout: Rollout, index: int, numbers: range | None = None) -> Sequence:
+def conversation(rollout: Rollout, index: int, numbers: range | None = None) -> TrainingSequence:
     """A rollout, or the turns of these numbers of it, as one growing conversation."""
     ids: list[int] = []
     trained: list[bool] = []
@@ -41,10 +41,12 @@ def conversation(rollout: Rollout, index: int, numbers: range | None = None) -> 
         ids += prompt + drawn.ids
         trained += [False] * len(prompt) + [turn.trained] * len(drawn.ids)
         logprobs += [0.0] * len(prompt) + drawn.logprobs
-    return Sequence(ids=ids, trained=trained, sampler_logprobs=logprobs, turns=turns, rollout=index)
+    return TrainingSequence(
+        ids=ids, trained=trained, sampler_logprobs=logprobs, turns=turns, rollout=index
+    )
 
 
-def answers_at(rollout: Rollout, sequence: Sequence) -> list[tuple[int, int]]:
+def answers_at(rollout: Rollout, sequence: TrainingSequence) -> list[tuple[int, int]]:
     """The turns of one of a rollout's sequences, each with the place where its answer begins."""
     found, place = [], 0
     for number in range(sequence.turns[0], sequence.turns[-1] + 1):
@@ -55,7 +57,9 @@ def answers_at(rollout: Rollout, sequence: Sequence) -> list[tuple[int, int]]:
     return found
 
 
-def pad(sequences: list[Sequence], values: dict[str, list[list[float]]], pad_id: int) -> Batch:
+def pad(
+    sequences: list[TrainingSequence], values: dict[str, list[list[float]]], pad_id: int
+) -> Batch:
     """A Batch of sequences with per-token values, lists of [T] by the name of the Batch's field.
 
     `advantages` and `weights` must be among them.

@@ -19,10 +19,10 @@ _STATE: dict[str, Any] = {
     "curriculum": dict,
 }
 _NUMBER = float | None
-_REPORT: dict[str, Any] = {  # what tables.table() shows
+_REPORT: dict[str, Any] = {  # what report_table() shows
     "player": str, "split": str, "games": int, "win_rate": float, "win_rate_low": float,
-    "win_rate_high": float, "mean_guesses": _NUMBER, "mean_guesses_losses_as_7": float,
-    "mean_guesses_losses_as_7_high": _NUMBER, "format_compliance": _NUMBER, "non_words": _NUMBER,
+    "win_rate_high": float, "mean_guesses": _NUMBER, "mean_guesses_with_losses": float,
+    "mean_guesses_with_losses_high": _NUMBER, "format_compliance": _NUMBER, "non_words": _NUMBER,
     "repeats": _NUMBER, "consistency": _NUMBER, "bits_ratio": _NUMBER, "regret": _NUMBER,
     "consistency_placed": _NUMBER, "consistency_elsewhere": _NUMBER, "consistency_absent": _NUMBER,
     "expected_remaining": _NUMBER, "by_turn": dict[str, dict], "histogram": dict[str, int],
@@ -55,7 +55,7 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """A summary that tables.table() can show. Raises RunFolderError, and FileNotFoundError."""
+    """A summary that report_table() can show. Raises RunFolderError, and FileNotFoundError."""
     try:
         report = read_object(path)
         check_all_entries(path, report, {**_REPORT, "rules": dict})

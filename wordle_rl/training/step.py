@@ -1,4 +1,4 @@
-"""One training step: play, judge, weigh, update. The same for every algorithm and backend.
+"""One training step: play, score, weigh, update. The same for every algorithm and backend.
 
 Which secrets a step plays is a pure function of (seed, step), but for those that a curriculum
 replays, so that a resumed run plays on as if it had never stopped. Axes: G groups, N rollouts of a
@@ -7,24 +7,23 @@ group.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Sequence as Many
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Judgement
+from wordle_rl.algorithms.base import Advantages
 from wordle_rl.game.rules import State
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Purpose, generator
 from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.base import Lab, Scene
+from wordle_rl.rollouts.base import Recipe, RolloutTask
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.records import Rollout, games_of
 from wordle_rl.runs.processes import share
-from wordle_rl.training.advantages import Sample, assess, judge, without_spread
+from wordle_rl.training.advantages import Sample, score_rollouts, step_advantages, without_spread
 from wordle_rl.training.metrics import game_metrics, group_metrics, reward_metrics, token_metrics
-from wordle_rl.training.update import learn
+from wordle_rl.training.update import run_updates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +36,7 @@ class StepResult:
     metrics: dict[str, float]
 
 
-def step_secrets(secrets: Many[str], *, seed: int, step: int, groups: int) -> list[str]:
+def step_secrets(secrets: Sequence[str], *, seed: int, step: int, groups: int) -> list[str]:
     """The secrets of a step's groups: walks through one shuffle of all secrets after the other."""
     out = []
     for place in range(step * groups, (step + 1) * groups):
@@ -47,31 +46,31 @@ def step_secrets(secrets: Many[str], *, seed: int, step: int, groups: int) -> li
     return out
 
 
-def spare_secrets(secrets: Many[str], *, seed: int, step: int, places: range) -> list[str]:
+def spare_secrets(secrets: Sequence[str], *, seed: int, step: int, places: range) -> list[str]:
     """Secrets of the groups that replace others in a step: walks through a shuffle of its own."""
     order = generator(Purpose.SPARE_SECRETS, seed=seed, step=step).permutation(len(secrets))
     return [secrets[int(order[place % len(secrets)])] for place in places]
 
 
-def group_secrets(lab: Lab, step: int, numbers: range) -> list[str]:
+def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
     """The secrets of the groups of a step with these numbers: all planned or all spare."""
-    if numbers.start < lab.groups:
-        due = step_secrets(lab.secrets, seed=lab.seed, step=step, groups=lab.groups)
-        planned = [*due[: lab.groups - len(lab.replayed)], *lab.replayed]
+    if numbers.start < recipe.groups:
+        due = step_secrets(recipe.secrets, seed=recipe.seed, step=step, groups=recipe.groups)
+        planned = [*due[: recipe.groups - len(recipe.replayed)], *recipe.replayed]
         return planned[numbers.start : numbers.stop]
-    places = range(numbers.start - lab.groups, numbers.stop - lab.groups)
-    return spare_secrets(lab.secrets, seed=lab.seed, step=step, places=places)
+    places = range(numbers.start - recipe.groups, numbers.stop - recipe.groups)
+    return spare_secrets(recipe.secrets, seed=recipe.seed, step=step, places=places)
 
 
 def train_step(
-    policy: Policy, chat: Chat, lab: Lab, step: int, check: Callable[[], None] | None = None
+    policy: Policy, chat: Chat, recipe: Recipe, step: int, check: Callable[[], None] | None = None
 ) -> StepResult:
     """Play the games of a step and improve the policy on them.
 
     Each process plays and trains its own groups; advantages, weights and metrics are those of the
     whole step. check: raises to give the step up, called only while the policy is as it was.
     """
-    samples, dropped, judgement = draw(policy, chat, lab, step, check)
+    samples, dropped, judgement = sample_groups(policy, chat, recipe, step, check)
     everything = samples + dropped
     played = [sample.rollout for sample in everything]
     metrics = {
@@ -80,15 +79,15 @@ def train_step(
         **group_metrics(
             groups=len({sample.rollout.group for sample in samples}),
             idle=len(without_spread(samples, judgement)),
-            replaced=len(dropped) // lab.num_generations,
-            skips=lab.algorithm.skips_zero_advantages,
+            replaced=len(dropped) // recipe.num_generations,
+            skips=recipe.algorithm.skips_zero_advantages,
         ),
         "train/extra_games": float(len(dropped)),
         **token_metrics(played),
     }
     if check is not None:
         check()
-    metrics |= learn(policy, lab, step, samples, judgement, chat)
+    metrics |= run_updates(policy, recipe, step, samples, judgement, chat)
     return StepResult(
         rollouts=[sample.rollout for sample in samples],
         rewards=[sample.reward for sample in samples],
@@ -97,30 +96,30 @@ def train_step(
     )
 
 
-def draw(
-    policy: Policy, chat: Chat, lab: Lab, step: int, check: Callable[[], None] | None = None
-) -> tuple[list[Sample], list[Sample], Judgement]:
+def sample_groups(
+    policy: Policy, chat: Chat, recipe: Recipe, step: int, check: Callable[[], None] | None = None
+) -> tuple[list[Sample], list[Sample], Advantages]:
     """The samples of a step's groups, group by group, and those of groups that were replaced.
 
     A group that teaches nothing gives its number to a new one, on another secret, in as many
     rounds as the algorithm asks for. The judgement is of the groups that stay.
     """
-    samples = play_groups(policy, chat, lab, step, range(lab.groups), check)
-    judgement = judge(samples, lab)
+    samples = play_groups(policy, chat, recipe, step, range(recipe.groups), check)
+    judgement = step_advantages(samples, recipe)
     dropped: list[Sample] = []
-    played = lab.groups
-    for _ in range(lab.algorithm.resample_rounds):
+    played = recipe.groups
+    for _ in range(recipe.algorithm.resample_rounds):
         idle = without_spread(samples, judgement).tolist()
         if not idle:
             break
-        fresh = play_groups(policy, chat, lab, step, range(played, played + len(idle)), check)
+        fresh = play_groups(policy, chat, recipe, step, range(played, played + len(idle)), check)
         numbers = dict(zip(range(played, played + len(idle)), idle, strict=True))
         played += len(idle)
         dropped += [sample for sample in samples if sample.rollout.group in idle]
         samples = [sample for sample in samples if sample.rollout.group not in idle]
         samples += [_renumbered(sample, numbers[sample.rollout.group]) for sample in fresh]
         samples.sort(key=lambda sample: sample.rollout.group)
-        judgement = judge(samples, lab)
+        judgement = step_advantages(samples, recipe)
     return samples, dropped, judgement
 
 
@@ -131,25 +130,25 @@ def _renumbered(sample: Sample, group: int) -> Sample:
 def play_groups(
     policy: Policy,
     chat: Chat,
-    lab: Lab,
+    recipe: Recipe,
     step: int,
     numbers: range,
     check: Callable[[], None] | None = None,
 ) -> list[Sample]:
     """The samples of the groups of a step with these numbers, played by all processes together.
 
-    Numbers from lab.groups on are those of groups that replace others.
+    Numbers from recipe.groups on are those of groups that replace others.
     """
     mine = share(len(numbers), policy.processes)
-    own = collect(policy, chat, lab, step, numbers[mine.start : mine.stop], check)
-    samples = assess(policy, lab, own, chat.tokenizer.pad_id)
+    own = collect_rollouts(policy, chat, recipe, step, numbers[mine.start : mine.stop], check)
+    samples = score_rollouts(policy, recipe, own, chat.tokenizer.pad_id)
     return [sample for part in policy.processes.gather(samples) for sample in part]
 
 
-def collect(
+def collect_rollouts(
     policy: Policy,
     chat: Chat,
-    lab: Lab,
+    recipe: Recipe,
     step: int,
     numbers: range,
     check: Callable[[], None] | None = None,
@@ -158,14 +157,16 @@ def collect(
 
     A kind of rollouts may add groups on the same secrets, see wordle_rl.rollouts.
     """
-    secrets, turns = group_secrets(lab, step, numbers), lab.rules.max_turns
-    if lab.history is None:
+    secrets, turns = group_secrets(recipe, step, numbers), recipe.rules.max_turns
+    if recipe.history is None:
         starts = [State(max_turns=turns)] * len(secrets)
     else:
-        starts = lab.history.states(secrets, numbers, seed=lab.seed, step=step, max_turns=turns)
-    return lab.play(
-        Scene(
-            policy=policy, chat=chat, lab=lab, step=step, places=numbers, secrets=secrets,
+        starts = recipe.history.states(
+            secrets, numbers, seed=recipe.seed, step=step, max_turns=turns
+        )
+    return recipe.play(
+        RolloutTask(
+            policy=policy, chat=chat, recipe=recipe, step=step, places=numbers, secrets=secrets,
             starts=starts, check=check,
         )
     )  # fmt: skip

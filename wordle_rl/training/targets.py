@@ -17,8 +17,7 @@ from wordle_rl.policy.batch import Targets
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.records import Rollout
-from wordle_rl.training.sequences import Sequence as TokenSequence
-from wordle_rl.training.sequences import answers_at
+from wordle_rl.training.sequences import TrainingSequence, answers_at
 
 
 class TokenTeacher:
@@ -33,7 +32,7 @@ class TokenTeacher:
         """Ids of a guess, which follows a thought or begins the answer."""
         return self._form.chat.answer(self._form.write(word), begins=self._reasoning is None)
 
-    def of_sequence(self, rollout: Rollout, sequence: TokenSequence) -> Targets:
+    def of_sequence(self, rollout: Rollout, sequence: TrainingSequence) -> Targets:
         """Targets at the trained places of one of a rollout's sequences.
 
         A thought before a guess does not depend on which guess follows, so its targets are those of

@@ -9,15 +9,14 @@ a rollout weigh alike, so how many a form makes of it changes none either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from collections.abc import Sequence as Many
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Algorithm, Floats, Judgement, Rows
+from wordle_rl.algorithms.base import Advantages, Algorithm, Floats, UpdateRows
 from wordle_rl.policy.batch import Batch, minibatches, take
 from wordle_rl.policy.policy import LARGEST, Policy
 from wordle_rl.rollouts.chat import Chat
@@ -25,23 +24,28 @@ from wordle_rl.rollouts.forms import form_of
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import Sample, Scores
-from wordle_rl.training.sequences import Sequence, pad, sequences
+from wordle_rl.training.sequences import TrainingSequence, pad, sequences
 from wordle_rl.training.targets import TokenTeacher
 
 if TYPE_CHECKING:
-    from wordle_rl.rollouts.base import Lab
+    from wordle_rl.rollouts.base import Recipe
 
 # A row of a step's batch, with what the trainer said of it if anything.
-Row = tuple[Sequence, Scores | None]
+Row = tuple[TrainingSequence, Scores | None]
 # The rows of one update and the weight of each row's tokens.
 Portion = tuple[NDArray[np.int64], Floats]
 
 
-def learn(
-    policy: Policy, lab: Lab, step: int, samples: Many[Sample], judgement: Judgement, chat: Chat
+def run_updates(
+    policy: Policy,
+    recipe: Recipe,
+    step: int,
+    samples: Sequence[Sample],
+    judgement: Advantages,
+    chat: Chat,
 ) -> dict[str, float]:
     """All updates of a step. Returns their metrics."""
-    algorithm = lab.algorithm
+    algorithm = recipe.algorithm
     groups = np.array([sample.rollout.group for sample in samples])
     rows = _rows(samples, judgement)
     kept = rows.lengths > 0
@@ -49,35 +53,37 @@ def learn(
         kept &= rows.used
     if not kept.any():
         return {"update/empty": 1.0}
-    mine = np.isin(groups % lab.groups, share(lab.groups, policy.processes))
+    mine = np.isin(groups % recipe.groups, share(recipe.groups, policy.processes))
     own = [s for i in np.flatnonzero(kept & mine).tolist() for s in _trained(samples[i], i)]
     of = np.array([sequence.rollout for sequence, _ in own], np.int64)  # rollout of each row
     batch = _batch(own, judgement, chat.tokenizer.pad_id)
-    if lab.teacher is not None and lab.teacher.distribution:
-        form = form_of(lab.form, chat, lab.style)
-        teacher = TokenTeacher(lab.teacher.player, form, lab.teacher.reasoning)
+    if recipe.teacher is not None and recipe.teacher.distribution:
+        form = form_of(recipe.form, chat, recipe.style)
+        teacher = TokenTeacher(recipe.teacher.player, form, recipe.teacher.reasoning)
         targets = [teacher.of_sequence(samples[s.rollout].rollout, s) for s, _ in own]
         batch = replace(batch, distributions=targets)
     if judgement.units is not None:
         batch = replace(batch, units=rows.units[of])
 
     def portions(epoch: int) -> Iterator[Portion]:
-        parts = minibatches(groups, algorithm.minibatches, seed=lab.seed, step=step, epoch=epoch)
+        parts = minibatches(groups, algorithm.minibatches, seed=recipe.seed, step=step, epoch=epoch)
         for part in parts:
             if kept[part].any():  # in some process
                 weights = np.zeros(len(samples))
                 weights[part] = algorithm.weights(
-                    Rows(lengths=rows.lengths[part], used=rows.used[part], units=rows.units[part])
+                    UpdateRows(
+                        lengths=rows.lengths[part], used=rows.used[part], units=rows.units[part]
+                    )
                 )
                 chosen = np.flatnonzero(np.isin(of, part))
                 yield chosen, weights[of[chosen]]
 
-    return update(policy, algorithm, batch, portions)
+    return update_in_minibatches(policy, algorithm, batch, portions)
 
 
-def _rows(samples: Many[Sample], judgement: Judgement) -> Rows:
+def _rows(samples: Sequence[Sample], judgement: Advantages) -> UpdateRows:
     units = np.arange(len(samples)) if judgement.units is None else judgement.units
-    return Rows(
+    return UpdateRows(
         lengths=np.array([_tokens(sample.rollout) for sample in samples], np.int64),
         used=np.array([bool(np.any(advantages)) for advantages in judgement.advantages]),
         units=units,
@@ -96,11 +102,11 @@ def _trained(sample: Sample, index: int) -> list[Row]:
     return [row for row in zip(parts, scores, strict=True) if any(row[0].trained)]
 
 
-def _batch(rows: Many[Row], judgement: Judgement, pad_id: int) -> Batch:
+def _batch(rows: Sequence[Row], judgement: Advantages, pad_id: int) -> Batch:
     """Sequences with what they are judged by; weights come with each minibatch."""
     parts = [sequence for sequence, _ in rows]
 
-    def marked(values: Floats, sequence: Sequence) -> list[float]:
+    def marked(values: Floats, sequence: TrainingSequence) -> list[float]:
         return (values[sequence.turns] * sequence.trained).tolist()
 
     values = {
@@ -128,7 +134,7 @@ def _known(scores: list[Scores | None]) -> dict[str, list[list[float]]]:
     return known
 
 
-def update(
+def update_in_minibatches(
     policy: Policy,
     algorithm: Algorithm,
     batch: Batch,

@@ -41,20 +41,20 @@ def policy_games(
     what: the purpose of the games; the terminal shows it when they take long. check: see
     wordle_rl.rollouts.play.play.
     """
-    lab, most = setup.lab, setup.model.games_at_once
+    recipe, most = setup.recipe, setup.model.games_at_once
     mine = share(len(secrets), policy.processes)
     games: list[Game] = []
     count = GameCount(len(mine))
     with told(lambda: f"{what}: {count}"):
         for start in range(mine.start, mine.stop, most):
             actor = PolicyActor(
-                engine=policy.engine(), chat=chat, style=lab.style, form=lab.form,
-                sampling=sampling or setup.greedy, seed=lab.seed, stream=Stream.EVALUATION,
+                engine=policy.engine(), chat=chat, style=recipe.style, form=recipe.form,
+                sampling=sampling or setup.greedy, seed=recipe.seed, stream=Stream.EVALUATION,
                 first_rollout=start,
             )  # fmt: skip
             games += play(
-                actor, secrets[start : min(start + most, mine.stop)], words=lab.words,
-                rules=lab.rules, check=check, look=count.batch(),
+                actor, secrets[start : min(start + most, mine.stop)], words=recipe.words,
+                rules=recipe.rules, check=check, look=count.batch(),
             )  # fmt: skip
         return [game for part in policy.processes.gather(games) for game in part]
 
@@ -70,13 +70,13 @@ def validate(
 
     show: called with a game of each secret and its reward.
     """
-    trainer, lab = setup.trainer, setup.lab
+    trainer, recipe = setup.trainer, setup.recipe
     secrets = [s for s in setup.validation for _ in range(trainer.validation_samples)]
-    sampling = replace(lab.sampling, temperature=trainer.validation_temperature)
+    sampling = replace(recipe.sampling, temperature=trainer.validation_temperature)
     games = policy_games(
         policy, chat, secrets, setup, what="validation", sampling=sampling, check=check
     )
-    scores = [lab.rewards.score(game) for game in games]
+    scores = [recipe.rewards.score(game) for game in games]
     if show is not None:
         show(games[:: trainer.validation_samples], scores[:: trainer.validation_samples])
     totals = np.array([score.total for score in scores])
@@ -99,7 +99,7 @@ def watch(
 
     They are for looking at afterwards; nothing in a run depends on them.
     """
-    training = setup.lab.secrets
+    training = setup.recipe.secrets
     some = training[:: max(len(training) // len(setup.test), 1)][: len(setup.test)]
     metrics = {}
     for name, secrets in (("train", some), ("test", setup.test)):
@@ -112,5 +112,5 @@ def _wins(prefix: str, games: Sequence[Game]) -> dict[str, float]:
     turns = [game.state.turn if game.won else game.rules.max_turns + 1 for game in games]
     return {
         f"{prefix}/win_rate": sum(game.won for game in games) / len(games),
-        f"{prefix}/mean_guesses_losses_as_7": float(np.mean(turns)),
+        f"{prefix}/mean_guesses_with_losses": float(np.mean(turns)),
     }

@@ -16,7 +16,7 @@ from tests.helpers.tiny import gemma, plain_copy, qwen
 from wordle_rl.backends.mlx import cache as mlx_cache
 from wordle_rl.backends.mlx.cache import ceiling
 from wordle_rl.backends.mlx.causal_lm import MlxLM
-from wordle_rl.backends.mlx.engine import MlxEngine, Steps, draw
+from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine, sample_tokens
 from wordle_rl.policy.sampling import Sampling
 
 CONTRACT = (  # rows 2 and 9
@@ -43,7 +43,7 @@ class Models:
     lm: MlxLM  # what the engine runs on
 
     def engine(self, *, stops: frozenset[int] = STOPS, max_context: int = 200) -> MlxEngine:
-        steps = Steps(self.lm, max_context=max_context, compiled=False)
+        steps = CompiledModel(self.lm, max_context=max_context, compiled=False)
         return MlxEngine(steps, {}, stop_ids=stops)
 
 
@@ -68,7 +68,7 @@ def test_a_ring_holds_the_window_and_not_the_whole_game(monkeypatch):
     loaded = loaded_from(gemma(VOCAB, window=4))
     loaded.model.freeze()
     engine = MlxEngine(
-        Steps(MlxLM(loaded.model), max_context=100, compiled=False), {}, stop_ids=STOPS
+        CompiledModel(MlxLM(loaded.model), max_context=100, compiled=False), {}, stop_ids=STOPS
     )
     rows = engine.open(2)
     engine.extend(rows, [list(range(1, 40)), [3]])
@@ -90,7 +90,7 @@ def test_a_draw_inverts_the_distribution_that_the_settings_leave(sampling):
     random = np.random.default_rng(3)
     logits = random.normal(size=(5, 8)).astype(np.float32)
     uniforms = np.array([0.0, 0.3, 0.6, 0.9, 1.0 - 2.0**-24], np.float32)
-    ids, logprobs = draw(mx.array(logits), sampling, mx.array(uniforms))
+    ids, logprobs = sample_tokens(mx.array(logits), sampling, mx.array(uniforms))
     for row in range(5):
         expected, table = slow_draw(logits[row].astype(np.float64), sampling, float(uniforms[row]))
         assert ids[row].item() == expected
@@ -133,7 +133,7 @@ def test_a_compiled_engine_draws_the_same(models):
     for compiled in (False, True):
         (mx.enable_compile if compiled else mx.disable_compile)()
         try:
-            steps = Steps(models.lm, max_context=200, compiled=compiled)
+            steps = CompiledModel(models.lm, max_context=200, compiled=compiled)
             engine = MlxEngine(steps, {}, stop_ids=STOPS)
             rows = engine.open(3)
             engine.extend(rows, [[1, 2, 3], [4], [5, 6]])

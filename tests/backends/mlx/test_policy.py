@@ -27,7 +27,7 @@ from wordle_rl.backends.mlx.cache import ceiling
 from wordle_rl.backends.mlx.loss import Piece
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.batch import Batch
-from wordle_rl.training.update import update
+from wordle_rl.training.update import update_in_minibatches
 
 # rows 3 to 9, 13, 16 and 17
 GRADIENT = (
@@ -103,7 +103,7 @@ def test_the_reference_is_the_policy_at_the_start_and_stays_it(kind, folder):  #
     policy.keep_reference()
     start = policy.score(games())
     assert np.array_equal(policy.score(games(), reference=True), start)
-    metrics = update(policy, Grpo(beta=0.1), games(), whole)
+    metrics = update_in_minibatches(policy, Grpo(beta=0.1), games(), whole)
     assert metrics["policy/kl"] == 0.0
     assert np.array_equal(policy.score(games(), reference=True), start)
     assert np.abs(policy.score(games()) - start).max() > 1e-3

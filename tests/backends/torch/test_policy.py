@@ -29,7 +29,7 @@ from wordle_rl.backends.tiny_model import build_model
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.sampling import Sampling, uniforms
-from wordle_rl.training.update import update
+from wordle_rl.training.update import update_in_minibatches
 
 ROWS = [
     ([3, 9, 4, 11, 12, 5, 6, 20, 21, 22], [0, 0, 0, 1, 1, 0, 0, 1, 1, 1]),
@@ -164,7 +164,7 @@ def ratios(policy: TorchPolicy, algorithm: Grpo, monkeypatch: pytest.MonkeyPatch
         return metrics
 
     monkeypatch.setattr(policy, "update", spy)
-    update(policy, algorithm, games(), whole)
+    update_in_minibatches(policy, algorithm, games(), whole)
     return seen
 
 
@@ -254,7 +254,7 @@ def test_under_lightning_dropout_stays_off_and_updates_are_the_same(adapter):  #
             enable_progress_bar=False, enable_model_summary=False,
         )  # fmt: skip
         loader: Any = DataLoader(lightning_backend.Steps(0, 3), batch_size=None)
-        trainer.fit(lightning_backend.GrpoModule(policy, steps), loader)
+        trainer.fit(lightning_backend.TrainingModule(policy, steps), loader)
     assert steps.modes == [False] * 3
     alone = trained(policy_of(lora_of(adapter)), updates=3)
     assert same(weights_of(policy.model), weights_of(alone.model))
@@ -389,7 +389,10 @@ def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, f
 def test_a_step_counts_all_its_skipped_updates():
     policy = policy_of(qwen())
     batch = games((float("nan"), 0.0, 0.0))
-    assert update(policy, Grpo(beta=0.0, epochs=3), batch, whole)["update/skipped"] == 3.0
+    assert (
+        update_in_minibatches(policy, Grpo(beta=0.0, epochs=3), batch, whole)["update/skipped"]
+        == 3.0
+    )
 
 
 # -- precision ------------------------------------------------------------------------------------

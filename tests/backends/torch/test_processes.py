@@ -23,11 +23,11 @@ from tests.helpers.runs import assert_close_runs, assert_saved, resume, run, set
 from tests.helpers.tiny import (
     AlwaysGuesses,
     batch_of,
-    lab_of,
     many_stops,
     policy_of,
     qwen,
     qwen_like_tokenizer,
+    recipe_of,
     same,
     weights_of,
 )
@@ -43,7 +43,7 @@ from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.rollouts.best_of import BestOf
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.lesson import Lesson
+from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.rollouts.turn import OneTurn
 from wordle_rl.runs.processes import ALONE, share
 from wordle_rl.train import train
@@ -108,10 +108,10 @@ def together(size: int, work: Callable[[TorchPolicy], Any]) -> list[Any]:
 
 
 def steps(
-    policy: TorchPolicy, algorithm: Any, reward: Callable[[PlayedTurn], float], **lab: Any
+    policy: TorchPolicy, algorithm: Any, reward: Callable[[PlayedTurn], float], **recipe: Any
 ) -> list[StepResult]:
     """What a policy plays in three steps of six groups of up to three games."""
-    setup = lab_of(algorithm, reward, **{"groups": 6, **lab})
+    setup = recipe_of(algorithm, reward, **{"groups": 6, **recipe})
     chat = Chat(policy.tokenizer)
     return [train_step(policy, chat, setup, number) for number in range(3)]
 
@@ -163,7 +163,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"play": BestOf(groups=6, num_generations=3).play, "form": "fresh"},
     ),
     "single turns": (Grpo(beta=0.0), {"play": OneTurn(groups=6, num_generations=3).play}),
-    "sft": (Sft(), {"teacher": Lesson(player=Gibberish()), "num_generations": 1}),
+    "sft": (Sft(), {"teacher": TeacherSettings(player=Gibberish()), "num_generations": 1}),
 }
 
 
@@ -179,10 +179,10 @@ QUICK = ("grpo", "best of, in fresh prompts")
     ],
 )
 def test_several_processes_play_and_learn_what_one_does(kind, size):  # rows 11 and 13
-    algorithm, lab = KINDS[kind]
+    algorithm, recipe = KINDS[kind]
 
     def work(policy: TorchPolicy) -> Any:
-        return policy, steps(policy, algorithm, odd, **lab)
+        return policy, steps(policy, algorithm, odd, **recipe)
 
     [(alone, expected)] = together(1, work)
     for policy, results in together(size, work):

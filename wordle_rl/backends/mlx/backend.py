@@ -20,7 +20,7 @@ from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.loop import Training, carry_out
+from wordle_rl.training.loop import Training, run_training
 from wordle_rl.training.progress import Lines, shown, told
 
 
@@ -72,7 +72,7 @@ def train(
     with user_errors(), told(f"loading {setup.model.path}"):
         policy = build_policy(
             setup.model, setup.backend,
-            temperature=setup.lab.sampling.scoring_temperature, optim=setup.optim,
+            temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim,
         )  # fmt: skip
         loggers = build_loggers(setup.logger, Path(folder.path))
         training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
@@ -83,7 +83,7 @@ def train(
         for step in steps:
             lines.step(step + 1, shown(training.run_step(step)))
 
-    summary = carry_out(training, fit, resume=resume, interrupts=interrupts)
+    summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     if (peak := mx.get_peak_memory()) and mx.metal.is_available():  # the CPU build counts little
         print(f"most memory of MLX: {peak / 1e9:.1f} GB", flush=True)
     log_outcome(loggers, setup.config, summary)

@@ -23,7 +23,7 @@ from wordle_rl.runs.timing import Timers
 _SHRINK = 0.75  # rearrange rows once this share of them, or less, is still decoding
 
 
-class Steps:
+class CompiledModel:
     """The computations of an engine, compiled once per shape; outlives engines and updates."""
 
     def __init__(self, lm: MlxLM, *, max_context: int, compiled: bool) -> None:
@@ -65,7 +65,7 @@ class Steps:
         hidden = hidden[:, 0] if ids.shape[1] == 1 else hidden[mx.arange(ids.shape[0]), last]
         return hidden, keys, values
 
-    def draw(
+    def sample_tokens(
         self, weights: Weights, hidden: mx.array, numbers: mx.array, sampling: Sampling
     ) -> Any:
         """ids [N] and their log-probabilities [N] at uniform numbers [N]."""
@@ -73,7 +73,7 @@ class Steps:
 
             def drawn(weights: Weights, hidden: mx.array, numbers: mx.array) -> Any:
                 with self.lm.using(weights):
-                    return draw(self.lm.logits(hidden), sampling, numbers)
+                    return sample_tokens(self.lm.logits(hidden), sampling, numbers)
 
             self._made[sampling] = self._compile(drawn)
         return self._made[sampling](weights, hidden, numbers)
@@ -83,7 +83,7 @@ class MlxEngine:
     """Implements wordle_rl.policy.engine.Engine."""
 
     def __init__(
-        self, steps: Steps, weights: Weights, *, stop_ids: frozenset[int],
+        self, steps: CompiledModel, weights: Weights, *, stop_ids: frozenset[int],
         timers: Timers | None = None,
     ) -> None:  # fmt: skip
         self._steps, self._weights = steps, weights
@@ -187,7 +187,9 @@ class MlxEngine:
         n = len(hidden)
         if more := self._steps.size(n) - n:
             hidden, uniform = mx.pad(hidden, [(0, more), (0, 0)]), np.pad(uniform, (0, more))
-        ids, logprobs = self._steps.draw(self._weights, hidden, mx.array(uniform), sampling)
+        ids, logprobs = self._steps.sample_tokens(
+            self._weights, hidden, mx.array(uniform), sampling
+        )
         mx.eval(ids, logprobs)
         if not mx.isfinite(logprobs[:n]).all().item():
             raise NotFinite
@@ -241,7 +243,9 @@ class MlxEngine:
             ring.take(slots)
 
 
-def draw(logits: mx.array, sampling: Sampling, numbers: mx.array) -> tuple[mx.array, mx.array]:
+def sample_tokens(
+    logits: mx.array, sampling: Sampling, numbers: mx.array
+) -> tuple[mx.array, mx.array]:
     """Invert the distribution of each row at its uniform number.
 
     logits: float32 [rows, V]; numbers: float32 [rows]. Returns ids and their natural

@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Algorithm, Terms
+from wordle_rl.algorithms.base import Algorithm, LossInputs
 from wordle_rl.backends.mlx.causal_lm import TokenOutputs
 from wordle_rl.policy.batch import Batch, FloatArray, Targets
 
@@ -108,7 +108,7 @@ def weighted_loss(
     now = mx.stop_gradient(logprobs)
     trained = arrays["trained"]
     old = arrays.get("old_logprobs", now)
-    terms = Terms(
+    terms = LossInputs(
         logprobs=logprobs,
         old_logprobs=old,
         sampler_logprobs=arrays["sampler_logprobs"],

@@ -17,7 +17,7 @@ from mlx.utils import tree_flatten
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.mlx.causal_lm import MlxLM
-from wordle_rl.backends.mlx.engine import MlxEngine, Steps
+from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine
 from wordle_rl.backends.mlx.load import Loaded
 from wordle_rl.backends.mlx.loss import Arrays, Piece, weighted_loss
 from wordle_rl.backends.mlx.optimizers import Optimizers, Weights
@@ -70,7 +70,7 @@ class MlxPolicy:
             self.lm.checkpoint_layers()
         self._compile: Any = mx.compile if compiled else lambda function: function
         self._compiled: dict[Any, Any] = {}  # one per algorithm; each holds a trace per shape
-        self._steps = Steps(self.lm, max_context=max_context, compiled=compiled)
+        self._steps = CompiledModel(self.lm, max_context=max_context, compiled=compiled)
         self._reference: Weights | None = None
         self._refresh_copy()
 

@@ -34,11 +34,11 @@ from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import SIGNALS, Interrupts
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.loop import Training, carry_out
+from wordle_rl.training.loop import Training, run_training
 from wordle_rl.training.progress import Lines, shown, told
 
 
-class Steps(Dataset[int]):
+class StepNumbers(Dataset[int]):
     """The numbers of the steps to come; with a length, so that Lightning fetches none ahead."""
 
     def __init__(self, first: int, end: int) -> None:
@@ -51,7 +51,7 @@ class Steps(Dataset[int]):
         return self._steps[index]
 
 
-class GrpoModule(LightningModule):
+class TrainingModule(LightningModule):
     """Hands each step number to the shared training step; optimisation is manual."""
 
     def __init__(self, policy: TorchPolicy, training: Training) -> None:
@@ -92,7 +92,7 @@ class PlainProgress(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: int, batch_idx: int
     ) -> None:
-        assert isinstance(pl_module, GrpoModule)
+        assert isinstance(pl_module, TrainingModule)
         self._lines.step(batch + 1, pl_module.latest)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -181,7 +181,7 @@ def train(
         def fit() -> None:
             _fit(training, policy, setup, loggers, callbacks)
 
-        summary = carry_out(training, fit, resume=resume, interrupts=interrupts)
+        summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     log_outcome(loggers, setup.config, summary)
     return summary
 
@@ -210,7 +210,7 @@ def _policy(setup: Experiment, *, rank: int) -> TorchPolicy:
     with told(f"loading {setup.model.path}"):
         return build_policy(
             setup.model, setup.backend,
-            temperature=setup.lab.sampling.scoring_temperature, optim=setup.optim, rank=rank,
+            temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim, rank=rank,
         )  # fmt: skip
 
 
@@ -227,7 +227,7 @@ def _fit(
     callbacks: list[Callback],
 ) -> None:
     """The steps that are left."""
-    steps = Steps(training.first_step, setup.trainer.steps)
+    steps = StepNumbers(training.first_step, setup.trainer.steps)
     if not len(steps):
         return
     cuda = policy.device.type == "cuda"
@@ -245,7 +245,7 @@ def _fit(
         enable_model_summary=False,
         log_every_n_steps=1,
     )
-    trainer.fit(GrpoModule(policy, training), DataLoader(steps, batch_size=None))
+    trainer.fit(TrainingModule(policy, training), DataLoader(steps, batch_size=None))
 
 
 def _silence_lightning() -> None:

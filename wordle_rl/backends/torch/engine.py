@@ -133,7 +133,7 @@ class TorchEngine:
             reasons = np.zeros(n, np.int64)  # places in _REASONS
             hidden = self._hidden[:n]
             for token in range(most):
-                drawn = draw(self._lm.logits(hidden), sampling, uniforms[at, token])
+                drawn = sample_tokens(self._lm.logits(hidden), sampling, uniforms[at, token])
                 ids[at, token], logprobs[at, token] = drawn
                 reason = self._reasons(ids[at, token], last=token + 1 == most)
                 ending = (counts[at] == 0) & (reason != _GOES_ON)
@@ -213,7 +213,7 @@ class TorchEngine:
             self._hidden[targets] = self._hidden[sources]
 
 
-def draw(
+def sample_tokens(
     logits: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Invert the distribution of each row at its uniform number.

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from wordle_rl.algorithms.base import Algorithm, Terms
+from wordle_rl.algorithms.base import Algorithm, LossInputs
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchEngine
@@ -248,7 +248,7 @@ class TorchPolicy:
         old = logprobs.detach() if batch.old_logprobs is None else tensor(batch.old_logprobs)
         trained = torch.from_numpy(batch.trained[rows, :width]).to(logprobs.device)
         units = np.arange(len(batch.lengths)) if batch.units is None else batch.units
-        terms = Terms(
+        terms = LossInputs(
             logprobs=logprobs,
             old_logprobs=old,
             sampler_logprobs=tensor(batch.sampler_logprobs),

@@ -12,7 +12,7 @@ from wordle_rl.rewards.scoring import RewardSet
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class StepPlan:
     """What a curriculum decides about the next step."""
 
     stage: str  # its name in logs; another one than before is a switch
@@ -30,15 +30,15 @@ class Curriculum(ABC):
 
     @property
     def needs_whole_games(self) -> bool:
-        """Whether `update` reads how games ended."""
+        """Whether `observe` reads how games ended."""
         return False
 
     @abstractmethod
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         """The next step's plan; changes nothing."""
 
     @abstractmethod
-    def update(self, groups: Sequence[Sequence[Game]]) -> None:
+    def observe(self, groups: Sequence[Sequence[Game]]) -> None:
         """Take note of the games of a step, group by group, after it was learnt from."""
 
     @abstractmethod

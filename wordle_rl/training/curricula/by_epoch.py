@@ -36,7 +36,7 @@ class ByEpoch(Curriculum):
         """How much of the way is done, 0..1."""
         return min(self._groups / len(self.secrets) / self.epochs, 1.0)
 
-    def update(self, groups: Sequence[Sequence[Game]]) -> None:
+    def observe(self, groups: Sequence[Sequence[Game]]) -> None:
         self._groups += len(groups)
 
     def metrics(self) -> dict[str, float]:

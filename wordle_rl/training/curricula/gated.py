@@ -9,7 +9,7 @@ from typing import Any
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.runs.untrusted import check_all_entries
-from wordle_rl.training.curricula.base import Curriculum, Plan, check_first
+from wordle_rl.training.curricula.base import Curriculum, StepPlan, check_first
 
 
 @dataclass(kw_only=True)
@@ -34,12 +34,12 @@ class Gated(Curriculum):
         self._open = False
         self._recent: list[list[int]] = []  # readable guesses and turns of the last steps
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         if self._open:
-            return Plan(stage="reward", rewards=self.rewards)
-        return Plan(stage="first", rewards=self.first)
+            return StepPlan(stage="reward", rewards=self.rewards)
+        return StepPlan(stage="first", rewards=self.first)
 
-    def update(self, groups: Sequence[Sequence[Game]]) -> None:
+    def observe(self, groups: Sequence[Sequence[Game]]) -> None:
         turns = [turn for games in groups for game in games for turn in game.turns]
         readable = sum(turn.guess is not None for turn in turns)
         self._recent = [*self._recent, [readable, len(turns)]][-self.window :]

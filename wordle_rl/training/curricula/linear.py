@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.training.curricula.base import Plan
+from wordle_rl.training.curricula.base import StepPlan
 from wordle_rl.training.curricula.by_epoch import ByEpoch
 
 
@@ -35,11 +35,11 @@ class Linear(ByEpoch):
             )
         self.mixed(0.5)  # refuses two sets that make no set together
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         if self.share == 1.0:
-            return Plan(stage="reward", rewards=self.rewards)
+            return StepPlan(stage="reward", rewards=self.rewards)
         stage = "between" if self.share else "first"
-        return Plan(stage=stage, rewards=self.mixed(self.share))
+        return StepPlan(stage=stage, rewards=self.mixed(self.share))
 
     def mixed(self, share: float) -> RewardSet:
         """The set at a share of the way, 0..1."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.training.curricula.base import Curriculum, Plan
+from wordle_rl.training.curricula.base import Curriculum, StepPlan
 
 
 @dataclass(kw_only=True)
@@ -17,10 +17,10 @@ class NoCurriculum(Curriculum):
 
     rewards: RewardSet
 
-    def plan(self) -> Plan:
-        return Plan(stage="reward", rewards=self.rewards)
+    def plan(self) -> StepPlan:
+        return StepPlan(stage="reward", rewards=self.rewards)
 
-    def update(self, groups: Sequence[Sequence[Game]]) -> None:
+    def observe(self, groups: Sequence[Sequence[Game]]) -> None:
         pass
 
     def metrics(self) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wordle_rl.training.curricula.base import Plan
+from wordle_rl.training.curricula.base import StepPlan
 from wordle_rl.training.curricula.by_epoch import ByEpoch
 
 
@@ -12,7 +12,7 @@ from wordle_rl.training.curricula.by_epoch import ByEpoch
 class Phases(ByEpoch):
     """The set `first` until so many epochs are over, reward= from then on."""
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         if self.share < 1.0:
-            return Plan(stage="first", rewards=self.first)
-        return Plan(stage="reward", rewards=self.rewards)
+            return StepPlan(stage="first", rewards=self.first)
+        return StepPlan(stage="reward", rewards=self.rewards)

@@ -10,7 +10,7 @@ from typing import Any
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.runs.untrusted import check_all_entries
-from wordle_rl.training.curricula.base import Curriculum, Plan
+from wordle_rl.training.curricula.base import Curriculum, StepPlan
 
 
 @dataclass(kw_only=True)
@@ -49,11 +49,11 @@ class Replay(Curriculum):
         """Groups of a step that may be replayed."""
         return math.floor(self.share * self.groups + 1e-9)  # 0.29 x 100 is below 29
 
-    def plan(self) -> Plan:
+    def plan(self) -> StepPlan:
         replayed = tuple(self._waiting[: self._most])
-        return Plan(stage="reward", rewards=self.rewards, replayed=replayed)
+        return StepPlan(stage="reward", rewards=self.rewards, replayed=replayed)
 
-    def update(self, groups: Sequence[Sequence[Game]]) -> None:
+    def observe(self, groups: Sequence[Sequence[Game]]) -> None:
         replayed = set(self.plan().replayed)
         lost = dict.fromkeys(games[0].secret for games in groups if self._is_lost(games))
         kept = [s for s in self._waiting if s not in replayed and s not in lost]

@@ -24,6 +24,7 @@ from wordle_rl.build import build_experiment, resolve
 from wordle_rl.evaluate import evaluate
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.errors import full_disk_told
 from wordle_rl.runs.files import StepLog, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
@@ -607,7 +608,7 @@ def test_a_full_disk_leaves_what_was_there(kind: str, run: Path, refused) -> Non
     name, write = WRITERS[kind]
     before = contents(run)
     with largest_file((run / "metrics.jsonl").stat().st_size):
-        line = refused(cli.full_disk_told()(lambda: write(run)))
+        line = refused(full_disk_told()(lambda: write(run)))
     assert f"{run / name}: File too large; make room" in line
     assert json.loads((run / "manifest.json").read_text())["status"] == "finished"
     StepLog(run / "metrics.jsonl").truncate_after(2)  # a torn last line, as the next start does

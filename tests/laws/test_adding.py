@@ -102,12 +102,15 @@ def test_no_test_that_reads_conf_minds_the_new_parts(tmp_path):
     for name in ("pyproject.toml", "train.py", "eval.py", "README.md"):
         shutil.copy(ROOT / name, tmp_path)
     follow(tmp_path)
-    files = ("configs", "every_algorithm", "reward_laws", "reward_scoring", "curricula", "misuse")
+    files = (
+        *("commands/test_configs", "commands/test_misuse", "rewards/test_laws"),
+        *("rewards/test_scoring", "training/test_curricula", "algorithms/test_every_algorithm"),
+    )
     new = [path for path in STEPS if path.startswith("tests/")]
     chosen = "vowel or raise_win or step_mean or no_such or shipped or every_setting"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", chosen, *new]
-        + [f"tests/test_{file}.py" for file in files],
+        + [f"tests/{file}.py" for file in files],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)}, check=False,
         capture_output=True, text=True, timeout=900,
     )  # fmt: skip
@@ -155,7 +158,7 @@ def test_what_is_wrong_with_a_module_is_told(source, root):
 
 
 def test_rewards_of_a_first_step_that_break_a_law_are_refused_before_it(root):
-    path = root / "wordle_rl" / "curricula" / "raise_win.py"
+    path = root / "wordle_rl" / "training" / "curricula" / "raise_win.py"
     path.write_text(path.read_text().replace("self._raised = False", "self._raised = True"))
     with pytest.raises(ValueError, match=r"exactly one win component .* not win of weight 0"):
         built(root, "curriculum=raise_win", "curriculum.factor=0")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -138,35 +137,3 @@ def test_eval_draws_other_uniforms_than_any_step_of_training(line, tmp_path, mon
     used = uniforms_used(monkeypatch, evaluation(f"{line} {more}"))
     # Turns of training games are below 2**28.
     assert used and all(turn >= 2**28 for *_, turn, _, _ in used)
-
-
-def sources() -> Iterator[tuple[str, str]]:
-    """Each place of the package that makes random numbers of numpy or Python."""
-    makers = {"default_rng", "SeedSequence", "Random", "Generator", "generator", "uniforms",
-              "philox4x32", "RandomState"}  # fmt: skip
-    for file in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call):
-                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-                if name in makers:
-                    yield str(file.relative_to(PACKAGE)), name
-
-
-def test_every_source_of_random_numbers_is_one_of_these():
-    """A new one belongs into the tests above, too."""
-    assert sorted(sources()) == sorted([
-        ("backends/mlx_fuse.py", "generator"),  # Purpose.PROBE
-        ("backends/torch_timing.py", "Generator"),  # torch's: what is multiplied to measure speed
-        ("batching.py", "generator"),  # Purpose.MINIBATCHES
-        ("history.py", "uniforms"),  # Stream.HISTORY
-        # Made of the uniform that a player was given, so it is as different as those.
-        ("players/__init__.py", "Random"),
-        ("players/gibberish.py", "generator"),
-        ("players/mistakes.py", "generator"),
-        ("policy_actor.py", "uniforms"),  # Stream.TRAINING or EVALUATION
-        ("rollout.py", "uniforms"),  # the same
-        ("sampling.py", "default_rng"),  # generator()
-        ("sampling.py", "philox4x32"),  # uniforms()
-        ("step.py", "default_rng"),  # secrets of a step: [seed, epoch]
-        ("step.py", "generator"),  # Purpose.SPARE_SECRETS
-    ])  # fmt: skip

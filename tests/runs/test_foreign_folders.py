@@ -280,7 +280,7 @@ def test_a_run_with_a_link_inside_is_not_resumed(
 def test_a_run_folder_may_be_reached_through_a_link_and_share_checkpoints(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wordle_rl.backends.load_backend", lambda _: pytest.fail("reached"))
+    monkeypatch.setattr("wordle_rl.train.load_backend", lambda _: pytest.fail("reached"))
     os.link(run / "checkpoints/step_000002/optimizer.pt", tmp_path / "backup")
     (run / "wandb").mkdir()
     (run / "wandb" / "latest-run").symlink_to("offline-run")  # wandb's own

@@ -12,8 +12,8 @@ import pytest
 import wordle_rl.backends
 import wordle_rl.sweeps
 from tests.commands.test_configs import composed
-from wordle_rl import cli
 from wordle_rl.runs import start
+from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.train import train
 
@@ -107,13 +107,13 @@ def test_an_adapter_without_peft_is_no_damaged_model(
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ModuleNotFoundError) as caught:
         matrix_shape(settings)
-    with pytest.raises(SystemExit, match="2"), cli.user_errors():
+    with pytest.raises(SystemExit, match="2"), user_errors():
         raise caught.value
 
 
 def test_a_python_without_the_project_s_environment_is_told_what_to_do() -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n" + (
-        "from wordle_rl import start\nstart.begin()"
+        "from wordle_rl.runs import start\nstart.begin()"
     )
     done = subprocess.run(
         [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False

@@ -80,7 +80,7 @@ def test_so_does_a_signal_while_the_config_is_composed_and_checked(
 
 BODY = """
 import os, sys
-from wordle_rl import start
+from wordle_rl.runs import start
 if __name__ == "__main__":
     start.begin()
 from wordle_rl.runs.errors import run_plain

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.studies import plan_of, states, steps_done, stored, work
-from wordle_rl import cli, study
+from wordle_rl import study
+from wordle_rl.runs.errors import user_errors
 from wordle_rl.sweeps.results import read_study
 from wordle_rl.sweeps.worker import run_study
 
@@ -53,7 +54,7 @@ def damage(path: Path, text: str) -> None:
 
 def refused(capsys: pytest.CaptureFixture[str], root: Path, **node: object) -> str:
     """The line with which python train.py -m ... ends; its exit code is 2."""
-    with pytest.raises(SystemExit) as stop, cli.user_errors():
+    with pytest.raises(SystemExit) as stop, user_errors():
         run_study(plan_of(root, **{**NODE, **node}), lambda _: None)
     assert stop.value.code == 2
     [line] = capsys.readouterr().err.splitlines()

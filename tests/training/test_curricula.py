@@ -218,8 +218,8 @@ def test_every_switch_is_told_once(words, capsys):
     for number in range(1, 5):
         assert course.planned(recipe).rewards is taught.plan().rewards
         with pytest.MonkeyPatch.context() as patch:
-            real = taught.update
-            patch.setattr(taught, "update", lambda _, real=real: real(games(ANY)))
+            real = taught.observe
+            patch.setattr(taught, "observe", lambda _, real=real: real(games(ANY)))
             course.follow(number, result)
     assert loggers.seen == [("curriculum after step 2: first -> reward", 2)]
     assert capsys.readouterr().out.count("curriculum after step") == 1

@@ -218,7 +218,7 @@ def test_another_prompt_form_or_list_is_refused_unless_it_is_meant(
     given = f"{way} words.test=6 words.val=6 {line}".format(run=small, list=tmp_path / "list.txt")
     said = refused(training(given))
     assert OTHERS[line] in said and str(small) in said and "allow_mismatch=true" in said
-    monkeypatch.setattr("wordle_rl.backends.load_backend", lambda _: pytest.fail("reached"))
+    monkeypatch.setattr("wordle_rl.train.load_backend", lambda _: pytest.fail("reached"))
     with pytest.raises(pytest.fail.Exception, match="reached"):
         training(f"{given} allow_mismatch=true output_dir={tmp_path}")()
 

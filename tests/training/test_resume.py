@@ -45,7 +45,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "report": (training, "report"),
     "validation": (training, "validate"),
     "rollouts": (scene, "play"),
-    "rewards": (step, "judge"),
+    "rewards": (step, "step_advantages"),
     "update": (TorchPolicy, "update"),
     "log": (training.Training, "_log"),
     "checkpoint": (CheckpointStore, "save"),

@@ -55,15 +55,15 @@ def models(request: pytest.FixtureRequest) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         if request.param.endswith("rings"):
             # Sliding layers then hold 12 tokens, and the games below come round several times.
-            for module in ("mlx_cache", "mlx_engine"):
-                patch.setattr(f"wordle_rl.backends.{module}.CHUNK", 8)
+            for module in ("cache", "engine"):
+                patch.setattr(f"wordle_rl.backends.mlx.{module}.CHUNK", 8)
             patch.setattr(mlx_cache, "_GROWTH", 4)
         yield Models(plain=plain_copy(model), lm=MlxLM(loaded.model))
 
 
 def test_a_ring_holds_the_window_and_not_the_whole_game(monkeypatch):
-    for module in ("mlx_cache", "mlx_engine"):
-        monkeypatch.setattr(f"wordle_rl.backends.{module}.CHUNK", 8)
+    for module in ("cache", "engine"):
+        monkeypatch.setattr(f"wordle_rl.backends.mlx.{module}.CHUNK", 8)
     monkeypatch.setattr(mlx_cache, "_GROWTH", 4)
     loaded = loaded_from(gemma(VOCAB, window=4))
     loaded.model.freeze()

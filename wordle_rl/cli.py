@@ -7,15 +7,15 @@ keeps its traceback.
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
+from wordle_rl.hydra_errors import describe_hydra_error
 from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.untrusted import FolderError
@@ -38,7 +38,7 @@ def run(main: Callable[[], None]) -> None:
             with _unknown_flags_told():
                 main()
         except (HydraException, OmegaConfBaseException) as error:
-            fail(_readable(error))
+            fail(describe_hydra_error(error))
         except FolderError as error:  # found only while the model plays, or at a run's end
             fail(str(error))
 
@@ -79,51 +79,3 @@ def _unknown_flags_told() -> Iterator[None]:
         yield
     finally:
         argparse.ArgumentParser.error = usual
-
-
-def _readable(error: Exception) -> str:
-    """What Hydra found wrong, and what is allowed instead."""
-    from hydra.errors import MissingConfigException, OverrideParseException
-    from omegaconf.errors import ConfigAttributeError, ConfigKeyError
-
-    cause = error.__cause__
-    if isinstance(error, OverrideParseException):
-        return (
-            f"{error.override}: settings are given as key=value; a value with blanks or any of "
-            "()[]{}:=~ needs quotes, such as \"name='my run'\""
-        )
-    if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
-        group, _, option = error.missing_cfg_file.partition("/")
-        more = "; any other number: rollout.num_generations=..." * (group == "num_generations")
-        options = sorted(error.options, key=lambda o: (o.isdigit() and int(o), o))
-        return f"{group} must be one of {', '.join(options)}, not {option!r}{more}"
-    if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
-        return _no_setting(cause.full_key, cause.parent_node or {})
-    if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
-        return f"{found[1]}: give one value, or make a study with -m sweep=..."
-    if found := re.match("Could not override '(.*)'. No match in the defaults list", str(error)):
-        return f"there is no choice {found[1]} in this command, see --help"
-    text = f"{error} {cause or ''}"
-    return re.sub(r"To append to .*|full_key: \S+|object_type=\S+", "", text)
-
-
-def _no_setting(key: str, node: Mapping[Any, Any]) -> str:
-    from wordle_rl.runs.instantiate import settings_of
-
-    group, _, name = key.rpartition(".")
-    if "_target_" in node and name in settings_of(node["_target_"]):
-        return (
-            f"{key} is not listed in the YAML file of {group}, and only what is listed there can "
-            f"be overridden: list it, or write +{key}=..."
-        )
-    files = sorted((CONF / group).glob("*.yaml")) if group and "." not in group else []
-    listed = re.compile(f"^{re.escape(name)}:", re.M)
-    own = [file.stem for file in files if listed.search(file.read_text(encoding="utf-8"))]
-    only = f"; it is for {' and '.join(f'{group}={option}' for option in own)}" if own else ""
-    there = sorted(set(map(str, node)) - {"hydra", "_target_"})
-    if not there:
-        return f"there is no setting {key}: {group} is a single value{only}"
-    close = difflib.get_close_matches(name, there, 1, 0.7)
-    meant = f", did you mean {group and group + '.'}{close[0]}?" if close else ";"
-    has = f"{group or 'the config'} has {', '.join(there)}"
-    return f"there is no setting {key}{meant} {has}{only}"

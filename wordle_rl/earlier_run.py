@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
@@ -17,19 +16,21 @@ from yaml import YAMLError
 from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.policy.stages import prompt_name, stages_of
 from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
+from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, CheckpointStore
 from wordle_rl.runs.checks import check_choice
-from wordle_rl.runs.config import CONFIG
+from wordle_rl.runs.config import CONFIG, check_plain_yaml, names_are_text
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.untrusted import FolderError, printable, read_file
+from wordle_rl.runs.untrusted import FolderError, read_file
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
 
+# What a run is about, and where it lies: a resumed run cannot change these.
+_KEPT = (
+    *("model", "words", "prompt", "rollout.form", "name", "output_dir"),
+    *("init_from", "init_checkpoint"),
+)
 _LARGEST = 100_000  # bytes of a saved config; ours have some 5,000
-_MOST = 5_000  # names and values in it; ours have some 500
-_DEEPEST = 20  # groups within each other
-_NO_TEXT = re.compile("[\udc80-\udcff]")
 _GROUPS = ("model", "backend", "prompt", "words")  # that every saved config has
 REQUIRED = "required"  # what an experiment says of init_from that makes no sense without it
 _LATER_KEYS = {
@@ -45,7 +46,7 @@ def saved_config(folder: RunFolder) -> DictConfig:
         raise ConfigError(f"{path} is missing: the run folder is not complete")
     try:
         text = read_file(path, _LARGEST).decode()
-        _check_plain(text)
+        check_plain_yaml(text)
         loaded = OmegaConf.load(StringIO(text))
     except FolderError:
         raise
@@ -53,7 +54,7 @@ def saved_config(folder: RunFolder) -> DictConfig:
         raise ConfigError(f"{path}: cannot be read as YAML ({error})") from None
     if not isinstance(loaded, DictConfig):
         raise ConfigError(f"{path}: not a config of settings by name")
-    if not _names_are_text(OmegaConf.to_container(loaded)):
+    if not names_are_text(OmegaConf.to_container(loaded)):
         raise ConfigError(f"{path}: the names of settings must be text")
     for part in _GROUPS:
         if not isinstance(loaded.get(part), DictConfig):
@@ -64,35 +65,6 @@ def saved_config(folder: RunFolder) -> DictConfig:
         loaded.backend.threads = "auto"  # as earlier versions wrote it
     OmegaConf.set_struct(loaded, True)
     return loaded
-
-
-def _check_plain(text: str) -> None:
-    """Raise ValueError for what a saved config never holds, and what could blow it up."""
-    depth = 0
-    for count, event in enumerate(yaml.parse(text, yaml.SafeLoader)):
-        if count > _MOST:
-            raise ValueError(f"more than {_MOST} names and values")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise ValueError(f"more than {_DEEPEST} levels")
-        where = f"line {event.start_mark.line + 1}"
-        if getattr(event, "anchor", None) is not None:
-            raise ValueError(f"{where}: anchors and aliases are not allowed")
-        if getattr(event, "tag", None) is not None:
-            raise ValueError(f"{where}: tags are not allowed")
-        value = getattr(event, "value", "")
-        if "${" in value:
-            raise ValueError(f"{where}: references are not allowed, {value[:60]!r}")
-        value = _NO_TEXT.sub("", value)  # of a path, whose bytes need not be text
-        if printable(value) != value:
-            raise ValueError(f"{where}: control characters are not allowed")
-
-
-def _names_are_text(node: Any) -> bool:
-    if isinstance(node, dict):
-        return all(isinstance(key, str) and _names_are_text(node[key]) for key in node)
-    return not isinstance(node, list) or all(map(_names_are_text, node))
 
 
 def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -> None:
@@ -210,3 +182,85 @@ def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: Wo
                 f"{wrong} as in the run {last['run']}, which the model {model} comes from; choose "
                 "the same, or say allow_mismatch=true"
             )
+
+
+def steps_done(folder: RunFolder) -> int:
+    """The step of the newest checkpoint, 0 without one."""
+    newest = CheckpointStore(folder.checkpoints, read_only=True).latest()
+    return int(newest.name.removeprefix("step_")) if newest else 0
+
+
+def check_steps(folder: RunFolder, steps: int) -> None:
+    """Tell when a resumed run has no step left; raise ConfigError when it has done too many."""
+    done = steps_done(folder)
+    if steps < done:
+        raise ConfigError(f"trainer.steps must be {done} or more, as so many are done, not {steps}")
+    if steps == done:
+        print(f"nothing left to train: all {done} steps are done", flush=True)
+
+
+def resumed_config(
+    folder: RunFolder, overrides: Sequence[str]
+) -> tuple[DictConfig, dict[str, Any]]:
+    """The saved config with single values replaced, and what was replaced."""
+    saved = saved_config(folder)
+    changes = {}
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key in ("resume", "restart"):
+            continue
+        if key in _KEPT or key.partition(".")[0] in _KEPT:
+            raise ConfigError(
+                f"{override}: a resumed run keeps {', '.join(_KEPT)}; start a new one instead"
+            )
+        old = OmegaConf.select(saved, key)
+        if (old is None and "." not in key) or isinstance(old, DictConfig):
+            raise ConfigError(
+                f"{override}: a resumed run keeps its parts; only single values can be changed, "
+                "such as trainer.steps=200"
+            )
+        try:
+            OmegaConf.update(saved, key, OmegaConf.from_dotlist([f"x={value}"]).x)
+        except (OmegaConfBaseException, YAMLError) as error:
+            raise ConfigError(f"{override}: {error}") from None
+        changes[key] = [old, OmegaConf.select(saved, key)]
+    return saved, changes
+
+
+def with_kept_precision(
+    folder: RunFolder, saved: DictConfig, changes: dict[str, Any]
+) -> DictConfig:
+    """The config with the precision that was faster when it was chosen, on another machine too."""
+    if saved.backend.precision != "auto" or "backend.precision" in changes:
+        return saved
+    kept = folder.computing().get("precision", "auto")
+    if kept != "auto":
+        print(f"{kept}: as before; backend.precision=auto chooses again", flush=True)
+    config = copy.deepcopy(saved)
+    config.backend.precision = kept
+    return config
+
+
+def check_begun(folder: RunFolder, *, restart: bool) -> None:
+    """Raise ConfigError where a run has lost its checkpoints, unless it is to be started over."""
+    store = CheckpointStore(folder.checkpoints, read_only=True)
+    if restart:
+        try:
+            whole = store.load_latest()
+        except CheckpointError:
+            whole = None
+        if whole is not None:
+            raise ConfigError(
+                f"restart=true is for a run without whole checkpoints, and {whole.path} is whole: "
+                "leave it out to go on, or start a new run"
+            )
+    elif store.latest() is not None:
+        return
+    began = "first_checkpoint" in folder.manifest()
+    logged = max((record["step"] for record in folder.metrics_log().read()), default=0)
+    if (began or logged > 0) and not restart:
+        raise ConfigError(
+            f"{store.folder} holds no checkpoint any more, so there is nothing to go on from; "
+            "restart=true starts the run over from step 0, and its logs with it"
+        )
+    print("there is no checkpoint: the run starts over from step 0", flush=True)

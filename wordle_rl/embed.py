@@ -23,11 +23,12 @@ from wordle_rl.earlier_run import saved_config
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.policy.settings import EMBEDDED, LightningSettings
 from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import build_form
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.validation import policy_games
+from wordle_rl.training.validation import HeldOutPlay
 
 _MODELS = {  # name: what it is for, the target of the Makefile, the experiment
     "tiny": (
@@ -103,11 +104,12 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
     )  # fmt: skip
     assert isinstance(setup.backend, LightningSettings)
     policy = build_policy(written, setup.backend, temperature=1.0, optim=setup.optim)
-    chat = Chat(policy.tokenizer)
+    form = build_form(setup.recipe.rollout.form, Chat(policy.tokenizer), setup.recipe.style)
+    play = HeldOutPlay(policy=policy, form=form, setup=setup)
     rows = []
     for split in ("train", "test"):
         secrets = setup.splits.secrets(split)
-        games = policy_games(policy, chat, secrets, setup, what=f"{split} secrets")
+        games = play.play(secrets, f"{split} secrets")
         rows.append(
             summarise(games, setup.knowledge, player=name, split=split, rules=setup.recipe.rules)
         )

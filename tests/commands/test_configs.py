@@ -13,7 +13,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from tests.helpers.marks import half_slow
-from wordle_rl.build import KEYS, build_experiment, build_model_settings, resolve
+from wordle_rl.build import KEYS, build_experiment, resolve
+from wordle_rl.build_parts import build_model_settings
 from wordle_rl.cli import quoted
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT

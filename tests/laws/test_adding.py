@@ -18,8 +18,9 @@ from hydra import compose, initialize_config_dir
 
 from tests.commands.test_configs import OPTIONS, composed
 from wordle_rl import algorithms, rewards
-from wordle_rl.build import PLAYERS, build_experiment, resolve
-from wordle_rl.evaluate import EvalSettings, _player
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.build_parts import PLAYERS
+from wordle_rl.contestants import EvalSettings, build_player
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.prompts.styles import PromptStyle
@@ -167,4 +168,4 @@ def test_rewards_of_a_first_step_that_break_a_law_are_refused_before_it(root):
 @pytest.mark.parametrize("name", PLAYERS)
 def test_players_that_can_be_imitated_can_be_evaluated(name):
     words = WordLists(answers=("crane", "salet"), allowed=("crane", "salet"))
-    assert _player(EvalSettings(player=name), Knowledge(words, build_table(words))) is not None
+    assert build_player(EvalSettings(player=name), Knowledge(words, build_table(words))) is not None

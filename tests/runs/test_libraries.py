@@ -99,7 +99,8 @@ def test_an_adapter_without_peft_is_no_damaged_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from wordle_rl.backends.torch.load import matrix_shape
-    from wordle_rl.build import build_model_settings, resolve
+    from wordle_rl.build import resolve
+    from wordle_rl.build_parts import build_model_settings
 
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         (tmp_path / name).write_text('{"peft_type": "LORA"}')

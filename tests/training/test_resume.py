@@ -28,7 +28,7 @@ from tests.helpers.runs import (
     settings,
     stop,
 )
-from wordle_rl import evaluate
+from wordle_rl import contestants
 from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.earlier_run import saved_config
@@ -271,7 +271,7 @@ def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
     )
     with pytest.warns(UserWarning, match="step_000003 takes its place"):
         config = {"model": dict(saved_config(RunFolder(spoiled)).model)}
-        chosen = evaluate._model_settings(config, evaluate.EvalSettings(run=str(spoiled)))
+        chosen = contestants.choose_model(config, contestants.EvalSettings(run=str(spoiled)))
     assert chosen.path == str(weights(spoiled, 3).parent)
 
 

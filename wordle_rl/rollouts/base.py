@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,11 +13,10 @@ from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import FORMS
+from wordle_rl.rollouts.forms import FORMS, Form
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.lesson import TeacherSettings
-from wordle_rl.rollouts.play import play, rollouts
+from wordle_rl.rollouts.play import new_games, play, rollouts
 from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.rollouts.records import Rollout, TokenTurn
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
@@ -52,29 +51,6 @@ class RolloutSettings:
                 f"rollout.groups x rollout.num_generations must be at most {MOST_GAMES} games in a "
                 f"step, not {self.groups} x {self.num_generations}"
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RolloutTask:
-    """Secrets of a step that this process plays, and everything to play them with."""
-
-    policy: Policy
-    chat: Chat
-    recipe: Recipe
-    step: int
-    places: range  # numbers of the secrets within the step
-    secrets: list[str]
-    starts: list[State]  # in which each secret's game is taken over
-    check: Callable[[], None] | None = None  # raises to give the step up
-
-    def actor(self) -> PolicyActor:
-        """The policy, for num_generations games of each secret."""
-        recipe = self.recipe
-        return PolicyActor(
-            engine=self.policy.engine(), chat=self.chat, style=recipe.style, form=recipe.form,
-            sampling=recipe.sampling, seed=recipe.seed, step=self.step,
-            first_rollout=self.places.start * recipe.num_generations,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,46 +96,9 @@ class RolloutKind(RolloutSettings, ABC):
         """The rollouts of a task, group by group, num_generations in each."""
 
 
-def whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
-    """num_generations games of each secret, a group of their own, played to their end.
-
-    answers: leave games after this many. A teacher plays in the policy's place if there is one.
-    """
-    recipe, size = task.recipe, task.recipe.num_generations
-    secrets = [secret for secret in task.secrets for _ in range(size)]
-    starts = [state for state in task.starts for _ in range(size)]
-    first = task.places.start
-
-    def played_by(actor: PolicyActor | ScriptedActor) -> list[Game]:
-        return play(
-            actor, secrets, words=recipe.words, rules=recipe.rules, starts=starts, answers=answers,
-            check=task.check,
-        )  # fmt: skip
-
-    turns: list[list[TokenTurn]]
-    if recipe.teacher is None:
-        actor = task.actor()
-        with task.policy.timers("game"):
-            games = played_by(actor)
-        turns = actor.turns
-    else:
-        with task.policy.timers("teacher"):
-            scripted = ScriptedActor(
-                player=recipe.teacher.player, seed=recipe.seed, step=task.step,
-                first_rollout=first * size, mistakes=recipe.teacher.mistakes,
-                slips=recipe.teacher.slips, reasoning=recipe.teacher.reasoning,
-            )  # fmt: skip
-            games = played_by(scripted)
-            turns = [
-                scripted_turns(game, task.chat, recipe.style, slipped, form=recipe.form)
-                for game, slipped in zip(games, scripted.slipped, strict=True)
-            ]
-    return rollouts(games, turns, size, first_group=first)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything a step needs besides the policy; a curriculum alone changes it while training."""
+    """Everything a step needs besides the policy; only a curriculum changes it while training."""
 
     words: WordLists
     rules: Rules
@@ -167,14 +106,82 @@ class Recipe:
     sampling: Sampling
     rewards: RewardSet
     algorithm: Algorithm
+    rollout: RolloutKind  # how many games, in which form, and how they are played
     teacher: TeacherSettings | None  # plays in the policy's place when the algorithm imitates
     secrets: tuple[str, ...]  # that training games may have
-    replayed: tuple[str, ...] = ()  # of them, in the place of those due in the last groups
-    groups: int  # secrets per step
-    num_generations: int  # rollouts per group
-    play: Callable[[RolloutTask], list[Rollout]] = whole_games  # of a kind in wordle_rl.rollouts
-    form: str = "conversation"  # of the prompts, see wordle_rl.rollouts.forms
+    replayed: tuple[str, ...] = ()  # some of them, which take the places of a step's last secrets
     history: History | None = None  # where training games begin; None for the empty board
-    credit: str = "game"  # game: one advantage per game; turn: one per turn
-    discount: float = 1.0  # of later turns, with credit by turn
     seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One training step: what its rollouts, its scores and its updates have in common."""
+
+    policy: Policy
+    form: Form  # built once per run
+    recipe: Recipe
+    number: int  # counted from 0
+    check: Callable[[], None] = lambda: None  # raises to give the step up
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutTask:
+    """Secrets of a step that this process plays."""
+
+    step: Step
+    places: range  # numbers of the secrets within the step
+    secrets: list[str]
+    starts: list[State]  # in which each secret's game is taken over
+
+    def actor(self) -> PolicyActor:
+        """The policy, for num_generations games of each secret."""
+        recipe = self.step.recipe
+        return PolicyActor(
+            engine=self.step.policy.engine(),
+            form=self.step.form,
+            sampling=recipe.sampling,
+            seed=recipe.seed,
+            step=self.step.number,
+            first_rollout=self.places.start * recipe.rollout.num_generations,
+        )
+
+    def games(self, size: int = 1) -> list[Game]:
+        """`size` new games of each secret, those of one secret side by side."""
+        recipe = self.step.recipe
+        secrets = [secret for secret in self.secrets for _ in range(size)]
+        starts = [state for state in self.starts for _ in range(size)]
+        return new_games(secrets, recipe.words, recipe.rules, starts)
+
+
+def whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
+    """num_generations games of each secret, a group of their own, played to their end.
+
+    answers: leave games after this many. A teacher plays in the policy's place if there is one.
+    """
+    step, first = task.step, task.places.start
+    size, teacher = step.recipe.rollout.num_generations, step.recipe.teacher
+    games = task.games(size)
+
+    def watch(games: Sequence[Game]) -> None:
+        step.check()
+
+    turns: list[list[TokenTurn]]
+    if teacher is None:
+        actor = task.actor()
+        with step.policy.timers("game"):
+            play(actor, games, answers=answers, watch=watch)
+        turns = actor.turns
+    else:
+        with step.policy.timers("teacher"):
+            scripted = ScriptedActor(
+                player=teacher.player, seed=step.recipe.seed, step=step.number,
+                first_rollout=first * size, mistakes=teacher.mistakes, slips=teacher.slips,
+                reasoning=teacher.reasoning,
+            )  # fmt: skip
+            play(scripted, games, answers=answers, watch=watch)
+            turns = [
+                scripted_turns(game, step.form, slipped)
+                for game, slipped in zip(games, scripted.slipped, strict=True)
+            ]
+    return rollouts(games, turns, size, first_group=first)

@@ -32,7 +32,7 @@ class BestOf(RolloutKind):
         check_choice("rollout.advance", self.advance, ("best", "sampled"))
 
     def play(self, task: RolloutTask) -> list[Rollout]:
-        with task.policy.timers("game"):
+        with task.step.policy.timers("game"):
             return _Games(task, self.advance).played()
 
 
@@ -40,14 +40,10 @@ class _Games:
     """The games of a task. A secret has num_generations seats at the actor, one per candidate."""
 
     def __init__(self, task: RolloutTask, advance: str) -> None:
-        self._scene, self._advance = task, advance
-        self._size = task.recipe.num_generations
+        self._task, self._advance = task, advance
+        self._size = task.step.recipe.rollout.num_generations
         self._actor: PolicyActor = task.actor()
-        words, rules = task.recipe.words, task.recipe.rules
-        self._games = [
-            Game(secret, words.allowed_set, rules, state=state)
-            for secret, state in zip(task.secrets, task.starts, strict=True)
-        ]
+        self._games = task.games()
         self._rollouts: list[list[Rollout]] = [[] for _ in self._games]
 
     def played(self) -> list[Rollout]:
@@ -59,8 +55,7 @@ class _Games:
             self._games[i].forfeit()
         turn = 0
         while live:
-            if self._scene.check is not None:
-                self._scene.check()
+            self._task.step.check()
             live = self._next(live, turn)
             turn += 1
         return [rollout for rollouts in self._rollouts for rollout in rollouts]
@@ -93,7 +88,7 @@ class _Games:
 
     def _take(self, number: int, replies: list[Reply], turn: int) -> int:
         """Keep all answers of a game's turn, and go on with one of them; returns which."""
-        game, recipe = self._games[number], self._scene.recipe
+        game, recipe = self._games[number], self._task.step.recipe
         candidates = []
         for reply in replies:
             candidate = Game(
@@ -109,7 +104,7 @@ class _Games:
         self._rollouts[number] += [
             Rollout(
                 game=candidate,
-                group=self._scene.places[number] + turn * recipe.groups,
+                group=self._task.places[number] + turn * recipe.rollout.groups,
                 turns=[last_alone(self._actor.turns[seat])],
                 within=game,
                 taken=place == chosen,

@@ -30,6 +30,9 @@ class Form(Protocol):
     def chat(self) -> Chat: ...
 
     @property
+    def style(self) -> PromptStyle: ...
+
+    @property
     def fresh(self) -> bool:
         """Whether each turn begins a prompt of its own."""
         ...
@@ -127,7 +130,7 @@ class Fresh(Conversation):
         return self.chat.opening(self.system, message)
 
 
-def form_of(name: str, chat: Chat, style: PromptStyle) -> Form:
+def build_form(name: str, chat: Chat, style: PromptStyle) -> Form:
     """The form of a name. Raises ValueError for `tool` where the tokenizer has no tools."""
     if name == "tool":
         return Tool(chat=chat.with_tool, style=style)

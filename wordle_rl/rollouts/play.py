@@ -48,37 +48,38 @@ class Actor(Protocol):
         ...
 
 
-def play(
-    actor: Actor,
-    secrets: Sequence[str],
-    *,
-    words: WordLists,
-    rules: Rules,
-    starts: Sequence[State] | None = None,
-    answers: int | None = None,
-    time_limit: float = float("inf"),
-    check: Callable[[], None] | None = None,
-    look: Callable[[Sequence[Game]], None] | None = None,
+def new_games(
+    secrets: Sequence[str], words: WordLists, rules: Rules, starts: Sequence[State] | None = None
 ) -> list[Game]:
-    """Play one game per secret to its end.
-
-    starts: the state that each game is taken over in; None for empty boards. answers: leave the
-    games after this many, however far they are. time_limit: seconds from the start after which
-    games that are still going are out of time, checked between turns. check: called before each
-    turn; raises to give all games up. look: called with all games after each turn.
-    """
+    """One game per secret. starts: the state in which each begins; None for empty boards."""
     states = [State()] * len(secrets) if starts is None else starts
-    games = [
+    return [
         Game(secret, words.allowed_set, rules, state=state)
         for secret, state in zip(secrets, states, strict=True)
     ]
+
+
+def play(
+    actor: Actor,
+    games: list[Game],
+    *,
+    answers: int | None = None,
+    time_limit: float = float("inf"),
+    watch: Callable[[Sequence[Game]], None] | None = None,
+) -> list[Game]:
+    """Play games to their ends. Returns the same games.
+
+    answers: leave each game after this many, finished or not. time_limit: seconds after which
+    unfinished games are out of time, checked between turns. watch: called with all games before
+    each turn and after the last one; it may raise to give all games up.
+    """
     begin = time.monotonic()
     started = actor.start([game.state for game in games])
     live = _keep(actor, games, list(range(len(games))), started)
     turn = 0
     while live:
-        if check is not None:
-            check()
+        if watch is not None:
+            watch(games)
         replies = actor.answer(live, [games[i].state for i in live], turn)
         for i, reply in zip(live, replies, strict=True):
             take(games[i], reply)
@@ -87,14 +88,14 @@ def play(
                 if games[i].status is GameStatus.PLAYING:
                     games[i].forfeit(GameStatus.OUT_OF_TIME)
         live = _keep(actor, games, live, [True] * len(live))
-        if look is not None:
-            look(games)
         turn += 1
         if turn == answers:
             break
         turns, states = [games[i].turns[-1] for i in live], [games[i].state for i in live]
         live = _keep(actor, games, live, actor.hear(live, turns, states))
     actor.leave(live)
+    if watch is not None:
+        watch(games)
     return games
 
 

@@ -10,9 +10,7 @@ import numpy as np
 from wordle_rl.game.rules import PlayedTurn, State
 from wordle_rl.policy.engine import Completion, Engine, StopReason
 from wordle_rl.policy.sampling import Sampling, Stream, uniforms
-from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import Form, form_of
+from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.play import Reply
 from wordle_rl.rollouts.records import TokenTurn
 
@@ -22,25 +20,19 @@ class PolicyActor:
     """A language model that sees each game in one of the forms of wordle_rl.rollouts.forms."""
 
     engine: Engine
-    chat: Chat
-    style: PromptStyle
+    form: Form
     sampling: Sampling
     seed: int
-    form: str = "conversation"
     step: int = 0
     stream: Stream = Stream.TRAINING  # what its games are for
     first_rollout: int = 0  # number of game 0 within the step
     turns: list[list[TokenTurn]] = field(default_factory=list)  # by game
     _rows: dict[int, int] = field(default_factory=dict)  # game -> engine row
     _fed: dict[int, list[int]] = field(default_factory=dict)  # since the last answer
-    _form: Form = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._form = form_of(self.form, self.chat, self.style)
 
     def start(self, states: Sequence[State]) -> list[bool]:
         self.turns = [[] for _ in states]
-        return self._begin(range(len(states)), [self._form.opening(state) for state in states])
+        return self._begin(range(len(states)), [self.form.opening(state) for state in states])
 
     def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
         numbers = uniforms(
@@ -53,29 +45,29 @@ class PolicyActor:
         )
         drawn = self.engine.decode([self._rows[g] for g in games], self.sampling, numbers)
         for game, completion in zip(games, drawn, strict=True):
-            fresh = self._form.fresh or not self.turns[game]
+            fresh = self.form.fresh or not self.turns[game]
             self.turns[game].append(
                 TokenTurn(prompt_ids=self._fed[game], completion=completion, fresh=fresh)
             )
         return [self._reply(completion) for completion in drawn]
 
     def _reply(self, completion: Completion) -> Reply:
-        text = self.chat.tokenizer.decode(completion.ids)
+        text = self.form.chat.tokenizer.decode(completion.ids)
         return Reply(
             text=text,
             tokens=len(completion.ids),
             complete=completion.stop is StopReason.STOP_TOKEN,
-            parsed=self._form.parse(text),
+            parsed=self.form.parse(text),
         )
 
     def hear(
         self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
     ) -> list[bool]:
         ids = [
-            self._form.reply(turn, state, last_id=self.turns[game][-1].completion.ids[-1])
+            self.form.reply(turn, state, last_id=self.turns[game][-1].completion.ids[-1])
             for game, turn, state in zip(games, turns, states, strict=True)
         ]
-        if self._form.fresh:
+        if self.form.fresh:
             self.leave(games)
             return self._begin(games, ids)
         self._fed |= dict(zip(games, ids, strict=True))

@@ -13,9 +13,7 @@ from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.policy.sampling import Stream, uniforms
 from wordle_rl.prompts.parser import parse, thought_of
 from wordle_rl.prompts.reasoning import Reasoning
-from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.play import Reply
 from wordle_rl.rollouts.records import TokenTurn
 
@@ -74,32 +72,25 @@ class ScriptedActor:
         pass
 
 
-def scripted_turns(
-    game: Game,
-    chat: Chat,
-    style: PromptStyle,
-    slipped: Collection[int] = (),
-    *,
-    form: str = "conversation",
-) -> list[TokenTurn]:
+def scripted_turns(game: Game, form: Form, slipped: Collection[int] = ()) -> list[TokenTurn]:
     """A scripted player's game as a policy would have seen it, its guesses written as in the form.
 
     slipped: turns that were mistakes, which nobody is to learn.
     """
-    seen = form_of(form, chat, style)
+    chat = form.chat
     turns: list[TokenTurn] = []
     for i, turn in enumerate(game.turns):
         if i == 0:
-            prompt = seen.opening(turn.state)
+            prompt = form.opening(turn.state)
         else:
-            prompt = seen.reply(game.turns[i - 1], turn.state, last_id=chat.turn_end_id)
-        text = seen.written(turn)
+            prompt = form.reply(game.turns[i - 1], turn.state, last_id=chat.turn_end_id)
+        text = form.written(turn)
         # On its own, so that the tokens of the guess do not depend on the thought before it.
         thought = thought_of(text)
         guess = chat.answer(text.removeprefix(thought), begins=not thought)
         ids = [*(chat.thought(thought) if thought else []), *guess]
         drawn = Completion(ids=ids, logprobs=[0.0] * len(ids), stop=StopReason.STOP_TOKEN)
-        fresh = seen.fresh or i == 0
+        fresh = form.fresh or i == 0
         turns.append(
             TokenTurn(prompt_ids=prompt, completion=drawn, trained=i not in slipped, fresh=fresh)
         )

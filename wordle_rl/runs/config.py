@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from wordle_rl.runs.files import write_bytes
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.untrusted import printable
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
+_MOST = 5_000  # names and values in it; ours have some 500
+_DEEPEST = 20  # groups within each other
+_NO_TEXT = re.compile("[\udc80-\udcff]")
 
 
 def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:
@@ -15,3 +20,34 @@ def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:
     from omegaconf import OmegaConf
 
     write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(OmegaConf.create(config)).encode())
+
+
+def check_plain_yaml(text: str) -> None:
+    """Raise ValueError for what a saved config never holds, and what could blow it up."""
+    import yaml
+
+    depth = 0
+    for count, event in enumerate(yaml.parse(text, yaml.SafeLoader)):
+        if count > _MOST:
+            raise ValueError(f"more than {_MOST} names and values")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise ValueError(f"more than {_DEEPEST} levels")
+        where = f"line {event.start_mark.line + 1}"
+        if getattr(event, "anchor", None) is not None:
+            raise ValueError(f"{where}: anchors and aliases are not allowed")
+        if getattr(event, "tag", None) is not None:
+            raise ValueError(f"{where}: tags are not allowed")
+        value = getattr(event, "value", "")
+        if "${" in value:
+            raise ValueError(f"{where}: references are not allowed, {value[:60]!r}")
+        value = _NO_TEXT.sub("", value)  # of a path, whose bytes need not be text
+        if printable(value) != value:
+            raise ValueError(f"{where}: control characters are not allowed")
+
+
+def names_are_text(node: Any) -> bool:
+    if isinstance(node, dict):
+        return all(isinstance(key, str) and names_are_text(node[key]) for key in node)
+    return not isinstance(node, list) or all(map(_names_are_text, node))

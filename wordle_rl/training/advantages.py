@@ -1,28 +1,25 @@
-"""Judges the rollouts of a step: rewards, what answers took, and advantages.
+"""Scores the rollouts of a step: rewards, penalties for long answers, and advantages.
 
-A Sample carries all of that from process to process; the algorithm judges those of the whole step.
+A Sample carries a rollout and its reward from process to process. Advantages are computed over the
+samples of all processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.algorithms.base import Advantages, AnswerLengths, Floats, StepOutcomes
 from wordle_rl.game.rules import GameStatus
-from wordle_rl.policy.batch import Batch, FloatArray
+from wordle_rl.policy.batch import FloatArray
 from wordle_rl.policy.engine import StopReason
-from wordle_rl.policy.policy import Policy
 from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.rollouts.base import Recipe, Step
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.training.sequences import TrainingSequence, answers_at, pad, sequences
-
-if TYPE_CHECKING:
-    from wordle_rl.rollouts.base import Recipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,18 +40,16 @@ class Sample:
     scores: list[Scores] | None  # of its sequences, where the algorithm needs them to judge
 
 
-def score_rollouts(
-    policy: Policy, recipe: Recipe, rollouts: Sequence[Rollout], pad_id: int
-) -> list[Sample]:
+def score_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Sample]:
     """The samples of this process's rollouts."""
     scores: Sequence[list[Scores] | None] = [None] * len(rollouts)
-    if recipe.algorithm.scores_rollouts:
-        scores = _scores(policy, recipe, rollouts, pad_id)
-    with policy.timers("reward"):
-        return [_sample(recipe, *given) for given in zip(rollouts, scores, strict=True)]
+    if step.recipe.algorithm.scores_rollouts:
+        scores = _score_sequences(step, rollouts)
+    with step.policy.timers("reward"):
+        return [_reward(step.recipe, *given) for given in zip(rollouts, scores, strict=True)]
 
 
-def _sample(recipe: Recipe, rollout: Rollout, scores: list[Scores] | None) -> Sample:
+def _reward(recipe: Recipe, rollout: Rollout, scores: list[Scores] | None) -> Sample:
     reward = recipe.rewards.score(rollout.game)
     divergence = None
     if scores is not None and recipe.algorithm.needs_reference:
@@ -73,18 +68,17 @@ def _sample(recipe: Recipe, rollout: Rollout, scores: list[Scores] | None) -> Sa
     return Sample(rollout=rollout, reward=reward, scores=scores)
 
 
-def _scores(
-    policy: Policy, recipe: Recipe, rollouts: Sequence[Rollout], pad_id: int
-) -> list[list[Scores]]:
-    """Of each rollout's sequences."""
+def _score_sequences(step: Step, rollouts: Sequence[Rollout]) -> list[list[Scores]]:
+    """What the trainer says of each rollout's sequences."""
+    policy, algorithm = step.policy, step.recipe.algorithm
     every: list[TrainingSequence] = [
         s for i, rollout in enumerate(rollouts) for s in sequences(rollout, i)
     ]
     blank = [[0.0] * len(s.ids) for s in every]
-    batch: Batch = pad(every, {"advantages": blank, "weights": blank}, pad_id)
+    batch = pad(every, {"advantages": blank, "weights": blank}, step.form.chat.tokenizer.pad_id)
     old = policy.score(batch)
-    ref = policy.score(batch, reference=True) if recipe.algorithm.needs_reference else None
-    values = policy.values(batch) if recipe.algorithm.needs_values else None
+    ref = policy.score(batch, reference=True) if algorithm.needs_reference else None
+    values = policy.values(batch) if algorithm.needs_values else None
 
     def row(of_all: FloatArray, i: int) -> FloatArray:
         return of_all[i, : batch.lengths[i]]
@@ -102,8 +96,9 @@ def _scores(
 
 
 def step_advantages(samples: Sequence[Sample], recipe: Recipe) -> Advantages:
-    """The algorithm's judgement of a step's samples, those of all processes."""
-    by_turn = recipe.credit == "turn"
+    """The advantages of a step's samples, from all processes, as the algorithm computes them."""
+    rollout = recipe.rollout
+    by_turn = rollout.credit == "turn"
     return recipe.algorithm.advantages(
         StepOutcomes(
             groups=np.array([s.rollout.group for s in samples]),
@@ -115,7 +110,7 @@ def step_advantages(samples: Sequence[Sample], recipe: Recipe) -> Advantages:
             ],
             values=[_turn_values(s) for s in samples] if recipe.algorithm.needs_values else None,
             by_turn=by_turn,
-            discount=recipe.discount if by_turn else 1.0,
+            discount=rollout.discount if by_turn else 1.0,
         )
     )
 
@@ -123,8 +118,8 @@ def step_advantages(samples: Sequence[Sample], recipe: Recipe) -> Advantages:
 def _returns(sample: Sample, recipe: Recipe) -> Floats:
     """[K] reward from each turn on; by game that of the whole game, at every turn."""
     game, reward = sample.rollout.game, sample.reward
-    if recipe.credit == "turn":
-        return np.array(recipe.rewards.to_go(game, reward, recipe.discount))
+    if recipe.rollout.credit == "turn":
+        return np.array(recipe.rewards.to_go(game, reward, recipe.rollout.discount))
     return np.full(len(game.turns), reward.total)
 
 
@@ -139,8 +134,8 @@ def _turn_values(sample: Sample) -> Floats:
     return values
 
 
-def without_spread(samples: Sequence[Sample], judgement: Advantages) -> NDArray[np.int64]:
+def groups_without_spread(samples: Sequence[Sample], advantages: Advantages) -> NDArray[np.int64]:
     """Numbers of the groups that teach nothing: every advantage is exactly 0."""
     groups = np.array([sample.rollout.group for sample in samples])
-    teaches = np.array([np.any(a != 0.0) for a in judgement.advantages])
+    teaches = np.array([np.any(a != 0.0) for a in advantages.advantages])
     return np.setdiff1d(groups, groups[teaches])

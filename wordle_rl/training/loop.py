@@ -8,11 +8,9 @@ and the first alone writes files.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from wordle_rl.evaluation.report_table import report_table
@@ -20,36 +18,34 @@ from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import write_summary
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.policy import Policy
-from wordle_rl.policy.stages import write_stages
+from wordle_rl.rollouts.base import Step
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import check_room, form_of
+from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.lesson import check_thoughts
 from wordle_rl.rollouts.records import games_of
-from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.full_disk import full_disk_named
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
+from wordle_rl.training.checkpointing import Checkpointing
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.game_log import GameLog
+from wordle_rl.training.log import RunLog
 from wordle_rl.training.memory import MemoryFull, MemoryGuard
 from wordle_rl.training.outcome import (
     TrainingFailed,
-    exported,
     keep_failure,
     report,
-    score,
     stages_of_run,
-    start_report,
 )
 from wordle_rl.training.progress import told
 from wordle_rl.training.reporter import Reporter
-from wordle_rl.training.state import STATE, read_state
+from wordle_rl.training.start_report import start_report
+from wordle_rl.training.state import RunState
 from wordle_rl.training.step import StepResult, train_step
-from wordle_rl.training.validation import validate, watch
+from wordle_rl.training.threads import watch_threads
+from wordle_rl.training.validation import HeldOutPlay
 
 _PATIENCE = 5  # updates in a row that may fail before the run stops
 
@@ -103,38 +99,28 @@ class Training:
         self.policy = policy
         self.setup = setup
         self.folder = folder
-        self.reporter = reporter
-        self.chat = Chat(policy.tokenizer)
-        recipe = setup.recipe
-        form = form_of(recipe.form, self.chat, recipe.style)
+        recipe, trainer = setup.recipe, setup.trainer
+        self._form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
         guesses = recipe.history.most if recipe.history else 0
-        check_room(form, recipe.sampling, setup.model.max_context, guesses=guesses)
+        check_room(self._form, recipe.sampling, setup.model.max_context, guesses=guesses)
         if recipe.teacher is not None:
-            check_thoughts(recipe.teacher, form, recipe.sampling)
-        self.writes = policy.processes.rank == 0
-        self.store = CheckpointStore(folder.checkpoints, read_only=not self.writes)
-        self._stages = stages_of_run(setup, folder.path.name)
+            check_thoughts(recipe.teacher, self._form, recipe.sampling)
+        self._writes = policy.processes.rank == 0
         self.first_step = 0
         self._check = check
-        self._done = 0  # whole steps that the policy has seen
-        self._saved: int | None = None  # step of the checkpoint that was saved or restored last
-        self._metrics_log = folder.metrics_log()
-        self._games_log = folder.games_log()
-        self._games = GameLog(self._games_log, reporter, setup.trainer.show_games)
+        self._log = RunLog(folder, reporter, shown_games=trainer.show_games, writes=self._writes)
+        self._held_out = HeldOutPlay(policy=policy, form=self._form, setup=setup)
         self._memory = MemoryGuard(
-            resident=setup.trainer.memory_limit_gb, device=setup.trainer.device_memory_limit_gb
+            resident=trainer.memory_limit_gb, device=trainer.device_memory_limit_gb
         )
-        # What a checkpoint restores besides weights and optimiser.
-        self._curriculum = CurriculumRunner(setup.curriculum, reporter, tells=self.writes)
-        self._best: list[float] = []  # score of the best checkpoint, see outcome.score
-        self._best_step = 0
-        counted = ("games", "extra_games", "wins", "groups", "zero_spread_groups",
-                   "skipped_groups", "resampled_groups")  # fmt: skip
-        self._totals: dict[str, float] = dict.fromkeys(counted, 0.0)
-        self._failures = 0
-        if setup.recipe.algorithm.needs_reference:
+        self._state = RunState()
+        self._curriculum = CurriculumRunner(setup.curriculum, reporter, tells=self._writes)
+        self._checkpoints = Checkpointing(
+            policy, self._curriculum, folder, stages_of_run(setup, folder.path.name)
+        )
+        if recipe.algorithm.needs_reference:
             policy.keep_reference()
-        if setup.recipe.algorithm.needs_values:
+        if recipe.algorithm.needs_values:
             policy.add_value_head()
 
     # -- before and after -------------------------------------------------------------------------
@@ -142,172 +128,114 @@ class Training:
     def begin(self) -> None:
         """Report and validate the start policy, and keep it as the first checkpoint."""
         if self.setup.trainer.report:
-            report = self._report("start")
-            if self.writes:
-                write_json(self.folder.path / "start.json", report)
-        metrics, _ = self._validation(0, self._check)
-        metrics |= self._watch(0, self._check)
-        self._log(0, metrics)
-        self._save(0, best=True)
-        if self.writes:
+            summary = report("start", self._held_out, self._check)
+            if self._writes:
+                write_json(self.folder.path / "start.json", summary)
+        metrics, _ = self._validate(0, self._check)
+        self._log.metrics(0, metrics | self._watch(0, self._check))
+        self._save(best=True)
+        if self._writes:
             self.folder.note_first_checkpoint()
 
     def restore(self) -> bool:
         """Go back to the newest checkpoint. Returns whether begin() was over by then."""
-        newest = self.store.load_latest() if self.writes else None
-        checkpoint = self.policy.processes.gather(newest)[0]
-        if checkpoint is not None:
-            self.policy.load(checkpoint.path)
-            state = read_state(checkpoint.path)
-            self.first_step = self._done = state["step"]
-            self._best, self._best_step = state["best"], state["best_step"]
-            self._totals |= state["totals"]
-            self._failures = state["failures"]
-            self._curriculum.load_state_dict(state["curriculum"])
-        begun = bool(self._best)
-        if begun:
-            self._saved = self.first_step
-        if self.writes:
-            for log in (self._metrics_log, self._games_log):
-                log.truncate_after(self.first_step if begun else -1)
-            self.reporter.go_on(self._metrics_log.read())
-            if begun and self._best_step == self.first_step:
-                self.store.mark_best(self.first_step)  # a kill may have come before that
-        return begun
+        self._state = self._checkpoints.restore()
+        self.first_step = self._state.step
+        self._log.cut_back(self._state.step if self._state.begun else -1)
+        return self._state.begun
 
     def save(self) -> None:
         """Keep the state for a later restore(), after whole steps only."""
-        self._save(self._done)
+        self._save()
 
     def finish(self) -> dict[str, Any]:
         """Report the best checkpoint; writes summary.json last of all. Returns the summary."""
-        self._save(self._done)
-        with user_errors():
-            best = self.store.load_best() if self.writes else None
-        best = self.policy.processes.gather(best)[0]
-        assert best is not None
-        self.policy.load(best.path)
-        if self.writes:
-            with full_disk_named(self.folder.path / "model"):
-                self.policy.export(self.folder.path / "model")
-                write_stages(self.folder.path / "model", self._stages)
-            model = self.folder.path / "model"
-            line = exported(model, best.step, self._done, self._best_step, self._best)
-            print(f"\n{line}", flush=True)
+        self._save()
+        exported = self._checkpoints.load_best()
+        self._checkpoints.export(self._state, exported)
         summary: dict[str, Any] = {
-            "best_step": self._best_step,
-            "exported_step": best.step,
-            "val_win_rate": self._best[0],
-            **{f"total_{name}": value for name, value in self._totals.items()},
+            "best_step": self._state.best_step,
+            "exported_step": exported,
+            "val_win_rate": self._state.best[0],
+            **{f"total_{name}": value for name, value in self._state.totals.items()},
         }
         if self.setup.trainer.report:
-            reports = [self._report("end")]
+            reports = [report("end", self._held_out, self._check)]
             summary |= reports[0]
-            if self.writes:
+            if self._writes:
                 if (start := start_report(self.folder.path / "start.json")) is not None:
                     reports.append(start)
                     summary["start"] = start
                 print("\n" + report_table(reports), flush=True)
-        if self.writes:
+        if self._writes:
             write_summary(self.folder.path, summary)
             self.folder.set_status("finished")
         return summary
 
-    def _report(self, player: str) -> dict[str, Any]:
-        return report(player, self.policy, self.chat, self.setup, self._check)
-
     # -- one step ---------------------------------------------------------------------------------
 
-    def run_step(self, step: int) -> dict[str, float]:
-        """Step number `step`, counted from 0, and everything that is due after it."""
+    def run_step(self, number: int) -> dict[str, float]:
+        """Step `number`, counted from 0, and everything that is due after it. Returns metrics."""
         self._check()
         self._check_memory()
         begin = time.monotonic()
-        setup = self.setup
-        lr = setup.optim.lr_at(step, setup.trainer.steps)
+        trainer = self.setup.trainer
+        lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
-        recipe = self._curriculum.planned(setup.recipe)
-        done = step + 1
-        with told(f"step {done} of {setup.trainer.steps}"):
-            result = train_step(self.policy, self.chat, recipe, step, self._check)
-        self._done = done
+        recipe = self._curriculum.planned(self.setup.recipe)
+        step = Step(
+            policy=self.policy, form=self._form, recipe=recipe, number=number, check=self._check
+        )
+        done = number + 1
+        with told(f"step {done} of {trainer.steps}"):
+            result = train_step(step)
+        self._state.step = done
         seconds = time.monotonic() - begin
         metrics = {
             **result.metrics,
             **self._curriculum.follow(done, result),
             "lr": lr,
             "time/step": seconds,
-            **self._watch_threads(seconds),
+            **watch_threads(self.policy, seconds),
             "games_per_second": result.metrics["train/games"] / seconds,
             **{f"time/{name}": spent for name, spent in self.policy.timers.take().items()},
         }
-        self._count(metrics)
-        metrics |= {f"total/{name}": value for name, value in self._totals.items()}
+        metrics |= self._state.count(metrics)
         metrics |= self._observe(result)
-        if self.writes and done % setup.trainer.games_every == 0:
-            self._games.training(done, result, setup.recipe.num_generations)
+        if done % trainer.games_every == 0:
+            self._log.training_games(done, result, recipe.rollout.num_generations)
         best = False
-        if done % setup.trainer.validate_every == 0 or done == setup.trainer.steps:
-            validation, best = self._validation(done)
+        if done % trainer.validate_every == 0 or done == trainer.steps:
+            validation, best = self._validate(done)
             metrics |= validation
         metrics |= self._watch(done)
-        self._log(done, metrics)
-        if best or done % setup.trainer.checkpoint_every == 0:
-            self._save(done, best=best)
-        self._check_failures(done)
+        self._log.metrics(done, metrics)
+        if best or done % trainer.checkpoint_every == 0:
+            self._save(best=best)
+        self._check_failures()
         return metrics
 
     def _observe(self, result: StepResult) -> dict[str, float]:
         """What the games of a step say about skill, and the memory in use."""
         begin = time.monotonic()
         memory = self._memory.look(self.policy)
-        if not self.writes:
+        if not self._writes:
             return memory
         skill = skill_metrics(games_of(result.rollouts), self.setup.knowledge, self.setup.regret)
         return {**memory, **skill, "time/skill": time.monotonic() - begin}
 
-    def _watch_threads(self, seconds: float) -> dict[str, float]:
-        """The threads that computed a step of so many seconds, in the process with the fewest.
-
-        They are chosen again, in all processes at once, where one of them asks for it.
-        """
-        threads, gather = self.policy.computing.threads, self.policy.processes.gather
-        if threads is None:
-            return {}
-        counts, due = zip(*gather((threads.count, threads.ask_again(seconds))), strict=True)
-        if any(due):
-            for rank, change in enumerate(gather(threads.choose())):
-                if change is not None and self.writes:
-                    print(f"process {rank}: " * (len(counts) > 1) + change, flush=True)
-        return {"machine/threads": float(min(counts))}
-
     def _check_memory(self) -> None:
-        """Raise MemoryFull, all being saved, when the last step left the run above its limit."""
+        """Raise MemoryFull, after saving, when the last step left the run above its limit."""
         try:
-            self._memory.check(self._done - self.first_step)
+            self._memory.check(self._state.step - self.first_step)
         except MemoryFull:
-            self._save(self._done)
+            self._save()
             raise
 
-    def _count(self, metrics: dict[str, float]) -> None:
-        groups, resampled = metrics["groups/played"], metrics["groups/resampled"]
-        for name, count in {
-            "games": metrics["train/games"],
-            "extra_games": metrics["train/extra_games"],
-            "wins": metrics["train/wins"],
-            "groups": groups,
-            "zero_spread_groups": round(metrics["groups/zero_spread"] * groups),
-            "skipped_groups": round(metrics["groups/skipped"] * (groups - resampled)),
-            "resampled_groups": resampled,
-        }.items():
-            self._totals[name] += count
-        failed = metrics.get("update/skipped", 0.0) > 0
-        self._failures = self._failures + 1 if failed else 0
-
-    def _check_failures(self, step: int) -> None:
-        if self._failures >= _PATIENCE:
-            self._save(step)
+    def _check_failures(self) -> None:
+        if self._state.failures >= _PATIENCE:
+            self._save()
             raise self.failed(f"loss or gradient was not finite in {_PATIENCE} updates in a row")
 
     def failed(self, reason: str) -> TrainingFailed:
@@ -315,70 +243,38 @@ class Training:
 
         The policy goes to the folder `failure`, beside the checkpoints.
         """
-        newest = self.store.latest()
+        newest = self._checkpoints.newest()
         if newest is None:
             return TrainingFailed(f"{reason}, before the first step: its weights may be broken")
-        bundle = self.folder.path / "failure"
-        if self.writes:
-            logged = self._metrics_log.read() or [{}]
-            keep_failure(bundle, self.policy, reason=reason, step=self._done, last=logged[-1])
-        step = newest.name.removeprefix("step_").lstrip("0") or "0"
+        bundle, done = self.folder.path / "failure", self._state.step
+        if self._writes:
+            last = self._log.last_metrics()
+            keep_failure(bundle, self.policy, reason=reason, step=done, last=last)
         return TrainingFailed(
-            f"{reason}, after step {self._done}: weights, optimiser and metrics are in {bundle}; a "
+            f"{reason}, after step {done}: weights, optimiser and metrics are in {bundle}; a "
             f"lower optim.lr may help: python train.py resume={self.folder.path} optim.lr=... goes "
-            f"on from step {step}"
+            f"on from step {newest}"
         )
 
     # -- what is due between steps ----------------------------------------------------------------
 
-    def _validation(
-        self, step: int, check: Callable[[], None] | None = None
+    def _validate(
+        self, step: int, check: Callable[[], None] = lambda: None
     ) -> tuple[dict[str, float], bool]:
         """Metrics of the policy on the validation secrets, and whether it is the best so far."""
-        show = partial(self._games.validation, step) if self.writes else None
-        metrics = validate(self.policy, self.chat, self.setup, check, show)
+        metrics = self._held_out.validate(check, partial(self._log.validation_games, step))
         self.policy.timers.take()
-        found = score(metrics)
-        best = found >= self._best  # the later of two equal ones
-        if best:
-            self._best, self._best_step = found, step
-        return metrics, best
+        return metrics, self._state.note_validation(step, metrics)
 
-    def _watch(self, step: int, check: Callable[[], None] | None = None) -> dict[str, float]:
+    def _watch(self, step: int, check: Callable[[], None] = lambda: None) -> dict[str, float]:
         every = self.setup.trainer.watch_every
         if not every or (step % every and step != self.setup.trainer.steps):
             return {}
-        metrics = watch(self.policy, self.chat, self.setup, check)
+        metrics = self._held_out.watch(check)
         self.policy.timers.take()
         return metrics
 
-    def _log(self, step: int, metrics: dict[str, float]) -> None:
-        if not self.writes:
-            return
-        self._metrics_log.append(step, metrics)
-        self.reporter.metrics({k: v for k, v in metrics.items() if math.isfinite(v)}, step)
-
-    def _save(self, step: int, *, best: bool = False) -> None:
-        if not self.writes:
-            return
-
-        def write(folder: Path) -> None:
-            self.policy.save(folder)
-            write_stages(folder / "model", self._stages)
-            state = {
-                "step": step,
-                "best": self._best,
-                "best_step": self._best_step,
-                "totals": self._totals,
-                "failures": self._failures,
-                "curriculum": self._curriculum.state_dict(),
-            }
-            write_json(folder / STATE, state)
-
-        self._metrics_log.sync()
-        self._games_log.sync()
-        if step != self._saved:
-            self.store.save(step, write)
-            self._saved = step
-        if best:
-            self.store.mark_best(step)
+    def _save(self, *, best: bool = False) -> None:
+        """Write a checkpoint, unless this step has one. best: mark it as the best one."""
+        self._log.sync()
+        self._checkpoints.save(self._state, best=best)

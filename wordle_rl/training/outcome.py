@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,31 +11,22 @@ from typing import Any
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.stages import Stage, prompt_name, stages_of
-from wordle_rl.rollouts.chat import Chat
-from wordle_rl.runs.files import RunFolderError, write_json
+from wordle_rl.runs.files import write_json
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.progress import told
-from wordle_rl.training.state import read_report
-from wordle_rl.training.validation import policy_games
+from wordle_rl.training.validation import HeldOutPlay
 
 
 class TrainingFailed(RuntimeError):
     """The run cannot continue; the message says why, and where its state was saved."""
 
 
-def score(validation: Mapping[str, float]) -> list[float]:
-    """What checkpoints are compared by: wins, then guesses, then reward. Greater is better.
-
-    Where nothing is won, the reward still shows what was learnt.
-    """
-    guesses = validation["val/mean_guesses_with_losses"]
-    return [validation["val/win_rate"], -guesses, validation["val/reward"]]
-
-
-def exported(folder: Path, step: int, steps: int, best_step: int, best: Sequence[float]) -> str:
+def describe_export(
+    folder: Path, step: int, steps: int, best_step: int, best: Sequence[float]
+) -> str:
     """One line that says which step the exported model is of, and why.
 
-    folder: of the model. steps: how many were done. best: score() of the best checkpoint.
+    folder: of the model. steps: how many were done. best: rank_validation() of the best checkpoint.
     """
     line = f"{folder} holds step {step} of {steps}"
     if step != best_step:
@@ -48,33 +38,18 @@ def exported(folder: Path, step: int, steps: int, best_step: int, best: Sequence
     return f"{line}{start}; the best validation had {reached}"
 
 
-def report(
-    player: str, policy: Policy, chat: Chat, setup: Experiment, check: Callable[[], None]
-) -> dict[str, Any]:
+def report(player: str, play: HeldOutPlay, check: Callable[[], None]) -> dict[str, Any]:
     """The summary of greedy games on the test secrets. player: start or end."""
-    begin = time.monotonic()
+    begin, setup = time.monotonic(), play.setup
     split = "all" if len(setup.test) == len(setup.words.answers) else "test"
     what = f"report on the {player}"
-    games = policy_games(
-        policy, chat, setup.test, setup, what=f"{what}, {split} secrets", check=check
-    )
+    games = play.play(setup.test, f"{what}, {split} secrets", check=check)
     seconds = time.monotonic() - begin
     with told(f"{what}: judging {len(games)} games"):
         return summarise(
             games, setup.knowledge, player=player, split=split, rules=setup.recipe.rules,
             seconds=seconds, regret=setup.regret, rewards=setup.recipe.rewards,
         )  # fmt: skip
-
-
-def start_report(path: Path) -> dict[str, Any] | None:
-    """The report on the start in a file; None without one. Warns about one that cannot be read."""
-    try:
-        return read_report(path)
-    except FileNotFoundError:  # a report was not asked for at the start
-        return None
-    except RunFolderError as error:
-        warnings.warn(f"{error}; the table does without it", stacklevel=2)
-        return None
 
 
 def keep_failure(
@@ -97,6 +72,6 @@ def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
         "protocol": setup.config["words"]["protocol"],
         "digests": {"words": setup.words.digest, "splits": setup.splits.digest},
         "prompt": prompt_name(setup.recipe.style),
-        "form": setup.recipe.form,
+        "form": setup.recipe.rollout.form,
     }
     return [*stages_of(setup.model.location), own]

@@ -62,17 +62,18 @@ class GameCount:
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = self.wins = 0
+        self._earlier = (0, 0)  # games and wins of the batches that are finished
         self._begin = time.monotonic()
 
-    def batch(self) -> Callable[[Sequence[Game]], None]:
-        """Begins the next batch. Returns a function to be called with its games after each turn."""
-        done, wins = self.done, self.wins
+    def look(self, games: Sequence[Game]) -> None:
+        """Count the games of the current batch, again after each turn."""
+        done, wins = self._earlier
+        self.done = done + sum(game.status is not GameStatus.PLAYING for game in games)
+        self.wins = wins + sum(game.won for game in games)
 
-        def look(games: Sequence[Game]) -> None:
-            self.done = done + sum(game.status is not GameStatus.PLAYING for game in games)
-            self.wins = wins + sum(game.won for game in games)
-
-        return look
+    def next_batch(self) -> None:
+        """Keep the counts of the current batch; the next look() is at another one."""
+        self._earlier = self.done, self.wins
 
     def __str__(self) -> str:
         text = f"{self.done} of {self.total} games done, {self.wins} won"

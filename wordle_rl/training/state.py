@@ -1,68 +1,104 @@
-"""What a run reads back of its own files when it goes on; somebody else may have written them."""
+"""The state of a run that a checkpoint restores besides weights and optimiser: state.json."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from wordle_rl.runs.checkpoints import CheckpointError
-from wordle_rl.runs.folder import RunFolderError
-from wordle_rl.runs.untrusted import FolderError, check_all_entries, check_entries, read_object
+from wordle_rl.runs.files import write_json
+from wordle_rl.runs.untrusted import FolderError, check_all_entries, read_object
 
-STATE = "state.json"  # in a checkpoint: all but weights and optimiser
-_STATE: dict[str, Any] = {
+FILE = "state.json"  # in a checkpoint's folder
+_KINDS: dict[str, Any] = {
     "step": int,
-    "best": list[float],  # none before the first validation, else three; of earlier versions two
+    "best": list[float],
     "best_step": int,
     "totals": dict[str, float],
     "failures": int,
     "curriculum": dict,
 }
-_NUMBER = float | None
-_REPORT: dict[str, Any] = {  # what report_table() shows
-    "player": str, "split": str, "games": int, "win_rate": float, "win_rate_low": float,
-    "win_rate_high": float, "mean_guesses": _NUMBER, "mean_guesses_with_losses": float,
-    "mean_guesses_with_losses_high": _NUMBER, "format_compliance": _NUMBER, "non_words": _NUMBER,
-    "repeats": _NUMBER, "consistency": _NUMBER, "bits_ratio": _NUMBER, "regret": _NUMBER,
-    "consistency_placed": _NUMBER, "consistency_elsewhere": _NUMBER, "consistency_absent": _NUMBER,
-    "expected_remaining": _NUMBER, "by_turn": dict[str, dict], "histogram": dict[str, int],
-    "most_common_guesses": list[list],
-}  # fmt: skip
-_LATER = {  # that reports of earlier versions lack
-    "out_of_time": int, "distinct_openers": _NUMBER, "reward": float,
-    "reward_parts": dict[str, float],
-}  # fmt: skip
-_RULES = {"max_turns": int, "invalid": str, "unparsable": str, "hard_mode": bool}
+_COUNTED = (
+    *("games", "extra_games", "wins", "groups", "zero_spread_groups"),
+    *("skipped_groups", "resampled_groups"),
+)
 
 
-def read_state(checkpoint: Path) -> dict[str, Any]:
-    """state.json of a checkpoint's folder. Raises CheckpointError naming it."""
-    path = checkpoint / STATE
-    try:
-        state = read_object(path)
-        check_all_entries(path, state, _STATE)
-        if min(state["step"], state["best_step"], state["failures"]) < 0:
-            raise FolderError(f"{path}: step, best_step and failures must be 0 or more")
-        if len(state["best"]) not in (0, 2, 3):
-            raise FolderError(f"{path}: best must be three numbers")
-        if checkpoint.name != f"step_{state['step']:06d}":
-            raise FolderError(f"{path}: is about step {state['step']}")
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: missing") from None
-    except FolderError as error:
-        raise CheckpointError(str(error)) from None
-    return state
+@dataclass(kw_only=True)
+class RunState:
+    """How far a run has come. Its fields are the entries of state.json."""
+
+    step: int = 0  # whole steps that the policy has seen
+    # Rank of the best checkpoint: none before the first validation, then three numbers (two in
+    # runs of earlier versions), see rank_validation.
+    best: list[float] = field(default_factory=list)
+    best_step: int = 0
+    totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0.0))
+    failures: int = 0  # failed updates in a row
+    curriculum: dict[str, Any] = field(default_factory=dict)  # its state_dict
+
+    @property
+    def begun(self) -> bool:
+        """Whether the start policy was validated."""
+        return bool(self.best)
+
+    @classmethod
+    def read(cls, checkpoint: Path) -> RunState:
+        """The state in a checkpoint's folder. Raises CheckpointError naming the file."""
+        path = checkpoint / FILE
+        try:
+            entries = read_object(path)
+            check_all_entries(path, entries, _KINDS)
+            state = cls(**{name: entries[name] for name in _KINDS})
+            if min(state.step, state.best_step, state.failures) < 0:
+                raise FolderError(f"{path}: step, best_step and failures must be 0 or more")
+            if len(state.best) not in (0, 2, 3):
+                raise FolderError(f"{path}: best must be three numbers")
+            if checkpoint.name != f"step_{state.step:06d}":
+                raise FolderError(f"{path}: is about step {state.step}")
+        except FileNotFoundError:
+            raise CheckpointError(f"{path}: missing") from None
+        except FolderError as error:
+            raise CheckpointError(str(error)) from None
+        state.totals = dict.fromkeys(_COUNTED, 0.0) | state.totals
+        return state
+
+    def write(self, checkpoint: Path) -> None:
+        """Put the state into a checkpoint's folder."""
+        write_json(checkpoint / FILE, asdict(self))
+
+    def count(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Add a step's games and groups to the totals. Returns the totals as metrics."""
+        groups, resampled = metrics["groups/played"], metrics["groups/resampled"]
+        for name, count in {
+            "games": metrics["train/games"],
+            "extra_games": metrics["train/extra_games"],
+            "wins": metrics["train/wins"],
+            "groups": groups,
+            "zero_spread_groups": round(metrics["groups/zero_spread"] * groups),
+            "skipped_groups": round(metrics["groups/skipped"] * (groups - resampled)),
+            "resampled_groups": resampled,
+        }.items():
+            self.totals[name] += count
+        failed = metrics.get("update/skipped", 0.0) > 0
+        self.failures = self.failures + 1 if failed else 0
+        return {f"total/{name}": value for name, value in self.totals.items()}
+
+    def note_validation(self, step: int, metrics: Mapping[str, float]) -> bool:
+        """Whether a validation is the best so far; of two equal ones the later is."""
+        rank = rank_validation(metrics)
+        if rank < self.best:
+            return False
+        self.best, self.best_step = rank, step
+        return True
 
 
-def read_report(path: Path) -> dict[str, Any]:
-    """A summary that report_table() can show. Raises RunFolderError, and FileNotFoundError."""
-    try:
-        report = read_object(path)
-        check_all_entries(path, report, {**_REPORT, "rules": dict})
-        check_entries(path, report, _LATER)
-        check_all_entries(f"{path}: rules", report["rules"], _RULES)
-        for turn in report["by_turn"].values():
-            check_entries(f"{path}: by_turn", turn, {"consistency": _NUMBER})
-    except FolderError as error:
-        raise RunFolderError(str(error)) from None
-    return report
+def rank_validation(validation: Mapping[str, float]) -> list[float]:
+    """What checkpoints are compared by: wins, then guesses, then reward. Greater is better.
+
+    The reward still shows progress where no game is won.
+    """
+    guesses = validation["val/mean_guesses_with_losses"]
+    return [validation["val/win_rate"], -guesses, validation["val/reward"]]

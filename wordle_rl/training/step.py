@@ -7,21 +7,24 @@ group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wordle_rl.algorithms.base import Advantages
 from wordle_rl.game.rules import State
-from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Purpose, generator
 from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.base import Recipe, RolloutTask
-from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.base import Recipe, RolloutTask, Step
 from wordle_rl.rollouts.records import Rollout, games_of
 from wordle_rl.runs.processes import share
-from wordle_rl.training.advantages import Sample, score_rollouts, step_advantages, without_spread
+from wordle_rl.training.advantages import (
+    Sample,
+    groups_without_spread,
+    score_rollouts,
+    step_advantages,
+)
 from wordle_rl.training.metrics import game_metrics, group_metrics, reward_metrics, token_metrics
 from wordle_rl.training.update import run_updates
 
@@ -54,23 +57,23 @@ def spare_secrets(secrets: Sequence[str], *, seed: int, step: int, places: range
 
 def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
     """The secrets of the groups of a step with these numbers: all planned or all spare."""
-    if numbers.start < recipe.groups:
-        due = step_secrets(recipe.secrets, seed=recipe.seed, step=step, groups=recipe.groups)
-        planned = [*due[: recipe.groups - len(recipe.replayed)], *recipe.replayed]
+    groups = recipe.rollout.groups
+    if numbers.start < groups:
+        due = step_secrets(recipe.secrets, seed=recipe.seed, step=step, groups=groups)
+        planned = [*due[: groups - len(recipe.replayed)], *recipe.replayed]
         return planned[numbers.start : numbers.stop]
-    places = range(numbers.start - recipe.groups, numbers.stop - recipe.groups)
+    places = range(numbers.start - groups, numbers.stop - groups)
     return spare_secrets(recipe.secrets, seed=recipe.seed, step=step, places=places)
 
 
-def train_step(
-    policy: Policy, chat: Chat, recipe: Recipe, step: int, check: Callable[[], None] | None = None
-) -> StepResult:
+def train_step(step: Step) -> StepResult:
     """Play the games of a step and improve the policy on them.
 
-    Each process plays and trains its own groups; advantages, weights and metrics are those of the
-    whole step. check: raises to give the step up, called only while the policy is as it was.
+    Each process plays and trains its own groups. Advantages, weights and metrics cover the whole
+    step. step.check is called only while the policy is unchanged.
     """
-    samples, dropped, judgement = sample_groups(policy, chat, recipe, step, check)
+    recipe = step.recipe
+    samples, dropped, advantages = sample_groups(step)
     everything = samples + dropped
     played = [sample.rollout for sample in everything]
     metrics = {
@@ -78,95 +81,76 @@ def train_step(
         **reward_metrics([sample.reward for sample in everything]),
         **group_metrics(
             groups=len({sample.rollout.group for sample in samples}),
-            idle=len(without_spread(samples, judgement)),
-            replaced=len(dropped) // recipe.num_generations,
+            idle=len(groups_without_spread(samples, advantages)),
+            replaced=len(dropped) // recipe.rollout.num_generations,
             skips=recipe.algorithm.skips_zero_advantages,
         ),
         "train/extra_games": float(len(dropped)),
         **token_metrics(played),
     }
-    if check is not None:
-        check()
-    metrics |= run_updates(policy, recipe, step, samples, judgement, chat)
+    step.check()
+    metrics |= run_updates(step, samples, advantages)
     return StepResult(
         rollouts=[sample.rollout for sample in samples],
         rewards=[sample.reward for sample in samples],
-        advantages=judgement.advantages,
+        advantages=advantages.advantages,
         metrics=metrics,
     )
 
 
-def sample_groups(
-    policy: Policy, chat: Chat, recipe: Recipe, step: int, check: Callable[[], None] | None = None
-) -> tuple[list[Sample], list[Sample], Advantages]:
-    """The samples of a step's groups, group by group, and those of groups that were replaced.
+def sample_groups(step: Step) -> tuple[list[Sample], list[Sample], Advantages]:
+    """The samples of a step's groups, those of replaced groups, and the advantages of the first.
 
     A group that teaches nothing gives its number to a new one, on another secret, in as many
-    rounds as the algorithm asks for. The judgement is of the groups that stay.
+    rounds as the algorithm asks for.
     """
-    samples = play_groups(policy, chat, recipe, step, range(recipe.groups), check)
-    judgement = step_advantages(samples, recipe)
+    recipe = step.recipe
+    played = recipe.rollout.groups
+    samples = play_groups(step, range(played))
+    advantages = step_advantages(samples, recipe)
     dropped: list[Sample] = []
-    played = recipe.groups
     for _ in range(recipe.algorithm.resample_rounds):
-        idle = without_spread(samples, judgement).tolist()
+        idle = groups_without_spread(samples, advantages).tolist()
         if not idle:
             break
-        fresh = play_groups(policy, chat, recipe, step, range(played, played + len(idle)), check)
+        fresh = play_groups(step, range(played, played + len(idle)))
         numbers = dict(zip(range(played, played + len(idle)), idle, strict=True))
         played += len(idle)
         dropped += [sample for sample in samples if sample.rollout.group in idle]
         samples = [sample for sample in samples if sample.rollout.group not in idle]
-        samples += [_renumbered(sample, numbers[sample.rollout.group]) for sample in fresh]
+        samples += [_with_group(sample, numbers[sample.rollout.group]) for sample in fresh]
         samples.sort(key=lambda sample: sample.rollout.group)
-        judgement = step_advantages(samples, recipe)
-    return samples, dropped, judgement
+        advantages = step_advantages(samples, recipe)
+    return samples, dropped, advantages
 
 
-def _renumbered(sample: Sample, group: int) -> Sample:
+def _with_group(sample: Sample, group: int) -> Sample:
     return replace(sample, rollout=replace(sample.rollout, group=group))
 
 
-def play_groups(
-    policy: Policy,
-    chat: Chat,
-    recipe: Recipe,
-    step: int,
-    numbers: range,
-    check: Callable[[], None] | None = None,
-) -> list[Sample]:
-    """The samples of the groups of a step with these numbers, played by all processes together.
+def play_groups(step: Step, numbers: range) -> list[Sample]:
+    """The samples of the groups with these numbers, which all processes play together.
 
-    Numbers from recipe.groups on are those of groups that replace others.
+    Numbers from rollout.groups on belong to groups that replace others.
     """
-    mine = share(len(numbers), policy.processes)
-    own = collect_rollouts(policy, chat, recipe, step, numbers[mine.start : mine.stop], check)
-    samples = score_rollouts(policy, recipe, own, chat.tokenizer.pad_id)
-    return [sample for part in policy.processes.gather(samples) for sample in part]
+    processes = step.policy.processes
+    mine = share(len(numbers), processes)
+    samples = score_rollouts(step, collect_rollouts(step, numbers[mine.start : mine.stop]))
+    return [sample for part in processes.gather(samples) for sample in part]
 
 
-def collect_rollouts(
-    policy: Policy,
-    chat: Chat,
-    recipe: Recipe,
-    step: int,
-    numbers: range,
-    check: Callable[[], None] | None = None,
-) -> list[Rollout]:
-    """The rollouts of the groups of a step with these numbers, group by group.
+def collect_rollouts(step: Step, numbers: range) -> list[Rollout]:
+    """The rollouts of the groups with these numbers, group by group.
 
     A kind of rollouts may add groups on the same secrets, see wordle_rl.rollouts.
     """
-    secrets, turns = group_secrets(recipe, step, numbers), recipe.rules.max_turns
+    recipe = step.recipe
+    secrets, turns = group_secrets(recipe, step.number, numbers), recipe.rules.max_turns
     if recipe.history is None:
         starts = [State(max_turns=turns)] * len(secrets)
     else:
         starts = recipe.history.states(
-            secrets, numbers, seed=recipe.seed, step=step, max_turns=turns
+            secrets, numbers, seed=recipe.seed, step=step.number, max_turns=turns
         )
-    return recipe.play(
-        RolloutTask(
-            policy=policy, chat=chat, recipe=recipe, step=step, places=numbers, secrets=secrets,
-            starts=starts, check=check,
-        )
-    )  # fmt: skip
+    task = RolloutTask(step=step, places=numbers, secrets=secrets, starts=starts)
+    return recipe.rollout.play(task)

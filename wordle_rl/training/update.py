@@ -1,17 +1,16 @@
-"""Improves the policy on the judged rollouts of a step: epochs, minibatches, optimiser steps.
+"""Improves the policy on the scored rollouts of a step: epochs, minibatches, optimiser steps.
 
-Rollouts that teach nothing, such as those of groups without spread, are left out here.
-
-Weights are given on each whole minibatch, that of all processes, before rollouts that teach nothing
-and those of other processes are left out, so leaving them out changes no gradient. All sequences of
-a rollout weigh alike, so how many a form makes of it changes none either.
+Three functions prepare them: select_rows leaves out what teaches nothing, build_batch pads what is
+left, weigh_minibatches gives each token its weight in the loss. Weights are computed over each
+whole minibatch, from all processes, before anything is left out, so leaving samples out does not
+change the gradient. All sequences of a rollout weigh the same, so it does not matter how many a
+form makes of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,108 +18,125 @@ from numpy.typing import NDArray
 from wordle_rl.algorithms.base import Advantages, Algorithm, Floats, UpdateRows
 from wordle_rl.policy.batch import Batch, minibatches, take
 from wordle_rl.policy.policy import LARGEST, Policy
-from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.base import Step
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import Sample, Scores
 from wordle_rl.training.sequences import TrainingSequence, pad, sequences
 from wordle_rl.training.targets import TokenTeacher
 
-if TYPE_CHECKING:
-    from wordle_rl.rollouts.base import Recipe
-
-# A row of a step's batch, with what the trainer said of it if anything.
+# A sequence of a step's batch, with what the trainer said of it if anything.
 Row = tuple[TrainingSequence, Scores | None]
-# The rows of one update and the weight of each row's tokens.
-Portion = tuple[NDArray[np.int64], Floats]
+# The rows of one update, and the weight of each row's tokens.
+Minibatch = tuple[NDArray[np.int64], Floats]
 
 
-def run_updates(
-    policy: Policy,
-    recipe: Recipe,
-    step: int,
-    samples: Sequence[Sample],
-    judgement: Advantages,
-    chat: Chat,
-) -> dict[str, float]:
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The samples of a step that are trained. Axes: R samples of all processes, S own sequences."""
+
+    samples: Sequence[Sample]  # [R]
+    groups: NDArray[np.int64]  # [R] number of each sample's group
+    rows: UpdateRows  # [R]
+    kept: NDArray[np.bool_]  # [R] False for samples that cannot teach anything
+    own: list[Row]  # [S] trained sequences of this process
+    origin: NDArray[np.int64]  # [S] the sample that each sequence comes from
+
+
+def run_updates(step: Step, samples: Sequence[Sample], advantages: Advantages) -> dict[str, float]:
     """All updates of a step. Returns their metrics."""
-    algorithm = recipe.algorithm
-    groups = np.array([sample.rollout.group for sample in samples])
-    rows = _rows(samples, judgement)
-    kept = rows.lengths > 0
-    if algorithm.skips_zero_advantages:
-        kept &= rows.used
-    if not kept.any():
+    selection = select_rows(step, samples, advantages)
+    if not selection.kept.any():
         return {"update/empty": 1.0}
-    mine = np.isin(groups % recipe.groups, share(recipe.groups, policy.processes))
-    own = [s for i in np.flatnonzero(kept & mine).tolist() for s in _trained(samples[i], i)]
-    of = np.array([sequence.rollout for sequence, _ in own], np.int64)  # rollout of each row
-    batch = _batch(own, judgement, chat.tokenizer.pad_id)
-    if recipe.teacher is not None and recipe.teacher.distribution:
-        form = form_of(recipe.form, chat, recipe.style)
-        teacher = TokenTeacher(recipe.teacher.player, form, recipe.teacher.reasoning)
-        targets = [teacher.of_sequence(samples[s.rollout].rollout, s) for s, _ in own]
-        batch = replace(batch, distributions=targets)
-    if judgement.units is not None:
-        batch = replace(batch, units=rows.units[of])
+    batch = build_batch(step, selection, advantages)
 
-    def portions(epoch: int) -> Iterator[Portion]:
-        parts = minibatches(groups, algorithm.minibatches, seed=recipe.seed, step=step, epoch=epoch)
-        for part in parts:
-            if kept[part].any():  # in some process
-                weights = np.zeros(len(samples))
-                weights[part] = algorithm.weights(
-                    UpdateRows(
-                        lengths=rows.lengths[part], used=rows.used[part], units=rows.units[part]
-                    )
-                )
-                chosen = np.flatnonzero(np.isin(of, part))
-                yield chosen, weights[of[chosen]]
+    def deal(epoch: int) -> Iterator[Minibatch]:
+        return weigh_minibatches(step, selection, epoch)
 
-    return update_in_minibatches(policy, algorithm, batch, portions)
+    return update_in_minibatches(step.policy, step.recipe.algorithm, batch, deal)
 
 
-def _rows(samples: Sequence[Sample], judgement: Advantages) -> UpdateRows:
-    units = np.arange(len(samples)) if judgement.units is None else judgement.units
-    return UpdateRows(
-        lengths=np.array([_tokens(sample.rollout) for sample in samples], np.int64),
-        used=np.array([bool(np.any(advantages)) for advantages in judgement.advantages]),
-        units=units,
+def select_rows(step: Step, samples: Sequence[Sample], advantages: Advantages) -> Selection:
+    """The samples [R] that teach something, and their sequences [S] that this process trains."""
+    groups = np.array([sample.rollout.group for sample in samples])
+    rows = UpdateRows(
+        lengths=np.array([_count_trained(sample.rollout) for sample in samples], np.int64),
+        used=np.array([bool(np.any(values)) for values in advantages.advantages]),
+        units=np.arange(len(samples)) if advantages.units is None else advantages.units,
     )
+    kept = rows.lengths > 0
+    if step.recipe.algorithm.skips_zero_advantages:
+        kept &= rows.used
+    planned = step.recipe.rollout.groups
+    mine = np.isin(groups % planned, share(planned, step.policy.processes))
+    own = [row for i in np.flatnonzero(kept & mine).tolist() for row in _rows_of(samples[i], i)]
+    origin = np.array([sequence.rollout for sequence, _ in own], np.int64)
+    return Selection(samples=samples, groups=groups, rows=rows, kept=kept, own=own, origin=origin)
 
 
-def _tokens(rollout: Rollout) -> int:
-    """How many are trained."""
+def build_batch(step: Step, selection: Selection, advantages: Advantages) -> Batch:
+    """The own sequences [S] padded to [S, T], with advantages; each minibatch adds its weights."""
+    parts = [sequence for sequence, _ in selection.own]
+
+    def spread(of_turns: Floats, sequence: TrainingSequence) -> list[float]:
+        """[K] a value per turn -> [T] the same for each trained token, 0 elsewhere."""
+        return (of_turns[sequence.turns] * sequence.trained).tolist()
+
+    values = {
+        "advantages": [spread(advantages.advantages[s.rollout], s) for s in parts],
+        "weights": [[0.0] * len(s.ids) for s in parts],
+    }
+    if advantages.targets is not None:
+        values["targets"] = [spread(advantages.targets[s.rollout], s) for s in parts]
+    values |= _known_scores([scores for _, scores in selection.own])
+    batch = replace(
+        pad(parts, values, step.form.chat.tokenizer.pad_id), target_scale=advantages.target_scale
+    )
+    if advantages.units is not None:
+        batch = replace(batch, units=selection.rows.units[selection.origin])
+    lesson = step.recipe.teacher
+    if lesson is not None and lesson.distribution:
+        teacher = TokenTeacher(lesson.player, step.form, lesson.reasoning)
+        of_rollout = [selection.samples[s.rollout].rollout for s in parts]
+        targets = [teacher.of_sequence(*pair) for pair in zip(of_rollout, parts, strict=True)]
+        batch = replace(batch, distributions=targets)
+    return batch
+
+
+def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[Minibatch]:
+    """The rows of each minibatch of an epoch, and the weight [rows] of each row's tokens.
+
+    A minibatch is a share of the step's groups. Its weights are computed over the samples of all
+    processes.
+    """
+    recipe, rows = step.recipe, selection.rows
+    for part in minibatches(
+        selection.groups, recipe.algorithm.minibatches,
+        seed=recipe.seed, step=step.number, epoch=epoch,
+    ):  # fmt: skip
+        if selection.kept[part].any():  # in some process
+            weights = np.zeros(len(selection.samples))
+            weights[part] = recipe.algorithm.weights(
+                UpdateRows(lengths=rows.lengths[part], used=rows.used[part], units=rows.units[part])
+            )
+            chosen = np.flatnonzero(np.isin(selection.origin, part))
+            yield chosen, weights[selection.origin[chosen]]
+
+
+def _count_trained(rollout: Rollout) -> int:
+    """How many of a rollout's tokens are trained."""
     return sum(len(turn.completion.ids) for turn in rollout.turns if turn.trained)
 
 
-def _trained(sample: Sample, index: int) -> list[Row]:
-    """A rollout's sequences that have anything to be trained on."""
+def _rows_of(sample: Sample, index: int) -> list[Row]:
+    """The sequences of a sample that have trained tokens."""
     parts = sequences(sample.rollout, index)
     scores = [None] * len(parts) if sample.scores is None else sample.scores
     return [row for row in zip(parts, scores, strict=True) if any(row[0].trained)]
 
 
-def _batch(rows: Sequence[Row], judgement: Advantages, pad_id: int) -> Batch:
-    """Sequences with what they are judged by; weights come with each minibatch."""
-    parts = [sequence for sequence, _ in rows]
-
-    def marked(values: Floats, sequence: TrainingSequence) -> list[float]:
-        return (values[sequence.turns] * sequence.trained).tolist()
-
-    values = {
-        "advantages": [marked(judgement.advantages[s.rollout], s) for s in parts],
-        "weights": [[0.0] * len(s.ids) for s in parts],
-    }
-    if judgement.targets is not None:
-        values["targets"] = [marked(judgement.targets[s.rollout], s) for s in parts]
-    values |= _known([scores for _, scores in rows])
-    return replace(pad(parts, values, pad_id), target_scale=judgement.target_scale)
-
-
-def _known(scores: list[Scores | None]) -> dict[str, list[list[float]]]:
-    """Fields of a batch that were scored before judging."""
+def _known_scores(scores: list[Scores | None]) -> dict[str, list[list[float]]]:
+    """Fields of a batch that were scored before the advantages were computed."""
     known: dict[str, list[list[float]]] = {}
     for score in scores:
         if score is not None:
@@ -138,9 +154,9 @@ def update_in_minibatches(
     policy: Policy,
     algorithm: Algorithm,
     batch: Batch,
-    portions: Callable[[int], Iterable[Portion]],
+    deal: Callable[[int], Iterable[Minibatch]],
 ) -> dict[str, float]:
-    """All optimiser steps on one batch, whose rows `portions` deals out anew in each epoch.
+    """All optimiser steps on one batch, whose rows `deal` splits anew in each epoch.
 
     Metrics are means over the steps, but for the sum of `update/skipped` and the largest of what
     LARGEST names.
@@ -152,7 +168,7 @@ def update_in_minibatches(
     seen = [
         policy.update(take(batch, rows, weights), algorithm)
         for epoch in range(algorithm.epochs)
-        for rows, weights in portions(epoch)
+        for rows, weights in deal(epoch)
     ]
     metrics = {name: float(np.mean([m[name] for m in seen])) for name in seen[0]}
     metrics |= {f"policy/{name}": max(m[f"policy/{name}"] for m in seen) for name in LARGEST}

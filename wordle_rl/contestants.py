@@ -1,0 +1,276 @@
+"""Who plays in eval.py: a model, a run's checkpoint, or a scripted player, on the same secrets."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.backends import load_backend
+from wordle_rl.build_parts import (
+    PLAYERS,
+    build_backend_settings,
+    build_model_settings,
+    build_style,
+)
+from wordle_rl.earlier_run import (
+    check_match,
+    check_secrets,
+)
+from wordle_rl.evaluation.regret import Regret
+from wordle_rl.evaluation.summary import summarise
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.base import Player
+from wordle_rl.game.players.gibberish import Gibberish
+from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players.random_word import RandomWord
+from wordle_rl.game.players.tree import TreePlayer
+from wordle_rl.game.rules import Game, Rules
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.sampling import Sampling, Stream
+from wordle_rl.policy.settings import ModelSettings
+from wordle_rl.policy.stages import stages_of
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import FORMS, build_form, check_room
+from wordle_rl.rollouts.given_opener import GivenOpener
+from wordle_rl.rollouts.play import Actor, new_games, play
+from wordle_rl.rollouts.policy_actor import PolicyActor
+from wordle_rl.rollouts.scripted_actor import ScriptedActor
+from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_seed
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.instantiate import MOST, ConfigError, check_above_zero, check_range, instantiate
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.training.progress import GameCount, told
+from wordle_rl.words.lists import WordLists
+from wordle_rl.words.splits import Splits
+
+_GAMES_AT_ONCE = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSettings:
+    """What to play; see conf/eval.yaml."""
+
+    run: str | None = None
+    checkpoint: str = "best"
+    player: str | None = None
+    form: str = "conversation"
+    allow_mismatch: bool = False
+    opener: str | None = None
+    tree: str | None = None
+    compare: bool = True
+    samples: int = 1
+    limit: int | None = None
+    time_limit: float | None = None
+    show: int = 4
+    seed: int = 0
+    output_dir: str = "outputs"
+
+    def __post_init__(self) -> None:
+        if self.player is not None and self.run is not None:
+            raise ValueError("player and run exclude each other: give one of them")
+        if self.player == "tree" and self.tree is None:
+            raise ValueError("player=tree needs tree=<file of a decision tree>")
+        if self.player == "tree" and self.opener is not None:
+            raise ValueError("player=tree and opener exclude each other: a tree has its own opener")
+        if self.checkpoint != "best" and self.run is None:
+            raise ValueError(f"checkpoint={self.checkpoint} needs run=<the run that it is of>")
+        check_choice("form", self.form, FORMS)
+        check_seed("seed", self.seed)
+        check_range("samples", self.samples, 1, MOST_SAMPLES)
+        check_range("show", self.show, 0, MOST_GAMES)
+        if self.limit is not None:
+            check_range("limit", self.limit, 1, MOST)
+        if self.time_limit is not None:
+            check_above_zero("time_limit", self.time_limit, MOST, unit=" seconds")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """Who plays, and what its answers are worth."""
+
+    name: str
+    actor: Callable[[int], Actor]  # of a batch of games, given the number of the first one
+    rewards: RewardSet
+    games_at_once: int = _GAMES_AT_ONCE
+
+    def after(self, opener: str) -> Contestant:
+        """The same with its first guess given."""
+        return replace(
+            self,
+            name=f"{self.name} after {opener}",
+            actor=lambda first: GivenOpener(opener, self.actor(first)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tournament:
+    """The secrets and rules that every contestant plays."""
+
+    knowledge: Knowledge
+    regret: Regret
+    rules: Rules
+    secrets: tuple[str, ...]
+    split: str
+    settings: EvalSettings
+
+    def games(self, contestant: Contestant) -> list[Game]:
+        """All games of a contestant.
+
+        With a time limit they are played one after the other, so that a game's time is its own.
+        """
+        limit = self.settings.time_limit
+        most = contestant.games_at_once if limit is None else 1
+        secrets = [s for s in self.secrets for _ in range(self.settings.samples)]
+        games: list[Game] = []
+        count = GameCount(len(secrets))
+        with told(lambda: f"{contestant.name}: {count}"):
+            for first in range(0, len(secrets), most):
+                batch = new_games(secrets[first : first + most], self.knowledge.words, self.rules)
+                seconds = math.inf if limit is None else limit
+                games += play(contestant.actor(first), batch, time_limit=seconds, watch=count.look)
+                count.next_batch()
+        return games
+
+    def summary(self, contestant: Contestant) -> tuple[dict[str, Any], list[Game]]:
+        """The summary of a contestant, and its games."""
+        many = len(self.secrets) * self.settings.samples
+        print(f"{contestant.name} plays {many} games", flush=True)
+        begin = time.monotonic()
+        games = self.games(contestant)
+        seconds = time.monotonic() - begin
+        with told(f"{contestant.name}: judging {len(games)} games"):
+            summary = summarise(
+                games, self.knowledge, player=contestant.name, split=self.split, rules=self.rules,
+                seconds=seconds, regret=self.regret, rewards=contestant.rewards,
+            )  # fmt: skip
+        return summary, games
+
+    def scripted(self, player: Player, rewards: RewardSet) -> Contestant:
+        """A scripted player, which writes its guesses as in a conversation, whatever form= is."""
+        seed = self.settings.seed
+
+        def actor(first: int) -> Actor:
+            return ScriptedActor(
+                player=player, seed=seed, stream=Stream.EVALUATION, first_rollout=first
+            )
+
+        return Contestant(name=player.name, actor=actor, rewards=rewards)
+
+
+def build_player(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
+    players: dict[str, Callable[[], Player]] = {
+        **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
+        "entropy": lambda: _entropy(knowledge, settings.opener),
+        "random": lambda: RandomWord(knowledge.words),
+        "gibberish": Gibberish,
+        "tree": lambda: TreePlayer.from_file(Path(settings.tree or "")),
+    }
+    if settings.player is None:
+        return None
+    if settings.player not in players:
+        raise ConfigError(f"player must be one of {', '.join(players)}, not {settings.player!r}")
+    return players[settings.player]()
+
+
+def check_opener(settings: EvalSettings, words: WordLists) -> None:
+    if settings.opener is not None and settings.opener not in words.allowed_set:
+        raise ConfigError(f"opener must be one of the allowed words, not {settings.opener!r}")
+
+
+def _entropy(knowledge: Knowledge, opener: str | None = None) -> GreedyEntropy:
+    """Greedy entropy from an opener; None for SALET, or for the best first guess without it."""
+    salet = "salet" if "salet" in knowledge.words.allowed_set else None
+    return GreedyEntropy(knowledge, opener=opener or salet)
+
+
+def build_solvers(knowledge: Knowledge) -> list[Player]:
+    """The floors and ceilings that every table shows."""
+    return [
+        _entropy(knowledge),
+        RandomConsistent(knowledge, "answers"),
+        RandomConsistent(knowledge, "allowed"),
+        RandomWord(knowledge.words),
+    ]
+
+
+def build_contestant(
+    config: dict[str, Any], tournament: Tournament, splits: Splits, rewards: RewardSet
+) -> tuple[Contestant, dict[str, Any]]:
+    """The model of the config, and the record of its precision and threads."""
+    settings = tournament.settings
+    model = choose_model(config, settings)
+    style = build_style(config, tournament.rules)
+    sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
+    if not settings.allow_mismatch:
+        check_match(model.location, style, ("form", settings.form), tournament.knowledge.words)
+    backend = build_backend_settings(config["backend"], model)
+    if backend.devices > 1:
+        raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
+    module = load_backend(backend)
+    with told(f"loading {model.path}"):
+        policy = module.build_policy(model, backend, temperature=1.0, optim=Optim())
+    for line in policy.computing.reasons:
+        print(line, flush=True)
+    form = build_form(settings.form, Chat(policy.tokenizer), style)
+    check_room(form, sampling, model.max_context)
+
+    def actor(first: int) -> Actor:
+        return PolicyActor(
+            engine=policy.engine(), form=form, sampling=sampling,
+            seed=settings.seed, stream=Stream.EVALUATION, first_rollout=first,
+        )  # fmt: skip
+
+    if tournament.split == "test":
+        try:
+            check_secrets("split", splits, model.location)
+        except ConfigError as error:
+            print(f"warning: {error}", file=sys.stderr)
+    contestant = Contestant(
+        name=name_contestant(model, settings), actor=actor, rewards=rewards,
+        games_at_once=model.games_at_once,
+    )  # fmt: skip
+    return contestant, policy.computing.record()
+
+
+def name_contestant(model: ModelSettings, settings: EvalSettings) -> str:
+    """What plays: a model, or a run and which of its checkpoints if that is not the best."""
+    if settings.run is None:
+        stages = stages_of(model.location)
+        return stages[-1]["run"] if stages else model.name
+    run, checkpoint = RunFolder(Path(settings.run)), settings.checkpoint
+    played = Path(model.path).parent
+    if checkpoint == "best":  # unless another one had to take its place
+        best = CheckpointStore(run.checkpoints, read_only=True).best()
+        checkpoint = "" if played == best else played.name
+    return f"{run.path.name} {Path(checkpoint).name}".strip()
+
+
+def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:
+    """The model's settings, pointing into the run's checkpoint if there is a run."""
+    if settings.run is None or settings.checkpoint == "start":
+        return build_model_settings(config["model"])
+    store = CheckpointStore(RunFolder(Path(settings.run)).checkpoints, read_only=True)
+    if settings.checkpoint == "best":
+        found = store.load_best()
+    elif settings.checkpoint == "last":
+        found = store.load_latest()
+    else:
+        path = ROOT / settings.checkpoint
+        if not path.is_dir():
+            raise ConfigError(
+                f"checkpoint must be best, last, start or a checkpoint's folder, not {path}"
+            )
+        found = store.load(path)
+    if found is None:
+        raise ConfigError(f"{store.folder}: there is no {settings.checkpoint} checkpoint yet")
+    path = str(found.path / "model")
+    return build_model_settings({**config["model"], "path": path, "shape": {}, "lora": None})

@@ -1,0 +1,90 @@
+"""Saves and restores a run: policy, state and curriculum, as checkpoints and as a model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.stages import Stage, write_stages
+from wordle_rl.runs.checkpoints import Checkpoint, CheckpointStore
+from wordle_rl.runs.errors import user_errors
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.full_disk import full_disk_named
+from wordle_rl.training.curriculum import CurriculumRunner
+from wordle_rl.training.outcome import describe_export
+from wordle_rl.training.state import RunState
+
+
+class Checkpointing:
+    """With several processes all of them restore, and only the first one writes."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        curriculum: CurriculumRunner,
+        folder: RunFolder,
+        stages: Sequence[Stage],
+    ) -> None:
+        """stages: what the model was trained on, this run included."""
+        self._policy, self._curriculum, self._stages = policy, curriculum, stages
+        self._writes = policy.processes.rank == 0
+        self._store = CheckpointStore(folder.checkpoints, read_only=not self._writes)
+        self._model = folder.path / "model"
+        self._saved: int | None = None  # step of the checkpoint that was saved or restored last
+
+    def restore(self) -> RunState:
+        """Go back to the newest checkpoint; without one the state is that of a new run."""
+        newest = self._store.load_latest() if self._writes else None
+        checkpoint = self._policy.processes.gather(newest)[0]
+        if checkpoint is None:
+            return RunState()
+        self._policy.load(checkpoint.path)
+        state = RunState.read(checkpoint.path)
+        self._curriculum.load_state_dict(state.curriculum)
+        if state.begun:
+            self._saved = state.step
+            if self._writes and state.best_step == state.step:
+                self._store.mark_best(state.step)  # a kill may have come before that
+        return state
+
+    def save(self, state: RunState, *, best: bool) -> None:
+        """Write a checkpoint, unless this step has one. best: mark it as the best one."""
+        if not self._writes:
+            return
+        state.curriculum = self._curriculum.state_dict()
+
+        def write(folder: Path) -> None:
+            self._policy.save(folder)
+            write_stages(folder / "model", self._stages)
+            state.write(folder)
+
+        if state.step != self._saved:
+            self._store.save(state.step, write)
+            self._saved = state.step
+        if best:
+            self._store.mark_best(state.step)
+
+    def load_best(self) -> int:
+        """Give the policy the weights of the best checkpoint that can be read. Returns its step."""
+        with user_errors():
+            best = self._store.load_best() if self._writes else None
+        found: Checkpoint | None = self._policy.processes.gather(best)[0]
+        assert found is not None
+        self._policy.load(found.path)
+        return found.step
+
+    def export(self, state: RunState, step: int) -> None:
+        """Write the policy, which is the one after `step`, to the run's folder `model`."""
+        if not self._writes:
+            return
+        with full_disk_named(self._model):
+            self._policy.export(self._model)
+            write_stages(self._model, self._stages)
+        line = describe_export(self._model, step, state.step, state.best_step, state.best)
+        print(f"\n{line}", flush=True)
+
+    def newest(self) -> int | None:
+        """The step of the newest checkpoint."""
+        newest = self._store.latest()
+        return None if newest is None else int(newest.name.removeprefix("step_"))

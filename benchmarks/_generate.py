@@ -24,7 +24,7 @@ from benchmarks._scene import Scene, copy_to_play
 from benchmarks._timing import fastest
 from wordle_rl.game.rules import PlayedTurn, State
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.rollouts.play import Reply, play
+from wordle_rl.rollouts.play import Reply, new_games, play
 
 Answers = list[list[list[int]]]  # [games][turns] sampled ids
 
@@ -79,7 +79,7 @@ class FreshActor:
         self.prompts: list[list[list[int]]] = []  # [games][turns] ids told before each answer
 
     def start(self, states: Sequence[State]) -> list[bool]:
-        style, chat = self._scene.recipe.style, self._scene.chat
+        style, chat = self._scene.recipe.style, self._scene.form.chat
         opening = {m: chat.opening(style.system, m) for m in {style.opening(s) for s in states}}
         self.prompts = [[opening[style.opening(state)]] for state in states]
         self.answers = [[] for _ in states]
@@ -98,7 +98,7 @@ class FreshActor:
     def hear(
         self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
     ) -> list[bool]:
-        style, chat = self._scene.recipe.style, self._scene.chat
+        style, chat = self._scene.recipe.style, self._scene.form.chat
         for game, turn, state in zip(games, turns, states, strict=True):
             message = style.feedback(turn, state)
             last = self.answers[game][-1][-1]
@@ -222,7 +222,7 @@ def generate_games(
     """Plays the games of a step; each step has random numbers of its own."""
     torch.manual_seed(step)
     actor = generate_actor(model, scene, settings, sampling)
-    play(actor, scene.secrets(step), words=scene.recipe.words, rules=scene.recipe.rules)
+    play(actor, new_games(scene.secrets(step), scene.recipe.words, scene.recipe.rules))
     return actor.answers
 
 

@@ -23,8 +23,9 @@ from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LightningSettings
-from wordle_rl.rollouts.base import Recipe
+from wordle_rl.rollouts.base import Recipe, Step
 from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import Form, build_form
 from wordle_rl.training.step import step_secrets
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -82,7 +83,7 @@ class Scene:
     precision: Precision  # the faster one on this machine
     shape: tuple[int, int]  # width of the layers and of their inner layers
     tokenizer: HFTokenizer
-    chat: Chat
+    form: Form
     recipe: Recipe
     micro_batch_tokens: int
     max_context: int
@@ -110,6 +111,10 @@ class Scene:
             max_context=self.max_context,
         )
 
+    def step(self, policy: TorchPolicy, number: int) -> Step:
+        """A training step of a policy."""
+        return Step(policy=policy, form=self.form, recipe=self.recipe, number=number)
+
 
 def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     """The scene of the options; overrides: further settings of a training config."""
@@ -128,7 +133,7 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
         precision=computing.precision,
         shape=shape,
         tokenizer=tokenizer if given.model in ("tiny", "mini") else Endless(tokenizer.inner),
-        chat=Chat(tokenizer),
+        form=build_form(setup.recipe.rollout.form, Chat(tokenizer), setup.recipe.style),
         recipe=setup.recipe,
         micro_batch_tokens=setup.backend.micro_batch_tokens,
         max_context=setup.model.max_context,

@@ -28,7 +28,7 @@ from trl import GRPOConfig, GRPOTrainer
 from benchmarks._generate import FreshActor, GenerateSettings, generate_actor
 from benchmarks._scene import GROUP, Scene, copy_to_play
 from wordle_rl.game.rules import Game
-from wordle_rl.rollouts.play import play
+from wordle_rl.rollouts.play import new_games, play
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,5 +210,5 @@ class TrlGames:
                     copied.copy_(trained)
             actor = generate_actor(self._player, scene, self._loop, sampling)
         secrets = scene.secrets(trainer.state.global_step)
-        games = play(actor, secrets, words=scene.recipe.words, rules=scene.recipe.rules)
+        games = play(actor, new_games(secrets, scene.recipe.words, scene.recipe.rules))
         return Played(games=games, prompts=actor.prompts, answers=actor.answers)

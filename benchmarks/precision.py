@@ -74,7 +74,7 @@ def steps(scene: Scene) -> dict[Choice, Callable[[int], object]]:
     def run(step: int, *, choice: Choice) -> None:
         precision, threads = choice
         torch.set_num_threads(threads)
-        train_step(policies[precision], scene.chat, scene.recipe, step)
+        train_step(scene.step(policies[precision], step))
 
     choices = [(p, n) for p in DTYPES for n in sorted({1, cpu_threads()})]
     return {choice: partial(run, choice=choice) for choice in choices}

@@ -48,7 +48,7 @@ from benchmarks._timing import (
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.timing import DTYPES
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.rollouts.play import play
+from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.policy_actor import PolicyActor
 
 OURS, FRESH_CALL, BEST = "ours", "fresh call per turn", "cache handed on"
@@ -57,11 +57,11 @@ AIMS = {"tiny": {FRESH_CALL: 5.0, BEST: 2.0}, "100m": {BEST: 1.0}}
 
 def our_games(policy: TorchPolicy, scene: Scene, sampling: Sampling, step: int) -> PolicyActor:
     actor = PolicyActor(
-        engine=policy.engine(), chat=scene.chat, style=scene.recipe.style, sampling=sampling,
+        engine=policy.engine(), form=scene.form, sampling=sampling,
         seed=scene.recipe.seed, step=step,
     )  # fmt: skip
     with policy.timers("game"):
-        play(actor, scene.secrets(step), words=scene.recipe.words, rules=scene.recipe.rules)
+        play(actor, new_games(scene.secrets(step), scene.recipe.words, scene.recipe.rules))
     return actor
 
 

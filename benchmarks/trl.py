@@ -96,7 +96,7 @@ def check_equal(scene: Scene) -> dict[str, float]:
         return update(batch, algorithm)
 
     policy.apply_gradients, policy.update = [keep_gradient], keep_batch
-    played = train_step(policy, scene.chat, scene.recipe, 0).rollouts
+    played = train_step(scene.step(policy, 0)).rollouts
     if not batches:
         sys.exit("NOT COMPARED: no group of the games to compare has spread; try more --games")
     given = Played(
@@ -162,7 +162,7 @@ def compare(
     ours: dict[str, list[float]] = {"seconds": [], "tokens": []}
 
     def our_step(step: int) -> None:
-        result = train_step(policy, scene.chat, scene.recipe, step)
+        result = train_step(scene.step(policy, step))
         ours["tokens"].append(result.metrics["tokens/sampled"])
 
     def between(step: int) -> None:
@@ -232,7 +232,7 @@ def main() -> None:
     parts, whole = policy.timers.take(), sum(ours["seconds"])
     found["breakdown"] = {k: v / whole for k, v in parts.items()}
     print("time of ours: " + ", ".join(f"{k} {v / whole:.0%}" for k, v in parts.items()))
-    result = train_step(policy, scene.chat, scene.recipe, 0)
+    result = train_step(scene.step(policy, 0))
     found["limit"] = limit = arithmetic_limit(scene, result, 0.1 if given.smoke else 1.0)
     share = rates(scene.games, ours["seconds"])["median"] / limit["games_per_second"]
     print(

@@ -18,6 +18,7 @@ from tests.helpers.tiny import (
     qwen_like_tokenizer,
     recipe_of,
     same,
+    step_of,
 )
 from tests.helpers.tiny import weights_of as parameters_of
 from wordle_rl.algorithms.base import Algorithm
@@ -26,7 +27,6 @@ from wordle_rl.build import resolve
 from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.training.step import StepResult, train_step
@@ -65,10 +65,9 @@ def steps(
     teacher = TeacherSettings(player=Gibberish()) if algorithm.imitates else None
     recipe = {"teacher": teacher, **recipe}
     setup = recipe_of(algorithm, recipe.pop("reward", reward), **recipe)
-    chat = Chat(policy.tokenizer)
     results: list[StepResult] = []
     for step in range(count):
-        results.append(train_step(policy, chat, setup, step))
+        results.append(train_step(step_of(policy, setup, step)))
         if won(results) >= until:
             break
     return results

@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from dataclasses import replace
-from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
-from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, weights_of
+from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of, weights_of
 from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -29,9 +28,9 @@ from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.lesson import TeacherSettings
-from wordle_rl.rollouts.play import play, rollouts
+from wordle_rl.rollouts.play import new_games, play, rollouts
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
 from wordle_rl.runs.processes import ALONE
@@ -49,7 +48,7 @@ WORDS = WordLists(
 )
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 CHAT = Chat(HFTokenizer(qwen_like_tokenizer()))
-FORM = form_of("conversation", CHAT, Symbols())
+FORM = build_form("conversation", CHAT, Symbols())
 
 
 def state_after(*guesses: str, secret: str) -> State:
@@ -102,7 +101,7 @@ def batch_of(played: list[Rollout], recipe: Recipe) -> Batch:
 
     samples = [Sample(rollout=r, reward=GameReward(turns=({},)), scores=None) for r in played]
     ones = [np.ones(len(r.turns)) for r in played]
-    run_updates(cast(Any, Policy()), recipe, 0, samples, Advantages(advantages=ones), CHAT)
+    run_updates(step_of(Policy(), recipe, chat=CHAT), samples, Advantages(advantages=ones))
     [batch] = seen
     return batch
 
@@ -121,9 +120,11 @@ def games_of(guess: str, *, distribution: bool) -> Batch:
             return [guess_text("sleep" if not states[0].turn else guess)]
 
     [game] = play(
-        ScriptedActor(player=Reads(), seed=0), ["crate"], words=WORDS, rules=Rules(max_turns=2)
+        ScriptedActor(player=Reads(), seed=0), new_games(["crate"], WORDS, Rules(max_turns=2))
     )
-    [rollout] = rollouts([game], [scripted_turns(game, CHAT, Symbols(), {0})], 1)
+    [rollout] = rollouts(
+        [game], [scripted_turns(game, build_form("conversation", CHAT, Symbols()), {0})], 1
+    )
     return batch_of([rollout], recipe)
 
 
@@ -161,7 +162,7 @@ def test_a_share_of_the_turns_are_mistakes_and_the_rest_fits_the_clues():
     knowledge = Knowledge(words, build_table(words))
     player = RandomConsistent(knowledge)
     actor = ScriptedActor(player=player, seed=3, mistakes=Mistakes(knowledge), slips=0.3)
-    games = play(actor, words.answers[::8], words=words, rules=Rules())
+    games = play(actor, new_games(words.answers[::8], words, Rules()))
     slips = kept = refused = overlooked = 0
     for game, slipped in zip(games, actor.slipped, strict=True):
         for i, turn in enumerate(game.turns):
@@ -185,7 +186,7 @@ def test_a_games_mistakes_do_not_depend_on_the_games_beside_it():
             player=RandomConsistent(KNOWLEDGE), seed=5, first_rollout=first,
             mistakes=Mistakes(KNOWLEDGE), slips=0.5,
         )  # fmt: skip
-        played = play(actor, secrets, words=WORDS, rules=Rules())
+        played = play(actor, new_games(secrets, WORDS, Rules()))
         return [[turn.guess for turn in game.turns] for game in played]
 
     assert of(["crane", "bleed", "slate"], 0)[1:] == of(["bleed", "slate"], 1)
@@ -201,7 +202,7 @@ def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
         num_generations=1,
     )  # fmt: skip
     policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
-    played = collect_rollouts(policy, CHAT, recipe, 0, range(6))
+    played = collect_rollouts(step_of(policy, recipe, 0), range(6))
     batch = batch_of(played, recipe)
     assert batch.distributions is not None
     assert any(not turn.trained for rollout in played for turn in rollout.turns)
@@ -229,9 +230,11 @@ def test_mistakes_on_the_empty_board_are_non_words():
 def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay():
     teacher, reasoning = RandomConsistent(KNOWLEDGE), Reasoning(KNOWLEDGE, "brief")
     actor = ScriptedActor(player=teacher, seed=4, reasoning=reasoning)
-    games = play(actor, ["crate", "slate"], words=WORDS, rules=Rules())
+    games = play(actor, new_games(["crate", "slate"], WORDS, Rules()))
     style = Symbols(think=True)
-    played = rollouts(games, [scripted_turns(game, CHAT, style) for game in games], 1)
+    played = rollouts(
+        games, [scripted_turns(game, build_form("conversation", CHAT, style)) for game in games], 1
+    )
     tokens = TokenTeacher(teacher, FORM, reasoning)
     for rollout in played:
         [sequence] = sequences(rollout, 0)

@@ -18,6 +18,7 @@ from tests.helpers.tiny import (
     qwen_like_tokenizer,
     recipe_of,
     same,
+    step_of,
 )
 from tests.helpers.tiny import weights_of as parameters_of
 from wordle_rl.algorithms.base import LossInputs, UpdateRows
@@ -28,7 +29,6 @@ from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.chat import Chat
 from wordle_rl.training.step import train_step
 
 # -- advantages -----------------------------------------------------------------------------------
@@ -268,9 +268,10 @@ def small_policy() -> TorchPolicy:
     return policy
 
 
-def step_of(policy: TorchPolicy, algorithm: Any, reward: Any, **recipe: Any) -> dict[str, float]:
-    chat = Chat(policy.tokenizer)
-    return train_step(policy, chat, recipe_of(algorithm, reward, **recipe), 0).metrics
+def metrics_of_step(
+    policy: TorchPolicy, algorithm: Any, reward: Any, **recipe: Any
+) -> dict[str, float]:
+    return train_step(step_of(policy, recipe_of(algorithm, reward, **recipe), 0)).metrics
 
 
 def flat(turn: PlayedTurn) -> float:
@@ -281,7 +282,7 @@ def flat(turn: PlayedTurn) -> float:
 def test_groups_without_spread_are_skipped_and_counted_and_change_nothing():  # row 10
     policy = small_policy()
     before = parameters_of(policy.model)
-    metrics = step_of(policy, Grpo(beta=0.0), flat)
+    metrics = metrics_of_step(policy, Grpo(beta=0.0), flat)
     assert metrics["groups/zero_spread"] == metrics["groups/skipped"] == 1.0
     assert metrics["update/empty"] == 1.0 and "loss" not in metrics
     assert same(before, parameters_of(policy.model))
@@ -290,8 +291,8 @@ def test_groups_without_spread_are_skipped_and_counted_and_change_nothing():  # 
 def test_groups_without_spread_are_not_skipped_when_kl_is_in_the_loss():  # row 10
     policy = small_policy()
     # Away from the reference first: at the reference the divergence has no slope.
-    step_of(policy, Grpo(beta=0.0), lambda turn: float(turn.tokens % 2))
-    metrics = step_of(policy, Grpo(beta=0.1), flat)
+    metrics_of_step(policy, Grpo(beta=0.0), lambda turn: float(turn.tokens % 2))
+    metrics = metrics_of_step(policy, Grpo(beta=0.1), flat)
     assert metrics["groups/zero_spread"] == 1.0 and metrics["groups/skipped"] == 0.0
     assert "update/empty" not in metrics
     assert metrics["policy/kl"] > 0.0 and metrics["grad_norm"] > 0.0
@@ -307,7 +308,7 @@ def test_skipping_groups_without_spread_changes_no_gradient():  # row 10
     norms = []
     for algorithm in (Grpo(beta=0.0), Unskipped(beta=0.0)):
         policy = small_policy()
-        metrics = step_of(policy, algorithm, reward, groups=6, num_generations=2)
+        metrics = metrics_of_step(policy, algorithm, reward, groups=6, num_generations=2)
         norms.append(metrics["grad_norm"])
         share = metrics["groups/zero_spread"]
     assert 0.0 < share < 1.0, "some groups must have spread and some not"
@@ -325,7 +326,7 @@ def test_a_group_whose_rewards_add_up_to_nothing_trains():  # row 26
         seen.append(-1.0 if len(seen) % 2 else 1.0)
         return seen[-1]
 
-    metrics = step_of(policy, Grpo(beta=0.0), reward, num_generations=2)
+    metrics = metrics_of_step(policy, Grpo(beta=0.0), reward, num_generations=2)
     assert sum(seen) == 0.0 and metrics["reward/mean"] == 0.0
     assert metrics["groups/zero_spread"] == 0.0 and metrics["grad_norm"] > 0.0
     assert not same(before, parameters_of(policy.model))

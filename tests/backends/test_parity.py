@@ -38,7 +38,8 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.play import play
+from wordle_rl.rollouts.forms import build_form
+from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.rollouts.records import TokenTurn
 from wordle_rl.runs.instantiate import instantiate
@@ -283,10 +284,10 @@ def embedded() -> tuple[Any, Any]:
 def real_games(policy: Any) -> list[list[TokenTurn]]:
     words = load_words(preset="original")
     actor = PolicyActor(
-        engine=policy.engine(), chat=Chat(policy.tokenizer), style=Symbols(),
+        engine=policy.engine(), form=build_form("conversation", Chat(policy.tokenizer), Symbols()),
         sampling=Sampling(temperature=0.0, max_tokens=12), seed=0,
     )  # fmt: skip
-    play(actor, [words.answers[i * 11] for i in range(200)], words=words, rules=Rules(max_turns=4))
+    play(actor, new_games([words.answers[i * 11] for i in range(200)], words, Rules(max_turns=4)))
     return actor.turns
 
 

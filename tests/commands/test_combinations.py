@@ -38,7 +38,7 @@ from wordle_rl.game.players.base import guess_text
 from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import FORMS, check_room, form_of
+from wordle_rl.rollouts.forms import FORMS, build_form, check_room
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import load_words
@@ -183,7 +183,7 @@ class Builder:
         try:
             setup = build_experiment(self._assembled(command(dict(row), self._places)))
             recipe = setup.recipe
-            form = form_of(recipe.form, self._chats(setup.model.path), recipe.style)
+            form = build_form(recipe.rollout.form, self._chats(setup.model.path), recipe.style)
             most = recipe.history.most if recipe.history else 0
             check_room(form, recipe.sampling, setup.model.max_context, guesses=most)
         except ValueError as error:

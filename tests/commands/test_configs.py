@@ -46,7 +46,7 @@ def test_every_option_builds_an_experiment(choice: str, answers: Path) -> None:
     if choice in ("num_generations=1", "sampling=greedy"):
         extra = ["algorithm=sft"]  # nothing to compare: refused for GRPO
     setup = build_experiment(resolve(composed(choice, *extra)))
-    assert setup.recipe.groups * setup.recipe.num_generations > 0
+    assert setup.recipe.rollout.groups * setup.recipe.rollout.num_generations > 0
 
 
 @pytest.mark.parametrize("backend", OPTIONS["backend"])

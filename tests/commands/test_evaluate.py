@@ -15,6 +15,7 @@ from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
 from wordle_rl.rollouts.given_opener import GivenOpener
+from wordle_rl.rollouts.play import new_games
 from wordle_rl.rollouts.play import play as run_games
 from wordle_rl.rollouts.scripted_actor import ScriptedActor
 from wordle_rl.words.lists import load_words
@@ -109,7 +110,7 @@ def test_no_game_is_shown_twice(tmp_path: Path, capsys) -> None:
 def test_an_opener_may_win_every_game() -> None:
     words = load_words(preset="original")
     player = ScriptedActor(player=RandomWord(words), seed=5)
-    games = run_games(GivenOpener("crane", player), ["crane"] * 2, words=words, rules=Rules())
+    games = run_games(GivenOpener("crane", player), new_games(["crane"] * 2, words, Rules()))
     assert [len(game.turns) for game in games if game.won] == [1, 1]
 
 
@@ -122,9 +123,9 @@ def test_after_a_given_opener_games_go_on_as_from_its_clue() -> None:
     def actor() -> ScriptedActor:
         return ScriptedActor(player=GreedyEntropy(knowledge), seed=5)
 
-    opened = run_games(GivenOpener("slate", actor()), secrets, words=words, rules=Rules())
+    opened = run_games(GivenOpener("slate", actor()), new_games(secrets, words, Rules()))
     taken_over = run_games(
-        actor(), secrets, words=words, rules=Rules(), starts=[State((clue,), 1) for clue in clues]
+        actor(), new_games(secrets, words, Rules(), [State((clue,), 1) for clue in clues])
     )
     assert [game.state.turn for game in opened if game.secret == "slate"] == [1]
     for one, other in zip(opened, taken_over, strict=True):

@@ -28,7 +28,10 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.prompts.styles import PHRASES, Symbols
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.rollouts.base import Recipe
+from wordle_rl.rollouts.base import Recipe, Step
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import build_form
+from wordle_rl.rollouts.game import WholeGame
 from wordle_rl.training.sequences import TrainingSequence, pad
 from wordle_rl.words.lists import WordLists
 
@@ -231,7 +234,10 @@ class Scores:
 
 
 def recipe_of(algorithm: Any, reward: Callable[[PlayedTurn], float], **fields: Any) -> Recipe:
-    """A step of the three-word game: 2 groups of 3 games of up to 3 turns unless told otherwise."""
+    """A step of the three-word game: by default 2 groups of 3 games of up to 3 turns.
+
+    kind: the class of its rollouts. fields: of the recipe, or of the kind.
+    """
     defaults: dict[str, Any] = {
         "words": WORDS,
         "rules": Rules(max_turns=3),
@@ -239,12 +245,21 @@ def recipe_of(algorithm: Any, reward: Callable[[PlayedTurn], float], **fields: A
         "sampling": Sampling(max_tokens=8),
         "teacher": None,
         "secrets": WORDS.answers,
-        "groups": 2,
-        "num_generations": 3,
         "seed": 1,
     }
+    given = {"groups": 2, "num_generations": 3, "kind": WholeGame, **fields}
+    kind = given.pop("kind")
+    rollout = {key: given.pop(key) for key in kind.__dataclass_fields__ if key in given}
     rewards = RewardSet(components={"any": Scores(of=reward)}, weights={"any": 1.0}, lawful=False)
-    return Recipe(algorithm=algorithm, rewards=rewards, **(defaults | fields))
+    return Recipe(
+        algorithm=algorithm, rewards=rewards, rollout=kind(**rollout), **(defaults | given)
+    )
+
+
+def step_of(policy: Any, recipe: Recipe, number: int = 0, chat: Chat | None = None) -> Step:
+    """A step of a policy. chat: the policy's own unless given."""
+    form = build_form(recipe.rollout.form, chat or Chat(policy.tokenizer), recipe.style)
+    return Step(policy=policy, form=form, recipe=recipe, number=number)
 
 
 def batch_of(

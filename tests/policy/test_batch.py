@@ -15,12 +15,12 @@ from tests.helpers.tiny import (
     qwen,
     qwen_like_tokenizer,
     recipe_of,
+    step_of,
 )
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.batch import Batch, micro_batches, minibatches, take
-from wordle_rl.rollouts.chat import Chat
 from wordle_rl.training.step import train_step
 
 GROUPS = np.repeat([5, 1, 8, 3, 2, 7, 4], 3)
@@ -78,7 +78,7 @@ def batches_of(algorithm: Any, monkeypatch: pytest.MonkeyPatch, **recipe: Any) -
 
     monkeypatch.setattr(policy, "update", spy)
     setup = recipe_of(algorithm, lambda turn: float(turn.tokens), **recipe)
-    train_step(policy, Chat(policy.tokenizer), setup, 0)
+    train_step(step_of(policy, setup, 0))
     return seen
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -27,7 +28,8 @@ from wordle_rl.policy.computing import (
 )
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.loop import Training
+from wordle_rl.training import loop
+from wordle_rl.training.threads import watch_threads
 
 
 class Clock:
@@ -311,14 +313,14 @@ def test_a_change_of_threads_is_told_and_logged_with_its_step(small, tmp_path, m
     root.mkdir()
     cores = Cores(0.1, 0.05)
     monkeypatch.setattr(torch_timing, "_threads", lambda *_: cores.threads())
-    watch = Training._watch_threads
+    steps = itertools.count(1)
 
-    def slow_from_the_fourth(self, seconds):
-        busy = self._done >= 3
+    def slow_from_the_fourth(policy, seconds):
+        busy = next(steps) >= 4
         cores.seconds[2] = 0.4 if busy else 0.05
-        return watch(self, 50.0 if busy else 1.0)
+        return watch_threads(policy, 50.0 if busy else 1.0)
 
-    monkeypatch.setattr(Training, "_watch_threads", slow_from_the_fourth)
+    monkeypatch.setattr(loop, "watch_threads", slow_from_the_fourth)
     _, folder = run(root, *small, "backend.precision=fp32", "trainer.steps=6")
     logged = [r.get("machine/threads") for r in metrics_of(folder)]
     assert logged == [None, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0]

@@ -19,6 +19,7 @@ from tests.helpers.tiny import (
     qwen,
     qwen_like_tokenizer,
     recipe_of,
+    step_of,
 )
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.game.feedback_table import feedback_table
@@ -27,11 +28,10 @@ from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.policy import sampling
 from wordle_rl.policy.batch import minibatches
 from wordle_rl.policy.sampling import Purpose, Sampling
-from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.history import History
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.step import spare_secrets, step_secrets, train_step
-from wordle_rl.training.validation import policy_games
+from wordle_rl.training.validation import HeldOutPlay
 
 PACKAGE = ROOT / "wordle_rl"
 SMALL = range(6)
@@ -110,16 +110,16 @@ def test_training_its_histories_and_validation_draw_other_uniforms(policy, monke
     player = RandomConsistent(Knowledge(WORDS, feedback_table(WORDS)), "allowed")
     history = History(least=1, most=1, player=player, stand_in=player)
     recipe = recipe_of(Grpo(beta=0.0), lambda turn: 0.0, seed=0)
-    chat, turns = Chat(policy.tokenizer), recipe.rules.max_turns
+    turns = recipe.rules.max_turns
     setup: Any = SimpleNamespace(recipe=recipe, greedy=None, model=SimpleNamespace(games_at_once=4))
     draws: dict[str, Callable[[int], object]] = {
-        "training": lambda step: train_step(policy, chat, recipe, step),
+        "training": lambda step: train_step(step_of(policy, recipe, step)),
         "histories": lambda step: history.states(
             WORDS.answers, range(3), seed=0, step=step, max_turns=turns
         ),
-        "validation": lambda _: policy_games(
-            policy, chat, WORDS.answers, setup, what="test", sampling=Sampling()
-        ),
+        "validation": lambda _: HeldOutPlay(
+            policy=policy, form=step_of(policy, recipe).form, setup=setup
+        ).play(WORDS.answers, "test", sampling=Sampling()),
     }
     used = {
         name: uniforms_used(monkeypatch, lambda draw=draw: [draw(0), draw(1)])

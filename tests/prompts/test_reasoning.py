@@ -26,9 +26,9 @@ from wordle_rl.prompts.parser import parse, thought_of
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.lesson import TeacherSettings, check_thoughts
-from wordle_rl.rollouts.play import play
+from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
 from wordle_rl.words.lists import WordLists, load_words
 
@@ -221,7 +221,7 @@ def test_wordings_vary_with_the_stream_and_not_with_the_games_beside(length):
             player=RandomConsistent(KNOWLEDGE), seed=5, step=step, first_rollout=first,
             reasoning=Reasoning(KNOWLEDGE, length),
         )  # fmt: skip
-        games = play(actor, secrets, words=WORDS, rules=Rules())
+        games = play(actor, new_games(secrets, WORDS, Rules()))
         return [[turn.text for turn in game.turns] for game in games]
 
     secrets = WORDS.answers[:40]
@@ -237,7 +237,7 @@ def test_the_games_are_those_without_thoughts():
             player=RandomConsistent(KNOWLEDGE), seed=5, mistakes=Mistakes(KNOWLEDGE), slips=0.3,
             reasoning=reasoning,
         )  # fmt: skip
-        games = play(actor, WORDS.answers[:20], words=WORDS, rules=Rules())
+        games = play(actor, new_games(WORDS.answers[:20], WORDS, Rules()))
         return [[turn.guess for turn in game.turns] for game in games]
 
     assert guesses(None) == guesses(Reasoning(KNOWLEDGE, "brief"))
@@ -249,11 +249,11 @@ def test_the_thought_before_a_mistake_gives_no_reason_for_it_and_is_not_learnt(l
         player=RandomConsistent(KNOWLEDGE), seed=5, mistakes=Mistakes(KNOWLEDGE), slips=0.4,
         reasoning=Reasoning(KNOWLEDGE, length),
     )  # fmt: skip
-    games = play(actor, WORDS.answers[:20], words=WORDS, rules=Rules())
+    games = play(actor, new_games(WORDS.answers[:20], WORDS, Rules()))
     chat = Chat(HFTokenizer(build_tokenizer()))
     assert any(actor.slipped)
     for game, slipped in zip(games, actor.slipped, strict=True):
-        tokens = scripted_turns(game, chat, STYLE, slipped)
+        tokens = scripted_turns(game, build_form("conversation", chat, STYLE), slipped)
         for i, turn in enumerate(game.turns):
             said = read(thought_of(turn.text), length)
             assert said.why == ("" if i in slipped else "fits")
@@ -266,9 +266,11 @@ def test_a_thought_stands_before_the_answer_in_every_form(form):
     actor = ScriptedActor(
         player=RandomConsistent(KNOWLEDGE), seed=5, reasoning=Reasoning(KNOWLEDGE, "full")
     )
-    [game] = play(actor, [WORDS.answers[3]], words=WORDS, rules=Rules())
-    seen = form_of(form, chat, STYLE)
-    for turn, tokens in zip(game.turns, scripted_turns(game, chat, STYLE, form=form), strict=True):
+    [game] = play(actor, new_games([WORDS.answers[3]], WORDS, Rules()))
+    seen = build_form(form, chat, STYLE)
+    for turn, tokens in zip(
+        game.turns, scripted_turns(game, build_form(form, chat, STYLE)), strict=True
+    ):
         assert turn.guess is not None
         thought = thought_of(turn.text)
         answer = chat.answer(seen.write(turn.guess))
@@ -282,7 +284,7 @@ def test_a_thought_stands_before_the_answer_in_every_form(form):
 @pytest.mark.parametrize("tokenizer", [build_tokenizer, qwen_like_tokenizer])
 def test_no_thought_is_longer_than_what_an_answer_must_hold(length, tokenizer):
     chat = Chat(HFTokenizer(tokenizer()))
-    form = form_of("conversation", chat, STYLE)
+    form = build_form("conversation", chat, STYLE)
     reasoning = Reasoning(KNOWLEDGE, length)
     lesson = TeacherSettings(player=GreedyEntropy(KNOWLEDGE, opener=None), reasoning=reasoning)
     with pytest.raises(

@@ -18,7 +18,7 @@ from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.game.rules import Clue, State, feedback_code
 from wordle_rl.prompts.styles import Letters, PromptStyle, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.forms import build_form
 from wordle_rl.words.lists import WordLists, load_words
 
 TIMES = {"once": 1, "twice": 2, "three times": 3, "four times": 4, "five times": 5}
@@ -142,7 +142,7 @@ def test_no_text_of_ten_thousand_states_leaves_other_words_than_the_clues():
 @pytest.mark.parametrize(("style", "read"), READERS, ids=lambda x: getattr(x, "name", ""))
 def test_so_does_the_prompt_of_a_game_taken_over_with_a_prompt_for_each_turn(style, read):
     chat = Chat(HFTokenizer(build_tokenizer()))
-    form = form_of("fresh", chat, style)
+    form = build_form("fresh", chat, style)
     for state in states(20, seed=2):
         text = chat.tokenizer.inner.decode(form.opening(state))
         message = text.partition("<|im_start|>user\n")[2].partition("<|im_end|>")[0]

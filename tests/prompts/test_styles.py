@@ -14,7 +14,7 @@ from wordle_rl.build import build_experiment, resolve
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
 from wordle_rl.prompts.styles import PHRASES, REFUSALS, Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.forms import build_form
 
 WORDS = {"crane", "sleep", "speed", "crept", "eerie"}
 
@@ -125,14 +125,14 @@ def test_training_tells_the_rules_that_it_plays_by() -> None:
     for tools in (False, True):
         inner = qwen_like_tokenizer(QWEN_TOOLS) if tools else build_tokenizer()
         for name in ("tool",) if tools else ("conversation", "fresh"):
-            form = form_of(name, Chat(HFTokenizer(inner)), setup.recipe.style)
+            form = build_form(name, Chat(HFTokenizer(inner)), setup.recipe.style)
             prompt = inner.decode(form.opening(State(max_turns=4)))
             assert all(prompt.count(words) == 1 for words in told)
 
 
 def test_evaluation_tells_the_rules_that_it_plays_by(monkeypatch) -> None:
     monkeypatch.setattr(
-        "wordle_rl.evaluate._model", lambda _c, _s, _w, _p, style, *_: pytest.fail(style.system)
+        "wordle_rl.contestants.check_room", lambda form, *_: pytest.fail(form.style.system)
     )
     with pytest.raises(pytest.fail.Exception, match=r"in four guesses\.\nHard mode"):
         evaluation("model=micro rules=hard rules.max_turns=4")()

@@ -21,6 +21,7 @@ from tests.helpers.tiny import (
     qwen,
     qwen_like_tokenizer,
     recipe_of,
+    step_of,
 )
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -32,7 +33,8 @@ from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.styles import PHRASES, Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.play import play
+from wordle_rl.rollouts.forms import build_form
+from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.play import rollouts as as_rollouts
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
 from wordle_rl.training.sequences import conversation
@@ -103,7 +105,7 @@ def play_a_step(policy: TorchPolicy, monkeypatch: pytest.MonkeyPatch, **recipe: 
     monkeypatch.setattr(policy, "update", update)
     policy.keep_reference()
     setup = recipe_of(Grpo(), lambda turn: turn.tokens / 10, **recipe)
-    result = train_step(policy, Chat(policy.tokenizer), setup, 0)
+    result = train_step(step_of(policy, setup, 0))
     answers = [t.completion.ids for r in result.rollouts for t in r.turns]
     return Played(spy, batches[0], max(len(r.turns) for r in result.rollouts), answers)
 
@@ -194,9 +196,11 @@ def test_a_conversation_reads_as_the_template_would_write_it_whole(name, style):
     inner = TOKENIZERS[name]()
     chat = Chat(HFTokenizer(inner))
     [game] = play(
-        ScriptedActor(player=Fixed(), seed=0), ["sleep"], words=WORDS, rules=Rules(max_turns=3)
+        ScriptedActor(player=Fixed(), seed=0), new_games(["sleep"], WORDS, Rules(max_turns=3))
     )
-    [rollout] = as_rollouts([game], [scripted_turns(game, chat, style)], 1)
+    [rollout] = as_rollouts(
+        [game], [scripted_turns(game, build_form("conversation", chat, style))], 1
+    )
     text = inner.decode(conversation(rollout, 0).ids, skip_special_tokens=False)
     states = [*(turn.state for turn in game.turns[1:]), game.state]
     assert text + "\n" == as_the_template_writes(inner, style, game.turns, states)
@@ -282,7 +286,7 @@ def test_each_phrase_of_the_prompts_is_one_token_of_the_embedded_tokenizer():
 def test_an_answer_that_hit_its_limit_is_no_guess_whatever_it_says():  # row 18
     policy = policy_of(qwen(340), AlwaysGuesses(qwen_like_tokenizer()))
     recipe = recipe_of(Grpo(), lambda turn: 0.0)
-    played = collect_rollouts(policy, Chat(policy.tokenizer), recipe, 0, range(recipe.groups))
+    played = collect_rollouts(step_of(policy, recipe, 0), range(recipe.rollout.groups))
     cut_off_wins = 0
     for rollout in played:
         for turn, tokens in zip(rollout.game.turns, rollout.turns, strict=True):

@@ -17,8 +17,8 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.styles import Letters, Symbols, WholeState
 from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import Form, check_room, form_of
-from wordle_rl.rollouts.play import play
+from wordle_rl.rollouts.forms import Form, build_form, check_room
+from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.records import TokenTurn
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
 
@@ -41,7 +41,7 @@ class Fixed:
 
 def a_game() -> Game:
     [game] = play(
-        ScriptedActor(player=Fixed(), seed=0), ["sleep"], words=WORDS, rules=Rules(max_turns=4)
+        ScriptedActor(player=Fixed(), seed=0), new_games(["sleep"], WORDS, Rules(max_turns=4))
     )
     return game
 
@@ -49,7 +49,7 @@ def a_game() -> Game:
 def form_and_game(name: str, style: Any) -> tuple[Form, Game, list[TokenTurn]]:
     chat = Chat(HFTokenizer(TOKENIZERS[name]()))
     game = a_game()
-    return form_of(name, chat, style), game, scripted_turns(game, chat, style, form=name)
+    return build_form(name, chat, style), game, scripted_turns(game, build_form(name, chat, style))
 
 
 def ids_of(turns: Sequence[TokenTurn]) -> list[int]:
@@ -108,9 +108,9 @@ def test_a_game_taken_over_reads_as_if_it_had_been_played_from_the_start(name, s
     game = Game("sleep", WORDS.allowed_set, Rules(max_turns=4))
     for guess in ("slate", "crane", "crept"):
         game.play(guess, text=guess_text(guess))
-    played = scripted_turns(game, chat, style, form=name)
+    played = scripted_turns(game, build_form(name, chat, style))
     for number, turn in enumerate(game.turns):
-        opening = form_of(name, chat, style).opening(turn.state)
+        opening = build_form(name, chat, style).opening(turn.state)
         assert opening == ids_of(played[:number]) + played[number].prompt_ids
 
 
@@ -125,14 +125,14 @@ def test_a_fresh_prompt_does_not_grow_with_refusals():
 def test_a_tokenizer_whose_template_has_no_tools_is_refused_in_one_line(inner):
     chat = Chat(HFTokenizer(inner))
     with pytest.raises(ValueError, match=r"rollout.form=tool needs .* has tools") as error:
-        form_of("tool", chat, Symbols())
+        build_form("tool", chat, Symbols())
     assert len(str(error.value).splitlines()) == 1
 
 
 def test_a_template_that_writes_calls_otherwise_is_refused():
     inner = qwen_like_tokenizer(QWEN_TOOLS.replace("tool_call>", "call>"))
     with pytest.raises(ValueError, match=r"rollout.form=tool needs .* <tool_call>"):
-        form_of("tool", Chat(HFTokenizer(inner)), Symbols())
+        build_form("tool", Chat(HFTokenizer(inner)), Symbols())
 
 
 def test_a_template_that_raises_is_refused_with_what_it_says():
@@ -140,11 +140,11 @@ def test_a_template_that_raises_is_refused_with_what_it_says():
         "{% if tools %}{{ raise_exception('no tools here') }}{% endif %}" + CHATML
     )
     with pytest.raises(ValueError, match=r"rollout.form=tool .* no tools here"):
-        form_of("tool", Chat(HFTokenizer(inner)), Symbols())
+        build_form("tool", Chat(HFTokenizer(inner)), Symbols())
 
 
 def test_the_context_must_hold_the_longest_history():
-    form = form_of("conversation", Chat(HFTokenizer(build_tokenizer())), Symbols())
+    form = build_form("conversation", Chat(HFTokenizer(build_tokenizer())), Symbols())
     empty = len(form.opening(State())) + 8
     check_room(form, Sampling(max_tokens=8), empty)
     with pytest.raises(ValueError, match=r"model.max_context must be \d+ or more .* 4 earlier"):

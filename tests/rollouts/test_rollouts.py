@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from tests.helpers.tiny import (
     qwen,
     qwen_like_tokenizer,
     recipe_of,
+    step_of,
 )
 from tests.rollouts.test_chat import Spy
 from wordle_rl.algorithms.base import Advantages, LossInputs
@@ -45,7 +46,7 @@ from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.best_of import BestOf
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.game import WholeGame
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.lesson import TeacherSettings
@@ -103,10 +104,12 @@ def policy_for(form: str, **settings: Any) -> TorchPolicy:
 
 def lab_for(kind: str, form: str, algorithm: Any = None, **fields: Any) -> Recipe:
     defaults: dict[str, Any] = {
-        "play": KINDS[kind].play, "form": form, "history": HISTORY, "rules": Rules(max_turns=3),
+        "form": form, "history": HISTORY, "rules": Rules(max_turns=3),
         "sampling": Sampling(temperature=0.8, max_tokens=8), "seed": 4, **SIZE,
     }  # fmt: skip
-    return recipe_of(algorithm or Grpo(beta=0.0), odd, **(defaults | fields))
+    chosen, *advance = kind.split()
+    more = {"kind": type(KINDS[chosen])} | ({"advance": advance[0]} if advance else {})
+    return recipe_of(algorithm or Grpo(beta=0.0), odd, **(defaults | more | fields))
 
 
 def odd(turn: PlayedTurn) -> float:
@@ -131,7 +134,8 @@ def batch_of(
             }
 
     samples = [Sample(rollout=r, reward=GameReward(turns=()), scores=None) for r in played]
-    run_updates(cast(Any, Policy()), recipe, 0, samples, Advantages(advantages=advantages), chat)
+    step = step_of(Policy(), recipe, chat=chat)
+    run_updates(step, samples, Advantages(advantages=advantages))
     [batch] = seen
     return batch
 
@@ -158,7 +162,7 @@ def a_step(kind: str, form: str, **recipe: Any) -> Step:
     policy.update = update
     # With KL in the loss no group is left out.
     policy.keep_reference()
-    result = train_step(policy, Chat(policy.tokenizer), lab_for(kind, form, Grpo(), **recipe), 0)
+    result = train_step(step_of(policy, lab_for(kind, form, Grpo(), **recipe), 0))
     return Step(plain, spy, batches[0], result)
 
 
@@ -260,7 +264,7 @@ def test_a_retried_turn_is_retried_for_all_its_candidates():
     policy = policy_for("conversation")
     rules = Rules(max_turns=2, unparsable="retry", max_retries=2)
     recipe = lab_for("best_of sampled", "conversation", rules=rules, history=None)
-    played = collect_rollouts(policy, Chat(policy.tokenizer), recipe, 0, range(recipe.groups))
+    played = collect_rollouts(step_of(policy, recipe, 0), range(recipe.rollout.groups))
     for rollout in played:
         assert rollout.within is not None
         assert len(rollout.within.turns) <= 4 and rollout.within.state.turn <= 2
@@ -306,7 +310,7 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
     policy = policy_for(form)
     chat = Chat(policy.tokenizer)
     recipe = lab_for(kind, form, Sft(), teacher=lesson, groups=12, num_generations=1)
-    played = collect_rollouts(policy, chat, recipe, 0, range(12))
+    played = collect_rollouts(step_of(policy, recipe, 0), range(12))
     batch = batch_of(played, [np.ones(len(r.turns)) for r in played], chat, recipe)
     assert batch.distributions is not None
     learnt = []
@@ -314,7 +318,7 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
         marks = batch.trained[row]
         assert set(targets.places.tolist()) == set(np.flatnonzero(marks).tolist())
         learnt.append(batch.ids[row][marks].tolist())
-    seen = form_of(form, chat, recipe.style)
+    seen = build_form(form, chat, recipe.style)
     taught = [
         [i for turn, t in zip(r.turns, r.game.turns, strict=True) if turn.trained
          for i in seen.chat.answer(seen.write(str(t.guess)))]
@@ -338,7 +342,7 @@ def test_every_algorithm_learns_from_every_kind_in_fresh_prompts(name, kind):
     policy.keep_reference()
     if LEARNERS[name].needs_values:
         policy.add_value_head()
-    result = train_step(policy, Chat(policy.tokenizer), lab_for(kind, "fresh", LEARNERS[name]), 0)
+    result = train_step(step_of(policy, lab_for(kind, "fresh", LEARNERS[name]), 0))
     assert result.metrics["update/skipped"] == 0.0 and result.metrics["grad_norm"] > 0.0
 
 
@@ -347,10 +351,9 @@ def test_each_prompt_of_a_rollout_is_scored_and_valued_on_its_own():
     policy = policy_for("fresh")
     policy.keep_reference()
     policy.add_value_head()
-    chat = Chat(policy.tokenizer)
     recipe = lab_for("game", "fresh", Ppo(beta=0.1, kl="reward"))
-    played = collect_rollouts(policy, chat, recipe, 0, range(3))
-    samples = score_rollouts(policy, recipe, played, chat.tokenizer.pad_id)
+    played = collect_rollouts(step_of(policy, recipe, 0), range(3))
+    samples = score_rollouts(step_of(policy, recipe), played)
     assert max(len(sequences(r, 0)) for r in played) > 1
     for sample in samples:
         assert sample.scores is not None
@@ -392,7 +395,7 @@ def test_a_rollout_of_several_prompts_is_split_over_no_two_pieces(algorithm):
             return real(batch, algorithm)
 
         policy.update = update
-        train_step(policy, Chat(policy.tokenizer), lab_for("game", "fresh", algorithm), 0)
+        train_step(step_of(policy, lab_for("game", "fresh", algorithm), 0))
         [batch] = batches
         assert batch.units is not None and len(batch.units) > len(set(batch.units.tolist()))
         # As if trained before, so that ratios differ from 1 and rows of a rollout from each other.
@@ -450,7 +453,7 @@ def test_best_of_averages_to_the_exact_gradient_of_the_rewards_of_its_states(): 
     )  # fmt: skip
     found: list[torch.Tensor] = []
     for number in range(batches):
-        played = collect_rollouts(policy, chat, recipe, number, range(8))
+        played = collect_rollouts(step_of(policy, recipe, number), range(8))
         totals = np.array([recipe.rewards.score(r.game).total for r in played]).reshape(-1, n)
         advantages = [np.array([a]) for a in algorithm.advantages_by_game(totals).ravel()]
         batch = batch_of(played, advantages, chat, recipe)
@@ -472,7 +475,7 @@ def test_best_of_averages_to_the_exact_gradient_of_the_rewards_of_its_states(): 
 
 def exact_gradient(plain: Any, chat: Chat, recipe: Recipe) -> torch.Tensor:
     """Gradient of the expected reward of the guess in each state, weighed by how often it comes."""
-    form = form_of("fresh", chat, recipe.style)
+    form = build_form("fresh", chat, recipe.style)
     words = [form.parse(chat.tokenizer.decode([token])).guess for token in range(340)]
     assert set(words) == set(WORDS.allowed)
     whole = torch.zeros(())

@@ -16,7 +16,7 @@ from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.prompts.styles import Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import form_of
+from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.scripted_actor import scripted_turns
 
 LLAMA = (
@@ -121,7 +121,7 @@ def openings(name: str, form: str) -> Iterator[tuple[str, str]]:
     chat = Chat(HFTokenizer(tokenizer(name)))
     game = a_game()
     for style in (Symbols(), Letters(), WholeState()):
-        made = form_of(form, chat, style)
+        made = build_form(form, chat, style)
         messages = told(name, style.system, style.opening(State(max_turns=4)))
         for turn, after in zip(game.turns, [t.state for t in game.turns[1:]] + [game.state],
                                strict=True):  # fmt: skip
@@ -144,9 +144,11 @@ def test_a_prompt_reads_as_the_template_writes_it(name, form):
 def test_a_game_that_was_played_reads_as_one_that_is_taken_over(name):
     chat = Chat(HFTokenizer(tokenizer(name)))
     game, style, ids = a_game(), Symbols(), list[int]()
-    for turn, tokens in zip(game.turns, scripted_turns(game, chat, style), strict=True):
+    for turn, tokens in zip(
+        game.turns, scripted_turns(game, build_form("conversation", chat, style)), strict=True
+    ):
         ids += tokens.prompt_ids
-        assert ids == form_of("conversation", chat, style).opening(turn.state)
+        assert ids == build_form("conversation", chat, style).opening(turn.state)
         assert chat.tokenizer.decode(tokens.completion.ids).strip() == turn.text
         ids += tokens.completion.ids
 
@@ -156,7 +158,7 @@ def test_a_thought_and_the_guess_behind_it_read_as_one_answer():
     game.play("slate", text="<think>s?</think>\n<guess>slate</guess>")
     for name in TEMPLATES:
         chat = Chat(HFTokenizer(tokenizer(name)))
-        [turn] = scripted_turns(game, chat, Symbols(think=True))
+        [turn] = scripted_turns(game, build_form("conversation", chat, Symbols(think=True)))
         messages = [*told(name, Symbols(think=True).system, Symbols().opening(State())),
                     {"role": "assistant", "content": game.turns[0].text},
                     {"role": "user", "content": "x"}]  # fmt: skip

@@ -18,7 +18,7 @@ import torch
 from tests.commands.test_configs import OPTIONS, composed
 from tests.helpers.marks import half_slow
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings, stop
-from tests.helpers.tiny import policy_of, qwen, recipe_of
+from tests.helpers.tiny import policy_of, qwen, recipe_of, step_of
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.build import build_experiment, resolve
@@ -26,7 +26,6 @@ from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rollouts import base as scene
 from wordle_rl.rollouts.base import Recipe
-from wordle_rl.rollouts.chat import Chat
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.step import StepResult, collect_rollouts
@@ -192,8 +191,8 @@ def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
     scripted = {"teacher": TeacherSettings(player=Gibberish())}
     one, other = (
         collect_rollouts(
-            policy, Chat(policy.tokenizer),
-            Recipe(**{**vars(recipe), **scripted, "replayed": replayed}), 4, range(3),
+            step_of(policy, Recipe(**{**vars(recipe), **scripted, "replayed": replayed}), 4),
+            range(3),
         )
         for replayed in ((), ("again",))
     )  # fmt: skip

@@ -45,8 +45,9 @@ def test_games_are_counted_over_batches_with_wins_speed_and_the_time_that_is_lef
     won, lost, going = Game("crane", {"crane"}), Game("slate", {"crane"}), Game("sleep", {"crane"})
     won.play("crane")
     lost.forfeit()
-    count.batch()([won, lost, won])
-    look = count.batch()
+    count.look([won, lost, won])
+    count.next_batch()
+    look = count.look
     for games in ([going, going], [won, going]):
         look(games)
     assert str(count) == "4 of 24 games done, 3 won, 1 games/s, 0.3 min left"

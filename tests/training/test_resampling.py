@@ -16,12 +16,12 @@ from tests.helpers.tiny import (
     qwen,
     qwen_like_tokenizer,
     recipe_of,
+    step_of,
 )
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn
-from wordle_rl.rollouts.chat import Chat
 from wordle_rl.training.metrics import group_metrics
 from wordle_rl.training.step import StepResult, spare_secrets, step_secrets, train_step
 
@@ -31,10 +31,10 @@ def small_policy() -> TorchPolicy:
     return policy_of(qwen(340), tokenizer)
 
 
-def step_of(algorithm: Any, reward: Any, number: int = 0, **recipe: Any) -> StepResult:
+def played_step(algorithm: Any, reward: Any, number: int = 0, **recipe: Any) -> StepResult:
     policy = small_policy()
     setup = recipe_of(algorithm, reward, **{"groups": 8, "num_generations": 2, **recipe})
-    return train_step(policy, Chat(policy.tokenizer), setup, number)
+    return train_step(step_of(policy, setup, number))
 
 
 def often_equal(turn: PlayedTurn) -> float:
@@ -52,7 +52,7 @@ def no_spread(result: StepResult) -> int:
 
 
 def test_groups_without_spread_are_replaced_until_none_is_left():
-    plain, refilled = step_of(Grpo(beta=0.0), often_equal), step_of(Dapo(), often_equal)
+    plain, refilled = played_step(Grpo(beta=0.0), often_equal), played_step(Dapo(), often_equal)
     assert no_spread(plain) > 0, "there must be something to replace"
     assert no_spread(refilled) == 0
     metrics = refilled.metrics
@@ -72,21 +72,21 @@ def test_groups_without_spread_are_replaced_until_none_is_left():
 
 
 def test_a_group_that_replaces_another_has_one_secret():  # row 11
-    result = step_of(Dapo(), often_equal)
+    result = played_step(Dapo(), often_equal)
     for group in range(8):
         assert len({r.game.secret for r in result.rollouts if r.group == group}) == 1
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 3])
 def test_after_the_last_round_groups_without_spread_stay_and_are_skipped(rounds):
-    metrics = step_of(Dapo(resample=rounds, overlong="none"), flat).metrics
+    metrics = played_step(Dapo(resample=rounds, overlong="none"), flat).metrics
     assert metrics["groups/resampled"] == 8 * rounds
     assert metrics["groups/zero_spread"] == metrics["groups/skipped"] == 1.0
     assert metrics["update/empty"] == 1.0
 
 
 def test_replacing_is_a_pure_function_of_seed_and_step():
-    first, again, later = (step_of(Dapo(), often_equal, number) for number in (3, 3, 4))
+    first, again, later = (played_step(Dapo(), often_equal, number) for number in (3, 3, 4))
     games = [[r.game.secret for r in result.rollouts] for result in (first, again)]
     assert games[0] == games[1]
     assert [r.turns for r in first.rollouts] == [r.turns for r in again.rollouts]
@@ -100,9 +100,9 @@ def test_no_draw_is_used_twice_in_a_step():
         Dapo(resample=2, overlong="none"), lambda turn: 0.0, groups=4, num_generations=4,
         secrets=("crane",),
     )  # fmt: skip
-    result = train_step(policy, Chat(policy.tokenizer), setup, 0)
+    result = train_step(step_of(policy, setup, 0))
     kept = [tuple(t.completion.ids for t in r.turns) for r in result.rollouts]
-    first = step_of(Grpo(beta=0.0), flat, groups=4, num_generations=4, secrets=("crane",))
+    first = played_step(Grpo(beta=0.0), flat, groups=4, num_generations=4, secrets=("crane",))
     planned = [tuple(t.completion.ids for t in r.turns) for r in first.rollouts]
     assert all(one != other for one, other in itertools.product(kept, planned))
 

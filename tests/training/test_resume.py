@@ -39,11 +39,12 @@ from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training import loop as training
 from wordle_rl.training import step
+from wordle_rl.training.validation import HeldOutPlay
 
 MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "loading": (lightning_backend, "build_policy"),
     "report": (training, "report"),
-    "validation": (training, "validate"),
+    "validation": (HeldOutPlay, "validate"),
     "rollouts": (scene, "play"),
     "rewards": (step, "step_advantages"),
     "update": (TorchPolicy, "update"),
@@ -118,8 +119,8 @@ def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp
     given = [*settings(tmp_path, "sft"), "trainer.steps=3"]
     real, calls = CheckpointStore.mark_best, 0
 
-    def updates(policy: TorchPolicy, *_: Any) -> dict[str, float]:
-        states = policy.optimizers[0].state.values()
+    def updates(play: Any, *_: Any) -> dict[str, float]:
+        states = play.policy.optimizers[0].state.values()
         done = max((float(state["step"]) for state in states), default=0.0)
         return {
             "val/win_rate": done / 10,
@@ -135,7 +136,7 @@ def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp
         real(store, step)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "validate", updates)
+        patch.setattr(HeldOutPlay, "validate", updates)
         _, unbroken = run(root, *given)
         with pytest.MonkeyPatch.context() as deadly, pytest.raises(Killed):
             deadly.setattr(CheckpointStore, "mark_best", die_at_the_second)
@@ -208,7 +209,7 @@ def scored(*scores: tuple[float, float, float]) -> Callable[..., dict[str, float
 def test_the_exported_checkpoint_is_chosen_by_wins_guesses_reward_and_later_step(
     scores, chosen, tmp_path, root, monkeypatch, capsys
 ):  # row 36
-    monkeypatch.setattr(training, "validate", scored(*scores))
+    monkeypatch.setattr(HeldOutPlay, "validate", scored(*scores))
     given = [*settings(tmp_path, "sft"), "trainer.steps=3", "trainer.validate_every=1"]
     summary, folder = run(root, *given, "trainer.report=false")
     assert (summary["best_step"], summary["exported_step"]) == (chosen, chosen)
@@ -220,7 +221,7 @@ def test_the_exported_checkpoint_is_chosen_by_wins_guesses_reward_and_later_step
 
 
 def test_a_run_whose_best_step_is_its_start_says_so(tmp_path, root, monkeypatch, capsys):
-    monkeypatch.setattr(training, "validate", scored((0.5, 5.0, 1.0), (0.4, 5.0, 1.0)))
+    monkeypatch.setattr(HeldOutPlay, "validate", scored((0.5, 5.0, 1.0), (0.4, 5.0, 1.0)))
     run(root, *settings(tmp_path, "sft"), "trainer.steps=1", "trainer.report=false")
     assert "holds step 0 of 1, the start of the run" in capsys.readouterr().out
 
@@ -233,7 +234,7 @@ def done(tmp_path_factory) -> Path:
     scores = scored((0.0, 7.0, 0.0), (0.5, 5.0, 0.0), (0.2, 6.0, 0.0), (0.1, 6.0, 0.0))
     given = [*settings(base, "sft"), "trainer.steps=3", "trainer.validate_every=1"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "validate", scores)
+        patch.setattr(HeldOutPlay, "validate", scores)
         return run(base / "runs", *given, "trainer.checkpoint_every=1")[1]
 
 

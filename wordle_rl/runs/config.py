@@ -50,4 +50,4 @@ def check_plain_yaml(text: str) -> None:
 def names_are_text(node: Any) -> bool:
     if isinstance(node, dict):
         return all(isinstance(key, str) and names_are_text(node[key]) for key in node)
-    return not isinstance(node, list) or all(map(_names_are_text, node))
+    return not isinstance(node, list) or all(map(names_are_text, node))

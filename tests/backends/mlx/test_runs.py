@@ -25,6 +25,7 @@ from wordle_rl.train import train
 from wordle_rl.training import loop as training
 from wordle_rl.training.game_log import GameLog
 from wordle_rl.training.step import StepResult
+from wordle_rl.training.validation import HeldOutPlay
 
 TORCH_ONLY = {"backend.accelerator=cpu", "backend.threads=1"}
 
@@ -42,7 +43,7 @@ def root(tmp_path: Path) -> Path:
 
 
 STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved
-    "grpo with a reference": [((training, "validate"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
+    "grpo with a reference": [((HeldOutPlay, "validate"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
     "two updates with muon": [((CheckpointStore, "save"), 1, 0), ((MlxPolicy, "update"), 2, 1)],
     "lora": [((training, "report"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
     "ppo": [((MlxPolicy, "update"), 6, 2)],  # four updates a step

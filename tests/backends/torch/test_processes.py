@@ -29,6 +29,7 @@ from tests.helpers.tiny import (
     qwen_like_tokenizer,
     recipe_of,
     same,
+    step_of,
     weights_of,
 )
 from wordle_rl.algorithms.dapo import Dapo
@@ -42,7 +43,6 @@ from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.rollouts.best_of import BestOf
-from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.rollouts.turn import OneTurn
 from wordle_rl.runs.processes import ALONE, share
@@ -112,8 +112,7 @@ def steps(
 ) -> list[StepResult]:
     """What a policy plays in three steps of six groups of up to three games."""
     setup = recipe_of(algorithm, reward, **{"groups": 6, **recipe})
-    chat = Chat(policy.tokenizer)
-    return [train_step(policy, chat, setup, number) for number in range(3)]
+    return [train_step(step_of(policy, setup, number)) for number in range(3)]
 
 
 def odd(turn: PlayedTurn) -> float:

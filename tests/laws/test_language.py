@@ -33,6 +33,7 @@ PATTERN = re.compile(
 ADVICE = list(PHRASES.values())
 SEMICOLONS = re.compile(r";(?:[^.;:?!]|[.:](?!\s))*;")  # two of them in one sentence
 COLUMNS, WORDS = 100, 15  # of a line of Markdown, and of a table's cell
+_NEXT = re.compile(r"\n\s*(?:\n|[-*] |\d+\. )")  # the next paragraph or point of a list
 _FENCE = re.compile(r"^ *```.*?^ *```", re.M | re.S)
 _CODE = re.compile(r"`[^`\n]+(?:\n[^`\n]+)?`")
 _LINK_TARGET = re.compile(r"\]\([^)\s]+\)")
@@ -64,7 +65,7 @@ def faults_of_passage(passage: Passage) -> Iterator[Fault]:
         line = first + text.count("\n", 0, found.start())
         yield line, f"'{' '.join(found[0].split())}' ({advice})"
     for found in SEMICOLONS.finditer(text):
-        if "\n\n" not in found[0]:
+        if not _NEXT.search(found[0]):
             line = first + text.count("\n", 0, found.start())
             yield line, "a chain of semicolons (one idea a sentence)"
 
@@ -212,6 +213,7 @@ def test_code_links_and_other_words_are_left_alone():
         "```\nthat of; those that; lies\n" + "a" * 120 + "\n```",
         "He understands it. Families do too. It is retold.",
         "First a; then b. Then c; then d.",
+        "- one; two\n- three; four\n\nfive; six",
         "| key | " + "word " * WORDS + "|",
         f"[a link]({'x' * 120})",
     ]

@@ -1,8 +1,9 @@
 """Pictures of how a run learns: python -m wordle_rl.plot_wins outputs/<run> [--out PNG].
 
-One run: training games won so far, and the share won over steps, on training and validation
-secrets. Several runs: their validation curves in one picture. Reads metrics.jsonl and nothing else,
-so it also works while a run trains. Needs matplotlib.
+One run: the share of games won over steps, on training and validation secrets, and the reports on
+the test secrets. --beside adds the solvers that eval.py played on them, --totals the number of
+training games won so far. Several runs: their validation curves in one picture. It reads run
+folders only and also works while a run trains. Needs matplotlib.
 """
 
 from __future__ import annotations
@@ -13,33 +14,37 @@ if __name__ == "__main__":  # before anything slow is imported
     start.begin()
 
 import argparse
-import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wordle_rl.runs.errors import fail, fail_without_library, run_plain
-from wordle_rl.runs.files import StepLog, write_bytes
+from wordle_rl.pictures import (
+    PlotError,
+    new_figure,
+    one_line_errors,
+    plain_text,
+    read_reports,
+    read_solvers,
+    run_name,
+    save_figure,
+)
+from wordle_rl.runs.errors import run_plain
+from wordle_rl.runs.files import StepLog
 from wordle_rl.runs.untrusted import FolderError, check_entries, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _TRAINING, _VALIDATION, _TEST, _GREY = "#3a6ea5", "#d1603d", "#3f8f5b", "#8a8a8a"
+_DASHES = ("-", "--", "-.", ":")  # of the solvers' lines
 _RATES = ("train/win_rate", "val/win_rate", "watch/train/win_rate", "watch/test/win_rate")
 _MOST = {  # of what is drawn
     **dict.fromkeys(("step", "train/games", "train/wins"), 1e12),
     **dict.fromkeys(_RATES, 1.0),
 }
-_DOTS = 150  # dots per inch
-
-
-class PlotError(ValueError):
-    """A picture cannot be drawn; the message is one line that names the file and the reason."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +58,7 @@ class WinCurves:
     val_steps: np.ndarray  # [V] steps with a validation
     val_rates: np.ndarray  # [V] share of validation games won, 0..1
     watched: dict[str, np.ndarray]  # train, test: [2, W] steps and share of greedy games won
+    reports: np.ndarray  # [R, 4] step, share of greedy test games won, its 95 % interval
 
 
 def read_curves(folder: str | Path) -> WinCurves:
@@ -78,13 +84,14 @@ def read_curves(folder: str | Path) -> WinCurves:
     steps, wins, games = np.array(train, float).reshape(-1, 3).T
     val_steps, val_rates = np.array(val, float).reshape(-1, 2).T
     return WinCurves(
-        name=_shown(folder.resolve().name),
+        name=run_name(folder),
         steps=steps,
         wins=wins,
         games=games,
         val_steps=val_steps,
         val_rates=val_rates,
         watched={k: _watched(records, k) for k in ("train", "test")},
+        reports=read_reports(folder),
     )
 
 
@@ -96,11 +103,6 @@ def _check(path: Path, record: dict[str, Any]) -> None:
     for name, most in _MOST.items():
         if not 0 <= (record.get(name) or 0) <= most:
             raise FolderError(f"{place}: {name} must be 0..{most:g}, not {record[name]}")
-
-
-def _shown(name: str) -> str:
-    """A name that is not taken for commands to a terminal, or for a formula by matplotlib."""
-    return printable(name).replace("$", r"\$")
 
 
 def _watched(records: list[dict[str, Any]], which: str) -> np.ndarray:
@@ -132,36 +134,59 @@ def smoothed_rate(wins: np.ndarray, games: np.ndarray, window: int) -> np.ndarra
     return trailing(wins) / trailing(games)
 
 
-def draw_run(curves: WinCurves, out: Path) -> None:
-    """Write the picture of one run as a PNG: wins so far above, the share won below."""
-    figure, (above, below) = _figure(2)
+def draw_run(
+    curves: WinCurves,
+    out: Path,
+    *,
+    title: str = "",
+    solvers: Mapping[str, float] | None = None,
+    totals: bool = False,
+) -> None:
+    """Write the picture of one run as a PNG: the share of games won over its steps.
+
+    solvers: win rate of each, drawn as a level line. totals: also the games won so far, below.
+    """
+    figure = new_figure(8.5, 7.6 if totals else 4.8)
+    axes, *below = figure.subplots(2 if totals else 1, 1, sharex=True, squeeze=False)[:, 0]
+    for panel in below:
+        _draw_totals(panel, curves)
+    for i, (name, rate) in enumerate((solvers or {}).items()):
+        dashes = _DASHES[i % len(_DASHES)]
+        axes.axhline(
+            100 * rate, color=_GREY, lw=1.2, ls=dashes, label=f"{name}, {100 * rate:.1f} %"
+        )
     if len(curves.steps):
-        steps, wins = curves.steps, np.cumsum(curves.wins)
-        above.plot(steps, np.cumsum(curves.games), color=_GREY, lw=1.2, ls="--", label="played")
-        above.plot(steps, wins, color=_TRAINING, lw=2, label="won")
-        above.fill_between(steps, wins, color=_TRAINING, alpha=0.12)
-        window = max(1, len(steps) // 20)
+        window = max(1, len(curves.steps) // 20)
         mean = 100 * smoothed_rate(curves.wins, curves.games, window)
         label = "training" if window == 1 else f"training, mean of {window} steps"
-        raw = 100 * curves.wins / curves.games
-        below.plot(steps, raw, color=_TRAINING, alpha=0.25, lw=1, label="training, each step")
-        below.plot(steps, mean, color=_TRAINING, lw=2, label=label)
+        axes.plot(curves.steps, mean, color=_TRAINING, lw=1.5, alpha=0.7, label=label)
     if len(curves.val_steps):
         dots = {"color": _VALIDATION, "marker": "o", "ms": 4.5, "lw": 1.5}
-        below.plot(curves.val_steps, 100 * curves.val_rates, label="validation", **dots)
+        axes.plot(curves.val_steps, 100 * curves.val_rates, label="validation", **dots)
     for which, colour in (("train", _TRAINING), ("test", _TEST)):
         steps, rates = curves.watched[which]
         if len(steps):
             dots = {"color": colour, "marker": "s", "ms": 4, "lw": 1.2, "ls": ":"}
-            below.plot(steps, 100 * rates, label=f"{which}, greedy", **dots)
-    above.set_title(curves.name, loc="left", fontsize=11, fontweight="bold")
-    above.set_ylabel("training games")
-    _finish(above)
-    _finish(below, share=True)
-    _save(figure, out)
+            axes.plot(steps, 100 * rates, label=f"{which} secrets, greedy", **dots)
+    if len(curves.reports):
+        steps, rate, low, high = curves.reports.T * [[1], [100], [100], [100]]
+        error = np.maximum([rate - low, high - rate], 0)
+        bars = {"color": _TEST, "fmt": "D", "ms": 6, "lw": 1.5, "capsize": 4}
+        axes.errorbar(steps, rate, error, label="test secrets, greedy, 95 % interval", **bars)
+    _finish(axes, plain_text(title) or f"Games won: {curves.name}")
+    save_figure(figure, out)
 
 
-def draw_runs(runs: Sequence[WinCurves], out: Path) -> None:
+def _draw_totals(axes: Axes, curves: WinCurves) -> None:
+    steps, wins = curves.steps, np.cumsum(curves.wins)
+    axes.plot(steps, np.cumsum(curves.games), color=_GREY, lw=1.2, ls="--", label="played")
+    axes.plot(steps, wins, color=_TRAINING, lw=2, label="won")
+    axes.fill_between(steps, wins, color=_TRAINING, alpha=0.12)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    _finish(axes, "Training games so far", "games")
+
+
+def draw_runs(runs: Sequence[WinCurves], out: Path, *, title: str = "") -> None:
     """Write the validation curves of several runs into one PNG.
 
     Raises PlotError when none of them has a validation.
@@ -171,52 +196,34 @@ def draw_runs(runs: Sequence[WinCurves], out: Path) -> None:
         raise PlotError(f"{runs[0].name} and the other runs: no val/win_rate yet")
     from matplotlib import colormaps
 
-    figure, (axes,) = _figure(1)
+    figure = new_figure(8.5, 4.3)
+    axes = figure.subplots()
     # ten colours can be told apart; more runs shade into each other in the order they were named
     colours = colormaps["tab10"] if len(shown) <= 10 else colormaps["viridis"]
     for i, curves in enumerate(shown):
         colour = colours(i if len(shown) <= 10 else i / (len(shown) - 1))
         dots = {"color": colour, "marker": "o", "ms": 4, "lw": 1.5, "label": curves.name}
         axes.plot(curves.val_steps, 100 * curves.val_rates, **dots)
-    axes.set_title("Validation secrets", loc="left", fontsize=11, fontweight="bold")
-    _finish(axes, share=True)
-    _save(figure, out)
+    _finish(axes, plain_text(title) or "Games won on validation secrets")
+    save_figure(figure, out)
 
 
-def _figure(panels: int) -> tuple[Figure, list[Axes]]:
-    # a bare Figure draws with Agg and, unlike pyplot, leaves no state behind in the process
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.5, 1.4 + 2.9 * panels), layout="constrained")
-    axes = figure.subplots(panels, 1, sharex=True, squeeze=False)
-    return figure, list(axes[:, 0])
-
-
-def _finish(axes: Axes, *, share: bool = False) -> None:
-    if share:
-        axes.set_ylabel("games won (%)")
-        axes.set_ylim(0, 102)
-        axes.set_xlabel("training step")
-    else:
-        axes.set_ylim(bottom=0)
-        axes.yaxis.set_major_formatter("{x:,.0f}")
+def _finish(axes: Axes, title: str, unit: str = "games won (%)") -> None:
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold")
+    axes.set_ylabel(unit)
+    axes.set_ylim(0, 102 if "%" in unit else None)
+    axes.set_xlabel("training step")
+    axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=9)
-
-
-def _save(figure: Figure, out: Path) -> None:
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=_DOTS)
-    write_bytes(out, picture.getvalue())
+    axes.legend(frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def _distinct_names(runs: Sequence[WinCurves], folders: Sequence[Path]) -> list[WinCurves]:
-    """Trials of two studies share their names; those are told apart by their paths."""
+    """Runs of the same name are labelled with their paths."""
     names = [curves.name for curves in runs]
     return [
-        replace(curves, name=_shown(str(folder))) if names.count(curves.name) > 1 else curves
+        replace(curves, name=plain_text(str(folder))) if names.count(curves.name) > 1 else curves
         for curves, folder in zip(runs, folders, strict=True)
     ]
 
@@ -233,22 +240,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="PNG",
         help="where to write; default <RUN>/wins.png, or wins.png beside the first of several",
     )
+    parser.add_argument("--title", default="", help="default: the name of the run")
+    parser.add_argument(
+        "--beside",
+        type=Path,
+        metavar="EVAL",
+        help="folder that eval.py wrote, whose solvers are drawn beside a single run",
+    )
+    parser.add_argument("--totals", action="store_true", help="also draw the games won so far")
     options = parser.parse_args(arguments)
     first = options.runs[0]
     several = len(options.runs) > 1
+    if several and options.beside is not None:
+        parser.error("--beside takes a single run")
     out = options.out or (first.parent if several else first) / "wins.png"
-    try:
+    with one_line_errors(out):
         runs = [read_curves(folder) for folder in options.runs]
         if several:
-            draw_runs(_distinct_names(runs, options.runs), out)
+            draw_runs(_distinct_names(runs, options.runs), out, title=options.title)
         else:
-            draw_run(runs[0], out)
-    except PlotError as error:
-        fail(str(error))
-    except ImportError as error:
-        fail_without_library(error)
-    except OSError as error:
-        fail(f"{out}: cannot be written ({error.strerror})")
+            solvers = None if options.beside is None else read_solvers(options.beside)
+            draw_run(runs[0], out, title=options.title, solvers=solvers, totals=options.totals)
     print(printable(str(out)))
     return 0
 

@@ -1,4 +1,4 @@
-"""Pictures of a run's wins."""
+"""Pictures of a run's wins and of its games."""
 
 import json
 import subprocess
@@ -7,7 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-from wordle_rl.plot_wins import draw_run, main, read_curves, smoothed_rate
+from wordle_rl import plot_boards
+from wordle_rl.pictures import read_reports, read_solvers, run_name
+from wordle_rl.plot_boards import before_and_after, read_boards
+from wordle_rl.plot_wins import draw_run, draw_runs, main, read_curves, smoothed_rate
+from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import StepLog
 from wordle_rl.runs.paths import ROOT
 
@@ -97,6 +101,7 @@ def test_errors_are_one_line_with_exit_code_2(tmp_path, run, capsys):
         "line 1": [spoilt],
         "no val/win_rate": [bare, bare],
         "cannot be written": [run, "--out", tmp_path / "missing" / "a.png"],
+        "summary.json: missing": [run, "--beside", bare],
     }
     for expected, arguments in cases.items():
         with pytest.raises(SystemExit, match="2"):
@@ -130,3 +135,181 @@ def test_watched_secrets_are_read_apart_from_validation(tmp_path):
     assert curves.watched["test"].tolist() == [[0, 10], [0.4, 0.45]]
     draw_run(curves, tmp_path / "wins.png")
     assert (tmp_path / "wins.png").stat().st_size > 10_000
+
+
+# -- titles, reports and solvers ------------------------------------------------------------------
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The figures that are drawn, instead of files."""
+    figures = []
+    for module in ("plot_wins", "plot_boards"):
+        monkeypatch.setattr(
+            f"wordle_rl.{module}.save_figure", lambda figure, out: figures.append(figure)
+        )
+    return figures
+
+
+def texts(axes):
+    return {text.get_text() for text in axes.get_legend().get_texts()}
+
+
+def test_a_title_has_the_name_of_the_run_and_never_its_number(tmp_path, drawn):
+    folder = make_run(tmp_path / "2026-11-22_08-56-39_demo_s0_8606-4bf868")
+    assert run_name(folder) == "demo_s0"
+    main([str(folder)])
+    main([str(folder), "--title", "GRPO for $5"])
+    titles = [figure.axes[0].get_title(loc="left") for figure in drawn]
+    assert titles == ["Games won: demo_s0", r"GRPO for \$5"]
+
+
+def test_the_reports_are_drawn_where_they_were_made(run, drawn):
+    rates = {"win_rate_low": 0.5, "win_rate_high": 0.75}
+    write_json(run / "start.json", {"win_rate": 0.6, **rates})
+    assert read_reports(run).tolist() == [[0, 0.6, 0.5, 0.75]]
+    write_json(run / "summary.json", {"win_rate": 0.7, "exported_step": 30, **rates})
+    assert read_reports(run).tolist() == [[0, 0.6, 0.5, 0.75], [30, 0.7, 0.5, 0.75]]
+    main([str(run)])
+    [points, _, _] = drawn[0].axes[0].containers[0]
+    assert points.get_xydata() == pytest.approx(np.array([[0, 60], [30, 70]]))
+
+
+def test_a_run_without_a_report_has_none(run):
+    write_json(run / "summary.json", {"exported_step": 3, "val_win_rate": 0.5})
+    assert read_reports(run).shape == (0, 4)
+
+
+def test_solvers_are_level_lines_best_first(run, tmp_path, drawn):
+    others = {"random word": {"win_rate": 0.0}, "entropy (allowed)": {"win_rate": 1}}
+    write_json(tmp_path / "summary.json", {"compared_with": others})
+    assert list(read_solvers(tmp_path).items()) == [("entropy (allowed)", 1), ("random word", 0)]
+    main([str(run), "--beside", str(tmp_path)])
+    lines = {line.get_label(): set(line.get_ydata()) for line in drawn[0].axes[0].lines}
+    assert lines["entropy (allowed), 100.0 %"] == {100}
+    assert lines["random word, 0.0 %"] == {0}
+
+
+@pytest.mark.parametrize(
+    ("summary", "said"),
+    [
+        ({}, "compares no players"),
+        ({"compared_with": {}}, "compares no players"),
+        ({"compared_with": {"a": 3}}, "compared_with"),
+        ({"compared_with": {"a": {"win_rate": "most"}}}, "a: win_rate must be a number"),
+    ],
+)
+def test_a_summary_without_solvers_is_refused_in_one_line(summary, said, run, tmp_path, capsys):
+    write_json(tmp_path / "summary.json", summary)
+    with pytest.raises(SystemExit, match="2"):
+        main([str(run), "--beside", str(tmp_path)])
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+def test_totals_add_a_panel_with_the_games_so_far(run, drawn):
+    main([str(run), "--totals"])
+    above, below = drawn[0].axes
+    lines = {line.get_label(): line.get_ydata() for line in below.lines}
+    assert lines["played"][-1] == 40 * 8
+    assert lines["won"][-1] == pytest.approx(sum(range(1, 41)) / 10)
+    assert "validation" in texts(above)
+
+
+def test_runs_of_one_name_are_told_apart_by_their_paths(tmp_path, drawn):
+    folders = [make_run(tmp_path / str(i) / "same") for i in range(2)]
+    main([str(folder) for folder in folders])
+    assert texts(drawn[0].axes[0]) == {str(folder) for folder in folders}
+    draw_runs([read_curves(folder) for folder in folders], tmp_path / "a.png", title="Two seeds")
+    assert drawn[1].axes[0].get_title(loc="left") == "Two seeds"
+
+
+# -- boards ---------------------------------------------------------------------------------------
+
+
+def lines(run, *records):
+    log = StepLog(run / "games.jsonl")
+    for step, secret, won, guesses, feedback in records:
+        kinds = ["accepted" if marks else "not_a_word" for marks in feedback]
+        record = {"secret": secret, "won": won, "guesses": guesses, "feedback": feedback}
+        log.append(step, {"split": "val", "kinds": kinds, **record})
+    return run
+
+
+@pytest.fixture
+def played(run):
+    """A run whose second secret was lost before training and won after it."""
+    log = StepLog(run / "games.jsonl")
+    log.append(0, {"split": "train", "secret": "audio"})
+    return lines(
+        run,
+        (0, "crane", True, ["crane"], ["✓✓✓✓✓"]),
+        (0, "slate", False, ["stale", "xxxxx", None], ["✓--x✓", None, None]),
+        (20, "crane", False, ["slate"], ["xx✓x✓"]),
+        (20, "slate", False, ["stale"], ["✓--x✓"]),
+        (40, "crane", True, ["crane"], ["✓✓✓✓✓"]),
+        (40, "slate", True, ["stale", "slate"], ["✓--x✓", "✓✓✓✓✓"]),
+    )
+
+
+def test_the_first_game_that_training_turned_into_a_win_is_shown(played):
+    before, after = before_and_after(read_boards(played))
+    assert (before.secret, before.step, before.won) == ("slate", 0, False)
+    assert (after.secret, after.step, after.won) == ("slate", 40, True)
+    assert before.rows == (
+        ("stale", "✓--x✓", ""),
+        ("xxxxx", "", "not a word"),
+        ("", "", "not a word"),
+    )
+
+
+def test_another_secret_can_be_asked_for(played):
+    before, after = before_and_after(read_boards(played), "crane")
+    assert (before.secret, before.step, after.step) == ("crane", 0, 40)
+
+
+def test_the_first_secret_is_shown_when_none_improved(run):
+    lines(run, (0, "crane", False, [], []), (9, "crane", False, [], []))
+    assert before_and_after(read_boards(run))[1].step == 9
+
+
+def test_boards_have_a_coloured_tile_for_each_letter(played, drawn):
+    assert plot_boards.main([str(played)]) == 0
+    before, after = drawn[0].axes
+    assert (before.get_title(), after.get_title()) == (
+        "before training: lost",
+        "after 40 steps: won in 2",
+    )
+    assert len(before.patches) == 15 and len(after.patches) == 10
+    assert len({patch.get_facecolor() for patch in before.patches}) == 4  # white for no feedback
+    assert len({patch.get_facecolor() for patch in after.patches[5:]}) == 1
+    shown = [text.get_text() for text in before.texts]
+    assert shown.count("not a word") == 2 and "S" in shown
+
+
+def test_boards_are_written_beside_the_run(played, capsys):
+    assert plot_boards.main([str(played)]) == 0
+    assert capsys.readouterr().out.strip() == str(played / "boards.png")
+    assert (played / "boards.png").read_bytes().startswith(PNG)
+
+
+def test_games_that_cannot_be_drawn_are_named_in_one_line(tmp_path, played, capsys):
+    once = lines(make_run(tmp_path / "once"), (0, "crane", False, [], []))
+    odd = lines(make_run(tmp_path / "odd"), (0, "crane", False, ["crane"], ["✓✓"]))
+    short = lines(make_run(tmp_path / "short"), (0, "crane", False, [], ["✓✓✓✓✓"]))
+    wrong = lines(make_run(tmp_path / "wrong"), (0, "crane", "no", [], []))
+    cases = {
+        "no such run folder": [tmp_path / "missing"],
+        "no validation games yet": [make_run(tmp_path / "none")],
+        "no secret has games of two validations": [once],
+        "feedback must be 5 of": [odd],
+        "must have the same length": [short],
+        "won must be": [wrong],
+        "--secret must be one of crane, slate, not plumb": [played, "--secret", "plumb"],
+        "cannot be written": [played, "--out", tmp_path / "missing" / "a.png"],
+    }
+    for expected, arguments in cases.items():
+        with pytest.raises(SystemExit, match="2"):
+            plot_boards.main([str(argument) for argument in arguments])
+        error = capsys.readouterr().err
+        assert expected in error and error.count("\n") == 1

@@ -27,6 +27,7 @@ COMMANDS = {
     "entropy": "-m wordle_rl.openers --csv {}/openers.csv",
     "study": "-m wordle_rl.study {}",
     "plot_wins": "-m wordle_rl.plot_wins {}",
+    "plot_boards": "-m wordle_rl.plot_boards {}",
     "convert": "-m wordle_rl.convert {}/a {}/b",
 }
 

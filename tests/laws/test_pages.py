@@ -1,0 +1,88 @@
+"""What the pages name exists: links and headings, commands and their settings, make's targets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from wordle_rl.cli import quoted
+from wordle_rl.runs.paths import CONF, ROOT
+
+PAGES = [
+    path
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if path.name not in ("CHOICES.md", "LOG.md")  # made by a command; history
+]
+_FENCE = re.compile(r"^ *```\w*\n(.*?)^ *```", re.M | re.S)
+_PLACEHOLDER = re.compile(r"<|=$|\.\.\.|\$|\|")  # <run>, key=, ..., a choice of values
+# Commands of a study are composed with its stages and workers, which tests/sweeps does.
+_STUDY = re.compile(r" -m | hydra\.")
+
+
+def commands(text: str) -> Iterator[str]:
+    """Lines of code blocks, lines that continue joined, and inline code."""
+    blocks = "\n".join(_FENCE.findall(text)).replace("\\\n", " ")
+    inline = re.findall(r"`([^`]+)`", _FENCE.sub("", text))
+    for line in [*blocks.split("\n"), *(code.replace("\n", " ") for code in inline)]:
+        yield re.split(r"\s#\s|\s{2,}#", line.strip())[0].strip()
+
+
+COMMANDS = sorted({command for path in PAGES for command in commands(path.read_text())})
+
+
+def chosen(prefix: str) -> list[str]:
+    return [command for command in COMMANDS if command.startswith(prefix)]
+
+
+@pytest.mark.parametrize("command", chosen("python train.py ") + chosen("python eval.py "))
+def test_settings_on_the_pages_compose(command):
+    if _STUDY.search(command):
+        assert (CONF / "sweep").is_dir()
+        study = re.search(r"sweep=(\w+)", command)
+        assert study is None or (CONF / "sweep" / f"{study[1]}.yaml").is_file()
+        return
+    name = "eval" if "eval.py" in command else "config"
+    settings = shlex.split(command.partition(" --")[0])[2:]
+    given = [quoted(part) for part in settings if not _PLACEHOLDER.search(part)]
+    assert all("=" in part for part in given)
+    # What ADDING.md adds is built by test_adding.py.
+    if not re.search(r"vowel|raise_win|step_mean", command):
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            compose(name, overrides=given)
+
+
+@pytest.mark.parametrize("command", chosen("python -m wordle_rl.") + chosen("python benchmarks/"))
+def test_modules_and_scripts_on_the_pages_exist(command):
+    found = command.split()[2 if " -m " in command else 1]
+    path = found.replace(".", "/") + ".py" if " -m " in command else found
+    assert (ROOT / path).is_file()
+
+
+def test_targets_of_make_on_the_pages_exist():
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = {word for command in chosen("make ") for word in re.split(r"\s&&", command)[0].split()}
+    assert {word for word in named if re.fullmatch(r"[a-z0-9-]+", word)} - {"make"} <= targets
+
+
+def headings(path: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    lines = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "docs" / "LOG.md"], ids=lambda path: path.name)
+def test_links_lead_to_files_and_headings(path):
+    text = re.sub(r"`[^`]*`", "", _FENCE.sub("", path.read_text(encoding="utf-8")))
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        file, _, anchor = target.partition("#")
+        if not target.startswith("http"):
+            there = path.parent / file if file else path
+            if not there.exists() or (anchor and anchor not in headings(there)):
+                broken.append(target)
+    assert not broken, f"{path.relative_to(ROOT)}: " + ", ".join(broken)

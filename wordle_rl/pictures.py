@@ -1,0 +1,103 @@
+"""What the commands that draw pictures share: names, reports, figures, one line per error."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from wordle_rl.runs.errors import fail, fail_without_library
+from wordle_rl.runs.files import write_bytes
+from wordle_rl.runs.untrusted import FolderError, check_all_entries, printable, read_object
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_DOTS = 150  # dots per inch
+_RUN_FOLDER = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_(.+)_\d+-[0-9a-f]{6}")
+
+
+class PlotError(ValueError):
+    """A picture cannot be drawn; the message is one line that names the file and the reason."""
+
+
+@contextmanager
+def one_line_errors(out: Path) -> Iterator[None]:
+    """End the command with one line when a folder cannot be read or `out` cannot be written."""
+    try:
+        yield
+    except (PlotError, FolderError) as error:
+        fail(str(error))
+    except ImportError as error:
+        fail_without_library(error)
+    except OSError as error:
+        fail(f"{out}: cannot be written ({error.strerror})")
+
+
+def plain_text(text: str) -> str:
+    """Text that neither steers a terminal nor is a formula to matplotlib."""
+    return printable(text).replace("$", r"\$")
+
+
+def run_name(folder: Path) -> str:
+    """The name that a run was given, without the date and the numbers of its folder."""
+    found = _RUN_FOLDER.fullmatch(folder.resolve().name)
+    return plain_text(found[1] if found else folder.resolve().name)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure; sizes in inches."""
+    # A bare Figure draws with Agg and, unlike pyplot, leaves no state behind in the process.
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save_figure(figure: Figure, out: Path) -> None:
+    """Write a figure as a PNG, whole or not at all."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=_DOTS)
+    write_bytes(out, picture.getvalue())
+
+
+def read_solvers(folder: Path) -> dict[str, float]:
+    """Name and win rate of each solver in the summary.json that eval.py wrote, best first.
+
+    Raises PlotError for a folder without them.
+    """
+    path = folder / "summary.json"
+    try:
+        others = read_object(path).get("compared_with")
+    except FileNotFoundError:
+        raise PlotError(f"{path}: missing; --beside takes a folder that eval.py wrote") from None
+    if not isinstance(others, dict) or not others:
+        raise PlotError(f"{path}: compares no players; run eval.py without compare=false")
+    rates = {}
+    for name, numbers in others.items():
+        check_all_entries(path, {"compared_with": numbers}, {"compared_with": dict})
+        check_all_entries(f"{path}: {printable(name)}", numbers, {"win_rate": float})
+        rates[plain_text(name)] = float(numbers["win_rate"])
+    return dict(sorted(rates.items(), key=lambda item: -item[1]))
+
+
+def read_reports(folder: Path) -> np.ndarray:
+    """[R, 4] of the reports that the run has made: on its start, on the model it exported."""
+    rows = []
+    shares = ("win_rate", "win_rate_low", "win_rate_high")
+    for file, key in (("start.json", None), ("summary.json", "exported_step")):
+        path = folder / file
+        try:
+            report = read_object(path)
+        except FileNotFoundError:
+            continue
+        if "win_rate" in report:  # trainer.report=false leaves it out
+            check_all_entries(path, report, {name: float for name in shares})
+            if key is not None:
+                check_all_entries(path, report, {key: int})
+            rows.append([0 if key is None else report[key], *(report[name] for name in shares)])
+    return np.array(rows, float).reshape(-1, 4)

@@ -11,6 +11,7 @@ import gc
 import os
 import random
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,14 @@ def word_lists_are_read_once() -> Iterator[None]:
         for module in (build, evaluate):
             patch.setattr(module, "feedback_table", tables)
             patch.setattr(module, "Knowledge", lambda words, table: known(words))
+        yield
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Lets Lightning and transformers advise the user, as they do in small runs."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module="lightning|transformers")
         yield
 
 

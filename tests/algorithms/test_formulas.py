@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_configs import composed
+from tests.helpers.configs import composed
 from tests.helpers.tiny import batch_of, full_forward, gradients, plain_copy, policy_of, qwen
 from wordle_rl.algorithms.base import Algorithm, AnswerLengths, LossInputs, StepOutcomes, UpdateRows
 from wordle_rl.algorithms.credit import leave_one_out

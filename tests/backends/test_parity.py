@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_configs import OPTIONS, composed
+from tests.helpers.configs import OPTIONS, composed
 from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import (
     batch_of,

@@ -10,7 +10,6 @@ import copy
 import functools
 import math
 import random
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,11 +21,11 @@ from omegaconf import DictConfig, OmegaConf
 from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
-from tests.commands.test_configs import GROUPS, OPTIONS, composed
 from tests.helpers.combinations import Covering, Row, pairs_of
+from tests.helpers.configs import GROUPS, OPTIONS, composed
 from tests.helpers.runs import metrics_of, run
 from tests.helpers.tiny import QWEN_TOOLS, SHAPE, many_stops, sharpen
-from tests.prompts.test_tool_calls import call, guess
+from tests.helpers.tool_calls import call, guess
 from wordle_rl import build, cli
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
@@ -43,6 +42,8 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.settings import WordSettings
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 # A study is no run, an experiment is a combination by itself, Hydra's own groups choose nothing.
 CHOICES = [group for group in GROUPS if group not in ("sweep", "experiment", "hydra")]
@@ -221,13 +222,6 @@ def filled(node: Any, config: dict[str, Any]) -> Any:
 def builder(places: dict[str, Path]) -> Iterator[Builder]:
     with pytest.MonkeyPatch.context() as patch:
         yield Builder(places, patch)
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
-        yield
 
 
 def learns(root: Path, overrides: list[str]) -> bool:

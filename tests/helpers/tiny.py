@@ -16,6 +16,7 @@ from transformers import (
     Gemma3TextConfig,
     PreTrainedTokenizerFast,
 )
+from transformers.utils.logging import disable_progress_bar
 
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model
@@ -31,6 +32,8 @@ from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.base import Recipe
 from wordle_rl.training.sequences import TrainingSequence, pad
 from wordle_rl.words.lists import WordLists
+
+disable_progress_bar()  # saving a model shows one
 
 SHAPE = {"hidden_size": 32, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate_size": 64}
 WORDS = WordLists(

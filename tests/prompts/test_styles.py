@@ -5,8 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from tests.commands.test_configs import composed
-from tests.commands.test_misuse import evaluation
+from tests.helpers.commands import evaluation
+from tests.helpers.configs import composed
 from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer

@@ -25,7 +25,7 @@ from tests.helpers.reward_sets import (
     play,
     shipped,
 )
-from tests.prompts.test_tool_calls import call, guess
+from tests.helpers.tool_calls import call, guess
 from wordle_rl.build import build_reward_set
 from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.players.cheaters import CHEATERS, Cheater, Repeater, Staller

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.helpers.engine_spy import Spy
 from tests.helpers.tiny import (
     WORDS,
     AlwaysGuesses,
@@ -28,7 +29,7 @@ from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.batch import Batch
-from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.policy.engine import StopReason
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.styles import PHRASES, Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
@@ -43,42 +44,6 @@ TOKENIZERS = {
     "gemma": gemma_like_tokenizer,
     "embedded": build_tokenizer,
 }
-
-
-@dataclass
-class Spy:
-    """Stands between the driver and the engine, and keeps what passes: the independent record."""
-
-    inner: Any
-    fed: dict[int, list[tuple[list[int], bool]]] = field(default_factory=dict)  # row -> ids, drawn
-    history: list[list[tuple[list[int], bool]]] = field(default_factory=list)  # of released rows
-
-    def open(self, n: int) -> list[int]:
-        rows = self.inner.open(n)
-        self.fed |= {row: [] for row in rows}
-        return rows
-
-    def fork(self, row: int, n: int) -> list[int]:
-        rows = self.inner.fork(row, n)
-        self.fed |= {r: list(self.fed[row]) for r in rows}
-        return rows
-
-    def extend(self, rows: Sequence[int], ids: Sequence[Sequence[int]]) -> list[bool]:
-        fits = self.inner.extend(rows, ids)
-        for row, new, fit in zip(rows, ids, fits, strict=True):
-            if fit:
-                self.fed[row].append((list(new), False))
-        return fits
-
-    def decode(self, rows: Sequence[int], *rest: Any) -> list[Completion]:
-        drawn = self.inner.decode(rows, *rest)
-        for row, completion in zip(rows, drawn, strict=True):
-            self.fed[row].append((list(completion.ids), True))
-        return drawn
-
-    def release(self, rows: Sequence[int]) -> None:
-        self.history += [self.fed.pop(row) for row in rows]
-        self.inner.release(rows)
 
 
 @dataclass

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.engine_spy import Spy
 from tests.helpers.tiny import (
     QWEN_TOOLS,
     WORDS,
@@ -24,7 +25,6 @@ from tests.helpers.tiny import (
     qwen_like_tokenizer,
     recipe_of,
 )
-from tests.rollouts.test_chat import Spy
 from wordle_rl.algorithms.base import Advantages, LossInputs
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dpo import Dpo

@@ -7,8 +7,7 @@ import json
 import random
 import shutil
 import signal
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,6 +39,8 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training import loop as training
 from wordle_rl.training import step
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "loading": (lightning_backend, "build_policy"),
     "report": (training, "report"),
@@ -50,13 +51,6 @@ MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "log": (training.Training, "_log"),
     "checkpoint": (CheckpointStore, "save"),
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
-        yield
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_configs import composed
 from tests.helpers import runs
+from tests.helpers.configs import composed
 from tests.helpers.runs import assert_equal_runs, assert_saved, files, metrics_of, resume, run, stop
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.evaluate import evaluate

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.backends import Backend
 from tests.helpers.engine_spy import Spy
 from tests.helpers.tiny import (
     WORDS,
@@ -18,7 +19,6 @@ from tests.helpers.tiny import (
     gemma_like_tokenizer,
     many_stops,
     plain_copy,
-    policy_of,
     qwen,
     qwen_like_tokenizer,
     recipe_of,
@@ -26,7 +26,6 @@ from tests.helpers.tiny import (
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import StopReason
@@ -54,7 +53,7 @@ class Played:
     answers: list[list[int]]
 
 
-def play_a_step(policy: TorchPolicy, monkeypatch: pytest.MonkeyPatch, **recipe: Any) -> Played:
+def play_a_step(policy: Any, monkeypatch: pytest.MonkeyPatch, **recipe: Any) -> Played:
     """One training step of real games, with what went through the engine and what was trained."""
     spy = Spy(policy.engine())
     batches: list[Batch] = []
@@ -74,13 +73,15 @@ def play_a_step(policy: TorchPolicy, monkeypatch: pytest.MonkeyPatch, **recipe: 
 
 
 @pytest.fixture(params=["qwen", "gemma"])
-def played(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Played]:
+def played(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, backend: Backend
+) -> tuple[Any, Played]:
     """A plain copy of the model, and a step that it played."""
     tokenizer = AlwaysGuesses(TOKENIZERS[request.param](), extra_stop_ids=many_stops(340))
     model = (qwen if request.param == "qwen" else gemma)(340)
     plain = plain_copy(model)
     # A small context and winning words end games early: rows leave, the rest is ragged.
-    policy = policy_of(model, tokenizer, temperature=0.8, max_context=210, lr=0.0)
+    policy = backend.policy_of(model, tokenizer, temperature=0.8, max_context=210, lr=0.0)
     sampling = Sampling(temperature=0.8, max_tokens=8)
     rules = Rules(max_turns=4)
     return plain, play_a_step(
@@ -122,11 +123,13 @@ def test_training_sees_the_logprobs_that_were_seen_while_decoding(played):  # ro
         assert np.abs(whole[marks] - batch.sampler_logprobs[row, :end][marks]).max() < 1e-4
 
 
-def test_a_conversation_has_one_bos_even_when_template_and_tokenizer_both_write_it(monkeypatch):
+def test_a_conversation_has_one_bos_even_when_template_and_tokenizer_both_write_it(
+    monkeypatch, backend
+):
     # row 2
     inner = gemma_like_tokenizer()
     assert inner.encode("x")[0] == inner.bos_token_id, "the tokenizer must add one by itself"
-    policy = policy_of(gemma(340), AlwaysGuesses(inner, extra_stop_ids=many_stops(340)))
+    policy = backend.policy_of(gemma(340), AlwaysGuesses(inner, extra_stop_ids=many_stops(340)))
     step = play_a_step(policy, monkeypatch)
     prompts_only = np.where(step.batch.trained, -1, step.batch.ids)
     assert (prompts_only == inner.bos_token_id).sum(axis=1).tolist() == [1] * len(prompts_only)
@@ -244,8 +247,8 @@ def test_each_phrase_of_the_prompts_is_one_token_of_the_embedded_tokenizer():
         assert len(ids) == 1 and tokenizer.decode(ids) == phrase
 
 
-def test_an_answer_that_hit_its_limit_is_no_guess_whatever_it_says():  # row 18
-    policy = policy_of(qwen(340), AlwaysGuesses(qwen_like_tokenizer()))
+def test_an_answer_that_hit_its_limit_is_no_guess_whatever_it_says(backend):  # row 18
+    policy = backend.policy_of(qwen(340), AlwaysGuesses(qwen_like_tokenizer()))
     recipe = recipe_of(Grpo(), lambda turn: 0.0)
     played = collect_rollouts(policy, Chat(policy.tokenizer), recipe, 0, range(recipe.groups))
     cut_off_wins = 0

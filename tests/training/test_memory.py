@@ -25,13 +25,6 @@ from wordle_rl.training.memory import DEVICE, RESIDENT, MemoryFull, MemoryGuard,
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    path = tmp_path / "runs"
-    path.mkdir()
-    return path
-
-
 def test_resident_memory_is_that_of_this_process():
     # In a process of its own: in a long one the system takes idle pages back at any moment.
     code = """

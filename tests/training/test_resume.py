@@ -53,13 +53,6 @@ MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
 }
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    path = tmp_path / "runs"
-    path.mkdir()
-    return path
-
-
 STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved
     "sft": [("report", 1, 0), ("log", 1, 0), ("rollouts", 2, 1), ("report", 1, 6)],
     # An update that has begun is finished, with what is due after it; before that, all is undone.

@@ -34,13 +34,6 @@ def settings(folder: Path, stage: str) -> list[str]:
     return ["backend=mlx", *given]
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    path = tmp_path / "runs"
-    path.mkdir()
-    return path
-
-
 STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved
     "grpo with a reference": [((training, "validate"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
     "two updates with muon": [((CheckpointStore, "save"), 1, 0), ((MlxPolicy, "update"), 2, 1)],

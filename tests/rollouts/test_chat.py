@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.backends import Backend
+from tests.helpers.characters import CharacterTokenizer
 from tests.helpers.engine_spy import Spy
 from tests.helpers.tiny import (
     WORDS,
@@ -189,25 +190,9 @@ def test_a_scripted_answer_ends_with_the_token_that_ends_a_drawn_one():
     assert chat.tokenizer.decode(ids) == "<guess>crane</guess>"
 
 
-class Rendered:
-    """A tokenizer of single characters with a template of one's own."""
-
-    pad_id = 0
-
-    def __init__(self, template: Any, stop: str = "]") -> None:
-        self.render = template
-        self.stop_ids = frozenset({ord(stop)})
-
-    def encode(self, text: str) -> list[int]:
-        return [ord(c) for c in text]
-
-    def decode(self, ids: list[int]) -> str:
-        return "".join(map(chr, ids))
-
-
 def test_a_template_that_drops_or_repeats_messages_is_refused():
-    last_only = Rendered(lambda messages: f"[{messages[-1]['content']}]")
-    twice = Rendered(lambda messages: 2 * "".join(f"[{m['content']}]" for m in messages))
+    last_only = CharacterTokenizer(lambda messages: f"[{messages[-1]['content']}]")
+    twice = CharacterTokenizer(lambda messages: 2 * "".join(f"[{m['content']}]" for m in messages))
     for tokenizer in (last_only, twice):
         with pytest.raises(ValueError, match="each message once"):
             Chat(tokenizer)
@@ -217,9 +202,9 @@ def test_a_template_that_ends_answers_with_no_stop_token_is_refused():
     def render(messages: Any) -> str:
         return "".join(f"[{m['content']}]" for m in messages)
 
-    assert Chat(Rendered(render)).turn_end_id == ord("]")
+    assert Chat(CharacterTokenizer(render)).turn_end_id == ord("]")
     with pytest.raises(ValueError, match="stop ids"):
-        Chat(Rendered(render, stop="."))
+        Chat(CharacterTokenizer(render, stop="."))
 
 
 def test_a_tokenizer_without_a_chat_template_or_an_end_is_refused():

@@ -197,9 +197,15 @@ def test_a_batch_with_nothing_to_train_leaves_the_weights_alone(backend):  # row
     assert same(before, backend.weights_of(policy))
 
 
+LONG = np.random.default_rng(0).integers(0, 64, 510).tolist(), [0] * 10 + [1] * 500
+
+
+def test_a_completion_of_500_tokens_has_the_gradient_of_plain_autograd(backend):  # row 27
+    assert_gradient_is_of_plain_autograd(backend, qwen(factor=2.0), [LONG])
+
+
 def test_every_token_of_a_completion_of_500_trains():  # row 27
-    ids = np.random.default_rng(0).integers(0, 64, 510).tolist()
-    batch = batch_of([(ids, [0] * 10 + [1] * 500)], [1.0])
+    batch = batch_of([LONG], [1.0])
     policy = policy_of(qwen(factor=2.0))
     whole = policy.score(batch).sum()
     assert whole < -500, "the completion must be improbable enough to tempt a clamp"

@@ -168,7 +168,7 @@ def steps() -> dict[tuple[str, str], Step]:
 
 
 @pytest.mark.parametrize(("kind", "form"), EVERY)
-def test_each_sampled_answer_is_trained_once_after_what_it_was_drawn_after(kind, form, steps):
+def test_each_sampled_answer_is_trained_once_after_its_own_context(kind, form, steps):
     # rows 1, 5, 7 and 8: exactly the drawn ids, first and stop token included, nothing else
     step = steps[kind, form]
     drawn = defaultdict(int)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import copy
 import functools
 import gc
+import importlib.util
 import os
 import random
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,50 @@ def word_lists_are_read_once() -> Iterator[None]:
             patch.setattr(module, "feedback_table", tables)
             patch.setattr(module, "Knowledge", lambda words, table: known(words))
         yield
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty folder that runs are trained into."""
+    path = tmp_path / "runs"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture(scope="session")
+def original() -> Knowledge:
+    """What the original word lists let one know."""
+    words = load_words()
+    return Knowledge(words, feedback_table(words))
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Lets Lightning and transformers advise the user, as they do in small runs."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module="lightning|transformers")
+        yield
+
+
+@pytest.fixture(params=["torch", "mlx"])
+def backend(request: pytest.FixtureRequest) -> Any:
+    """What a test asks of a backend. A test that takes this runs on torch and on MLX."""
+    if request.param == "mlx" and importlib.util.find_spec("mlx_lm") is None:
+        pytest.skip("MLX is for Linux and Apple silicon")
+    from tests.helpers.backends import BACKENDS
+
+    return BACKENDS[request.param]()
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An untrained model with its tokenizer, as a user would have it on disk."""
+    from tests.helpers.tiny import qwen, qwen_like_tokenizer
+
+    path = tmp_path_factory.mktemp("base")
+    qwen(340).save_pretrained(path)
+    qwen_like_tokenizer().save_pretrained(path)
+    return str(path)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.commands.test_configs import OPTIONS, composed
+from tests.helpers.configs import OPTIONS, composed
 from tests.helpers.tiny import (
     AlwaysGuesses,
     many_stops,

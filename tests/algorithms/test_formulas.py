@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_configs import composed
+from tests.helpers.backends import Backend, torch_backend
+from tests.helpers.configs import composed
 from tests.helpers.tiny import batch_of, full_forward, gradients, plain_copy, policy_of, qwen
 from wordle_rl.algorithms.base import Algorithm, AnswerLengths, LossInputs, StepOutcomes, UpdateRows
 from wordle_rl.algorithms.credit import leave_one_out
@@ -52,11 +53,15 @@ def units_of(algorithm: Algorithm) -> np.ndarray:
 
 
 def given(
-    algorithm: Algorithm, advantages: list[float], moved: list[list[float]], temperature: float
+    backend: Backend,
+    algorithm: Algorithm,
+    advantages: list[float],
+    moved: list[list[float]],
+    temperature: float,
 ) -> Batch:
     """ROWS as a batch whose old and reference log-probabilities are that far from the policy's."""
     batch = batch_of(ROWS, advantages)
-    now = policy_of(qwen(), temperature=temperature).score(batch)
+    now = backend.policy_of(qwen(), temperature=temperature).score(batch)
     old, ref = now.copy(), now.copy()
     for row, (_, marks) in enumerate(ROWS):
         places = np.flatnonzero(marks)
@@ -163,13 +168,13 @@ CASES: dict[str, tuple[Algorithm, Slow, list[float], list[list[float]]]] = {
 
 @pytest.mark.parametrize("micro_batch_tokens", [1000, 1])
 @pytest.mark.parametrize("name", CASES)
-def test_loss_and_gradient_are_those_of_the_formula_in_the_paper(name, micro_batch_tokens):
+def test_loss_and_gradient_are_those_of_the_formula_in_the_paper(name, micro_batch_tokens, backend):
     # rows 12 to 15; one token a piece splits whatever may be split
     algorithm, formula, advantages, moved = CASES[name]
-    batch = given(algorithm, advantages, moved, 0.7)
+    batch = given(backend, algorithm, advantages, moved, 0.7)
     value, expected = slow_gradient(formula, moved, 0.7)
-    policy = policy_of(qwen(), temperature=0.7, micro_batch_tokens=micro_batch_tokens)
-    found = gradients(policy, batch, algorithm)
+    policy = backend.policy_of(qwen(), temperature=0.7, micro_batch_tokens=micro_batch_tokens)
+    found = backend.gradients(policy, batch, algorithm)
     scale = max(float(g.abs().max()) for g in expected.values())
     assert scale > 1e-4
     for parameter, slope in expected.items():
@@ -178,19 +183,19 @@ def test_loss_and_gradient_are_those_of_the_formula_in_the_paper(name, micro_bat
     assert metrics["loss"] == pytest.approx(value, rel=1e-4, abs=1e-6)
 
 
-def test_some_tokens_of_the_examples_are_clipped_and_some_are_not():
+def test_some_tokens_of_the_examples_are_clipped_and_some_are_not(backend):
     for name in ("grpo", "dr_grpo", "dapo", "rloo", "gspo"):
         algorithm, _, advantages, moved = CASES[name]
-        batch = given(algorithm, advantages, moved, 0.7)
-        metrics = policy_of(qwen(), temperature=0.7).update(batch, algorithm)
+        batch = given(backend, algorithm, advantages, moved, 0.7)
+        metrics = backend.policy_of(qwen(), temperature=0.7).update(batch, algorithm)
         assert 0.0 < metrics["policy/clipped"] <= 1.0
-    batch = given(Gspo(), ADVANTAGES, SLIGHTLY, 0.7)
-    assert policy_of(qwen(), temperature=0.7).update(batch, Gspo())["policy/clipped"] == 0.0
+    batch = given(backend, Gspo(), ADVANTAGES, SLIGHTLY, 0.7)
+    assert backend.policy_of(qwen(), temperature=0.7).update(batch, Gspo())["policy/clipped"] == 0.0
 
 
 def test_the_entropy_bonus_is_the_mean_entropy_of_the_distributions_drawn_from():
     algorithm = Grpo(beta=0.0, entropy=0.3)
-    batch = given(algorithm, [0.0] * 4, MOVED, 0.7)
+    batch = given(torch_backend(), algorithm, [0.0] * 4, MOVED, 0.7)
     plain = plain_copy(qwen())
     loss, entropies = torch.zeros((), dtype=torch.float64), []
     for row, (ids, marks) in enumerate(ROWS):

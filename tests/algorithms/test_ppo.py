@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from tests.helpers.tiny import (
     plain_copy,
     policy_of,
     qwen,
-    qwen_like_tokenizer,
     same,
     weights_of,
 )
@@ -251,18 +249,10 @@ def test_asking_for_values_without_a_head_is_an_error():
         policy_of(qwen()).values(batch_of(ROWS, [0.0] * 3))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path: Path = tmp_path_factory.mktemp("base")
-    qwen(340).save_pretrained(path)
-    qwen_like_tokenizer().save_pretrained(path)
-    return str(path)
-
-
 @pytest.mark.parametrize("kind", ["full", "lora"])
-def test_a_checkpoint_restores_head_and_moments_bit_for_bit(kind, folder, tmp_path):
+def test_a_checkpoint_restores_head_and_moments_bit_for_bit(kind, model_folder, tmp_path):
     def fresh() -> TorchPolicy:
-        return policy_with_head(lora_of(folder) if kind == "lora" else qwen(340))
+        return policy_with_head(lora_of(model_folder) if kind == "lora" else qwen(340))
 
     def go_on(policy: TorchPolicy) -> None:
         for _ in range(2):
@@ -286,15 +276,15 @@ def test_a_checkpoint_without_a_head_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["full", "lora"])
-def test_the_exported_model_loads_as_any_other(kind, folder, tmp_path):
+def test_the_exported_model_loads_as_any_other(kind, model_folder, tmp_path):
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    policy = policy_with_head(lora_of(folder) if kind == "lora" else qwen(340))
+    policy = policy_with_head(lora_of(model_folder) if kind == "lora" else qwen(340))
     policy.update(values_batch(), Ppo())
     policy.export(tmp_path)
     assert (tmp_path / "value_head.safetensors").is_file()
-    loaded: Any = AutoModelForCausalLM.from_pretrained(folder if kind == "lora" else tmp_path)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(model_folder if kind == "lora" else tmp_path)
     if kind == "lora":
         loaded = PeftModel.from_pretrained(loaded, str(tmp_path))
     again = policy_of(loaded).score(batch_of(ROWS, [0.0] * 3))

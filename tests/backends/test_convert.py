@@ -18,9 +18,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
-from tests.backends.torch.test_policy import PLAIN, games
 from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import gemma, policy_of, qwen, qwen_like_tokenizer
+from tests.helpers.updates import PLAIN, games
 from wordle_rl import convert as command
 from wordle_rl.backends.adapters import convert
 from wordle_rl.backends.mlx import load as mlx_models

@@ -9,8 +9,7 @@ import shutil
 import signal
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.commands.test_misuse import evaluation, trained, training
+from tests.helpers.commands import evaluation, trained, training
 from tests.helpers.marks import half_slow
 from wordle_rl.backends import chat_template
 from wordle_rl.backends.chat_template import ChatTemplateError
@@ -28,12 +27,7 @@ from wordle_rl.rollouts.chat import Chat
 from wordle_rl.runs.checkpoints import MANIFEST, _seal
 from wordle_rl.runs.untrusted import printable
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module="lightning|transformers")
-        yield
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_configs import OPTIONS, composed
+from tests.helpers.configs import OPTIONS, composed
 from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import (
     batch_of,
@@ -127,7 +127,7 @@ def batch() -> Batch:
 def batch_for(algorithm: Algorithm) -> Batch:
     """The batch with all that an algorithm asks of one."""
     plain, more = batch(), {}
-    if isinstance(algorithm, Dpo):  # rows 0 and 2 are a pair, rows 1 and 3 are one
+    if isinstance(algorithm, Dpo):  # sequences 0 and 2 are a pair, and so are 1 and 3
         more["units"] = np.array([5, 2, 5, 2])
     if algorithm.needs_values:
         random = np.random.default_rng(4)

@@ -10,7 +10,6 @@ import copy
 import functools
 import math
 import random
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,15 +21,16 @@ from omegaconf import DictConfig, OmegaConf
 from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
-from tests.commands.test_configs import GROUPS, OPTIONS, composed
 from tests.helpers.combinations import Covering, Row, pairs_of
+from tests.helpers.configs import GROUPS, OPTIONS, composed
 from tests.helpers.runs import metrics_of, run
 from tests.helpers.tiny import QWEN_TOOLS, SHAPE, many_stops, sharpen
-from tests.prompts.test_tool_calls import call, guess
+from tests.helpers.tool_calls import call, guess
 from wordle_rl import build, cli
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
 from wordle_rl.build import build_experiment
+from wordle_rl.build_parts import PLAYERS
 from wordle_rl.cli import quoted
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
@@ -43,6 +43,8 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.settings import WordSettings
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 # A study is no run, an experiment is a combination by itself, Hydra's own groups choose nothing.
 CHOICES = [group for group in GROUPS if group not in ("sweep", "experiment", "hydra")]
@@ -61,7 +63,7 @@ VALUES = {
     "form": {form: [f"rollout.form={form}"] for form in FORMS},
     "credit": {"turn": [], "game": ["rollout.credit=game", "rollout.discount=1"]},
     "protocol": {p: [f"words.protocol={p}"] for p in ("split", "all")},
-    "player": {player: [f"history.player={player}"] for player in (*build.PLAYERS, "top_openers")},
+    "player": {player: [f"history.player={player}"] for player in (*PLAYERS, "top_openers")},
     "invalid": {
         invalid: [f"rules.invalid={invalid}"]
         for invalid in ("lose_turn", "end_game", "retry", "accept")
@@ -221,13 +223,6 @@ def filled(node: Any, config: dict[str, Any]) -> Any:
 def builder(places: dict[str, Path]) -> Iterator[Builder]:
     with pytest.MonkeyPatch.context() as patch:
         yield Builder(places, patch)
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
-        yield
 
 
 def learns(root: Path, overrides: list[str]) -> bool:

@@ -9,25 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from tests.helpers.configs import GROUPS, OPTIONS, composed
 from tests.helpers.marks import half_slow
 from wordle_rl.build import KEYS, build_experiment, resolve
 from wordle_rl.build_parts import build_model_settings
-from wordle_rl.cli import quoted
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT
-
-GROUPS = sorted(p.name for p in (ROOT / "conf").iterdir() if p.is_dir())
-OPTIONS = {
-    group: sorted(p.stem for p in (ROOT / "conf" / group).glob("*.yaml")) for group in GROUPS
-}
-
-
-def composed(*overrides: str, name: str = "config"):
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        return compose(name, overrides=[quoted(override) for override in overrides])
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.test_configs import composed
+from tests.helpers.configs import composed
 from wordle_rl.evaluate import evaluate
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge

@@ -10,18 +10,15 @@ import shlex
 import shutil
 import subprocess
 import sys
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.commands.test_configs import OPTIONS, composed
+from tests.helpers.commands import SMALL_RUN, evaluation, largest_file, trained, training
+from tests.helpers.configs import OPTIONS, composed
 from tests.helpers.marks import half_slow
-from wordle_rl import cli
 from wordle_rl.build import build_experiment, resolve
-from wordle_rl.evaluate import evaluate
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.errors import full_disk_told
@@ -31,18 +28,9 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.train import train
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 HEAVY = {"torch", "lightning", "transformers", "peft", "safetensors", "tensorboard", "matplotlib"}
-
-
-def training(line: str) -> Callable[[], object]:
-    """What `python train.py <line>` does."""
-    overrides = shlex.split(line)
-    return lambda: train(composed(*overrides), [cli.quoted(o) for o in overrides])
-
-
-def evaluation(line: str) -> Callable[[], object]:
-    overrides = shlex.split(line)
-    return lambda: evaluate(composed(*overrides, name="eval"), overrides)
 
 
 def one_of(group: str) -> str:
@@ -319,29 +307,6 @@ def test_so_is_every_other_file_that_is_read(
     assert f"{setting.split()[-1]}={tmp_path / name}: " in line and told in line
 
 
-SMALL = (
-    "model=untrained model.shape='{hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, "
-    "intermediate_size: 64}' algorithm=sft num_generations=1 words.test=6 words.val=6 "
-    "rollout.groups=4 backend.precision=fp32 backend.accelerator=cpu backend.threads=1 logger=none "
-    "trainer.report=false trainer.show_games=0 trainer.validate_every=9 trainer.checkpoint_every=1 "
-    "trainer.steps=2 name=small"
-)
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module="lightning|transformers")
-        yield
-
-
-def trained(root: Path, line: str = "") -> Path:
-    root.mkdir(exist_ok=True)
-    training(f"{SMALL} output_dir={root} {line}")()
-    [folder] = root.iterdir()
-    return folder
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     """A run folder with checkpoints of steps 0, 1 and 2, trained on split words."""
@@ -581,17 +546,6 @@ def test_a_model_folder_with_a_torn_file_is_named(name: str, run: Path, refused)
     assert f"model.path={run / 'model'} is no model folder" in line
 
 
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Files of this process cannot grow beyond size bytes, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 WRITERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "metrics": ("metrics.jsonl", lambda r: StepLog(r / "metrics.jsonl").append(
         3, {"a": "a" * 9999})),
@@ -658,7 +612,7 @@ def test_a_command_that_fills_the_disk_prints_one_line_and_exits_with_2(tmp_path
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 
-    words = [f"output_dir={tmp_path}", *shlex.split(SMALL)]
+    words = [f"output_dir={tmp_path}", *shlex.split(SMALL_RUN)]
     done, _ = command("train.py", *words, preexec_fn=limit)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "checkpoints/step_000000: File too large" in done.stderr

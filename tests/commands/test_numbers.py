@@ -16,7 +16,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 import yaml
 
-from tests.commands.test_configs import OPTIONS, composed
+from tests.helpers.configs import OPTIONS, composed
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.contestants import EvalSettings
 from wordle_rl.runs.instantiate import ConfigError, instantiate

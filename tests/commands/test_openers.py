@@ -16,7 +16,7 @@ from wordle_rl.words.lists import WordLists, load_words
 
 
 @pytest.fixture(scope="module")
-def original() -> list[Opener]:
+def scored() -> list[Opener]:
     words = load_words()
     return openers(words, build_table(words))
 
@@ -29,22 +29,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_five_best_first_words_are_the_published_ones(original):
-    assert [o.word for o in original[:5]] == ["soare", "roate", "raise", "raile", "reast"]
-    assert original[0].bits == pytest.approx(5.886, abs=5e-4)
+def test_five_best_first_words_are_the_published_ones(scored):
+    assert [o.word for o in scored[:5]] == ["soare", "roate", "raise", "raile", "reast"]
+    assert scored[0].bits == pytest.approx(5.886, abs=5e-4)
 
 
-def test_best_first_word_among_the_answers_is_raise_with_its_published_bits(original):
-    best = next(o for o in original if o.answer)
+def test_best_first_word_among_the_answers_is_raise_with_its_published_bits(scored):
+    best = next(o for o in scored if o.answer)
     assert best.word == "raise"
     assert best.bits == pytest.approx(5.878, abs=5e-4)
     assert best.remaining == pytest.approx(61.00, abs=0.01)
 
 
-def test_every_allowed_word_is_scored_once(original):
+def test_every_allowed_word_is_scored_once(scored):
     words = load_words()
-    assert sorted(o.word for o in original) == list(words.allowed)
-    assert sum(o.answer for o in original) == len(words.answers)
+    assert sorted(o.word for o in scored) == list(words.allowed)
+    assert sum(o.answer for o in scored) == len(words.answers)
 
 
 def test_scores_are_the_definition_and_ties_go_by_the_alphabet():

@@ -10,10 +10,10 @@ import pytest
 
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.skill import by_turn, skill_metrics, skills, summary
-from wordle_rl.game.feedback_table import build_table, feedback_table
+from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code, marks
-from wordle_rl.words.lists import WordLists, load_words
+from wordle_rl.words.lists import WordLists
 
 ANSWERS = tuple(sorted({f"{a}{b}{c}er" for a in "bcdfl" for b in "ao" for c in "nstv"}))
 WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted({*ANSWERS, "clasp", "bonds", "zzzzz"})))
@@ -126,12 +126,6 @@ def test_metrics_of_many_games_look_at_some_from_everywhere():
 
 
 # -- regret ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def original() -> Knowledge:
-    words = load_words()
-    return Knowledge(words, feedback_table(words))
 
 
 def test_the_best_player_needs_what_is_published_for_greedy_entropy_from_salet(original):

@@ -22,13 +22,13 @@ SMALL = WordLists(answers=("abbey", "crane", "eerie"), allowed=("abbey", "crane"
 
 
 @pytest.fixture(scope="module")
-def original() -> WordLists:
+def words() -> WordLists:
     return load_words()
 
 
 @pytest.fixture(scope="module")
-def table(original: WordLists) -> np.ndarray:
-    return build_table(original)
+def table(words: WordLists) -> np.ndarray:
+    return build_table(words)
 
 
 def counting_oracle(guesses: np.ndarray, secret: str) -> np.ndarray:
@@ -64,27 +64,27 @@ def erasing_oracle(guess: str, secret: str) -> int:
     return int("".join(map(str, marks)), 3)
 
 
-def test_table_equals_the_oracle_on_every_pair_of_answers(original, table):  # row 28
-    rows = [original.guess_index[word] for word in original.answers]
-    guesses = letters_of(original.answers)
-    for column, secret in enumerate(original.answers):
+def test_table_equals_the_oracle_on_every_pair_of_answers(words, table):  # row 28
+    rows = [words.guess_index[word] for word in words.answers]
+    guesses = letters_of(words.answers)
+    for column, secret in enumerate(words.answers):
         assert (table[rows, column] == counting_oracle(guesses, secret)).all(), secret
 
 
-def test_table_equals_the_oracle_for_500_secrets_and_every_allowed_guess(original, table):  # row 28
-    guesses = letters_of(original.allowed)
-    drawn = np.random.default_rng(28).choice(len(original.answers), 500, replace=False)
+def test_table_equals_the_oracle_for_500_secrets_and_every_allowed_guess(words, table):  # row 28
+    guesses = letters_of(words.allowed)
+    drawn = np.random.default_rng(28).choice(len(words.answers), 500, replace=False)
     for column in drawn.tolist():
-        expected = counting_oracle(guesses, original.answers[column])
-        assert (table[:, column] == expected).all(), original.answers[column]
+        expected = counting_oracle(guesses, words.answers[column])
+        assert (table[:, column] == expected).all(), words.answers[column]
 
 
-def test_table_game_and_both_oracles_agree_on_random_pairs(original, table):  # row 28
+def test_table_game_and_both_oracles_agree_on_random_pairs(words, table):  # row 28
     draw = np.random.default_rng(3)
-    rows = draw.integers(len(original.allowed), size=20_000).tolist()
-    columns = draw.integers(len(original.answers), size=20_000).tolist()
+    rows = draw.integers(len(words.allowed), size=20_000).tolist()
+    columns = draw.integers(len(words.answers), size=20_000).tolist()
     for row, column in zip(rows, columns, strict=True):
-        guess, secret = original.allowed[row], original.answers[column]
+        guess, secret = words.allowed[row], words.answers[column]
         assert table[row, column] == erasing_oracle(guess, secret) == feedback_code(guess, secret)
 
 

@@ -15,12 +15,6 @@ from wordle_rl.words.lists import WordLists, load_words
 
 
 @pytest.fixture(scope="module")
-def original() -> Knowledge:
-    words = load_words()
-    return Knowledge(words, build_table(words))
-
-
-@pytest.fixture(scope="module")
 def small() -> Knowledge:
     words = load_words()
     lists = WordLists(answers=words.answers[::30], allowed=words.answers[::10])

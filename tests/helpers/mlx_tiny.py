@@ -8,7 +8,6 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
-import transformers
 
 from tests.helpers.tiny import qwen_like_tokenizer
 from wordle_rl.backends.adapters import convert
@@ -18,7 +17,6 @@ from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import ModelSettings
 
-transformers.utils.logging.disable_progress_bar()
 mx.disable_compile()  # on a CPU a compiler builds each fused operation; one test turns it on
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cache
 from itertools import product
 from typing import Any
@@ -40,6 +41,11 @@ def options(group: str) -> list[str]:
 
 def node(group: str, option: str) -> Any:
     """What a file of conf/ holds, with what it takes from others."""
+    return copy.deepcopy(_node(group, option))
+
+
+@cache
+def _node(group: str, option: str) -> Any:
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         return OmegaConf.to_container(compose("config", [f"{group}={option}"])[group])
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.commands.test_configs import composed
+from tests.helpers.configs import composed
 from tests.helpers.tiny import many_stops, qwen, qwen_like_tokenizer
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.train import train

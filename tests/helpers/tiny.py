@@ -16,6 +16,7 @@ from transformers import (
     Gemma3TextConfig,
     PreTrainedTokenizerFast,
 )
+from transformers.utils.logging import disable_progress_bar
 
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model
@@ -34,6 +35,8 @@ from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.game import WholeGame
 from wordle_rl.training.sequences import TrainingSequence, pad
 from wordle_rl.words.lists import WordLists
+
+disable_progress_bar()  # saving a model shows one
 
 SHAPE = {"hidden_size": 32, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate_size": 64}
 WORDS = WordLists(

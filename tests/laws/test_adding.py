@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from tests.commands.test_configs import OPTIONS, composed
+from tests.helpers.configs import OPTIONS, composed
 from wordle_rl import algorithms, rewards
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.build_parts import PLAYERS

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_configs import composed
+from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, resume, run, settings
 from tests.helpers.tiny import policy_of, qwen
 from wordle_rl.backends.torch import backend as lightning_backend

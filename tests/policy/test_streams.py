@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.commands.test_misuse import evaluation
+from tests.helpers.commands import evaluation
 from tests.helpers.tiny import (
     WORDS,
     AlwaysGuesses,

@@ -5,37 +5,23 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
 import pytest
 
-from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
+from tests.helpers.characters import CharacterTokenizer, bracketed
+from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS, fitting, states
 from wordle_rl.algorithms.base import LENGTHS
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.game.feedback_table import build_table
-from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
 from wordle_rl.game.players.mistakes import Mistakes
 from wordle_rl.game.players.random_consistent import RandomConsistent
-from wordle_rl.game.rules import Clue, Rules, State, feedback_code, marks
-from wordle_rl.policy.sampling import Sampling
+from wordle_rl.game.rules import Rules, State, feedback_code, marks
 from wordle_rl.prompts.parser import parse, thought_of
 from wordle_rl.prompts.reasoning import Reasoning
-from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.lesson import TeacherSettings, check_thoughts
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
-from wordle_rl.words.lists import WordLists, load_words
 
-SOME = load_words().answers[::8]
-WORDS = WordLists(answers=SOME, allowed=tuple(sorted({*SOME, "eerie", "mammy"})), name="some")
-KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
-STYLE = Symbols(think=True)
 lengths = pytest.mark.parametrize("length", LENGTHS[1:])
 
 
@@ -120,23 +106,6 @@ def read_english(thought: str) -> Said:
                 barred = {int(p) for p in re.findall("[1-5]", places)}
                 said.known.append((name, int(copies or 1), how == "exactly", barred))
     return said
-
-
-def states(count: int, seed: int) -> Iterator[tuple[State, str, str]]:
-    """States after random guesses, with a next guess and the secret; half the guesses fit."""
-    draw = random.Random(seed)
-    for _ in range(count):
-        secret, clues = draw.choice(WORDS.answers), []
-        for _ in range(draw.randrange(6)):
-            guess = draw.choice(fitting(clues) if draw.random() < 0.5 else WORDS.allowed)
-            if guess != secret:
-                clues.append(Clue(guess, feedback_code(guess, secret)))
-        guess = draw.choice(fitting(clues) if draw.random() < 0.5 else WORDS.allowed)
-        yield State(tuple(clues), len(clues)), guess, secret
-
-
-def fitting(clues: list[Clue]) -> list[str]:
-    return [w for w in WORDS.answers if all(feedback_code(c.guess, w) == c.feedback for c in clues)]
 
 
 @lengths
@@ -250,7 +219,7 @@ def test_the_thought_before_a_mistake_gives_no_reason_for_it_and_is_not_learnt(l
         reasoning=Reasoning(KNOWLEDGE, length),
     )  # fmt: skip
     games = play(actor, new_games(WORDS.answers[:20], WORDS, Rules()))
-    chat = Chat(HFTokenizer(build_tokenizer()))
+    chat = Chat(CharacterTokenizer(bracketed))
     assert any(actor.slipped)
     for game, slipped in zip(games, actor.slipped, strict=True):
         tokens = scripted_turns(game, build_form("conversation", chat, STYLE), slipped)
@@ -258,53 +227,3 @@ def test_the_thought_before_a_mistake_gives_no_reason_for_it_and_is_not_learnt(l
             said = read(thought_of(turn.text), length)
             assert said.why == ("" if i in slipped else "fits")
             assert tokens[i].trained == (i not in slipped)
-
-
-@pytest.mark.parametrize("form", ["conversation", "fresh", "tool"])
-def test_a_thought_stands_before_the_answer_in_every_form(form):
-    chat = Chat(HFTokenizer(qwen_like_tokenizer(QWEN_TOOLS)))
-    actor = ScriptedActor(
-        player=RandomConsistent(KNOWLEDGE), seed=5, reasoning=Reasoning(KNOWLEDGE, "full")
-    )
-    [game] = play(actor, new_games([WORDS.answers[3]], WORDS, Rules()))
-    seen = build_form(form, chat, STYLE)
-    for turn, tokens in zip(
-        game.turns, scripted_turns(game, build_form(form, chat, STYLE)), strict=True
-    ):
-        assert turn.guess is not None
-        thought = thought_of(turn.text)
-        answer = chat.answer(seen.write(turn.guess))
-        assert tokens.completion.ids[-len(answer) :] == answer
-        text = chat.tokenizer.decode(tokens.completion.ids)
-        assert text == thought + seen.write(turn.guess)
-        assert seen.parse(text).guess == turn.guess
-
-
-@lengths
-@pytest.mark.parametrize("tokenizer", [build_tokenizer, qwen_like_tokenizer])
-def test_no_thought_is_longer_than_what_an_answer_must_hold(length, tokenizer):
-    chat = Chat(HFTokenizer(tokenizer()))
-    form = build_form("conversation", chat, STYLE)
-    reasoning = Reasoning(KNOWLEDGE, length)
-    lesson = TeacherSettings(player=GreedyEntropy(KNOWLEDGE, opener=None), reasoning=reasoning)
-    with pytest.raises(
-        ValueError, match=f"max_tokens must be .* algorithm.reasoning={length}"
-    ) as e:
-        check_thoughts(lesson, form, Sampling(max_tokens=12))
-    least = int(re.findall(r"must be (\d+)", str(e.value))[0])
-    check_thoughts(lesson, form, Sampling(max_tokens=least))
-    with pytest.raises(ValueError, match=f"not {least - 1}"):
-        check_thoughts(lesson, form, Sampling(max_tokens=least - 1))
-    for state, guess, _ in states(60, seed=4):
-        thought = reasoning(state, guess, np.random.default_rng(0).random())
-        ids = chat.tokenizer.encode(thought) + chat.answer(form.write(guess))
-        assert len(ids) <= least
-
-
-def test_notes_of_the_embedded_tokenizer_are_a_token_a_character():
-    tokenizer = HFTokenizer(build_tokenizer())
-    state = State((Clue("crane", feedback_code("crane", "beard")),), 1)
-    text = Reasoning(KNOWLEDGE, "notes")(state, "beard", 0.0)
-    assert text == f"<think>__a__+r2+e5-cn={len(fitting(list(state.clues)))}✓</think>\n"
-    assert len(tokenizer.encode(text)) == len(text) - len("<think></think>") + 2
-    assert tokenizer.decode(tokenizer.encode(text)) == text

@@ -1,7 +1,7 @@
 """What a prompt says of a state leaves exactly the words that its clues leave.
 
 The texts are read back by readers of their own, which know neither the clues nor letter_facts.
-"""  # row 34
+"""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.tiny_model import build_tokenizer
+from tests.helpers.characters import CharacterTokenizer, bracketed
 from wordle_rl.game.rules import Clue, State, feedback_code
 from wordle_rl.prompts.styles import Letters, PromptStyle, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
@@ -130,20 +129,20 @@ READERS = [
 
 
 @pytest.mark.parametrize(("style", "read"), READERS, ids=lambda x: getattr(x, "name", ""))
-def test_a_text_leaves_exactly_the_words_that_the_clues_leave(style, read):
+def test_a_text_leaves_exactly_the_words_that_the_clues_leave(style, read):  # row 34
     assert not wrong(style, read, states(400))
 
 
 @pytest.mark.slow
-def test_no_text_of_ten_thousand_states_leaves_other_words_than_the_clues():
+def test_no_text_of_ten_thousand_states_leaves_other_words_than_the_clues():  # row 34
     assert not wrong(WholeState(), left_by_a_state, states(10_000, seed=1))
 
 
 @pytest.mark.parametrize(("style", "read"), READERS, ids=lambda x: getattr(x, "name", ""))
-def test_so_does_the_prompt_of_a_game_taken_over_with_a_prompt_for_each_turn(style, read):
-    chat = Chat(HFTokenizer(build_tokenizer()))
+def test_so_does_the_prompt_of_a_game_taken_over_with_a_prompt_for_each_turn(style, read):  # row 34
+    chat = Chat(CharacterTokenizer(bracketed))
     form = build_form("fresh", chat, style)
     for state in states(20, seed=2):
-        text = chat.tokenizer.inner.decode(form.opening(state))
-        message = text.partition("<|im_start|>user\n")[2].partition("<|im_end|>")[0]
+        text = chat.tokenizer.decode(form.opening(state))
+        _, message = re.findall(r"\[(.*?)\]", text, re.DOTALL)  # after the system prompt
         assert np.array_equal(read(message), left_by_clues(state)), message

@@ -7,21 +7,11 @@ import time
 
 import pytest
 
+from tests.helpers.tool_calls import call, guess
 from wordle_rl.prompts.parser import ParseFailure
 from wordle_rl.prompts.tool_calls import parse_call
 from wordle_rl.rewards.format import Format
 from wordle_rl.words.lists import WordLists
-
-
-def call(content: object) -> str:
-    return (
-        f"<tool_call>\n{content if isinstance(content, str) else json.dumps(content)}\n</tool_call>"
-    )
-
-
-def guess(word: object, **more: object) -> dict:
-    return {"name": "guess", "arguments": {"word": word, **more}}
-
 
 GOOD = call(guess("crane"))
 

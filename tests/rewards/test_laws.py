@@ -3,7 +3,7 @@
 import math
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -25,7 +25,7 @@ from tests.helpers.reward_sets import (
     play,
     shipped,
 )
-from tests.prompts.test_tool_calls import call, guess
+from tests.helpers.tool_calls import call, guess
 from wordle_rl.build_parts import build_reward_set
 from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.players.cheaters import CHEATERS, Cheater, Repeater, Staller
@@ -80,7 +80,7 @@ def stages(curriculum: str, rewards: RewardSet, form: str) -> list[RewardSet]:
     planned = []
     for _ in range(12):
         planned.append(taught.plan().rewards)
-        taught.update([[play(guesses(secret), secret=secret)] for secret in ANSWERS[:4]])
+        taught.observe([[play(guesses(secret), secret=secret)] for secret in ANSWERS[:4]])
     return planned
 
 
@@ -99,6 +99,30 @@ EVERY_LAWFUL = {
     form: {name: rewards for name, rewards in every.items() if rewards.lawful}
     for form, every in EVERY.items()
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def parts_see_each_turn_once() -> Iterator[None]:
+    """Sets that differ by their weights alone share their components, whose values are kept."""
+    parts = {
+        type(c) for every in EVERY.values() for r in every.values() for c in r.components.values()
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for part in parts:
+            patch.setattr(part, "__call__", kept(part.__call__))
+        yield
+
+
+def kept(call: Callable[..., float]) -> Callable[..., float]:
+    values: dict[tuple[int, PlayedTurn], tuple[object, float]] = {}
+
+    def remembered(self: object, turn: PlayedTurn) -> float:
+        key = id(self), turn
+        if key not in values:
+            values[key] = self, call(self, turn)  # while it is kept, no other has its id
+        return values[key][1]
+
+    return remembered
 
 
 def turns_of(cheater: type[Cheater], form: str) -> list[tuple[PlayedTurn, Game]]:

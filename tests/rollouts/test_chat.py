@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.helpers.backends import Backend
+from tests.helpers.characters import CharacterTokenizer
+from tests.helpers.engine_spy import Spy
 from tests.helpers.tiny import (
     WORDS,
     AlwaysGuesses,
@@ -17,7 +20,6 @@ from tests.helpers.tiny import (
     gemma_like_tokenizer,
     many_stops,
     plain_copy,
-    policy_of,
     qwen,
     qwen_like_tokenizer,
     recipe_of,
@@ -26,10 +28,9 @@ from tests.helpers.tiny import (
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.batch import Batch
-from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.policy.engine import StopReason
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.styles import PHRASES, Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
@@ -48,42 +49,6 @@ TOKENIZERS = {
 
 
 @dataclass
-class Spy:
-    """Stands between the driver and the engine, and keeps what passes: the independent record."""
-
-    inner: Any
-    fed: dict[int, list[tuple[list[int], bool]]] = field(default_factory=dict)  # row -> ids, drawn
-    history: list[list[tuple[list[int], bool]]] = field(default_factory=list)  # of released rows
-
-    def open(self, n: int) -> list[int]:
-        rows = self.inner.open(n)
-        self.fed |= {row: [] for row in rows}
-        return rows
-
-    def fork(self, row: int, n: int) -> list[int]:
-        rows = self.inner.fork(row, n)
-        self.fed |= {r: list(self.fed[row]) for r in rows}
-        return rows
-
-    def extend(self, rows: Sequence[int], ids: Sequence[Sequence[int]]) -> list[bool]:
-        fits = self.inner.extend(rows, ids)
-        for row, new, fit in zip(rows, ids, fits, strict=True):
-            if fit:
-                self.fed[row].append((list(new), False))
-        return fits
-
-    def decode(self, rows: Sequence[int], *rest: Any) -> list[Completion]:
-        drawn = self.inner.decode(rows, *rest)
-        for row, completion in zip(rows, drawn, strict=True):
-            self.fed[row].append((list(completion.ids), True))
-        return drawn
-
-    def release(self, rows: Sequence[int]) -> None:
-        self.history += [self.fed.pop(row) for row in rows]
-        self.inner.release(rows)
-
-
-@dataclass
 class Played:
     spy: Spy
     batch: Batch
@@ -91,7 +56,7 @@ class Played:
     answers: list[list[int]]
 
 
-def play_a_step(policy: TorchPolicy, monkeypatch: pytest.MonkeyPatch, **recipe: Any) -> Played:
+def play_a_step(policy: Any, monkeypatch: pytest.MonkeyPatch, **recipe: Any) -> Played:
     """One training step of real games, with what went through the engine and what was trained."""
     spy = Spy(policy.engine())
     batches: list[Batch] = []
@@ -111,13 +76,15 @@ def play_a_step(policy: TorchPolicy, monkeypatch: pytest.MonkeyPatch, **recipe: 
 
 
 @pytest.fixture(params=["qwen", "gemma"])
-def played(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Played]:
+def played(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, backend: Backend
+) -> tuple[Any, Played]:
     """A plain copy of the model, and a step that it played."""
     tokenizer = AlwaysGuesses(TOKENIZERS[request.param](), extra_stop_ids=many_stops(340))
     model = (qwen if request.param == "qwen" else gemma)(340)
     plain = plain_copy(model)
     # A small context and winning words end games early: rows leave, the rest is ragged.
-    policy = policy_of(model, tokenizer, temperature=0.8, max_context=210, lr=0.0)
+    policy = backend.policy_of(model, tokenizer, temperature=0.8, max_context=210, lr=0.0)
     sampling = Sampling(temperature=0.8, max_tokens=8)
     rules = Rules(max_turns=4)
     return plain, play_a_step(
@@ -159,11 +126,13 @@ def test_training_sees_the_logprobs_that_were_seen_while_decoding(played):  # ro
         assert np.abs(whole[marks] - batch.sampler_logprobs[row, :end][marks]).max() < 1e-4
 
 
-def test_a_conversation_has_one_bos_even_when_template_and_tokenizer_both_write_it(monkeypatch):
+def test_a_conversation_has_one_bos_even_when_template_and_tokenizer_both_write_it(
+    monkeypatch, backend
+):
     # row 2
     inner = gemma_like_tokenizer()
     assert inner.encode("x")[0] == inner.bos_token_id, "the tokenizer must add one by itself"
-    policy = policy_of(gemma(340), AlwaysGuesses(inner, extra_stop_ids=many_stops(340)))
+    policy = backend.policy_of(gemma(340), AlwaysGuesses(inner, extra_stop_ids=many_stops(340)))
     step = play_a_step(policy, monkeypatch)
     prompts_only = np.where(step.batch.trained, -1, step.batch.ids)
     assert (prompts_only == inner.bos_token_id).sum(axis=1).tolist() == [1] * len(prompts_only)
@@ -225,25 +194,9 @@ def test_a_scripted_answer_ends_with_the_token_that_ends_a_drawn_one():
     assert chat.tokenizer.decode(ids) == "<guess>crane</guess>"
 
 
-class Rendered:
-    """A tokenizer of single characters with a template of one's own."""
-
-    pad_id = 0
-
-    def __init__(self, template: Any, stop: str = "]") -> None:
-        self.render = template
-        self.stop_ids = frozenset({ord(stop)})
-
-    def encode(self, text: str) -> list[int]:
-        return [ord(c) for c in text]
-
-    def decode(self, ids: list[int]) -> str:
-        return "".join(map(chr, ids))
-
-
 def test_a_template_that_drops_or_repeats_messages_is_refused():
-    last_only = Rendered(lambda messages: f"[{messages[-1]['content']}]")
-    twice = Rendered(lambda messages: 2 * "".join(f"[{m['content']}]" for m in messages))
+    last_only = CharacterTokenizer(lambda messages: f"[{messages[-1]['content']}]")
+    twice = CharacterTokenizer(lambda messages: 2 * "".join(f"[{m['content']}]" for m in messages))
     for tokenizer in (last_only, twice):
         with pytest.raises(ValueError, match="each message once"):
             Chat(tokenizer)
@@ -253,9 +206,9 @@ def test_a_template_that_ends_answers_with_no_stop_token_is_refused():
     def render(messages: Any) -> str:
         return "".join(f"[{m['content']}]" for m in messages)
 
-    assert Chat(Rendered(render)).turn_end_id == ord("]")
+    assert Chat(CharacterTokenizer(render)).turn_end_id == ord("]")
     with pytest.raises(ValueError, match="stop ids"):
-        Chat(Rendered(render, stop="."))
+        Chat(CharacterTokenizer(render, stop="."))
 
 
 def test_a_tokenizer_without_a_chat_template_or_an_end_is_refused():
@@ -283,8 +236,8 @@ def test_each_phrase_of_the_prompts_is_one_token_of_the_embedded_tokenizer():
         assert len(ids) == 1 and tokenizer.decode(ids) == phrase
 
 
-def test_an_answer_that_hit_its_limit_is_no_guess_whatever_it_says():  # row 18
-    policy = policy_of(qwen(340), AlwaysGuesses(qwen_like_tokenizer()))
+def test_an_answer_that_hit_its_limit_is_no_guess_whatever_it_says(backend):  # row 18
+    policy = backend.policy_of(qwen(340), AlwaysGuesses(qwen_like_tokenizer()))
     recipe = recipe_of(Grpo(), lambda turn: 0.0)
     played = collect_rollouts(step_of(policy, recipe, 0), range(recipe.rollout.groups))
     cut_off_wins = 0

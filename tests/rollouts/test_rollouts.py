@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.engine_spy import Spy
 from tests.helpers.tiny import (
     QWEN_TOOLS,
     WORDS,
@@ -25,7 +26,6 @@ from tests.helpers.tiny import (
     recipe_of,
     step_of,
 )
-from tests.rollouts.test_chat import Spy
 from wordle_rl.algorithms.base import Advantages, LossInputs
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dpo import Dpo
@@ -172,7 +172,7 @@ def steps() -> dict[tuple[str, str], Step]:
 
 
 @pytest.mark.parametrize(("kind", "form"), EVERY)
-def test_each_sampled_answer_is_trained_once_after_what_it_was_drawn_after(kind, form, steps):
+def test_each_sampled_answer_is_trained_once_after_its_own_context(kind, form, steps):
     # rows 1, 5, 7 and 8: exactly the drawn ids, first and stop token included, nothing else
     step = steps[kind, form]
     drawn = defaultdict(int)

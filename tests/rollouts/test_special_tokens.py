@@ -1,4 +1,4 @@
-"""Special tokens inside an answer: they are no part of a guess, and logs show them."""  # row 35
+"""Special tokens inside an answer: they are no part of a guess, and logs show them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ids_of(tokenizer: HFTokenizer, text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_no_special_token_is_read_over_inside_a_guess(name):
+def test_no_special_token_is_read_over_inside_a_guess(name):  # row 35
     inner = TOKENIZERS[name]()
     tokenizer = HFTokenizer(inner)
     for special in inner.all_special_tokens:
@@ -58,7 +58,7 @@ def test_no_special_token_is_read_over_inside_a_guess(name):
 
 
 @pytest.mark.parametrize("special", SPECIAL)
-def test_every_special_token_of_the_embedded_model_is_shown(special):
+def test_every_special_token_of_the_embedded_model_is_shown(special):  # row 35
     tokenizer = HFTokenizer(build_tokenizer())
     text = f"{special}<guess>cra{special}ne</guess>"
     assert tokenizer.decode(ids_of(tokenizer, text)) == text
@@ -80,7 +80,7 @@ def test_the_token_that_ends_an_answer_is_no_part_of_its_text(name):
     assert tokenizer.decode([end]) == tokenizer.decode([]) == ""
 
 
-def test_an_id_that_is_no_token_is_no_part_of_a_guess_either():
+def test_an_id_that_is_no_token_is_no_part_of_a_guess_either():  # row 35
     # Qwen2.5 has 271 ids more than tokens: its sizes are rounded up for the GPU.
     tokenizer = HFTokenizer(qwen_like_tokenizer())
     before, behind = map(tokenizer.encode, ("<guess>cra", "ne</guess>"))
@@ -111,7 +111,7 @@ def test_tags_of_thinking_and_of_tool_calls_are_read_whatever_kind_of_token_they
     assert reason is ParseFailure.NOT_ASCII_LETTERS
 
 
-def test_the_log_of_a_game_shows_the_token_and_its_board_why_it_was_no_guess():
+def test_the_log_of_a_game_shows_the_token_and_its_board_why_it_was_no_guess():  # row 35
     tokenizer = HFTokenizer(build_tokenizer())
     text = tokenizer.decode(ids_of(tokenizer, "<guess>cra<|pad|>ne</guess>"))
     parsed = parse(text)

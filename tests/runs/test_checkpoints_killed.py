@@ -4,41 +4,15 @@ import os
 import signal
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.checkpoints import newest, steps, write
 from wordle_rl.runs import checkpoints
 from wordle_rl.runs import files as json_files
 from wordle_rl.runs.checkpoints import CheckpointError, CheckpointStore
 from wordle_rl.runs.paths import ROOT
-
-
-def write(text):
-    def fill(folder):
-        (folder / "adapter").mkdir()
-        (folder / "adapter" / "weights.bin").write_bytes(text.encode() * 1000)
-        (folder / "state.json").write_text(text)
-
-    return fill
-
-
-def newest(store):
-    """Step and text of the newest unbroken checkpoint, with no warning allowed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        checkpoint = store.load_latest()
-    return checkpoint.step, (checkpoint.path / "state.json").read_text()
-
-
-def steps(store):
-    return sorted(path.name for path in store.folder.iterdir() if path.is_dir())
-
-
-@pytest.fixture
-def store(tmp_path):
-    return CheckpointStore(tmp_path / "checkpoints")
 
 
 @pytest.mark.parametrize("error", [RuntimeError("bug"), OSError(28, "full"), KeyboardInterrupt()])

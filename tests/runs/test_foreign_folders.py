@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from tests.commands.test_configs import composed
-from tests.commands.test_misuse import evaluation, training
+from tests.helpers.commands import evaluation, training
+from tests.helpers.configs import composed
 from wordle_rl import plot_wins
 from wordle_rl.build import resolve
 from wordle_rl.earlier_run import saved_config

@@ -32,17 +32,11 @@ from tests.helpers.runs import (
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.paths import ROOT
 
-pytestmark = pytest.mark.timeout(900)  # other processes may slow these
+# Other processes may slow these.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("quiet")]
 # Children start from a process that has imported everything, so that a start takes no seconds.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["wordle_rl.backends.torch.backend", "wordle_rl.train"])
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
-        yield
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 import wordle_rl.backends
 import wordle_rl.sweeps
-from tests.commands.test_configs import composed
+from tests.helpers.configs import composed
 from wordle_rl.runs import start
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.paths import ROOT

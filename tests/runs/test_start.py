@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.test_configs import composed
+from tests.helpers.configs import composed
 from wordle_rl.build import resolve
 from wordle_rl.cli import quoted
 from wordle_rl.runs import start

@@ -6,8 +6,6 @@ import json
 import math
 import random
 import signal
-import warnings
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.commands.test_configs import OPTIONS, composed
+from tests.helpers.configs import OPTIONS, composed
 from tests.helpers.marks import half_slow
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings, stop
 from tests.helpers.tiny import policy_of, qwen, recipe_of, step_of
@@ -29,6 +27,8 @@ from wordle_rl.rollouts.base import Recipe
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.step import StepResult, collect_rollouts
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 WORDS = ["crane", "slate", "moist", "lucky"]
 
@@ -233,13 +233,6 @@ RUNS = {
     "replay": ["curriculum.share=0.5"],
 }
 MOVES = {"phases": "share", "linear": "share", "gated": "open", "replay": "replayed"}
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
-        yield
 
 
 def some_guess(self: HFTokenizer, ids: list[int]) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_configs import composed
-from tests.commands.test_misuse import largest_file
+from tests.helpers.commands import largest_file
+from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, resume, run, settings
 from wordle_rl import contestants
 from wordle_rl import train as run_command
@@ -30,12 +28,7 @@ from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module="lightning|transformers")
-        yield
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.fixture(scope="module")

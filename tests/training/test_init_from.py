@@ -6,17 +6,16 @@ import hashlib
 import itertools
 import json
 import shutil
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
-from tests.commands.test_configs import composed
-from tests.commands.test_misuse import SMALL, evaluation, trained, training
 from tests.helpers import runs
+from tests.helpers.commands import SMALL_RUN, evaluation, trained, training
+from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_run import begin_from, saved_config
@@ -27,12 +26,7 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import state
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning, module="lightning|transformers")
-        yield
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +246,7 @@ def test_eval_says_which_checkpoint_played(checkpoint, name, copy, tmp_path):
 
 
 def test_a_start_that_failed_leaves_no_folder(tmp_path, refused: Callable):
-    line = f"{SMALL} output_dir={tmp_path} prompt=letters"
+    line = f"{SMALL_RUN} output_dir={tmp_path} prompt=letters"
     assert "max_context" in refused(training(f"{line} model.max_context=16"))
     assert not list(tmp_path.iterdir())
 

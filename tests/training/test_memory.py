@@ -8,14 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from tests.commands.test_configs import composed
+from tests.helpers.configs import composed
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings
 from tests.helpers.tiny import policy_of, qwen
 from wordle_rl import train as running
@@ -23,19 +22,7 @@ from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import memory
 from wordle_rl.training.memory import DEVICE, RESIDENT, MemoryFull, MemoryGuard, resident_bytes
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
-        yield
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    path = tmp_path / "runs"
-    path.mkdir()
-    return path
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def test_resident_memory_is_that_of_this_process():
@@ -244,7 +231,7 @@ def test_memory_does_not_grow_over_300_steps(tmp_path):  # row 25
 
 FULL_CACHES = """
 import runpy
-from wordle_rl import knowledge
+from wordle_rl.game import knowledge
 knowledge._MASKS_KEPT = knowledge._ALLOWED_KEPT = knowledge._BESTS_KEPT = 256
 runpy.run_path("train.py", run_name="__main__")
 """

@@ -7,8 +7,7 @@ import json
 import random
 import shutil
 import signal
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,8 @@ from wordle_rl.training import loop as training
 from wordle_rl.training import step
 from wordle_rl.training.validation import HeldOutPlay
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "loading": (lightning_backend, "build_policy"),
     "report": (training, "report"),
@@ -51,20 +52,6 @@ MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "log": (training.Training, "_log"),
     "checkpoint": (CheckpointStore, "save"),
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
-        yield
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    path = tmp_path / "runs"
-    path.mkdir()
-    return path
 
 
 STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_configs import composed
+from tests.helpers.configs import composed
 from tests.helpers.runs import without_clock
 from wordle_rl.train import train
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 SMALL = [
     "model.shape={hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, intermediate_size: 64}",
@@ -25,13 +27,6 @@ REINFORCED = [
     "num_generations=2",
     *SMALL,
 ]
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
-        yield
 
 
 def run(tmp_path: Path, *overrides: str) -> tuple[dict, Path]:

@@ -1,7 +1,4 @@
-"""The MLX policy keeps the contracts of tests/test_policy.py and tests/test_gradient.py.
-
-Where those ask for a policy, they are given one on MLX with the same weights.
-"""
+"""The MLX policy: dropout, references, checkpoints, precision, pieces and compiled updates."""
 
 from __future__ import annotations
 
@@ -13,13 +10,18 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-import torch
 
-from tests.backends.torch import test_policy as test_policy
-from tests.backends.torch.test_policy import PLAIN, games, one_row, play_bandit, whole
 from tests.helpers.mlx_tiny import loaded_from, mlx_gradients, mlx_policy_of, same_weights
-from tests.helpers.tiny import batch_of, full_logprobs, gemma, lora_of, plain_copy, qwen
-from tests.training import test_gradient as test_gradient
+from tests.helpers.tiny import (
+    batch_of,
+    full_logprobs,
+    gemma,
+    lora_of,
+    plain_copy,
+    qwen,
+    qwen_like_tokenizer,
+)
+from tests.helpers.updates import PLAIN, ROWS, games, one_row, play_bandit, whole
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.backends.mlx import causal_lm as mlx_causal_lm
@@ -28,43 +30,6 @@ from wordle_rl.backends.mlx.loss import Piece
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.batch import Batch
 from wordle_rl.training.update import update_in_minibatches
-
-# rows 3 to 9, 13, 16 and 17
-GRADIENT = (
-    "test_clipping_scales_the_gradient_down_to_the_largest_norm_allowed",
-    "test_rows_without_a_trained_token_give_no_nan_and_no_gradient",
-    "test_the_gradient_does_not_depend_on_how_the_batch_is_split",
-    "test_the_gradient_does_not_depend_on_the_order_of_the_rows",
-)
-POLICY = (
-    "test_a_step_counts_all_its_skipped_updates",
-    "test_an_adapter_taken_from_disk_is_not_the_raw_base",
-    "test_asking_for_a_reference_that_was_never_kept_is_an_error",
-    "test_changing_any_sampled_token_changes_the_loss",
-    "test_changing_the_prompt_changes_the_scores_of_the_answer",
-    "test_feedback_is_seen_by_the_answers_behind_it_and_by_no_others",
-    "test_loading_a_checkpoint_leaves_the_reference_as_it_was",
-    "test_metrics_are_means_over_the_sampled_tokens",
-    "test_scores_are_those_of_the_sampling_temperature",
-    "test_scores_in_bfloat16_are_close_to_those_in_float32",
-    "test_the_ratio_is_one_on_the_first_update_and_moves_after_it",
-    "test_the_reference_can_be_taken_anew",
-)
-globals().update({name: getattr(test_policy, name) for name in POLICY})
-globals().update({name: getattr(test_gradient, name) for name in GRADIENT})
-adapter, folder = test_policy.adapter, test_policy.folder  # its fixtures
-
-
-def torch_gradients(policy: MlxPolicy, batch: Any, algorithm: Any) -> dict[str, torch.Tensor]:
-    found = mlx_gradients(policy, batch, algorithm)
-    return {name: torch.from_numpy(gradient.copy()) for name, gradient in found.items()}
-
-
-@pytest.fixture(autouse=True)
-def on_mlx(monkeypatch: pytest.MonkeyPatch, adapter: str) -> None:
-    monkeypatch.setattr(test_policy, "policy_of", mlx_policy_of)
-    monkeypatch.setattr(test_gradient, "policy_of", mlx_policy_of)
-    monkeypatch.setattr(test_gradient, "gradients", torch_gradients)
 
 
 def test_mlx_is_installed_where_it_can_be():
@@ -79,14 +44,14 @@ def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_toke
     model = build()
     plain = plain_copy(model)
     scores = mlx_policy_of(model, micro_batch_tokens=micro_batch_tokens).score(games())
-    for row, (ids, marks) in enumerate(test_policy.ROWS):
+    for row, (ids, marks) in enumerate(ROWS):
         expected = full_logprobs(plain, ids) * np.array(marks)
         assert np.abs(scores[row, : len(ids)] - expected).max() < 1e-4
         assert (scores[row, len(ids) :] == 0).all()
 
 
-def test_two_scorings_are_equal_though_the_adapter_has_dropout(folder):  # row 16
-    policy = mlx_policy_of(lora_of(folder, dropout=0.5))
+def test_two_scorings_are_equal_though_the_adapter_has_dropout(model_folder):  # row 16
+    policy = mlx_policy_of(lora_of(model_folder, dropout=0.5))
     layer = policy.loaded.model.layers[0].self_attn.q_proj
     assert layer.dropout._p_1 == 0.5
     policy.keep_reference()
@@ -96,8 +61,8 @@ def test_two_scorings_are_equal_though_the_adapter_has_dropout(folder):  # row 1
 
 
 @pytest.mark.parametrize("kind", ["full", "bf16", "lora"])
-def test_the_reference_is_the_policy_at_the_start_and_stays_it(kind, folder):  # row 17
-    policy = policy_of_kind(kind, folder)
+def test_the_reference_is_the_policy_at_the_start_and_stays_it(kind, model_folder):  # row 17
+    policy = policy_of_kind(kind, model_folder)
     for _ in range(2):
         policy.update(games(), PLAIN)
     policy.keep_reference()
@@ -109,13 +74,13 @@ def test_the_reference_is_the_policy_at_the_start_and_stays_it(kind, folder):  #
     assert np.abs(policy.score(games()) - start).max() > 1e-3
 
 
-def policy_of_kind(kind: str, folder: str, **settings: Any) -> MlxPolicy:
-    model = lora_of(folder) if kind == "lora" else qwen(340)
+def policy_of_kind(kind: str, model_folder: str, **settings: Any) -> MlxPolicy:
+    model = lora_of(model_folder) if kind == "lora" else qwen(340)
     return mlx_policy_of(model, precision="bf16" if kind == "bf16" else "fp32", **settings)
 
 
-def test_an_adapter_moves_and_its_base_does_not(folder):  # row 23
-    policy = mlx_policy_of(lora_of(folder))
+def test_an_adapter_moves_and_its_base_does_not(model_folder):  # row 23
+    policy = mlx_policy_of(lora_of(model_folder))
     model = policy.loaded.model
     before = {name: np.array(w) for name, w in mlx_flat(model).items()}
     for _ in range(3):
@@ -137,7 +102,7 @@ def test_a_two_armed_bandit_is_won_in_95_of_100_games(kind, tmp_path):  # row 23
     model = qwen(340, factor=20.0)
     if kind == "lora":
         model.save_pretrained(tmp_path)
-        test_policy.qwen_like_tokenizer().save_pretrained(tmp_path)
+        qwen_like_tokenizer().save_pretrained(tmp_path)
         model = lora_of(str(tmp_path))
     policy = mlx_policy_of(model, lr=2e-2, precision="bf16" if kind == "bf16" else "fp32")
 
@@ -154,8 +119,8 @@ def test_a_two_armed_bandit_is_won_in_95_of_100_games(kind, tmp_path):  # row 23
 
 @pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
 @pytest.mark.parametrize("fault", [float("nan"), float("inf")])
-def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, fault, folder):
-    policies = [policy_of_kind(kind, folder, clip_grad_norm=1.0) for _ in range(2)]
+def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, fault, model_folder):
+    policies = [policy_of_kind(kind, model_folder, clip_grad_norm=1.0) for _ in range(2)]
     for policy in policies:
         policy.update(games(), PLAIN)
     before = dict(policies[0].weights)
@@ -167,9 +132,11 @@ def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, f
 
 
 @pytest.mark.parametrize("kind", ["full", "bf16", "lora", "muon", "value head"])
-def test_a_checkpoint_restores_weights_moments_and_randomness_bit_for_bit(kind, folder, tmp_path):
+def test_a_checkpoint_restores_weights_moments_and_randomness_bit_for_bit(
+    kind, model_folder, tmp_path
+):
     name = "muon" if kind == "muon" else "adamw"  # row 22
-    written, read = (policy_of_kind(kind, folder, name=name) for _ in range(2))
+    written, read = (policy_of_kind(kind, model_folder, name=name) for _ in range(2))
     batch, algorithm = games(), PLAIN
     if kind == "value head":
         batch, algorithm = valued(games()), Ppo()
@@ -191,12 +158,14 @@ def test_a_checkpoint_restores_weights_moments_and_randomness_bit_for_bit(kind, 
 
 
 @pytest.mark.parametrize("case", ["adapter into full", "full into adapter", "optimizer"])
-def test_the_checkpoint_of_another_model_is_refused_and_changes_nothing(case, folder, tmp_path):
+def test_the_checkpoint_of_another_model_is_refused_and_changes_nothing(
+    case, model_folder, tmp_path
+):
     kinds = {"adapter into full": ("lora", "full"), "full into adapter": ("full", "lora")}
     first, second = kinds.get(case, ("full", "full"))
-    written = policy_of_kind(first, folder)
+    written = policy_of_kind(first, model_folder)
     name = "muon" if case == "optimizer" else "adamw"
-    read = policy_of_kind(second, folder, name=name)
+    read = policy_of_kind(second, model_folder, name=name)
     written.save(tmp_path)
     before = dict(read.weights)
     with pytest.raises(ValueError, match=str(tmp_path)):
@@ -215,8 +184,8 @@ def test_values_ask_for_a_head_and_a_checkpoint_with_one(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["bf16", "lora"])
-def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, folder, tmp_path):
-    policy = policy_of_kind(kind, folder, lr=4e-2)
+def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, model_folder, tmp_path):
+    policy = policy_of_kind(kind, model_folder, lr=4e-2)
     policy.add_value_head()
     before, batch = dict(policy.weights), valued(games((0.0, 0.0, 0.0)))
     apply = policy.apply_gradients
@@ -249,7 +218,7 @@ def test_rows_that_fill_a_piece_up_are_units_of_their_own():
 
 @pytest.mark.parametrize("build", [qwen, gemma])
 def test_checkpointed_layers_and_head_pieces_give_the_same_gradient(build, monkeypatch):
-    batch = batch_of(test_gradient.ROWS, [0.7, -1.3, 0.4])
+    batch = batch_of(ROWS, [0.7, -1.3, 0.4])
     algorithm = Grpo(beta=0.0, entropy=0.1)
     plain = mlx_gradients(mlx_policy_of(build()), batch, algorithm)
     monkeypatch.setattr(mlx_causal_lm, "_LOGITS", 64 * 3)  # three tokens a piece
@@ -273,7 +242,7 @@ def valued(batch: Batch, scale: float = 1.7) -> Batch:
 @pytest.mark.slow  # a minute of a C++ compiler
 def test_a_compiled_update_is_the_same_and_is_not_compiled_again():
     scales = (1.0, 3.0)  # a number that must not be compiled in
-    batches = [valued(one_row(*test_policy.ROWS[0]), scale) for scale in scales]
+    batches = [valued(one_row(*ROWS[0]), scale) for scale in scales]
     found = []
     for compiled in (False, True):
         policy = MlxPolicy(

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_configs import composed
 from tests.helpers import runs
+from tests.helpers.configs import composed
 from tests.helpers.runs import assert_equal_runs, assert_saved, files, metrics_of, resume, run, stop
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.evaluate import evaluate
@@ -33,13 +33,6 @@ TORCH_ONLY = {"backend.accelerator=cpu", "backend.threads=1"}
 def settings(folder: Path, stage: str) -> list[str]:
     given = [s for s in runs.settings(folder, stage) if s not in TORCH_ONLY]
     return ["backend=mlx", *given]
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    path = tmp_path / "runs"
-    path.mkdir()
-    return path
 
 
 STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 import torch
 
 from tests.helpers.tiny import (
-    batch_of,
     full_logprobs,
     gemma,
     lora_of,
@@ -23,60 +21,10 @@ from tests.helpers.tiny import (
     same,
     weights_of,
 )
+from tests.helpers.updates import PLAIN, ROWS, games, one_row, play_bandit, trained
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.tiny_model import build_model
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.policy.batch import Batch
-from wordle_rl.policy.sampling import Sampling, uniforms
-from wordle_rl.training.update import update_in_minibatches
-
-ROWS = [
-    ([3, 9, 4, 11, 12, 5, 6, 20, 21, 22], [0, 0, 0, 1, 1, 0, 0, 1, 1, 1]),
-    ([3, 50], [0, 1]),
-    ([3, 9, 30, 31, 7, 8, 40], [0, 0, 1, 1, 0, 0, 1]),
-]
-PLAIN = Grpo(beta=0.0)
-
-
-def games(advantages: tuple[float, ...] = (0.7, -1.3, 0.4)) -> Batch:
-    return batch_of(ROWS, advantages)
-
-
-def whole(epoch: int) -> list[Any]:
-    """All rows of games() in one update, tokens weighing alike."""
-    tokens = sum(sum(marks) for _, marks in ROWS)
-    return [(np.arange(len(ROWS)), np.full(len(ROWS), 1.0 / tokens))]
-
-
-def one_row(ids: list[int], marks: list[int]) -> Batch:
-    return batch_of([(ids, marks)], [1.0])
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An untrained model with its tokenizer, as a user would have it on disk."""
-    path: Path = tmp_path_factory.mktemp("base")
-    qwen(340).save_pretrained(path)
-    qwen_like_tokenizer().save_pretrained(path)
-    return str(path)
-
-
-@pytest.fixture(scope="module")
-def adapter(folder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A trained adapter of that model on disk."""
-    path: Path = tmp_path_factory.mktemp("adapter")
-    policy = policy_of(lora_of(folder, dropout=0.5))
-    trained(policy)
-    policy.export(path)
-    return str(path)
-
-
-def trained(policy: TorchPolicy, updates: int = 3) -> TorchPolicy:
-    for _ in range(updates):
-        assert policy.update(games(), PLAIN)["update/skipped"] == 0.0
-    return policy
-
 
 # -- scores ---------------------------------------------------------------------------------------
 
@@ -94,97 +42,7 @@ def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_toke
         assert (scores[row, len(ids) :] == 0).all()
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.7])
-def test_scores_are_those_of_the_sampling_temperature(temperature):  # row 4
-    model = qwen()
-    plain = plain_copy(model)
-    ids, marks = ROWS[0]
-    scores = policy_of(model, temperature=temperature).score(one_row(ids, marks))[0]
-    expected = full_logprobs(plain, ids, temperature=temperature) * np.array(marks)
-    assert np.abs(scores - expected).max() < 1e-5
-    if temperature != 1.0:
-        assert np.abs(scores - full_logprobs(plain, ids) * np.array(marks)).max() > 0.1
-
-
-@pytest.mark.parametrize("place", [3, 4, 7, 9])
-def test_changing_any_sampled_token_changes_the_loss(place):  # row 5: 3 is the very first
-    ids, marks = ROWS[0]
-    changed = [*ids[:place], 45, *ids[place + 1 :]]
-    losses = [policy_of(qwen()).update(one_row(i, marks), Sft())["loss"] for i in (ids, changed)]
-    assert abs(losses[0] - losses[1]) > 1e-3
-    scores = [policy_of(qwen()).score(one_row(i, marks))[0] for i in (ids, changed)]
-    assert scores[0][place] != scores[1][place]
-    assert np.array_equal(scores[0][:place], scores[1][:place])
-
-
-@pytest.mark.parametrize("build", [qwen, lambda: gemma(window=8)])
-def test_changing_the_prompt_changes_the_scores_of_the_answer(build):  # row 6
-    ids, marks = ROWS[0]
-    other = [44, *ids[1:]]
-    first, second = (policy_of(build()).score(one_row(i, marks))[0] for i in (ids, other))
-    assert (np.abs(first - second)[np.array(marks, bool)] > 1e-4).all()
-
-
-def test_feedback_is_seen_by_the_answers_behind_it_and_by_no_others():  # row 7
-    ids, marks = ROWS[0]
-    other = [*ids[:5], 33, *ids[6:]]  # the first token of the environment's reply
-    first, second = (policy_of(qwen()).score(one_row(i, marks))[0] for i in (ids, other))
-    assert np.array_equal(first[:6], second[:6])
-    assert (np.abs(first - second)[7:] > 1e-4).all()
-
-
-def test_metrics_are_means_over_the_sampled_tokens():
-    scores = policy_of(qwen()).score(games())
-    sampler = [(scores[i, : len(ids)] + 0.25).tolist() for i, (ids, _) in enumerate(ROWS)]
-    batch = batch_of(ROWS, [0.7, -1.3, 0.4], sampler=sampler)
-    batch = replace(batch, sampler_logprobs=np.where(batch.trained, batch.sampler_logprobs, 0))
-    metrics = policy_of(qwen(), micro_batch_tokens=1).update(batch, PLAIN)
-    assert metrics["policy/sampler_gap"] == pytest.approx(0.25, abs=1e-5)
-    first = batch.trained.cumsum().reshape(batch.trained.shape) == 1
-    far = np.where(first & batch.trained, batch.sampler_logprobs - 1.0, batch.sampler_logprobs)
-    far = policy_of(qwen()).update(replace(batch, sampler_logprobs=far.astype(np.float32)), PLAIN)
-    assert metrics["policy/largest_sampler_gap"] == pytest.approx(0.25, abs=1e-5)
-    assert far["policy/largest_sampler_gap"] == pytest.approx(0.75, abs=1e-5)
-    assert metrics["policy/surprise"] == pytest.approx(-scores[batch.trained].mean(), rel=1e-5)
-    assert metrics["policy/ratio"] == pytest.approx(1.0)
-    assert metrics["policy/clipped"] == 0.0
-
-
 # -- ratio ----------------------------------------------------------------------------------------
-
-
-def ratios(policy: TorchPolicy, algorithm: Grpo, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The largest distance of a token's ratio from 1 in each update on one batch."""
-    seen: list[float] = []
-    real = policy.update
-
-    def spy(batch: Batch, algorithm: Any) -> dict[str, float]:
-        metrics = real(batch, algorithm)
-        seen.append(metrics["policy/ratio_gap"])
-        return metrics
-
-    monkeypatch.setattr(policy, "update", spy)
-    update_in_minibatches(policy, algorithm, games(), whole)
-    return seen
-
-
-@pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
-@pytest.mark.parametrize("updates", [1, 3])
-def test_the_ratio_is_one_on_the_first_update_and_moves_after_it(
-    updates, micro_batch_tokens, monkeypatch
-):  # row 3
-    policy = policy_of(gemma(), temperature=0.7, micro_batch_tokens=micro_batch_tokens)
-    first, *later = ratios(policy, Grpo(beta=0.0, epochs=updates), monkeypatch)
-    assert first < 1e-5
-    assert len(later) == updates - 1 and all(gap > 1e-3 for gap in later)
-
-
-def test_at_learning_rate_zero_the_ratio_stays_one_and_nothing_moves(monkeypatch):  # row 3
-    policy = policy_of(qwen(), lr=0.0)
-    before = weights_of(policy.model)
-    gaps = ratios(policy, Grpo(beta=0.0, epochs=4), monkeypatch)
-    assert len(gaps) == 4 and max(gaps) < 1e-5
-    assert same(before, weights_of(policy.model))
 
 
 def test_the_learning_rate_of_a_step_is_the_one_that_was_set():
@@ -264,12 +122,16 @@ def test_under_lightning_dropout_stays_off_and_updates_are_the_same(adapter):  #
 
 
 @pytest.mark.parametrize("kind", ["full", "bf16", "fresh adapter", "trained adapter"])
-def test_the_reference_is_the_policy_at_the_start_and_stays_it(kind, folder, adapter):  # row 17
+def test_the_reference_is_the_policy_at_the_start_and_stays_it(
+    kind, model_folder, adapter
+):  # row 17
     if kind in ("full", "bf16"):
         model = qwen(340)
         policy = policy_of(model, precision="bf16" if kind == "bf16" else "fp32")
     else:
-        policy = policy_of(lora_of(folder if kind == "fresh adapter" else adapter, dropout=0.5))
+        policy = policy_of(
+            lora_of(model_folder if kind == "fresh adapter" else adapter, dropout=0.5)
+        )
     policy.keep_reference()
     start = policy.score(games())
     assert np.array_equal(policy.score(games(), reference=True), start)
@@ -281,31 +143,11 @@ def test_the_reference_is_the_policy_at_the_start_and_stays_it(kind, folder, ada
     assert np.abs(policy.score(games()) - start).max() > 1e-3
 
 
-def test_an_adapter_taken_from_disk_is_not_the_raw_base(folder, adapter):  # row 17
-    raw, start = policy_of(lora_of(folder)), policy_of(lora_of(adapter))
-    assert np.abs(raw.score(games()) - start.score(games())).max() > 1e-3
-
-
-def test_the_reference_can_be_taken_anew(folder):
-    for policy in (policy_of(lora_of(folder)), policy_of(qwen(340))):
-        policy.keep_reference()
-        trained(policy)
-        policy.keep_reference()
-        assert np.array_equal(policy.score(games(), reference=True), policy.score(games()))
-        trained(policy, 1)
-        assert not np.array_equal(policy.score(games(), reference=True), policy.score(games()))
-
-
-def test_asking_for_a_reference_that_was_never_kept_is_an_error():
-    with pytest.raises(RuntimeError, match="keep_reference"):
-        policy_of(qwen()).score(games(), reference=True)
-
-
 # -- learning -------------------------------------------------------------------------------------
 
 
-def test_an_adapter_moves_and_its_base_and_reference_do_not(folder):  # row 23
-    policy = policy_of(lora_of(folder))
+def test_an_adapter_moves_and_its_base_and_reference_do_not(model_folder):  # row 23
+    policy = policy_of(lora_of(model_folder))
     policy.keep_reference()
     before = weights_of(policy.model)
     assert policy.num_parameters[0] == sum(p.numel() for n, p in before.items() if ".default." in n)
@@ -318,22 +160,6 @@ def test_an_adapter_moves_and_its_base_and_reference_do_not(folder):  # row 23
             assert not torch.equal(before[name], parameter), name
         else:
             assert torch.equal(before[name], parameter), name
-
-
-def play_bandit(policy: TorchPolicy, step: int) -> Batch | None:
-    """16 answers of one token; even ids are the arm that pays."""
-    engine = policy.engine()
-    [row] = engine.open(1)
-    engine.extend([row], [[7, 9]])
-    rows = [row, *engine.fork(row, 15)]
-    numbers = uniforms(seed=1, step=step, rollouts=np.arange(16), turn=0, tokens=1)
-    drawn = engine.decode(rows, Sampling(max_tokens=1), numbers)
-    rewards = np.array([[1.0 - c.ids[0] % 2 for c in drawn]])
-    advantages = PLAIN.advantages_by_game(rewards)[0]
-    if not advantages.any():
-        return None
-    games = [([7, 9, *c.ids], [0, 0, 1]) for c in drawn]
-    return batch_of(games, advantages.tolist(), weights=[1 / 16] * 16)
 
 
 @pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
@@ -366,10 +192,10 @@ def test_a_two_armed_bandit_is_won_in_95_of_100_games(kind, tmp_path):  # row 23
 
 @pytest.mark.parametrize("kind", ["full", "lora", "bf16"])
 @pytest.mark.parametrize("fault", [float("nan"), float("inf")])
-def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, fault, folder):
+def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, fault, model_folder):
     policies = [
         policy_of(
-            lora_of(folder) if kind == "lora" else qwen(340),
+            lora_of(model_folder) if kind == "lora" else qwen(340),
             precision="bf16" if kind == "bf16" else "fp32",
             clip_grad_norm=1.0,
         )
@@ -384,15 +210,6 @@ def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, f
     for policy in policies:  # moments and gradients are as they were, too
         trained(policy, 1)
     assert same(*(weights_of(policy.model) for policy in policies))
-
-
-def test_a_step_counts_all_its_skipped_updates():
-    policy = policy_of(qwen())
-    batch = games((float("nan"), 0.0, 0.0))
-    assert (
-        update_in_minibatches(policy, Grpo(beta=0.0, epochs=3), batch, whole)["update/skipped"]
-        == 3.0
-    )
 
 
 # -- precision ------------------------------------------------------------------------------------
@@ -431,13 +248,6 @@ def test_steps_too_small_for_bfloat16_add_up():
     assert (norm - start).abs().max() > 2**-7
 
 
-def test_scores_in_bfloat16_are_close_to_those_in_float32():
-    exact, rounded = (
-        policy_of(qwen(factor=3.0), precision=p).score(games()) for p in ("fp32", "bf16")
-    )
-    assert 0 < np.abs(exact - rounded).max() < 0.1
-
-
 @pytest.mark.parametrize("setting", [{"precision": "fp16"}, {"micro_batch_tokens": 0}])
 def test_a_setting_out_of_range_is_named(setting):
     with pytest.raises(ValueError, match=f"backend.{next(iter(setting))}"):
@@ -448,10 +258,10 @@ def test_a_setting_out_of_range_is_named(setting):
 
 
 @pytest.mark.parametrize("kind", ["full", "bf16", "lora", "muon"])
-def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, folder, tmp_path):
+def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, model_folder, tmp_path):
     def fresh(seed: int) -> TorchPolicy:
         if kind == "lora":
-            return policy_of(lora_of(folder, seed=seed))
+            return policy_of(lora_of(model_folder, seed=seed))
         precision = "bf16" if kind == "bf16" else "fp32"
         name = "muon" if kind == "muon" else "adamw"
         return policy_of(qwen(340, seed=seed), precision=precision, name=name)
@@ -477,17 +287,6 @@ def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, folder, tmp
     assert np.array_equal(written.score(games()), read.score(games()))
 
 
-def test_loading_a_checkpoint_leaves_the_reference_as_it_was(folder, tmp_path):
-    for i, policy in enumerate((policy_of(lora_of(folder)), policy_of(qwen(340)))):
-        policy.keep_reference()
-        start = policy.score(games())
-        trained(policy)
-        policy.save(tmp_path / str(i))
-        policy.load(tmp_path / str(i))
-        assert np.array_equal(policy.score(games(), reference=True), start)
-        assert not np.array_equal(policy.score(games()), start)
-
-
 def test_an_exported_model_loads_in_plain_transformers(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -503,15 +302,17 @@ def test_an_exported_model_loads_in_plain_transformers(tmp_path):
 @pytest.mark.parametrize(
     "case", ["width", "layers", "rank", "adapter into full", "full into adapter"]
 )
-def test_the_checkpoint_of_another_model_is_refused_and_changes_nothing(case, folder, tmp_path):
-    full, lora = policy_of(qwen(340)), policy_of(lora_of(folder))
+def test_the_checkpoint_of_another_model_is_refused_and_changes_nothing(
+    case, model_folder, tmp_path
+):
+    full, lora = policy_of(qwen(340)), policy_of(lora_of(model_folder))
     wide = {"hidden_size": 64, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate_size": 64}
     deep = {**wide, "hidden_size": 32, "layers": 3}
     written, read = {
         "width": (lambda: policy_of(build_model(vocab_size=340, **wide)), full),
         "layers": (lambda: policy_of(build_model(vocab_size=340, **deep)), full),
-        "rank": (lambda: policy_of(lora_of(folder, rank=2)), lora),
-        "adapter into full": (lambda: policy_of(lora_of(folder)), full),
+        "rank": (lambda: policy_of(lora_of(model_folder, rank=2)), lora),
+        "adapter into full": (lambda: policy_of(lora_of(model_folder)), full),
         "full into adapter": (lambda: policy_of(qwen(340)), lora),
     }[case]
     trained(written(), 1).save(tmp_path)

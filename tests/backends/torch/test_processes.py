@@ -8,8 +8,7 @@ from __future__ import annotations
 import copy
 import signal
 import threading
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_configs import composed
+from tests.helpers.configs import composed
 from tests.helpers.runs import assert_close_runs, assert_saved, resume, run, settings, stop
 from tests.helpers.tiny import (
     AlwaysGuesses,
@@ -48,6 +47,8 @@ from wordle_rl.rollouts.turn import OneTurn
 from wordle_rl.runs.processes import ALONE, share
 from wordle_rl.train import train
 from wordle_rl.training.step import StepResult, train_step
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 class Meeting:
@@ -241,13 +242,6 @@ def test_shares_are_neighbours_and_together_the_whole(size):
 
 
 # -- real processes -------------------------------------------------------------------------------
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=UserWarning)
-        yield
 
 
 @pytest.mark.parametrize("stops", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.commands.test_configs import composed
 from tests.helpers import tiny
+from tests.helpers.configs import composed
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.train import train
 

@@ -1,95 +1,29 @@
-"""The rollout engine draws what a plain forward pass would draw, whatever shares its batch."""
+"""The rollout engine draws what a plain forward pass would draw, whatever shares its batch.
+
+Each test runs on torch and on MLX, with and without sliding windows.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from tests.helpers.tiny import full_logprobs, gemma, many_stops, plain_copy, qwen
-from wordle_rl.backends.torch.attention import short_attention
-from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.engine import TorchEngine
+from tests.helpers.engines import (
+    ENGINE_MODELS,
+    GREEDY,
+    SAMPLED,
+    VOCAB,
+    assert_same,
+    numbers,
+    play,
+    prompts,
+    slow_answer,
+)
+from tests.helpers.tiny import full_logprobs
 from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.policy.sampling import Sampling, uniforms
-
-VOCAB = 64
-STOPS = frozenset(many_stops(VOCAB, every=9))
-SAMPLED = Sampling(temperature=0.8, max_tokens=7)
-GREEDY = Sampling(temperature=0.0, max_tokens=7)
-
-
-@dataclass(frozen=True)
-class Models:
-    plain: Any  # transformers' own code
-    lm: CausalLM  # what the engine runs on
-
-    def engine(self, *, stops: frozenset[int] = STOPS, max_context: int = 200) -> TorchEngine:
-        return TorchEngine(self.lm, stop_ids=stops, max_context=max_context)
-
-
-@pytest.fixture(scope="module", params=["qwen", "gemma"])
-def models(request: pytest.FixtureRequest) -> Models:
-    # Gemma's window of 4 is far shorter than the games below.
-    model = (qwen(VOCAB) if request.param == "qwen" else gemma(VOCAB, window=4, softcap=5.0)).eval()
-    return Models(plain=plain_copy(model), lm=CausalLM(model))
-
-
-def numbers(rollout: int, turn: int) -> np.ndarray:
-    return uniforms(seed=7, step=0, rollouts=np.array([rollout]), turn=turn, tokens=7)[0]
-
-
-def prompts(n: int, turn: int) -> list[list[int]]:
-    """Prompts of 1 to 9 tokens, another one for each row and turn."""
-    random = np.random.default_rng([n, turn])
-    return [random.integers(0, VOCAB, 1 + (5 * row + turn) % 9).tolist() for row in range(n)]
-
-
-def slow_answer(
-    model: Any, context: list[int], sampling: Sampling, drawn: np.ndarray
-) -> Completion:
-    """One answer, token by token, each from a forward pass over everything before it."""
-    ids: list[int] = []
-    logprobs: list[float] = []
-    for uniform in drawn:
-        with torch.no_grad():
-            logits = model(input_ids=torch.tensor([context + ids])).logits[0, -1].double()
-        if sampling.temperature:
-            logits = logits / sampling.temperature
-        table = logits.log_softmax(-1).numpy()
-        greedy = sampling.temperature == 0.0
-        cumulative = np.exp(table).cumsum()
-        token = int(table.argmax() if greedy else (cumulative > uniform * cumulative[-1]).argmax())
-        ids.append(token)
-        logprobs.append(float(table[token]))
-        if token in STOPS:
-            return Completion(ids=ids, logprobs=logprobs, stop=StopReason.STOP_TOKEN)
-    return Completion(ids=ids, logprobs=logprobs, stop=StopReason.TOKEN_LIMIT)
-
-
-def play(
-    engine: TorchEngine, rows: list[int], numbered: list[int], sampling: Sampling, *, turns: int = 3
-) -> list[list[Completion]]:
-    """Answers by rollout and turn; row i plays rollout numbered[i]."""
-    answers: list[list[Completion]] = [[] for _ in numbered]
-    for turn in range(turns):
-        feeds = prompts(6, turn)
-        assert all(engine.extend(rows, [feeds[i] for i in numbered]))
-        drawn = engine.decode(rows, sampling, np.stack([numbers(i, turn) for i in numbered]))
-        for mine, completion in zip(answers, drawn, strict=True):
-            mine.append(completion)
-    return answers
-
-
-def assert_same(one: list[list[Completion]], other: list[list[Completion]]) -> None:
-    for mine, theirs in zip(one, other, strict=True):
-        assert [c.ids for c in mine] == [c.ids for c in theirs]
-        assert [c.stop for c in mine] == [c.stop for c in theirs]
-        for a, b in zip(mine, theirs, strict=True):
-            assert np.allclose(a.logprobs, b.logprobs, atol=1e-4)
 
 
 @pytest.mark.parametrize("sampling", [SAMPLED, GREEDY], ids=["sampled", "greedy"])
@@ -170,7 +104,7 @@ def test_forked_rows_play_like_rows_that_were_fed_the_same(models):
     prefix, after = [3, 1, 4, 1, 5, 9], [[2], [6, 5, 3], [8, 9]]
     drawn = np.stack([numbers(i, 0) for i in range(3)])
 
-    def fork_twice(engine: TorchEngine) -> tuple[list[list[Completion]], list[int]]:
+    def fork_twice(engine: Any) -> tuple[list[list[Completion]], list[int]]:
         [row] = engine.open(1)
         engine.extend([row], [prefix])
         rows = [row, *engine.fork(row, 2)]
@@ -183,7 +117,7 @@ def test_forked_rows_play_like_rows_that_were_fed_the_same(models):
         third = engine.decode(late, SAMPLED, drawn[:1])
         return [*([a, b] for a, b in zip(first, second, strict=True)), third], rows
 
-    def feed_each(engine: TorchEngine) -> list[list[Completion]]:
+    def feed_each(engine: Any) -> list[list[Completion]]:
         rows = engine.open(3)
         engine.extend(rows, [prefix] * 3)
         first = engine.decode(rows, SAMPLED, drawn)
@@ -277,6 +211,7 @@ def test_extending_by_nothing_is_refused(models):
         engine.extend(rows, [[1], []])
 
 
+@pytest.mark.parametrize("models", [n for n in ENGINE_MODELS if "torch" in n], indirect=True)
 def test_rows_that_were_not_extended_cannot_be_decoded(models):
     engine = models.engine()
     rows = engine.open(2)
@@ -287,47 +222,3 @@ def test_rows_that_were_not_extended_cannot_be_decoded(models):
     engine.decode(rows[:1], SAMPLED, drawn[:1])
     with pytest.raises(ValueError, match="extended"):
         engine.decode(rows[:1], SAMPLED, drawn[:1])
-
-
-@pytest.mark.parametrize("queries", [1, 6])
-@pytest.mark.parametrize("scaling", [None, 0.3])
-def test_short_attention_is_softmax_of_scaled_scores_over_the_keys_in_sight(queries, scaling):
-    generator = torch.Generator().manual_seed(1)
-    query = torch.randn(3, 4, queries, 8, generator=generator)
-    key, value = torch.randn(2, 3, 2, 6, 8, generator=generator)  # two heads of keys for four
-    mask = torch.rand(3, 1, queries, 6, generator=generator) < 0.6
-    mask[..., 0] = True
-    out, _ = short_attention(torch.nn.Module(), query, key, value, mask, scaling=scaling)
-    for n, h, q in np.ndindex(3, 4, queries):
-        seen = mask[n, 0, q]
-        scores = key[n, h // 2, seen] @ query[n, h, q] * (8**-0.5 if scaling is None else scaling)
-        expected = scores.softmax(0) @ value[n, h // 2, seen]
-        assert torch.allclose(out[n, q, h], expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-@pytest.mark.parametrize("build", [qwen, gemma])
-def test_short_attention_gives_the_hidden_states_of_transformers_own(build, implementation):
-    model = build(VOCAB).eval()
-    other = plain_copy(model)
-    other.set_attn_implementation(implementation)
-    ids = torch.tensor([[5, 3, 9, 9, 1, 7, 2, 8, 30, 11]])
-    with torch.no_grad():
-        expected = other.get_decoder()(input_ids=ids).last_hidden_state
-        assert torch.allclose(CausalLM(model).hidden(ids), expected, atol=1e-5)
-
-
-def test_gemmas_window_hides_what_lies_further_back():
-    model = gemma(VOCAB, window=4).eval()
-    model.config.layer_types = ["sliding_attention"] * 3
-    for layer in model.model.layers:
-        layer.attention_type = layer.self_attn.layer_type = "sliding_attention"
-    lm = CausalLM(model)
-    # Three layers of a window of 4 reach 9 tokens back, not 10.
-    ids = torch.arange(1, 13)[None]
-    far, near = ids.clone(), ids.clone()
-    far[0, 1], near[0, 2] = 60, 60
-    with torch.no_grad():
-        before, after_far, after_near = (lm.hidden(i)[0, 11] for i in (ids, far, near))
-    assert torch.equal(before, after_far)
-    assert not torch.equal(before, after_near)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.helpers.backends import Backend, torch_backend
 from tests.helpers.tiny import (
     batch_of,
     full_forward,
@@ -21,9 +21,7 @@ from tests.helpers.tiny import (
     plain_copy,
     policy_of,
     qwen,
-    qwen_like_tokenizer,
     same,
-    weights_of,
 )
 from wordle_rl.algorithms.base import UpdateRows
 from wordle_rl.algorithms.grpo import Grpo
@@ -46,18 +44,9 @@ ADVANTAGES = [0.7, -1.3, 0.4]
 WEIGHTS = [0.1, 0.05, 0.3]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """An untrained model with its tokenizer, as a user would have it on disk."""
-    path: Path = tmp_path_factory.mktemp("base")
-    qwen(340).save_pretrained(path)
-    qwen_like_tokenizer().save_pretrained(path)
-    return str(path)
-
-
-def moved_lora(folder: str) -> Any:
+def moved_lora(path: str) -> Any:
     """An adapter that is not at its start, where half of its gradient is exactly zero."""
-    model = lora_of(folder)
+    model = lora_of(path)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -77,17 +66,17 @@ def assert_close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -
 # -- against plain autograd -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["qwen", "gemma", "lora"])
-def test_the_gradient_is_the_weighted_sum_over_sampled_tokens_of_plain_autograd(kind, folder):
-    # rows 7 and 31: prompt and feedback tokens have no part in the sum
-    model = {"qwen": qwen, "gemma": gemma, "lora": lambda: moved_lora(folder)}[kind]()
+def assert_gradient_is_of_plain_autograd(
+    backend: Backend, model: Any, rows: list[tuple[list[int], list[int]]]
+) -> None:
+    """Log-probabilities of the sampled tokens, times advantage and weight of their row."""
     plain = plain_copy(model)
-    batch = batch_of(ROWS, ADVANTAGES, weights=WEIGHTS)
-    policy = policy_of(model, temperature=0.7)
-    found = gradients(policy, batch, Grpo(beta=0.0))
+    advantages, weights = ADVANTAGES[: len(rows)], WEIGHTS[: len(rows)]
+    batch = batch_of(rows, advantages, weights=weights)
+    found = backend.gradients(backend.policy_of(model, temperature=0.7), batch, Grpo(beta=0.0))
 
     loss = torch.zeros((), dtype=torch.float64)
-    for (ids, marks), advantage, weight in zip(ROWS, ADVANTAGES, WEIGHTS, strict=True):
+    for (ids, marks), advantage, weight in zip(rows, advantages, weights, strict=True):
         logprobs = full_forward(plain, ids, temperature=0.7)
         loss = loss - weight * advantage * (logprobs * torch.tensor(marks)).sum()
     loss.backward()
@@ -95,7 +84,28 @@ def test_the_gradient_is_the_weighted_sum_over_sampled_tokens_of_plain_autograd(
     assert_close(found, expected)
 
 
-def test_the_kl_gradient_is_that_of_its_definition():
+ENDS = {  # the last token of an answer may be a stop token whose id is also that of padding
+    "answer": ROWS,
+    "stop token": [
+        ([3, 9, 4, 30, 31, 32, 0], [0, 0, 0, 1, 1, 1, 1]),
+        ([3, 9, 30, 0], [0, 0, 1, 1]),
+    ],
+}
+
+
+@pytest.mark.parametrize("build", [qwen, gemma])
+@pytest.mark.parametrize("end", ENDS)
+def test_the_gradient_is_the_weighted_sum_over_sampled_tokens_of_plain_autograd(
+    build, end, backend
+):  # rows 7, 8 and 31: prompt, feedback and padding have no part in the sum
+    assert_gradient_is_of_plain_autograd(backend, build(), ENDS[end])
+
+
+def test_the_gradient_of_an_adapter_is_the_same_sum(model_folder):  # rows 7 and 31
+    assert_gradient_is_of_plain_autograd(torch_backend(), moved_lora(model_folder), ROWS)
+
+
+def test_the_kl_gradient_is_that_of_its_definition(backend):
     model, reference = qwen(), qwen(seed=9)
     plain = plain_copy(model)
     batch = batch_of(ROWS, [0.0] * 3, weights=WEIGHTS)
@@ -108,7 +118,9 @@ def test_the_kl_gradient_is_that_of_its_definition():
         loss = loss + 0.2 * WEIGHTS[row] * ((gap.exp() - gap - 1) * torch.tensor(marks)).sum()
     loss.backward()
     expected = {n: p.grad for n, p in plain.named_parameters() if p.grad is not None}
-    found = gradients(policy_of(model), replace(batch, ref_logprobs=ref), Grpo(beta=0.2))
+    found = backend.gradients(
+        backend.policy_of(model), replace(batch, ref_logprobs=ref), Grpo(beta=0.2)
+    )
     assert_close(found, expected)
 
 
@@ -159,33 +171,41 @@ def test_the_sampled_stop_token_trains_and_padding_does_not_when_they_are_the_sa
 
 @pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
 @pytest.mark.parametrize("algorithm", [Grpo(beta=0.1), Sft()])
-def test_rows_without_a_trained_token_give_no_nan_and_no_gradient(algorithm, micro_batch_tokens):
+def test_rows_without_a_trained_token_give_no_nan_and_no_gradient(
+    algorithm, micro_batch_tokens, backend
+):
     # row 8: an ordinary prompt, one token, nothing but padding
     bare = [([3, 9, 4], [0, 0, 0]), ([5], [0]), ([], [])]
     plain = batch_of(ROWS, ADVANTAGES, weights=WEIGHTS)
     mixed = batch_of(ROWS + bare, [*ADVANTAGES, 1.0, 1.0, 1.0], weights=[*WEIGHTS, 0.0, 0.0, 0.0])
     found = []
     for batch in (plain, mixed):
-        policy = policy_of(qwen(), micro_batch_tokens=micro_batch_tokens)
+        policy = backend.policy_of(qwen(), micro_batch_tokens=micro_batch_tokens)
         ref = policy.score(batch) - 0.5 * batch.trained
         assert np.isfinite(ref).all()
-        found.append(gradients(policy, replace(batch, ref_logprobs=ref), algorithm))
+        found.append(backend.gradients(policy, replace(batch, ref_logprobs=ref), algorithm))
     assert_close(*found)
 
 
-def test_a_batch_with_nothing_to_train_leaves_the_weights_alone():  # row 8
-    policy = policy_of(qwen())
-    before = weights_of(policy.model)
+def test_a_batch_with_nothing_to_train_leaves_the_weights_alone(backend):  # row 8
+    policy = backend.policy_of(qwen())
+    before = backend.weights_of(policy)
     batch = batch_of([([3, 9, 4], [0, 0, 0]), ([5, 6], [0, 0])], [1.0, 1.0])
     metrics = policy.update(batch, Grpo(beta=0.0))
     assert all(np.isfinite(value) for value in metrics.values())
     assert metrics["grad_norm"] == 0.0
-    assert same(before, weights_of(policy.model))
+    assert same(before, backend.weights_of(policy))
+
+
+LONG = np.random.default_rng(0).integers(0, 64, 510).tolist(), [0] * 10 + [1] * 500
+
+
+def test_a_completion_of_500_tokens_has_the_gradient_of_plain_autograd(backend):  # row 27
+    assert_gradient_is_of_plain_autograd(backend, qwen(factor=2.0), [LONG])
 
 
 def test_every_token_of_a_completion_of_500_trains():  # row 27
-    ids = np.random.default_rng(0).integers(0, 64, 510).tolist()
-    batch = batch_of([(ids, [0] * 10 + [1] * 500)], [1.0])
+    batch = batch_of([LONG], [1.0])
     policy = policy_of(qwen(factor=2.0))
     whole = policy.score(batch).sum()
     assert whole < -500, "the completion must be improbable enough to tempt a clamp"
@@ -200,41 +220,47 @@ def test_every_token_of_a_completion_of_500_trains():  # row 27
 
 @pytest.mark.parametrize("build", [qwen, gemma])
 @pytest.mark.parametrize("algorithm", [Grpo(beta=0.1), Sft()])
-def test_the_gradient_does_not_depend_on_how_the_batch_is_split(algorithm, build):  # rows 9, 13
+def test_the_gradient_does_not_depend_on_how_the_batch_is_split(
+    algorithm, build, backend
+):  # rows 9, 13
     random = np.random.default_rng(3)
     rows = []
     for length in (2, 12, 5, 9, 3, 12, 7, 4):
         rows.append((random.integers(0, 64, length).tolist(), [0] + [1] * (length - 1)))
     advantages = random.normal(size=8).tolist()
     batch = batch_of(rows, advantages, weights=random.uniform(0.1, 1, 8).tolist())
-    batch = replace(batch, ref_logprobs=policy_of(build(seed=4)).score(batch))
+    batch = replace(batch, ref_logprobs=backend.policy_of(build(seed=4)).score(batch))
     whole, *split = [
-        gradients(policy_of(build(), micro_batch_tokens=tokens), batch, algorithm)
+        backend.gradients(backend.policy_of(build(), micro_batch_tokens=tokens), batch, algorithm)
         for tokens in (10_000, 48, 24, 1)  # all at once, four, two and one row at a time
     ]
     for pieces in split:
         assert_close(pieces, whole)
 
 
-def test_the_gradient_does_not_depend_on_the_order_of_the_rows():
+def test_the_gradient_does_not_depend_on_the_order_of_the_rows(backend):
     order = [2, 0, 1]
     batch = batch_of(ROWS, ADVANTAGES, weights=WEIGHTS)
     shuffled = batch_of(
         [ROWS[i] for i in order], [ADVANTAGES[i] for i in order],
         weights=[WEIGHTS[i] for i in order],
     )  # fmt: skip
-    found = [gradients(policy_of(qwen()), b, Grpo(beta=0.0)) for b in (batch, shuffled)]
+    found = [
+        backend.gradients(backend.policy_of(qwen()), b, Grpo(beta=0.0)) for b in (batch, shuffled)
+    ]
     assert_close(*found)
 
 
-def test_clipping_scales_the_gradient_down_to_the_largest_norm_allowed():
+def test_clipping_scales_the_gradient_down_to_the_largest_norm_allowed(backend):
     batch = batch_of(ROWS, ADVANTAGES)
-    free = gradients(policy_of(qwen()), batch, Grpo(beta=0.0))
-    clipped = gradients(policy_of(qwen(), clip_grad_norm=0.01), batch, Grpo(beta=0.0))
+    free = backend.gradients(backend.policy_of(qwen()), batch, Grpo(beta=0.0))
+    clipped = backend.gradients(
+        backend.policy_of(qwen(), clip_grad_norm=0.01), batch, Grpo(beta=0.0)
+    )
     norm = float(torch.stack([g.square().sum() for g in free.values()]).sum().sqrt())
     assert norm > 0.01
     assert_close(clipped, {name: g * (0.01 / norm) for name, g in free.items()})
-    metrics = policy_of(qwen(), clip_grad_norm=0.01).update(batch, Grpo(beta=0.0))
+    metrics = backend.policy_of(qwen(), clip_grad_norm=0.01).update(batch, Grpo(beta=0.0))
     assert metrics["grad_norm"] == pytest.approx(norm, rel=1e-5)  # as it was before clipping
 
 

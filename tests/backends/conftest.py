@@ -1,0 +1,27 @@
+"""Engines to try on both backends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+
+from tests.helpers.engines import ENGINE_MODELS, EngineModel, short_rings
+from tests.helpers.tiny import lora_of, policy_of
+from tests.helpers.updates import trained
+
+
+@pytest.fixture(scope="module", params=ENGINE_MODELS)
+def models(request: pytest.FixtureRequest) -> Iterator[EngineModel]:
+    """Each model on each backend, as an engine runs it."""
+    with short_rings() if request.param.endswith("rings") else nullcontext():
+        yield ENGINE_MODELS[request.param]()
+
+
+@pytest.fixture(scope="session")
+def adapter(model_folder: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A trained adapter of the model in model_folder, on disk."""
+    path = tmp_path_factory.mktemp("adapter")
+    trained(policy_of(lora_of(model_folder, dropout=0.5))).export(path)
+    return str(path)

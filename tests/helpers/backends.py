@@ -1,0 +1,77 @@
+"""What a test asks of a backend, so that the same test runs on torch and on MLX.
+
+The fixture `backend` hands one of these to a test. Policies of both hold the weights of the torch
+model that they are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.helpers import tiny
+
+
+@dataclass(frozen=True)
+class Backend:
+    name: str
+    policy_of: Callable[..., Any]  # (model, tokenizer, *, temperature, optim and policy settings)
+    gradients: Callable[..., dict[str, torch.Tensor]]  # (policy, batch, algorithm)
+    weights_of: Callable[[Any], dict[str, torch.Tensor]]  # copies, of a policy
+    # (formula of a namespace and arrays, *arrays): its values summed up, and their slope by the
+    # first array
+    value_and_slope: Callable[..., tuple[float, np.ndarray]]
+    digits: float  # how close a slope is to the exact one
+
+
+def torch_backend() -> Backend:
+    def value_and_slope(formula: Any, *arrays: np.ndarray) -> tuple[float, np.ndarray]:
+        first, *rest = (torch.from_numpy(np.asarray(a, np.float64)) for a in arrays)
+        first.requires_grad_()
+        value = formula(torch, first, *rest).sum()
+        value.backward()
+        assert first.grad is not None
+        return value.item(), first.grad.numpy()
+
+    return Backend(
+        name="torch",
+        policy_of=tiny.policy_of,
+        gradients=tiny.gradients,
+        weights_of=lambda policy: tiny.weights_of(policy.model),
+        value_and_slope=value_and_slope,
+        digits=1e-8,
+    )
+
+
+def mlx_backend() -> Backend:
+    from wordle_rl.backends.blas import borrow_blas
+
+    borrow_blas()  # before MLX is imported, as in a run
+    import mlx.core as mx
+    from mlx.utils import tree_flatten
+
+    from tests.helpers.mlx_tiny import mlx_gradients, mlx_policy_of
+
+    def tensors(arrays: Any) -> dict[str, torch.Tensor]:
+        return {name: torch.tensor(np.array(array)) for name, array in dict(arrays).items()}
+
+    def value_and_slope(formula: Any, *arrays: np.ndarray) -> tuple[float, np.ndarray]:
+        given = [mx.array(np.asarray(a, np.float32)) for a in arrays]
+        value, slope = mx.value_and_grad(lambda *a: formula(mx, *a).sum())(*given)
+        return value.item(), np.array(slope)
+
+    return Backend(
+        name="mlx",
+        policy_of=mlx_policy_of,
+        gradients=lambda *arguments: tensors(mlx_gradients(*arguments)),
+        weights_of=lambda policy: tensors(tree_flatten(policy.lm.model.parameters())),
+        value_and_slope=value_and_slope,
+        digits=1e-5,
+    )
+
+
+BACKENDS = {"torch": torch_backend, "mlx": mlx_backend}

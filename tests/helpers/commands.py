@@ -1,0 +1,53 @@
+"""Commands as a user types them, run in this process; and a disk that is full."""
+
+from __future__ import annotations
+
+import resource
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.helpers.configs import composed
+from wordle_rl import cli
+from wordle_rl.evaluate import evaluate
+from wordle_rl.train import train
+
+SMALL_RUN = (
+    "model=untrained model.shape='{hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, "
+    "intermediate_size: 64}' algorithm=sft num_generations=1 words.test=6 words.val=6 "
+    "rollout.groups=4 backend.precision=fp32 backend.accelerator=cpu backend.threads=1 logger=none "
+    "trainer.report=false trainer.show_games=0 trainer.validate_every=9 trainer.checkpoint_every=1 "
+    "trainer.steps=2 name=small"
+)
+
+
+def training(line: str) -> Callable[[], object]:
+    """What `python train.py <line>` does."""
+    overrides = shlex.split(line)
+    return lambda: train(composed(*overrides), [cli.quoted(o) for o in overrides])
+
+
+def evaluation(line: str) -> Callable[[], object]:
+    """What `python eval.py <line>` does."""
+    overrides = shlex.split(line)
+    return lambda: evaluate(composed(*overrides, name="eval"), overrides)
+
+
+def trained(root: Path, line: str = "") -> Path:
+    """The folder of a small run that was trained into root."""
+    root.mkdir(exist_ok=True)
+    training(f"{SMALL_RUN} output_dir={root} {line}")()
+    [folder] = root.iterdir()
+    return folder
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Files of this process cannot grow beyond size bytes, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -1,0 +1,134 @@
+"""Engines on tiny models, games that they play, and what each token of a game should be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.tiny import gemma, many_stops, plain_copy, qwen
+from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.policy.sampling import Sampling, uniforms
+
+VOCAB = 64
+STOPS = frozenset(many_stops(VOCAB, every=9))
+SAMPLED = Sampling(temperature=0.8, max_tokens=7)
+GREEDY = Sampling(temperature=0.0, max_tokens=7)
+
+
+@dataclass(frozen=True)
+class EngineModel:
+    """A model, and how to make an engine of it."""
+
+    plain: Any  # transformers' own code
+    lm: Any  # what the engine runs on
+    new: Callable[..., Any]  # (lm, *, stops, max_context) -> engine
+
+    def engine(self, *, stops: frozenset[int] = STOPS, max_context: int = 200) -> Any:
+        return self.new(self.lm, stops=stops, max_context=max_context)
+
+
+def torch_model(model: Any) -> EngineModel:
+    from wordle_rl.backends.torch.causal_lm import CausalLM
+    from wordle_rl.backends.torch.engine import TorchEngine
+
+    def new(lm: Any, *, stops: frozenset[int], max_context: int) -> TorchEngine:
+        return TorchEngine(lm, stop_ids=stops, max_context=max_context)
+
+    return EngineModel(plain=plain_copy(model), lm=CausalLM(model), new=new)
+
+
+def mlx_model(model: Any) -> EngineModel:
+    from wordle_rl.backends.blas import borrow_blas
+
+    borrow_blas()
+    from tests.helpers.mlx_tiny import loaded_from
+    from wordle_rl.backends.mlx.causal_lm import MlxLM
+    from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine
+
+    def new(lm: Any, *, stops: frozenset[int], max_context: int) -> MlxEngine:
+        steps = CompiledModel(lm, max_context=max_context, compiled=False)
+        return MlxEngine(steps, {}, stop_ids=stops)
+
+    loaded = loaded_from(model)
+    loaded.model.freeze()
+    return EngineModel(plain=plain_copy(model), lm=MlxLM(loaded.model), new=new)
+
+
+@contextmanager
+def short_rings() -> Iterator[None]:
+    """Sliding layers on MLX hold 12 tokens, so that the games below come round several times."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("cache", "engine"):
+            patch.setattr(f"wordle_rl.backends.mlx.{module}.CHUNK", 8)
+        patch.setattr("wordle_rl.backends.mlx.cache._GROWTH", 4)
+        yield
+
+
+# Gemma's window of 4 is far shorter than the games below.
+ENGINE_MODELS: dict[str, Callable[[], EngineModel]] = {
+    "torch qwen": lambda: torch_model(qwen(VOCAB).eval()),
+    "torch gemma": lambda: torch_model(gemma(VOCAB, window=4, softcap=5.0).eval()),
+    "mlx qwen": lambda: mlx_model(qwen(VOCAB).eval()),
+    "mlx gemma": lambda: mlx_model(gemma(VOCAB, window=4).eval()),
+    "mlx gemma with short rings": lambda: mlx_model(gemma(VOCAB, window=4).eval()),
+}
+
+
+def numbers(rollout: int, turn: int) -> np.ndarray:
+    return uniforms(seed=7, step=0, rollouts=np.array([rollout]), turn=turn, tokens=7)[0]
+
+
+def prompts(n: int, turn: int) -> list[list[int]]:
+    """Prompts of 1 to 9 tokens, another one for each row and turn."""
+    random = np.random.default_rng([n, turn])
+    return [random.integers(0, VOCAB, 1 + (5 * row + turn) % 9).tolist() for row in range(n)]
+
+
+def slow_answer(
+    model: Any, context: list[int], sampling: Sampling, drawn: np.ndarray
+) -> Completion:
+    """One answer, token by token, each from a forward pass over everything before it."""
+    ids: list[int] = []
+    logprobs: list[float] = []
+    for uniform in drawn:
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor([context + ids])).logits[0, -1].double()
+        if sampling.temperature:
+            logits = logits / sampling.temperature
+        table = logits.log_softmax(-1).numpy()
+        greedy = sampling.temperature == 0.0
+        cumulative = np.exp(table).cumsum()
+        token = int(table.argmax() if greedy else (cumulative > uniform * cumulative[-1]).argmax())
+        ids.append(token)
+        logprobs.append(float(table[token]))
+        if token in STOPS:
+            return Completion(ids=ids, logprobs=logprobs, stop=StopReason.STOP_TOKEN)
+    return Completion(ids=ids, logprobs=logprobs, stop=StopReason.TOKEN_LIMIT)
+
+
+def play(
+    engine: Any, rows: list[int], numbered: list[int], sampling: Sampling, *, turns: int = 3
+) -> list[list[Completion]]:
+    """Answers by rollout and turn; row i plays rollout numbered[i]."""
+    answers: list[list[Completion]] = [[] for _ in numbered]
+    for turn in range(turns):
+        feeds = prompts(6, turn)
+        assert all(engine.extend(rows, [feeds[i] for i in numbered]))
+        drawn = engine.decode(rows, sampling, np.stack([numbers(i, turn) for i in numbered]))
+        for mine, completion in zip(answers, drawn, strict=True):
+            mine.append(completion)
+    return answers
+
+
+def assert_same(one: list[list[Completion]], other: list[list[Completion]]) -> None:
+    for mine, theirs in zip(one, other, strict=True):
+        assert [c.ids for c in mine] == [c.ids for c in theirs]
+        assert [c.stop for c in mine] == [c.stop for c in theirs]
+        for a, b in zip(mine, theirs, strict=True):
+            assert np.allclose(a.logprobs, b.logprobs, atol=1e-4)

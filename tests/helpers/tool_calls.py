@@ -1,0 +1,15 @@
+"""Tool calls as a model writes them."""
+
+from __future__ import annotations
+
+import json
+
+
+def call(content: object) -> str:
+    return (
+        f"<tool_call>\n{content if isinstance(content, str) else json.dumps(content)}\n</tool_call>"
+    )
+
+
+def guess(word: object, **more: object) -> dict:
+    return {"name": "guess", "arguments": {"word": word, **more}}

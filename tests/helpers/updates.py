@@ -1,0 +1,57 @@
+"""A batch of three conversations, and updates of a policy on it or on a bandit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.helpers.tiny import batch_of
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.sampling import Sampling, uniforms
+
+# Of unequal length; 1 marks sampled tokens, and two rows have two answers.
+ROWS = [
+    ([3, 9, 4, 11, 12, 5, 6, 20, 21, 22], [0, 0, 0, 1, 1, 0, 0, 1, 1, 1]),
+    ([3, 50], [0, 1]),
+    ([3, 9, 30, 31, 7, 8, 40], [0, 0, 1, 1, 0, 0, 1]),
+]
+PLAIN = Grpo(beta=0.0)
+
+
+def games(advantages: tuple[float, ...] = (0.7, -1.3, 0.4)) -> Batch:
+    return batch_of(ROWS, advantages)
+
+
+def whole(epoch: int) -> list[Any]:
+    """All rows of games() in one update, with equal weights for all tokens."""
+    tokens = sum(sum(marks) for _, marks in ROWS)
+    return [(np.arange(len(ROWS)), np.full(len(ROWS), 1.0 / tokens))]
+
+
+def one_row(ids: list[int], marks: list[int]) -> Batch:
+    return batch_of([(ids, marks)], [1.0])
+
+
+def trained(policy: Any, updates: int = 3) -> Any:
+    """The policy, after some updates on games()."""
+    for _ in range(updates):
+        assert policy.update(games(), PLAIN)["update/skipped"] == 0.0
+    return policy
+
+
+def play_bandit(policy: Any, step: int) -> Batch | None:
+    """16 answers of one token; even ids are the arm that pays. None when all pay alike."""
+    engine = policy.engine()
+    [row] = engine.open(1)
+    engine.extend([row], [[7, 9]])
+    rows = [row, *engine.fork(row, 15)]
+    numbers = uniforms(seed=1, step=step, rollouts=np.arange(16), turn=0, tokens=1)
+    drawn = engine.decode(rows, Sampling(max_tokens=1), numbers)
+    rewards = np.array([[1.0 - c.ids[0] % 2 for c in drawn]])
+    advantages = PLAIN.advantages_by_game(rewards)[0]
+    if not advantages.any():
+        return None
+    played = [([7, 9, *c.ids], [0, 0, 1]) for c in drawn]
+    return batch_of(played, advantages.tolist(), weights=[1 / 16] * 16)

@@ -1,0 +1,77 @@
+"""Thoughts as tokens: where they stand in an answer, and how many tokens they take."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS, fitting, states
+from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
+from wordle_rl.algorithms.base import LENGTHS
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.rules import Clue, Rules, State, feedback_code
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.prompts.parser import thought_of
+from wordle_rl.prompts.reasoning import Reasoning
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import build_form
+from wordle_rl.rollouts.lesson import TeacherSettings, check_thoughts
+from wordle_rl.rollouts.play import new_games, play
+from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
+
+lengths = pytest.mark.parametrize("length", LENGTHS[1:])
+
+
+@pytest.mark.parametrize("form", ["conversation", "fresh", "tool"])
+def test_a_thought_stands_before_the_answer_in_every_form(form):
+    chat = Chat(HFTokenizer(qwen_like_tokenizer(QWEN_TOOLS)))
+    actor = ScriptedActor(
+        player=RandomConsistent(KNOWLEDGE), seed=5, reasoning=Reasoning(KNOWLEDGE, "full")
+    )
+    [game] = play(actor, new_games([WORDS.answers[3]], WORDS, Rules()))
+    seen = build_form(form, chat, STYLE)
+    for turn, tokens in zip(
+        game.turns, scripted_turns(game, build_form(form, chat, STYLE)), strict=True
+    ):
+        assert turn.guess is not None
+        thought = thought_of(turn.text)
+        answer = chat.answer(seen.write(turn.guess))
+        assert tokens.completion.ids[-len(answer) :] == answer
+        text = chat.tokenizer.decode(tokens.completion.ids)
+        assert text == thought + seen.write(turn.guess)
+        assert seen.parse(text).guess == turn.guess
+
+
+@lengths
+@pytest.mark.parametrize("tokenizer", [build_tokenizer, qwen_like_tokenizer])
+def test_no_thought_is_longer_than_what_an_answer_must_hold(length, tokenizer):
+    chat = Chat(HFTokenizer(tokenizer()))
+    form = build_form("conversation", chat, STYLE)
+    reasoning = Reasoning(KNOWLEDGE, length)
+    lesson = TeacherSettings(player=GreedyEntropy(KNOWLEDGE, opener=None), reasoning=reasoning)
+    with pytest.raises(
+        ValueError, match=f"max_tokens must be .* algorithm.reasoning={length}"
+    ) as e:
+        check_thoughts(lesson, form, Sampling(max_tokens=12))
+    least = int(re.findall(r"must be (\d+)", str(e.value))[0])
+    check_thoughts(lesson, form, Sampling(max_tokens=least))
+    with pytest.raises(ValueError, match=f"not {least - 1}"):
+        check_thoughts(lesson, form, Sampling(max_tokens=least - 1))
+    for state, guess, _ in states(60, seed=4):
+        thought = reasoning(state, guess, np.random.default_rng(0).random())
+        ids = chat.tokenizer.encode(thought) + chat.answer(form.write(guess))
+        assert len(ids) <= least
+
+
+def test_notes_of_the_embedded_tokenizer_are_a_token_a_character():
+    tokenizer = HFTokenizer(build_tokenizer())
+    state = State((Clue("crane", feedback_code("crane", "beard")),), 1)
+    text = Reasoning(KNOWLEDGE, "notes")(state, "beard", 0.0)
+    assert text == f"<think>__a__+r2+e5-cn={len(fitting(list(state.clues)))}✓</think>\n"
+    assert len(tokenizer.encode(text)) == len(text) - len("<think></think>") + 2
+    assert tokenizer.decode(tokenizer.encode(text)) == text

@@ -52,21 +52,21 @@ demo: $(STAMP)  ## train the embedded model on the CPU, in minutes
 	$(PY) train.py experiment=demo $(ARGS)
 
 embedded-model: $(STAMP)  ## make the embedded model again (7 minutes on two cores with bfloat16)
-	$(PY) train.py experiment=warm_start name=embedded_model
+	$(PY) train.py experiment=make_tiny name=embedded_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_embedded_model_* | head -n 1)"
 
 skilled-model: $(STAMP)  ## make the stronger embedded model again (half an hour on two cores with bfloat16)
-	$(PY) train.py experiment=warm_start_long name=skilled_first
-	$(PY) train.py experiment=warm_start_more name=skilled_model \
+	$(PY) train.py experiment=make_tiny_skilled_1 name=skilled_first
+	$(PY) train.py experiment=make_tiny_skilled_2 name=skilled_model \
 	    init_from="$$(ls -dt outputs/*_skilled_first_* | head -n 1)"
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_skilled_model_* | head -n 1)" --last --name tiny_skilled
 
 mini-model: $(STAMP)  ## make the embedded model of the studies again (4 minutes on two cores with bfloat16)
-	$(PY) train.py experiment=warm_start_mini name=mini_model
+	$(PY) train.py experiment=make_mini name=mini_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_mini_model_* | head -n 1)" --name mini
 
 micro-model: $(STAMP)  ## make the smallest embedded model again (3 minutes on two cores with bfloat16)
-	$(PY) train.py experiment=warm_start_micro name=micro_model
+	$(PY) train.py experiment=make_micro name=micro_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --name micro
 
 test: lint types unit  ## all checks: style, types, quick tests

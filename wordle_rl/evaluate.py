@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
 from wordle_rl.backends import load_backend
 from wordle_rl.build import (
@@ -77,6 +77,7 @@ KEYS = {
     *("opener", "tree", "compare", "samples", "limit", "time_limit", "show", "seed", "output_dir"),
     *("form", "allow_mismatch"),
 }
+_FOR_TRAINING = {"optim", "rollout", "num_generations"}  # a model's file may choose these
 _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run unless overridden
 _GAMES_AT_ONCE = 512
 
@@ -266,6 +267,10 @@ def _broken_weights_told() -> Iterator[None]:
 def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """The config, with what a run was trained with where the command line says nothing."""
     given = keys_of(overrides)
+    if not _FOR_TRAINING & {key.partition(".")[0] for key in given}:
+        with open_dict(cfg):
+            for part in _FOR_TRAINING:
+                cfg.pop(part, None)
     if cfg.player is not None and "model" in given:
         raise ConfigError("player and model exclude each other: give one of them")
     if cfg.run is None:

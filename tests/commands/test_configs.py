@@ -109,7 +109,7 @@ def test_single_turns_come_from_all_depths_unless_the_command_line_says_otherwis
 
 
 def test_an_experiment_wins_over_the_main_config() -> None:
-    assert composed("experiment=warm_start").optim.warmup_steps == 50
+    assert composed("experiment=make_tiny").optim.warmup_steps == 50
 
 
 def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:

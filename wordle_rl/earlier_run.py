@@ -130,10 +130,11 @@ def keys_of(overrides: Iterable[str]) -> set[str]:
 
 
 def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[str, Any] | None:
-    """Put the model, prompt, form and optimizer of init_from's run into a config, where nothing else is given.
+    """Put the model, prompt, form and optimizer of init_from's run into a config.
 
-    overrides: those of the command line. root: what relative paths are relative to. Returns what
-    the manifest records of the start, None without init_from. Raises ValueError in one line.
+    What the command line names itself stays. overrides: those of the command line. root: what
+    relative paths are relative to. Returns what the manifest records of the start, None without
+    init_from. Raises ValueError in one line.
     """
     check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last", "start"))
     if cfg.init_from == REQUIRED:

@@ -20,6 +20,7 @@ from yaml import YAMLError
 from wordle_rl.backends import load_backend
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_run import begin_from, prompt_name, saved_config
+from wordle_rl.resolved_choices import hydra_choices, print_choices
 from wordle_rl.runs.addresses import shown_command
 from wordle_rl.runs.checkpoints import CheckpointError, CheckpointStore
 from wordle_rl.runs.config import keep_config
@@ -77,6 +78,7 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         try:
             interrupts.on_second(partial(_stopped, folder))
             print(f"run folder: {folder.path}", flush=True)
+            print_choices(folder, setup.config)
             with user_errors():
                 backend = load_backend(setup.backend)
             with _failures_told():
@@ -174,6 +176,7 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
         prompt=prompt_name(setup.recipe.style),
         form=setup.recipe.form,
         protocol=setup.config["words"]["protocol"],
+        choices=hydra_choices(),
     )
 
 

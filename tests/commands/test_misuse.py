@@ -397,6 +397,8 @@ KEPT = {
     "reward=phase2": "single values",
     "+optim.foo=1": "+optim.foo=1",
     "optim.foo=1": "optim.foo",
+    "optim=adamw": "single values",
+    "optim.name=adamw": "optim.name",
     "optim.lr='[1'": "optim.lr",
     "trainer.steps=0": "trainer.steps must be 1..",
     "trainer.steps=1": "trainer.steps must be 2 or more, as so many are done, not 1",
@@ -422,7 +424,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "config.yaml has an evil target": (
         lambda r: (r / "config.yaml").write_text(
-            (r / "config.yaml").read_text().replace("wordle_rl.policy.optim.Optim", "os.system")
+            (r / "config.yaml").read_text().replace("wordle_rl.policy.optim.Muon", "os.system")
         ),
         "optim._target_",
     ),

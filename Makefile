@@ -22,7 +22,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo embedded-model skilled-model mini-model micro-model test lint types unit unit-avx2 slow bench-smoke format clean
+.PHONY: help venv demo embedded-model skilled-model mini-model micro-model test lint types unit unit-avx2 slow bench-smoke format choices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -93,6 +93,9 @@ bench-smoke: $(STAMP)  ## run every benchmark at its smallest size: does it stil
 format: $(STAMP)  ## format the code and mend what can be mended
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+choices: $(STAMP)  ## write docs/CHOICES.md anew from the comments in conf/
+	$(PY) -m wordle_rl.choices
 
 clean:  ## remove caches and build files; .venv and outputs/ stay
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache

@@ -24,7 +24,7 @@ _ORDER = (  # of the line; other groups follow
 )
 _LEFT_OUT = ("sweep", "trainer", "logger")  # they change nothing about what is learnt
 _CHOOSERS = ("rollout", "model", "experiment")  # their files choose options of other groups
-_ADOPTED = ("model", "prompt", "optim", "backend")  # a run with init_from= takes these from there
+_ADOPTED = ("model", "prompt", "optim")  # a run with init_from= takes these from there
 
 
 def hydra_choices() -> dict[str, str]:
@@ -64,6 +64,7 @@ def choice_lines(
     lines = []
     if run := config.get("init_from"):
         adopted = [group for group in _ADOPTED if group in shown and group not in given]
+        adopted += ["backend"] * (_target(choices["backend"]) != config["backend"]["_target_"])
         shown = {group: option for group, option in shown.items() if group not in adopted}
         lines.append(f"taken from init_from={run}: {', '.join(adopted)}")
     for chooser, settings in _chosen_by(choices, given, config).items():
@@ -72,6 +73,12 @@ def choice_lines(
             lines.append(f"chosen by {chooser}: {' '.join(kept)}")
     order = sorted(shown, key=_place)
     return ["choices: " + " ".join(f"{group}={shown[group]}" for group in order), *lines]
+
+
+def _target(backend: str) -> str:
+    """The class of a backend's file; an adapter's backend comes with it from the earlier run."""
+    file = CONF / "backend" / f"{backend}.yaml"
+    return yaml.safe_load(file.read_text(encoding="utf-8"))["_target_"] if file.is_file() else ""
 
 
 def _place(key: str) -> tuple[int, str]:

@@ -91,9 +91,15 @@ def test_a_number_of_generations_that_is_no_option_is_shown_as_it_was_given():
 
 def test_what_comes_from_an_earlier_run_is_not_shown_as_an_option():
     choices, taken = lines("init_from=outputs/first", "prompt=symbols", "algorithm=dapo")
-    assert taken == "taken from init_from=outputs/first: model, optim, backend"
+    assert taken == "taken from init_from=outputs/first: model, optim"
     assert "prompt=symbols" in choices and "algorithm=dapo" in choices
     assert " model=" not in choices and " optim=" not in choices
+
+
+def test_the_backend_of_an_earlier_run_replaces_the_chosen_one():
+    config = resolve(plain(with_hydra("init_from=outputs/first", "backend=mlx")))
+    choices, taken = choice_lines({"model": "tiny", "backend": "lightning"}, [], config)
+    assert taken.endswith("model, backend") and "backend=" not in choices
 
 
 @pytest.fixture

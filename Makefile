@@ -22,7 +22,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo embedded-model skilled-model mini-model micro-model test lint types unit unit-avx2 slow bench-smoke format clean
+.PHONY: help venv demo embedded-model skilled-model mini-model micro-model test lint types unit unit-avx2 slow bench-smoke format choices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -52,21 +52,21 @@ demo: $(STAMP)  ## train the embedded model on the CPU, in minutes
 	$(PY) train.py experiment=demo $(ARGS)
 
 embedded-model: $(STAMP)  ## make the embedded model again (7 minutes on two cores with bfloat16)
-	$(PY) train.py experiment=warm_start name=embedded_model
+	$(PY) train.py experiment=make_tiny name=embedded_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_embedded_model_* | head -n 1)"
 
 skilled-model: $(STAMP)  ## make the stronger embedded model again (half an hour on two cores with bfloat16)
-	$(PY) train.py experiment=warm_start_long name=skilled_first
-	$(PY) train.py experiment=warm_start_more name=skilled_model \
+	$(PY) train.py experiment=make_tiny_skilled_1 name=skilled_first
+	$(PY) train.py experiment=make_tiny_skilled_2 name=skilled_model \
 	    init_from="$$(ls -dt outputs/*_skilled_first_* | head -n 1)"
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_skilled_model_* | head -n 1)" --last --name tiny_skilled
 
 mini-model: $(STAMP)  ## make the embedded model of the studies again (4 minutes on two cores with bfloat16)
-	$(PY) train.py experiment=warm_start_mini name=mini_model
+	$(PY) train.py experiment=make_mini name=mini_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_mini_model_* | head -n 1)" --name mini
 
 micro-model: $(STAMP)  ## make the smallest embedded model again (3 minutes on two cores with bfloat16)
-	$(PY) train.py experiment=warm_start_micro name=micro_model
+	$(PY) train.py experiment=make_micro name=micro_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --name micro
 
 test: lint types unit  ## all checks: style, types, quick tests
@@ -95,6 +95,9 @@ bench-smoke: $(STAMP)  ## run every benchmark at its smallest size: does it stil
 format: $(STAMP)  ## format the code and mend what can be mended
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+choices: $(STAMP)  ## write docs/CHOICES.md anew from the comments in conf/
+	$(PY) -m wordle_rl.choices
 
 clean:  ## remove caches and build files; .venv and outputs/ stay
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache

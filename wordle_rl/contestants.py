@@ -16,7 +16,6 @@ from wordle_rl.build_parts import (
     PLAYERS,
     build_backend_settings,
     build_model_settings,
-    build_style,
 )
 from wordle_rl.earlier_run import (
     check_match,
@@ -36,6 +35,7 @@ from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling, Stream
 from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.policy.stages import stages_of
+from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import FORMS, build_form, check_room
@@ -46,7 +46,7 @@ from wordle_rl.rollouts.scripted_actor import ScriptedActor
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_seed
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import MOST, ConfigError, check_above_zero, check_range, instantiate
+from wordle_rl.runs.instantiate import MOST, ConfigError, check_above_zero, check_range
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.progress import GameCount, told
 from wordle_rl.words.lists import WordLists
@@ -118,6 +118,8 @@ class Tournament:
     knowledge: Knowledge
     regret: Regret
     rules: Rules
+    style: PromptStyle  # how models are asked
+    sampling: Sampling  # and how they draw their answers
     secrets: tuple[str, ...]
     split: str
     settings: EvalSettings
@@ -208,8 +210,7 @@ def build_contestant(
     """The model of the config, and the record of its precision and threads."""
     settings = tournament.settings
     model = choose_model(config, settings)
-    style = build_style(config, tournament.rules)
-    sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
+    style, sampling = tournament.style, tournament.sampling
     if not settings.allow_mismatch:
         check_match(model.location, style, ("form", settings.form), tournament.knowledge.words)
     backend = build_backend_settings(config["backend"], model)

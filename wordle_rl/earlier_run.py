@@ -13,6 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from wordle_rl.policy.optim import AdamW, Muon
 from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.policy.stages import prompt_name, stages_of
 from wordle_rl.prompts.styles import PromptStyle
@@ -63,6 +64,7 @@ def saved_config(folder: RunFolder) -> DictConfig:
     assert isinstance(loaded, DictConfig)
     if OmegaConf.select(loaded, "backend.threads") == 0:
         loaded.backend.threads = "auto"  # as earlier versions wrote it
+    loaded.model.pop("optimizer", None)  # of earlier versions, where a model named its optimizer
     OmegaConf.set_struct(loaded, True)
     return loaded
 
@@ -80,6 +82,15 @@ def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -
         OmegaConf.update(cfg, key, value, force_add=True)
 
 
+def _adopt_optimizer(cfg: DictConfig, saved: DictConfig) -> None:
+    """Take over which optimizer a run trained with, but none of its settings."""
+    kinds = {"adamw": AdamW, "muon": Muon}
+    named = kinds.get(str(OmegaConf.select(saved, "optim.name")))  # as earlier versions wrote it
+    target = f"{named.__module__}.{named.__name__}" if named else None
+    if target := target or OmegaConf.select(saved, "optim._target_"):
+        cfg.optim._target_ = target
+
+
 def form_of_run(saved: DictConfig) -> str:
     """The form that a run was trained in; runs of earlier versions name none."""
     return OmegaConf.select(saved, "rollout.form") or "conversation"
@@ -91,10 +102,11 @@ def keys_of(overrides: Iterable[str]) -> set[str]:
 
 
 def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[str, Any] | None:
-    """Put the model, prompt and form of init_from's run into a config, where nothing else is given.
+    """Put the model, prompt, form and optimizer of init_from's run into a config.
 
-    overrides: those of the command line. root: what relative paths are relative to. Returns what
-    the manifest records of the start, None without init_from. Raises ValueError in one line.
+    What the command line names itself stays. overrides: those of the command line. root: what
+    relative paths are relative to. Returns what the manifest records of the start, None without
+    init_from. Raises ValueError in one line.
     """
     check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last", "start"))
     if cfg.init_from == REQUIRED:
@@ -131,6 +143,8 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     if saved.model.path == UNTRAINED:  # its name and its rate are of learning from nothing
         cfg.model.name, cfg.model.learning_rate = saved.name, rate
     adopt(cfg, saved, "prompt", given)
+    if "optim" not in given:
+        _adopt_optimizer(cfg, saved)
     if "rollout.form" not in given:
         cfg.rollout.form = form_of_run(saved)
     # Weights are of either backend, adapters of their own alone.

@@ -34,23 +34,23 @@ _MODELS = {  # name: what it is for, the target of the Makefile, the experiment
     "tiny": (
         "badly enough to learn: the start of every run with `model=tiny`",
         "embedded-model",
-        "warm_start",
+        "make_tiny",
     ),
     "tiny_skilled": (
         "nearly as well as its teacher:\n"
         "the start of `experiment=tiny_split` and `experiment=tiny_all`",
         "skilled-model",
-        "warm_start_long` and then `experiment=warm_start_more",
+        "make_tiny_skilled_1` and then `experiment=make_tiny_skilled_2",
     ),
     "mini": (
         "badly enough to learn: the start of the shipped studies",
         "mini-model",
-        "warm_start_mini",
+        "make_mini",
     ),
     "micro": (
         "seldom: the small start of `experiment=smoke`, quick on either backend",
         "micro-model",
-        "warm_start_micro",
+        "make_micro",
     ),
 }
 _CARD = """---
@@ -66,8 +66,8 @@ It was taught by imitation only; no reinforcement learning has touched it.
 - Data: games of a scripted player ({teacher}), who guesses a random word among the
   answers that fit all clues, over all 2,315 answers{slips}.
   It stands in for pretraining: the model knows the dictionary as a person knows English, test
-  secrets included. `experiment={strict}_strict` makes a model that never saw a game about a test or
-  validation secret.
+  secrets included. `experiment={first} words.protocol=split` makes a model that never saw a
+  game about a test or validation secret.
 - Digest of the word lists: `{words}`
 - Digest of the splits: `{splits}`
 - sha256 of model.safetensors (bfloat16): `{weights}`
@@ -139,7 +139,7 @@ def _card(
         purpose=purpose,
         target=target,
         experiment=made_by,
-        strict=made_by.split("`")[0],
+        first=made_by.split("`")[0],
         slips=slips,
         parameters=parameters,
         chosen=chosen,

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
 from wordle_rl.build import check_keys, resolve
 from wordle_rl.build_parts import (
     build_reward_set,
+    build_style,
 )
 from wordle_rl.contestants import (
     EvalSettings,
@@ -38,6 +39,7 @@ from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.errors import fail, full_disk_told, user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, instantiate
@@ -50,6 +52,7 @@ KEYS = {
     *("opener", "tree", "compare", "samples", "limit", "time_limit", "show", "seed", "output_dir"),
     *("form", "allow_mismatch"),
 }
+_FOR_TRAINING = {"optim", "rollout", "num_generations"}  # a model's file may choose these
 _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run unless overridden
 
 
@@ -70,6 +73,8 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             knowledge=knowledge,
             regret=Regret(knowledge, rules.max_turns, settings.tree),
             rules=rules,
+            style=build_style(config, rules),
+            sampling=instantiate("sampling", config["sampling"], Sampling),
             secrets=splits.secrets(split)[: settings.limit],
             split=split,
             settings=settings,
@@ -124,6 +129,10 @@ def _broken_weights_told() -> Iterator[None]:
 def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """The config, with what a run was trained with where the command line says nothing."""
     given = keys_of(overrides)
+    if not _FOR_TRAINING & {key.partition(".")[0] for key in given}:
+        with open_dict(cfg):
+            for part in _FOR_TRAINING:
+                cfg.pop(part, None)
     if cfg.player is not None and "model" in given:
         raise ConfigError("player and model exclude each other: give one of them")
     if cfg.run is None:

@@ -25,6 +25,7 @@ from wordle_rl.earlier_run import (
     with_kept_precision,
 )
 from wordle_rl.policy.stages import prompt_name
+from wordle_rl.resolved_choices import hydra_choices, print_choices
 from wordle_rl.runs.addresses import shown_command
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import fail, full_disk_told, user_errors
@@ -107,6 +108,7 @@ def _train_in(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
     try:
         interrupts.on_second(partial(_stopped, folder))
         print(f"run folder: {folder.path}", flush=True)
+        print_choices(folder, setup.config)
         with user_errors():
             backend = load_backend(setup.backend)
         with _failures_told():
@@ -197,6 +199,7 @@ def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None
         prompt=prompt_name(setup.recipe.style),
         form=setup.recipe.rollout.form,
         protocol=setup.config["words"]["protocol"],
+        choices=hydra_choices(),
     )
 
 

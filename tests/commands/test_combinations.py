@@ -79,7 +79,6 @@ VALUES = {
         "in the reward": ["algorithm.beta=0.1", "algorithm.kl=reward"],
     },
     "entropy": {"none": [], "bonus": ["algorithm.entropy=0.01"]},
-    "optimizer": {name: [f"optim.name={name}"] for name in ("adamw", "muon")},
     "precision": {name: [f"backend.precision={name}"] for name in ("auto", "fp32", "bf16")},
 }
 SMALL = [

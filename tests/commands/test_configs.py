@@ -13,7 +13,8 @@ from omegaconf import OmegaConf
 
 from tests.helpers.configs import GROUPS, OPTIONS, composed
 from tests.helpers.marks import half_slow
-from wordle_rl.build import KEYS, build_experiment, resolve
+from wordle_rl import evaluate
+from wordle_rl.build import KEYS, build_experiment, check_keys, resolve
 from wordle_rl.build_parts import build_model_settings
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT
@@ -92,6 +93,32 @@ def test_a_model_may_choose_its_prompt_and_the_command_line_overrules_it() -> No
     assert composed("model=qwen3b", "prompt=letters").prompt._target_.endswith("Letters")
 
 
+def test_a_model_may_choose_its_optimizer_and_the_command_line_overrules_it() -> None:
+    def target(*overrides: str) -> str:
+        return composed(*overrides).optim._target_.rpartition(".")[2]
+
+    assert (target(), target("model=qwen3b")) == ("Muon", "AdamW")
+    assert (target("optim=adamw"), target("model=qwen3b", "optim=muon")) == ("AdamW", "Muon")
+    assert composed("optim=adamw", "optim.lr=0.5").optim.lr == 0.5
+    assert composed("optim=adamw", "experiment=make_tiny").optim.beta2 == 0.95
+
+
+@pytest.mark.parametrize("name", OPTIONS["model"])
+def test_what_a_model_chooses_for_training_does_not_disturb_its_evaluation(name: str) -> None:
+    given = [f"model={name}"]
+    config = evaluate._with_run(composed(*given, name="eval"), given)
+    check_keys(config, evaluate.KEYS)
+    assert build_model_settings(config["model"]).name == name
+
+
+def test_the_brief_reward_is_phase2_and_a_price_on_length() -> None:
+    brief, plain = (
+        resolve(composed(f"reward={name}"))["reward"] for name in ("phase2_brief", "phase2")
+    )
+    assert brief["components"].pop("brevity")["weight"] == 0.5
+    assert brief == plain
+
+
 def test_single_turns_come_from_all_depths_unless_the_command_line_says_otherwise() -> None:
     assert composed("rollout=turn").history.most == 4
     assert composed("rollout=turn", "history=one").history.most == 1
@@ -99,7 +126,7 @@ def test_single_turns_come_from_all_depths_unless_the_command_line_says_otherwis
 
 
 def test_an_experiment_wins_over_the_main_config() -> None:
-    assert composed("experiment=warm_start").optim.warmup_steps == 50
+    assert composed("experiment=make_tiny").optim.warmup_steps == 50
 
 
 def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:

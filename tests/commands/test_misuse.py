@@ -74,7 +74,7 @@ TRAIN = {
     "rules.invalid=shout": "lose_turn",
     "words.protocol=both": "split, all",
     "algorithm=sft algorithm.player=oracle": "random_consistent",
-    "experiment=smoke,warm_start": "-m",
+    "experiment=smoke,make_tiny": "-m",
     "rollout=no_such": one_of("rollout"),
     "rollout.form=chat": "rollout.form must be one of conversation, fresh, tool",
     "rollout=best_of rollout.advance=worst": "rollout.advance must be one of best, sampled",
@@ -97,7 +97,9 @@ TRAIN = {
     "words.answers=false": "words.answers must be text or null",
     "model=null": "model must be one of",
     "model=[tiny,qwen3b]": "model must be one of",
-    "optim=adam": "optim must be a group of settings",
+    "optim=adam": one_of("optim"),
+    "optim.name=adamw": "there is no setting optim.name: use optim=adamw or optim=muon",
+    "model.optimizer=adamw": "there is no setting model.optimizer",
     "model.lora=5": "model.lora must be a group of settings or null",
     "reward.components=5": "reward.components must be a group",
     "+reward.components.foo=5": "reward.components.foo",
@@ -177,7 +179,7 @@ TRAIN = {
     "init_checkpoint=first": "init_checkpoint must be one of best, last, start",
     "model=tiny init_from=outputs/none": "model and init_from exclude each other",
     "model.path=embedded/tiny init_from=conf": "model.path and init_from exclude each other",
-    "experiment=warm_start_more": "init_from must be given",
+    "experiment=make_tiny_skilled_2": "init_from must be given",
     "allow_mismatch=maybe": "allow_mismatch must be true or false",
 }  # fmt: skip
 
@@ -206,6 +208,9 @@ EVAL = {
     "time_limit=nan": "time_limit must be a number",
     "curriculum=phases": "there is no choice curriculum",
     "optim.lr=1": "there is no setting optim",
+    "optim=adamw": "there is no setting optim",
+    "model=qwen3b optim.lr=1": "there is no setting optim",
+    "num_generations=4": "there is no setting rollout",
     "~words": "words must be given",
 }
 
@@ -357,6 +362,8 @@ KEPT = {
     "reward=phase2": "single values",
     "+optim.foo=1": "+optim.foo=1",
     "optim.foo=1": "optim.foo",
+    "optim=adamw": "single values",
+    "optim.name=adamw": "optim.name",
     "optim.lr='[1'": "optim.lr",
     "trainer.steps=0": "trainer.steps must be 1..",
     "trainer.steps=1": "trainer.steps must be 2 or more, as so many are done, not 1",
@@ -382,7 +389,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "config.yaml has an evil target": (
         lambda r: (r / "config.yaml").write_text(
-            (r / "config.yaml").read_text().replace("wordle_rl.policy.optim.Optim", "os.system")
+            (r / "config.yaml").read_text().replace("wordle_rl.policy.optim.Muon", "os.system")
         ),
         "optim._target_",
     ),

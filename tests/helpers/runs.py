@@ -26,14 +26,14 @@ SMALL = [
     "reward=phase2_brief", "reward.lawful=false", "reward.components.brevity.free=0",
     "reward.components.brevity.per=8", "rollout.credit=game", "rollout.discount=1",
     "backend.precision=fp32", "backend.accelerator=cpu", "backend.threads=1", "logger=none",
-    "optim.lr=1e-2", "optim.name=adamw", "optim.warmup_steps=2",
+    "optim.lr=1e-2", "optim=adamw", "optim.warmup_steps=2",
     "trainer.games_every=1", "trainer.show_games=0", "trainer.checkpoint_every=2",
     "trainer.validate_every=3", "trainer.steps=6",
 ]  # fmt: skip
 STAGES = {
     "sft": ["algorithm=sft"],
     "grpo with a reference": ["algorithm.beta=0.04"],
-    "two updates with muon": ["algorithm.epochs=2", "optim.name=muon", "rollout.credit=turn"],
+    "two updates with muon": ["algorithm.epochs=2", "optim=muon", "rollout.credit=turn"],
     "ppo": ["algorithm=ppo", "algorithm.minibatches=2", "algorithm.epochs=2"],
     "dapo": ["algorithm=dapo", "algorithm.resample=2"],
     "dpo": ["algorithm=dpo"],

@@ -87,6 +87,24 @@ def test_a_stage_takes_the_rate_of_a_model_that_was_trained_before(copy):
     assert (config.model.name, config.optim.lr) == ("micro", 0.125)
 
 
+def test_a_stage_takes_the_optimizer_of_the_run_unless_one_is_given(copy):
+    saved = OmegaConf.load(copy / "config.yaml")
+    saved.optim._target_, saved.optim.beta2 = "wordle_rl.policy.optim.AdamW", 0.5
+    OmegaConf.save(saved, copy / "config.yaml")
+    assert begun(copy)[0].optim == composed("optim=adamw").optim
+    assert begun(copy, "optim=muon")[0].optim == composed("optim=muon").optim
+
+
+def test_the_config_of_an_earlier_version_names_its_optimizer_in_another_place(copy):
+    saved = OmegaConf.load(copy / "config.yaml")
+    saved.model.optimizer = saved.optim.name = "adamw"
+    saved.optim._target_ = "wordle_rl.policy.optim.Optim"
+    OmegaConf.save(saved, copy / "config.yaml")
+    loaded = saved_config(RunFolder(copy))
+    assert build_experiment(resolve(loaded)).optim.name == "adamw"
+    assert begun(copy)[0].optim == composed("optim=adamw").optim
+
+
 @pytest.mark.parametrize(("checkpoint", "step"), [("best", 1), ("last", 2), ("start", 0)])
 def test_the_manifest_names_run_checkpoint_and_digest(checkpoint, step, small):
     config, start = begun(small, f"init_checkpoint={checkpoint}")

@@ -65,7 +65,6 @@ class ModelSettings:
     name: str
     path: str
     learning_rate: float  # the default of optim.lr
-    optimizer: Literal["adamw", "muon"] = "adamw"  # the default of optim.name
     max_tokens: int
     max_context: int
     lora: LoraSettings | None = None

@@ -134,7 +134,7 @@ class Optimizers:
         own = self._flat()
         if about.get("optimizer") != self._optim.name or _kinds(saved) != _kinds(own):
             raise CheckpointError(
-                f"{file} was written with another optimiser: set optim.name as it was then"
+                f"{file} was written with another optimiser: choose optim= as it was then"
             )
         for i, (optimizer, names) in enumerate(self._parts):
             optimizer.state["step"] = saved[f"{i}:step"]

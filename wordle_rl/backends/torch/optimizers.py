@@ -106,7 +106,7 @@ def load_states(optimizers: list[Any], file: Path) -> None:
         raise CheckpointError(f"{file}: no states of optimisers") from None
     if kinds != _kinds(own):
         raise CheckpointError(
-            f"{file} was written with another optimiser, or version of torch: set optim.name as it "
+            f"{file} was written with another optimiser, or version of torch: choose optim= as it "
             "was then"
         )
     if not all(map(_fits, optimizers, held)):

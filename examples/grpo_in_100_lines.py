@@ -2,15 +2,15 @@
 
     python examples/grpo_in_100_lines.py          # or: make example
 
-A small language model plays Wordle. Each step plays several games on the same secret, and compares
-them with each other: what the model said in the better games becomes more likely, what it said in
-the worse ones less likely. That comparison within a group is all that is new in GRPO (DeepSeekMath,
-arXiv 2402.03300). Nobody shows the model a good guess.
+A small language model plays several games of Wordle on the same secret. The games are compared with
+each other. What the model wrote in the better ones becomes more likely, what it wrote in the worse
+ones less likely. Nobody shows it a good guess. The comparison within a group of games is the idea
+of GRPO (DeepSeekMath, arXiv 2402.03300).
 
 MEASURED
 
-Read it from top to bottom: the data flow in this order. The project does each part at full
-strength, with nothing from here:
+Read it from top to bottom, in the order in which the data flows. These files of the project do the
+same at full strength:
 
     the game            wordle_rl/game/rules.py
     the conversation    wordle_rl/rollouts/chat.py, wordle_rl/prompts/styles.py
@@ -20,8 +20,9 @@ strength, with nothing from here:
     the loss            wordle_rl/algorithms/losses.py, wordle_rl/algorithms/grpo.py
     the update          wordle_rl/training/update.py, wordle_rl/backends/torch/policy.py
 
-Left out here: a test on secrets that training never saw, checkpoints, credit for single guesses,
-and everything that can be chosen. A test compares this file's gradient with the project's.
+Left out: validation on secrets that training never saw, credit for single guesses, checkpoints and
+all choices. tests/examples/ checks that this file computes the same gradient as the project with
+`algorithm=grpo algorithm.beta=0 rollout.credit=game rollout.discount=1`.
 """
 
 import random
@@ -37,9 +38,10 @@ MODEL = PACKAGE / "embedded" / "mini"  # it has learnt the words and the rules b
 ANSWERS = (PACKAGE / "words" / "original" / "answers.txt").read_text().split()
 ALLOWED = set((PACKAGE / "words" / "original" / "allowed.txt").read_text().split())
 
-STEPS, GROUPS, GROUP_SIZE = 60, 32, 8  # a step plays 32 secrets, 8 games each
-LEARNING_RATE, WARMUP_STEPS, EPOCHS, CLIP = 2e-4, 10, 1, 0.2
+STEPS, GROUPS, GROUP_SIZE = 30, 16, 8  # a step plays 16 secrets, 8 games on each
 MAX_TURNS, MAX_TOKENS = 6, 12  # guesses in a game, tokens in an answer
+# EPOCHS: updates on the games of one step. CLIP: see grpo_loss; it matters from the second on.
+LEARNING_RATE, WARMUP_STEPS, EPOCHS, CLIP = 3e-4, 5, 1, 0.2
 
 RULES = """You are playing Wordle: find the secret five-letter English word in six guesses.
 After each guess you see a mark for each letter: ✓ it is in its place, \
@@ -66,6 +68,7 @@ class Game:
         self.ids = tokenizer.apply_chat_template(OPENING, add_generation_prompt=True)["input_ids"]
         self.sampled = [False] * len(self.ids)
         self.answer, self.reply = [], []  # tokens of the model so far, tokens of the game to come
+        # A guess is None where the answer was not a word of the list.
         self.guesses, self.won, self.over = [], False, False
 
     def next_token(self, drawn):
@@ -88,7 +91,7 @@ class Game:
         self.guesses.append(word)
         self.won = word == self.secret
         self.over = self.won or len(self.guesses) == MAX_TURNS
-        # 1.5 for a win with the first guess, down to 1 with the sixth; 0 for a loss
+        # A win earns 1.5 with the first guess and 1.0 with the sixth, a loss earns 0.
         self.reward = self.won * (1.6 - 0.1 * len(self.guesses))
         refusal = "That word is not in the word list." if guess else "No guess could be read."
         message = marks(word, self.secret) if word else refusal
@@ -101,8 +104,9 @@ class Game:
 def play(model, tokenizer, secrets):
     """Play one game on each secret, side by side.
 
-    All games go on by one token at a time, whoever writes it, so they are always equally long.
-    The cache keeps what the model has read.
+    All games go on by one token at a time, whether the model or the game writes it. So all are
+    equally long at any time, and need no padding in front. The cache keeps what the model computed
+    for earlier tokens, so each token goes through it once.
     """
     games = [Game(secret, tokenizer) for secret in secrets]
     ids, cache = torch.tensor([game.ids for game in games]), DynamicCache(config=model.config)
@@ -116,7 +120,7 @@ def play(model, tokenizer, secrets):
 def group_advantages(rewards):
     """How much better than its group each game was, in standard deviations. rewards: [G, N]."""
     spread, mean = torch.std_mean(rewards, dim=1, keepdim=True)
-    # Games that all earned the same teach nothing.
+    # A group in which all games earned the same teaches nothing.
     return torch.where(spread > 1e-6, (rewards - mean) / spread, 0.0).flatten()
 
 
@@ -129,8 +133,9 @@ def token_logprobs(model, ids):
 def grpo_loss(logprobs, old_logprobs, advantages, sampled):
     """Mean over games of the mean over a game's sampled tokens of the clipped objective, negated.
 
-    The ratio says how much more likely a token is now than when it was sampled. Beyond 1 - CLIP and
-    1 + CLIP nothing is gained by moving it further, so updates on the same games stay small.
+    The ratio says how much more likely a token is now than when it was sampled. A token gains
+    nothing by moving further than CLIP in the direction of its advantage, so the policy stays close
+    to the one that played.
     """
     ratio, gain = (logprobs - old_logprobs).exp(), advantages[:, None]
     objective = torch.minimum(ratio * gain, ratio.clamp(1 - CLIP, 1 + CLIP) * gain)
@@ -144,8 +149,9 @@ def train(steps=STEPS, groups=GROUPS, size=GROUP_SIZE):
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
     # Adam's first steps are long however unsure they are, so the learning rate starts near 0.
     warmup = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: min(1, (n + 1) / WARMUP_STEPS))
+    # The same few secrets in every step are learnt quickly. New ones need a far longer run.
+    secrets = [secret for secret in random.sample(ANSWERS, groups) for _ in range(size)]
     for step in range(1, steps + 1):
-        secrets = [secret for secret in random.sample(ANSWERS, groups) for _ in range(size)]
         games = play(model, tokenizer, secrets)
         rewards = torch.tensor([game.reward for game in games])
         advantages = group_advantages(rewards.view(groups, size))

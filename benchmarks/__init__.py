@@ -1,5 +1,6 @@
-"""Timed comparisons; each file here that has no underscore is a command."""
+"""Timed comparisons. Each file without a leading underscore is a command."""
 
 from wordle_rl.cli import brief_spins
 
-brief_spins()  # as the commands do; whoever imports torch imports this first
+# As the commands do. It must run before torch is imported, so torch scripts import this first.
+brief_spins()

@@ -1,13 +1,21 @@
 """Players that get their answers from `transformers.generate`, as a user would write them.
 
-One calls generate anew each turn, over the whole conversation. The other hands the cache on from
-turn to turn and feeds only what is new, with everything found to help on CPU: the opening that all
-games share computed once, all games in one batch, finished games dropped, no logits processors,
-log-probs and other outputs off, inference mode, weights cast once to the faster precision. Which
-attention is used and whether padding that unequal answers leave in the cache is squeezed out are
-settings, which the benchmark chooses by trying. Tried on the embedded model, found slower and left
-out: a batch for each length, which needs no masks but makes batches small; StaticCache, compiled or
-not; generate_batch (continuous batching).
+FreshActor calls generate anew each turn, over the whole conversation. CachedActor keeps the cache
+from turn to turn, feeds only what is new, and does everything that was found to help on CPU:
+
+- It computes the opening once, because all games share it.
+- It plays all games in one batch and drops those that are over.
+- It uses no logits processors, and asks for no log-probs or other outputs.
+- It runs in inference mode, on weights cast once to the faster precision.
+
+Two settings are chosen by timing them: the attention, and whether to squeeze out the padding that
+unequal answers leave in the cache.
+
+These were slower on the embedded model and are left out:
+
+- a batch for each length, which needs no masks but makes batches small
+- StaticCache, compiled or not
+- generate_batch (continuous batching)
 """
 
 from __future__ import annotations
@@ -31,29 +39,29 @@ Answers = list[list[list[int]]]  # [games][turns] sampled ids
 
 @dataclass(frozen=True, kw_only=True)
 class GenerateSettings:
-    """How generate is called."""
+    """How to call generate."""
 
-    handed_on: bool  # the cache lives from turn to turn
+    keeps_cache: bool  # from turn to turn
     attention: str  # one of transformers' own implementations
-    squeezed: bool = False  # padding inside the cache is removed before each turn
+    squeezed: bool = False  # whether padding inside the cache is removed before each turn
 
     def __str__(self) -> str:
-        cache = "cache handed on" if self.handed_on else "fresh call per turn"
+        cache = "cache kept" if self.keeps_cache else "fresh call per turn"
         return f"{cache}, {self.attention}{', squeezed' if self.squeezed else ''}"
 
 
-FRESH = [GenerateSettings(handed_on=False, attention=a) for a in ("sdpa", "eager")]
-HANDED_ON = [
-    GenerateSettings(handed_on=True, attention=a, squeezed=s)
+FRESH = [GenerateSettings(keeps_cache=False, attention=a) for a in ("sdpa", "eager")]
+CACHED = [
+    GenerateSettings(keeps_cache=True, attention=a, squeezed=s)
     for a in ("sdpa", "eager")
     for s in (False, True)
 ]
 
 
 class FreshActor:
-    """A fresh call per turn over the whole conversation, padded on the left.
+    """Calls generate once per turn over the whole conversation, padded on the left.
 
-    Implements wordle_rl.rollouts.play.Actor;
+    Implements wordle_rl.rollouts.play.Actor.
     """
 
     def __init__(
@@ -64,7 +72,7 @@ class FreshActor:
         self._scene = scene
         self._stops = scene.tokenizer.stop_ids
         self._pad = scene.tokenizer.pad_id
-        # The whole distribution at temperature 1 makes generate leave out all logits processors.
+        # At temperature 1 over the whole distribution, generate leaves out all logits processors.
         drawing = {"do_sample": False}
         if sampling.temperature:
             drawing = {"do_sample": True, "temperature": sampling.temperature, "top_k": 0}
@@ -76,7 +84,7 @@ class FreshActor:
         )
         self._settings = settings
         self.answers: Answers = []
-        self.prompts: list[list[list[int]]] = []  # [games][turns] ids told before each answer
+        self.prompts: list[list[list[int]]] = []  # [games][turns] ids read before each answer
 
     def start(self, states: Sequence[State]) -> list[bool]:
         style, chat = self._scene.recipe.style, self._scene.form.chat
@@ -90,7 +98,7 @@ class FreshActor:
 
     @torch.inference_mode()
     def draw(self, rows: list[list[int]]) -> list[list[int]]:
-        """What is said after each conversation; anything may follow a stop token."""
+        """The tokens after each conversation. Anything may follow a stop token."""
         ids, mask = self._padded(rows)
         drawn = self._model.generate(ids, attention_mask=mask, generation_config=self._config)
         return drawn[:, ids.shape[1] :].tolist()
@@ -109,8 +117,8 @@ class FreshActor:
         pass
 
     def _conversation(self, game: int) -> list[int]:
-        told, said = self.prompts[game], [*self.answers[game], []]
-        return [i for turn in zip(told, said, strict=True) for part in turn for i in part]
+        prompts, answers = self.prompts[game], [*self.answers[game], []]
+        return [i for turn in zip(prompts, answers, strict=True) for part in turn for i in part]
 
     def _padded(self, rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         width = max(map(len, rows))
@@ -119,7 +127,7 @@ class FreshActor:
         return ids, mask
 
     def _replies(self, games: Sequence[int], drawn: list[list[int]]) -> list[Reply]:
-        """Each row's answer, up to its stop token."""
+        """The answer of each row, up to its stop token."""
         replies = []
         for game, row in zip(games, drawn, strict=True):
             end = next((i + 1 for i, token in enumerate(row) if token in self._stops), len(row))
@@ -131,14 +139,14 @@ class FreshActor:
         return replies
 
 
-class HandedOnActor(FreshActor):
-    """Keeps one cache for all games and feeds it what is new."""
+class CachedActor(FreshActor):
+    """Keeps one cache for all games and feeds it only what is new."""
 
     def __init__(
         self, model: Any, scene: Scene, settings: GenerateSettings, sampling: Sampling
     ) -> None:
         super().__init__(model, scene, settings, sampling)
-        self._held = Held(DynamicCache(config=model.config))
+        self._held = GameCache(DynamicCache(config=model.config))
 
     @torch.inference_mode()
     def start(self, states: Sequence[State]) -> list[bool]:
@@ -147,7 +155,7 @@ class HandedOnActor(FreshActor):
         if any(prompt != [opening] for prompt in self.prompts):
             raise ValueError("all games must have the same opening")
         cache, ids = self._held.cache, torch.tensor([opening[:-1]])
-        # generate wants at least one new token, so the last one of the opening is left to it.
+        # generate needs at least one new token, so it gets the last one of the opening.
         self._model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
         cache.batch_repeat_interleave(len(states))
         self._held.mask = torch.ones(len(states), len(opening) - 1, dtype=torch.long)
@@ -165,7 +173,7 @@ class HandedOnActor(FreshActor):
             generation_config=self._config,
         )[:, ids.shape[1] :]  # fmt: skip
         replies = self._replies(games, drawn.tolist())
-        # All but the last column went through the model; behind a row's end stands padding.
+        # All columns but the last went through the model. What follows a row's end is padding.
         fed = drawn.shape[1] - 1
         lengths = torch.tensor([len(self.answers[game][-1]) for game in games])
         self._held.mask = torch.cat([mask, (torch.arange(fed) < lengths[:, None]).long()], dim=1)
@@ -182,8 +190,8 @@ class HandedOnActor(FreshActor):
 
 
 @dataclass
-class Held:
-    """The keys and values of the games that go on."""
+class GameCache:
+    """The keys and values of the games that are still being played."""
 
     cache: DynamicCache
     games: list[int] = field(default_factory=list)  # of each row
@@ -212,14 +220,14 @@ class Held:
 def generate_actor(
     model: Any, scene: Scene, settings: GenerateSettings, sampling: Sampling
 ) -> FreshActor:
-    kind = HandedOnActor if settings.handed_on else FreshActor
+    kind = CachedActor if settings.keeps_cache else FreshActor
     return kind(model, scene, settings, sampling)
 
 
 def generate_games(
     model: Any, scene: Scene, settings: GenerateSettings, sampling: Sampling, step: int
 ) -> Answers:
-    """Plays the games of a step; each step has random numbers of its own."""
+    """Plays the games of a step. Each step has its own random numbers."""
     torch.manual_seed(step)
     actor = generate_actor(model, scene, settings, sampling)
     play(actor, new_games(scene.secrets(step), scene.recipe.words, scene.recipe.rules))
@@ -227,6 +235,6 @@ def generate_games(
 
 
 def fastest_generate(scene: Scene, choices: list[GenerateSettings]) -> GenerateSettings:
-    """What generate plays the scene's games with in the least time."""
+    """The settings with which generate plays the scene's games fastest."""
     model, sampling = copy_to_play(scene.network, scene.precision), scene.recipe.sampling
     return fastest({c: partial(generate_games, model, scene, c, sampling) for c in choices})

@@ -1,4 +1,4 @@
-"""The contestants of benchmarks/mlx.py, one step each; to be imported when the BLAS is chosen."""
+"""One step of each contestant of benchmarks/mlx.py. Import it only after the BLAS is chosen."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ LORA = LoraSettings(rank=8, alpha=16.0)
 
 @dataclass
 class Work:
-    """What a step cost."""
+    """The cost of a step."""
 
     seconds: float = 0.0
-    processor: float = 0.0  # seconds of all threads, so other programs do not count
-    forward: float = 0  # tokens through the transformer, backward passes' own ones included
-    backward: float = 0  # of these, how many came back
+    processor: float = 0.0  # seconds of all threads of this process, other programs excluded
+    forward: float = 0  # tokens through the transformer, in backward passes too
+    backward: float = 0  # tokens among them that got a gradient
 
     def begin(self) -> None:
         self.forward = self.backward = 0
@@ -50,7 +50,7 @@ class Work:
 
 @contextlib.contextmanager
 def counted(trunk: Any, work: Work, trains: Callable[[], bool]) -> Iterator[None]:
-    """Count the tokens that go through a kind of transformer."""
+    """Counts the tokens that go through transformers of this class."""
     real = type(trunk).__call__
 
     def call(self: Any, ids: Any, *arguments: Any, **named: Any) -> Any:
@@ -81,12 +81,12 @@ def reward(ids: list[int]) -> float:
 def made_prompts(count: int) -> list[list[int]]:
     style = Symbols()
     opening = Chat(loaded().tokenizer).opening(style.system, style.opening(State()))
-    # The last letters differ, so that prompts are as long as each other but not the same.
+    # One letter differs, so the prompts are equally long but not equal.
     return [[*opening[:-1], 60 + i, opening[-1]] for i in range(count)]
 
 
 class Ours:
-    """A policy that takes a step whenever it is asked to."""
+    """Our policy, which takes one step per call."""
 
     def __init__(self, beta: float) -> None:
         self.policy: Any = MlxPolicy(
@@ -152,7 +152,7 @@ def one_step(
 
 
 class Endless:
-    """A tokenizer for mlx-lm-lora that knows no end of an answer."""
+    """A tokenizer for mlx-lm-lora in which no token ends an answer."""
 
     eos_token_ids: tuple[int, ...] = ()
 
@@ -167,18 +167,18 @@ class Endless:
 
 
 def theirs(given: argparse.Namespace, **settings: Any) -> Work:
-    """A step of theirs, after one that warms up."""
+    """A step of theirs, after one for warming up."""
     from mlx_lm_lora.trainer.grpo_trainer import GRPOTrainingArgs, train_grpo
 
     ours, work, calls = loaded(), Work(), []
     model = ours.model
     reference = loaded().model if settings.get("beta", 0.1) else None
-    # They take as many prompts at a time as their batch size: a whole step is several of those.
+    # They take batch_size prompts at a time, so a whole step is several of their iterations.
     share = given.prompts // settings.get("batch_size", 4)
 
     def score(completions: list[str], **_: Any) -> list[float]:
         calls.append(completions)
-        if len(calls) == 2:  # from here on steps are whole
+        if len(calls) == 2:  # the warm-up is over
             work.begin()
         elif len(calls) == 2 + share:
             work.end()
@@ -216,7 +216,7 @@ def _ours(beta: float) -> Ours:
 
 
 def step(name: str, given: argparse.Namespace, number: int, settings: dict[str, Any]) -> Work:
-    """One step of a contestant, whose policy is kept from step to step if it is ours."""
+    """One step of a contestant. Our policy is kept from step to step."""
     if name.startswith("ours"):
         return _ours(settings["beta"]).step(given, number)
     return theirs(given, **settings)

@@ -1,4 +1,4 @@
-"""What the benchmarks play with: options, model, games, and the machine they run on."""
+"""What the benchmarks share: options, the model, its games, and facts about the machine."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SMOKE_GAMES = 16
 def options(
     description: str | None, *, model: str = "tiny", games: int | None = None
 ) -> argparse.Namespace:
-    """The command line that the benchmarks share; model and games: their defaults here."""
+    """Parses the command line that the benchmarks share. model, games: the defaults."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -52,9 +52,7 @@ def options(
     parser.add_argument("--games", type=int, help=f"a multiple of {GROUP} (default: {sizes})")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each contestant")
     parser.add_argument("--json", type=Path, help="also write all numbers to this file")
-    parser.add_argument(
-        "--smoke", action="store_true", help="smallest size: does the benchmark still work?"
-    )
+    parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
     given = parser.parse_args()
     if given.games is None:
         given.games = SMOKE_GAMES if given.smoke else games or MODELS[given.model][1]
@@ -68,7 +66,7 @@ def options(
 
 
 class Endless(HFTokenizer):
-    """No token ends an answer, so that a model that plays nonsense does equal work everywhere."""
+    """No token ends an answer, so a model that plays nonsense does equal work everywhere."""
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -94,13 +92,13 @@ class Scene:
         return dataclasses.replace(self.recipe.sampling, temperature=0.0)
 
     def secrets(self, step: int) -> list[str]:
-        """Each group's secret, once for each of its games."""
+        """The secret of each game, group by group."""
         groups = self.games // GROUP
         chosen = step_secrets(self.recipe.secrets, seed=self.recipe.seed, step=step, groups=groups)
         return [secret for secret in chosen for _ in range(GROUP)]
 
     def policy(self, network: Any, precision: Any, optim: Optim | None = None) -> TorchPolicy:
-        """The project's policy, as training builds it."""
+        """Our policy, as training builds it."""
         return TorchPolicy(
             network,
             self.tokenizer,
@@ -117,7 +115,7 @@ class Scene:
 
 
 def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
-    """The scene of the options; overrides: further settings of a training config."""
+    """The scene for these options. overrides: further settings of a training config."""
     groups = [f"rollout.groups={given.games // GROUP}", f"rollout.num_generations={GROUP}"]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", [*MODELS[given.model][0], *groups, *overrides])
@@ -154,7 +152,7 @@ def machine(*packages: str) -> dict[str, str]:
 
 
 def copy_to_play(network: Any, precision: Precision) -> Any:
-    """Weights cast once and for all; rotary frequencies stay exact, as they do in ours."""
+    """A copy whose weights are cast once. Rotary frequencies stay exact, as in our engine."""
     copied = copy.deepcopy(network)
     for parameter in copied.parameters():
         parameter.data = parameter.data.to(DTYPES[precision])

@@ -1,4 +1,4 @@
-"""Repeats in turns, what they say, and the arithmetic limit they are held against."""
+"""Timing in turns, the numbers made from it, and the arithmetic limit to compare with."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ def seconds(run: Callable[[int], object], step: int) -> float:
 
 
 def alternate(runs: Mapping[str, Callable[[int], object]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of each run in each repeat; every other repeat goes through them backwards, so that
-    a machine that slows down slows all of them down."""
+    """Seconds of each run in each repeat.
+
+    Every other repeat goes backwards, so a machine that slows down slows all runs alike.
+    """
     taken: dict[str, list[float]] = {name: [] for name in runs}
     for repeat in range(repeats):
         for name in list(runs)[:: -1 if repeat % 2 else 1]:
@@ -29,21 +31,21 @@ def alternate(runs: Mapping[str, Callable[[int], object]], repeats: int) -> dict
 
 
 def fastest(runs: Mapping[Any, Callable[[int], object]]) -> Any:
-    """The run that takes the fewest seconds, each tried twice: the first one warms up."""
+    """The run that takes the fewest seconds. Each is tried twice, to warm up."""
     tried = {name: min(seconds(run, 0), seconds(run, 1)) for name, run in runs.items()}
     for name, spent in tried.items():
-        print(f"  tried: {name}: {spent:.2f} s")
+        print(f"  tried {name}: {spent:.2f} s")
     return min(tried, key=lambda name: tried[name])
 
 
 def rates(games: int, taken: Sequence[float]) -> dict[str, float]:
-    """Games per second: median, least and most over the repeats."""
+    """Games per second over the repeats: median, least and most."""
     each = [games / t for t in taken]
     return {"median": statistics.median(each), "least": min(each), "most": max(each)}
 
 
 def speedup(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
-    """How many times faster ours is, repeat by repeat."""
+    """How many times faster ours is, computed for each repeat."""
     each = [b / a for a, b in zip(ours, theirs, strict=True)]
     return {"median": statistics.median(each), "least": min(each), "most": max(each)}
 
@@ -54,16 +56,16 @@ def spread(numbers: Mapping[str, float], digits: int = 1) -> str:
 
 
 def linears(network: nn.Module) -> list[nn.Linear]:
-    """The matrices of the layers; the head is counted apart."""
+    """The matrices of the layers, without the head."""
     head: Any = network.get_output_embeddings()  # pyright: ignore[reportCallIssue]
     return [m for m in network.modules() if isinstance(m, nn.Linear) and m is not head]
 
 
 def forward_flops(network: Any, conversations: Sequence[tuple[int, int]], drawn: int) -> float:
-    """Multiplications and additions that no rollout of these conversations can do without.
+    """Multiplications and additions that every rollout of these conversations needs.
 
-    conversations: how many tokens each fed, and how many of those came from a shared opening; the
-    opening is counted once. drawn: tokens sampled, the only ones that need the head.
+    conversations: for each, the tokens fed and how many of them are a shared opening, which is
+    counted once. drawn: sampled tokens, the only ones that need the head.
     """
     config = network.config
     shared = max(opening for _, opening in conversations)
@@ -79,7 +81,7 @@ def forward_flops(network: Any, conversations: Sequence[tuple[int, int]], drawn:
 
 @torch.inference_mode()
 def matmul_rate(network: nn.Module, dtype: torch.dtype, rows: int, least_seconds: float) -> float:
-    """Measured FLOP/s in dtype of the model's own matrices, each times `rows` tokens."""
+    """Measured FLOP/s in dtype when the model's own matrices multiply `rows` tokens."""
     matrices = [m.weight.detach().to(dtype) for m in linears(network)]
     inputs = {n: torch.randn(rows, n).to(dtype) for n in {w.shape[1] for w in matrices}}
 
@@ -95,7 +97,7 @@ def matmul_rate(network: nn.Module, dtype: torch.dtype, rows: int, least_seconds
 
 
 def operators(run: Callable[[int], object], most: int = 8) -> dict[str, float]:
-    """Share of the processor's time of the operators that take most of it."""
+    """The operators that take the most processor time, with their share of it."""
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         spent = seconds(run, 0)
     shares = {e.key: e.self_cpu_time_total / 1e6 / spent for e in recorded.key_averages()}

@@ -1,14 +1,16 @@
 """Whole games in TRL's GRPOTrainer, at the settings that make it fastest on CPU.
 
-TRL 1.16 plays more than one turn in two ways. Its own tool loop (tools, environment_factory) calls
-generate anew each turn over the whole conversation. OwnGeneration does the same through the
-trainer's own method; what it leaves out favours TRL: parsing tool calls, which the embedded chat
-template has not got, and answers that may go on up to the length of a game (here 12 tokens).
-`rollout_func` leaves the rollout to the user; here it plays with the best loop over generate that
-benchmarks/rollout.py knows, on a copy in the faster precision, made once a step.
+TRL 1.16 plays more than one turn in two ways:
 
-Common to both: beta 0, one update per batch, no gradient checkpointing, no logs, no saves, and
-prompts of equal length, so that TRL pads only behind the games.
+- Its own tool loop (tools, environment_factory) calls generate anew each turn, over the whole
+  conversation. OwnGeneration does the same through the trainer's own method. What it leaves out
+  favours TRL: it parses no tool calls, which the embedded chat template does not have, and it ends
+  answers after 12 tokens, where the tool loop allows the length of a game.
+- `rollout_func` leaves the rollout to the user. Here it plays with the fastest loop over generate
+  of benchmarks/rollout.py, on a copy in the faster precision that is made once per step.
+
+Both use beta 0, one update per batch, no gradient checkpointing, no logs and no saves. All prompts
+are equally long, so TRL pads only after the games.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ from wordle_rl.rollouts.play import new_games, play
 
 @dataclass(frozen=True, kw_only=True)
 class TrlSettings:
-    """What TRL is fastest with is found by trying."""
+    """The settings of TRL that the benchmark chooses by timing them."""
 
     micro_batch: int  # games per forward and backward pass
     attention: str = "sdpa"
-    # autocast: float32 weights cast in each pass. bfloat16: weights, gradients and optimiser are
-    # bfloat16, which loses small updates.
+    # autocast casts float32 weights in each pass. bfloat16 keeps weights, gradients and optimiser
+    # in bfloat16, which loses small updates.
     weights: Literal["float32", "autocast", "bfloat16"] = "autocast"
 
     def __str__(self) -> str:
@@ -47,29 +49,29 @@ class TrlSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """Games as TRL wants them: what was told and what was drawn, in the order seen."""
+    """Finished games: the prompts and the sampled answers, in the order the model saw them."""
 
     games: list[Game]
     prompts: list[list[list[int]]]  # [games][turns] ids
     answers: list[list[list[int]]]  # [games][turns] ids
 
     def for_trl(self) -> dict[str, Any]:
-        """What a rollout_func returns; env_mask is 0 where the environment speaks."""
+        """The return value of a rollout_func. env_mask is 0 at tokens of the environment."""
         ids, masks = [], []
-        for told, said in zip(self.prompts, self.answers, strict=True):
-            parts = [(said[0], 1)]
-            for message, answer in zip(told[1:], said[1:], strict=True):
+        for prompts, answers in zip(self.prompts, self.answers, strict=True):
+            parts = [(answers[0], 1)]
+            for message, answer in zip(prompts[1:], answers[1:], strict=True):
                 parts += [(message, 0), (answer, 1)]
             ids.append([i for part, _ in parts for i in part])
             masks.append([mark for part, mark in parts for _ in part])
         return {
-            "prompt_ids": [told[0] for told in self.prompts], "completion_ids": ids,
+            "prompt_ids": [prompts[0] for prompts in self.prompts], "completion_ids": ids,
             "logprobs": None, "env_mask": masks, "game": self.games,
         }  # fmt: skip
 
 
 class OwnGeneration(FreshActor):
-    """Answers from the trainer's own method, which its tool loop calls."""
+    """Draws answers with the trainer's own method, which its tool loop calls too."""
 
     trainer: Any
 
@@ -78,11 +80,12 @@ class OwnGeneration(FreshActor):
 
 
 class Observed(GRPOTrainer):
-    """Keeps the log-probs that it computes."""
+    """A GRPOTrainer that keeps the log-probs it computes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.logprobs: dict[tuple[int, ...], torch.Tensor] = {}  # of the completion, by all ids
+        # Of the completion, by the ids of the whole sequence.
+        self.logprobs: dict[tuple[int, ...], torch.Tensor] = {}
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **kwargs: Any
@@ -97,7 +100,7 @@ class Observed(GRPOTrainer):
 
 
 class Recorder(TrainerCallback):
-    """Times each step, runs something between two steps, and keeps gradients if asked to."""
+    """Times each step, calls `between` after it, and keeps gradients if asked to."""
 
     def __init__(self, between: Callable[[int], object], *, gradients: bool) -> None:
         self._between = between
@@ -121,8 +124,8 @@ class Recorder(TrainerCallback):
 class TrlGames:
     """A GRPOTrainer that plays a scene's games in one of the two ways, or trains on given ones.
 
-    loop: how generate is called in rollout_func; None for TRL's own generation. between: called
-    after each step, outside its time.
+    loop: how rollout_func calls generate, None for TRL's own generation. between: called after each
+    step, not timed.
     """
 
     def __init__(
@@ -147,7 +150,7 @@ class TrlGames:
                 parameter.data = parameter.data.to(torch.bfloat16)
         self._player = copy_to_play(network, scene.precision)
         self._recorder = Recorder(between, gradients=given is not None)
-        # A row per group; which secrets are played is decided by the step, as in ours.
+        # One row per group. The step decides which secrets are played, as in ours.
         rows = steps * scene.games // GROUP
         prompt = [{"role": "system", "content": scene.recipe.style.system}]
         with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +167,7 @@ class TrlGames:
         self.trainer.remove_callback(PrinterCallback)
 
     def run(self) -> list[float]:
-        """Seconds of each step, the first one included."""
+        """Seconds of each step, including the first."""
         self.trainer.train()
         return self._recorder.seconds
 
@@ -176,7 +179,7 @@ class TrlGames:
         settings, sampling = self._settings, self._scene.recipe.sampling
         return GRPOConfig(
             output_dir=folder, use_cpu=True, seed=0, max_steps=steps, shuffle_dataset=False,
-            # Weights stay as they are, so that every repeat plays equally good games.
+            # The weights never change, so every repeat plays equally good games.
             learning_rate=0.0, lr_scheduler_type="constant",
             max_grad_norm=0.0 if self._given else 1.0,  # 0: unclipped
             per_device_train_batch_size=settings.micro_batch,
@@ -200,7 +203,7 @@ class TrlGames:
     def _play(self, trainer: Any) -> Played:
         scene, sampling = self._scene, self._scene.recipe.sampling
         if self._loop is None:
-            settings = GenerateSettings(handed_on=False, attention=self._settings.attention)
+            settings = GenerateSettings(keeps_cache=False, attention=self._settings.attention)
             actor = OwnGeneration(trainer.model, scene, settings, sampling)
             actor.trainer = trainer
         else:

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# All that only a Mac with Apple silicon can show, in one go; nobody has run it yet.
+# Runs everything that needs a Mac with Apple silicon. Nobody has run it yet.
 #
 #     make venv && source .venv/bin/activate && bash benchmarks/mac.sh [new folder for the report]
 #
-# Gemma-3-4b-it is run in the sizes that conf/model/gemma4b-mlx.yaml gives the memory of this Mac
-# (16 GB or more). Downloads its 4 bit form (2.6 GB), from 24 GB on the bf16 one, too (8 GB), and
-# mlx-lm-lora for the benchmark, into the report's folder. Takes an hour or more (a guess). Each part
-# writes a log; a part that fails is named at the end and does not stop the others.
+# The Mac needs 16 GB of memory or more. conf/model/gemma4b-mlx.yaml says which settings of
+# Gemma-3-4b-it fit into how much. The script downloads the 4 bit model (2.6 GB) and, with 24 GB or
+# more, the bf16 model (8 GB). It installs mlx-lm-lora for the benchmark into the report's folder.
+# It takes an hour or more (a guess). Each part writes a log. A part that fails does not stop the
+# others, and the last line names it.
 set -uo pipefail
 if [ "$(uname -sm)" != "Darwin arm64" ]; then
     echo "error: this is not a Mac with Apple silicon" >&2
@@ -35,30 +36,33 @@ part() {  # name, command...
 }
 newest() { ls -dt "$OUT/$1"/*_*/ | head -n 1; }
 
-{ sw_vers; sysctl -n machdep.cpu.brand_string hw.memsize; python -m pip freeze; } >"$OUT/machine.txt"
+{
+    sw_vers; sysctl -n machdep.cpu.brand_string hw.memsize; python -m pip freeze
+} >"$OUT/machine.txt"
 memory=$(($(sysctl -n hw.memsize) / 1024 / 1024 / 1024))
 
-# The contracts on Metal, compiled: the same tests that CI runs on Linux's CPU build.
-part parity python -m pytest tests/test_parity.py tests/test_mlx_engine.py \
-    tests/test_mlx_policy.py tests/test_mlx_steps.py -rA
-part formats python -m pytest tests/test_convert.py -rA
-part runs python -m pytest tests/test_mlx_runs.py -rA
+# The tests that CI runs with the CPU build on Linux, here on Metal and compiled.
+part parity python -m pytest tests/backends/test_parity.py tests/backends/mlx/test_engine.py \
+    tests/backends/mlx/test_policy.py tests/backends/mlx/test_steps.py -rA
+part formats python -m pytest tests/backends/test_convert.py -rA
+part runs python -m pytest tests/backends/mlx/test_runs.py -rA
 
-# The embedded models learn as on the other backend, and how long a step takes.
+# Do the embedded models learn as they do on the other backend, and how long does a step take?
 part smoke python train.py backend=mlx experiment=smoke output_dir="$OUT/smoke"
 part tiny python train.py backend=mlx output_dir="$OUT/tiny"
 part tiny_on_mps python train.py backend.accelerator=mps trainer.steps=10 output_dir="$OUT/mps"
 part install python -m pip install --no-deps --target "$OUT/mlx-lm-lora" mlx-lm-lora==5.10.2
-part benchmark env PYTHONPATH="$OUT/mlx-lm-lora" python benchmarks/mlx.py --json "$OUT/benchmark.json"
+part benchmark env PYTHONPATH="$OUT/mlx-lm-lora" \
+    python benchmarks/mlx.py --json "$OUT/benchmark.json"
 
-# Gemma 3 4B: does it load, play, learn and stay within the memory that its table says?
+# Does Gemma 3 4B load, play, learn and stay within the memory that its config names?
 gemma() {  # form, numbers of generations...
     local form="$1" model="mlx-community/gemma-3-4b-it-$1" run n; shift
     for n in "$@"; do
         part "gemma_${form}_$n" python train.py model=gemma4b-mlx model.path="$model" \
             num_generations=$n trainer.steps=3 trainer.report=false trainer.validate_every=3 \
-            words=custom words.answers=wordle_rl/words/original/answers.txt words.val=4 words.test=4 \
-            output_dir="$OUT/gemma_${form}_$n"
+            words=custom words.answers=wordle_rl/words/original/answers.txt \
+            words.val=4 words.test=4 output_dir="$OUT/gemma_${form}_$n"
     done
     run="$(newest "gemma_${form}_2")"
     part "resume_$form" python train.py resume="$run" trainer.steps=4

@@ -1,21 +1,23 @@
-"""Times one GRPO step on MLX, ours against mlx-lm-lora's GRPO trainer.
+"""Times one GRPO step on MLX: ours against mlx-lm-lora's GRPO trainer.
 
     pip install -c constraints.txt mlx-lm-lora==5.10.2    # not a dependency of the project
     python benchmarks/mlx.py                              # the embedded model micro
     python benchmarks/mlx.py --smoke                      # does it still work?
 
-The same weights, prompts (the opening of a game), numbers of prompts and answers, and answers of
-the same length, since no token ends one. Theirs runs train_grpo as its command does: with its
-defaults (KL to a second copy of the model, top-p, top-k, four prompts at a time), and with the
-fastest of the settings that are tried first. Ours samples from the whole distribution, without KL
-and, for the defaults' sake, with it. Adapters of the same rank on the same layers; AdamW at
-learning rate 0. A step is generation, reward, loss, gradient and update.
+A step is generation, reward, loss, gradient and update. Both have the same weights, the same
+prompts (the opening of a game), and as many prompts and answers. No token ends an answer, so all
+answers are equally long. Both train adapters of the same rank on the same layers, with AdamW at
+learning rate 0.
 
-Contestants take turns. Each runs in two processes: in one MLX multiplies with its own BLAS, as
-mlx-lm-lora finds it, in the other with torch's, as training here lets it on Linux.
+Theirs runs train_grpo as its command does, twice: with its defaults (KL to a second copy of the
+model, top-p, top-k, four prompts at a time), and with the fastest of several settings. Ours samples
+from the whole distribution, once without KL and once with it, to match their defaults.
 
-Tokens are counted where the transformer is called, padding included. Only one answer per prompt is
-compared: mlx-lm-lora has no turns.
+Contestants take turns. Each runs in two processes. In one, MLX multiplies with its own BLAS, as
+mlx-lm-lora does. In the other it uses torch's BLAS, as our training does on Linux.
+
+Tokens are counted where the transformer is called, padding included. mlx-lm-lora has no turns, so
+only one answer per prompt is compared.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def process(blas: str) -> ProcessPoolExecutor:
 def measured(
     contestants: dict[str, Any], pools: dict[str, ProcessPoolExecutor], given: Any, repeats: int
 ) -> dict[tuple[str, str], list[dict[str, float]]]:
-    """Steps by contestant and BLAS, in turns; the first, which warms up, is left out."""
+    """The steps of each contestant and BLAS, in turns. The first step warms up and is left out."""
     found: dict[tuple[str, str], list[dict[str, float]]] = {
         (name, blas): [] for name in contestants for blas in pools
     }
@@ -103,7 +105,7 @@ def main() -> None:
 
 
 def best(pools: dict[str, ProcessPoolExecutor], given: Any) -> dict[str, Any]:
-    """The fastest of other settings of theirs."""
+    """The fastest of their settings besides the defaults."""
     tried = {
         "mlx-lm-lora, no KL": {"beta": 0.0},
         "mlx-lm-lora, no KL, all at once": {"beta": 0.0, "batch_size": given.prompts},
@@ -112,29 +114,29 @@ def best(pools: dict[str, ProcessPoolExecutor], given: Any) -> dict[str, Any]:
     first = measured(tried, {OWN: pools[OWN]}, given, 2)
     spent = {name: min(w["processor"] for w in works) for (name, _), works in first.items()}
     for name, seconds in spent.items():
-        print(f"  tried: {name}: {seconds:.3f} s of the processor")
+        print(f"  tried {name}: {seconds:.3f} s of processor time")
     name = min(spent, key=lambda name: spent[name])
     return {name: tried[name]}
 
 
 def report(results: dict[tuple[str, str], list[dict[str, float]]], given: Any) -> None:
-    print(f"{given.prompts} prompts, {given.answers} answers each of {given.tokens} tokens; "
+    print(f"{given.prompts} prompts, each with {given.answers} answers of {given.tokens} tokens; "
           f"{os.cpu_count()} cores; medians")  # fmt: skip
     for (name, blas), works in results.items():
         middle = {k: statistics.median(w[k] for w in works) for k in works[0]}
-        print(f"{name + ', ' + blas:50} {middle['seconds']:7.3f} s, of the processor "
+        print(f"{name + ', ' + blas:50} {middle['seconds']:7.3f} s, processor time "
               f"{middle['processor']:.3f} s; tokens forward {middle['forward']:.0f}, "
               f"backward {middle['backward']:.0f}")  # fmt: skip
     for (name, blas), works in results.items():
         for (other, other_blas), others in results.items():
-            # Ours as it trains against theirs as it is, and both with the same BLAS.
+            # Compares ours as it trains with each of theirs, and both with the same BLAS.
             if name in OURS and other not in OURS and blas in (TORCHS, other_blas):
                 shares = [
                     spread(speedup([w[k] for w in others], [w[k] for w in works]), 2)
                     for k in ("processor", "seconds")
                 ]
-                print(f"{name}, {blas} / {other}, {other_blas}: {shares[0]} of its processor time, "
-                      f"{shares[1]} of its time")  # fmt: skip
+                print(f"{name}, {blas} / {other}, {other_blas}: {shares[0]} of the processor time, "
+                      f"{shares[1]} of the time")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@
     python benchmarks/precision.py --smoke        # does it still work?
 
 Times a whole training step (rollouts, loss, gradient, optimiser) in both precisions, on one thread
-and on all, first on the machine as it is and then beside one busy process. The choices take turns,
-repeat after repeat. Auto chooses once at the start of each part, as a run does when it starts; the
-time it takes to choose is printed separately.
+and on all threads. The first part uses the machine as it is, the second runs beside one busy
+process. The choices take turns. Auto chooses once at the start of each part, as a run does when it
+starts. The time for choosing is printed separately.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 # In place of this folder, whose files would hide the packages mlx and trl.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-import benchmarks  # noqa: F401  # before torch, whose threads it tells how to wait
+import benchmarks  # noqa: F401  # before torch: it sets how torch's threads wait
 
 # isort: split
 import torch
@@ -41,7 +41,7 @@ from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.training.step import train_step
 
-AIM = 0.15  # share of the time of the best choice that auto may lose
+AIM = 0.15  # how much slower than the best choice auto may be, as a share of its time
 Choice = tuple[Precision, int]  # precision and threads
 
 _BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"  # ends with its parent
@@ -49,7 +49,7 @@ _BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"  # ends w
 
 @contextmanager
 def busy_process() -> Iterator[None]:
-    """A process that computes all the time, as long as the block."""
+    """Runs a process that computes all the time, until the block ends."""
     busy = subprocess.Popen([sys.executable, "-c", _BUSY, str(os.getpid())])
     try:
         yield
@@ -64,7 +64,7 @@ def name_of(choice: Choice) -> str:
 
 
 def steps(scene: Scene) -> dict[Choice, Callable[[int], object]]:
-    """A training step for each choice, all from the same weights, which stay as they are."""
+    """A training step for each choice. All start from the same weights, which never change."""
     optim = Optim(name="muon", lr=0.0)
     policies: dict[Precision, TorchPolicy] = {
         precision: scene.policy(copy.deepcopy(scene.network), precision, optim)
@@ -81,7 +81,7 @@ def steps(scene: Scene) -> dict[Choice, Callable[[int], object]]:
 
 
 def compare(scene: Scene, runs: dict[Choice, Callable[[int], object]], repeats: int) -> Any:
-    """What auto chooses now, the games/s of every choice, and auto's time over the best one's."""
+    """Prints and returns what auto chooses now, and how its time compares with the best choice."""
     begin = time.perf_counter()
     chosen = choose_computing(LightningSettings(), torch.device("cpu"), lambda: scene.shape)
     choosing = time.perf_counter() - begin
@@ -97,8 +97,8 @@ def compare(scene: Scene, runs: dict[Choice, Callable[[int], object]], repeats: 
     over = statistics.median(taken[auto]) / statistics.median(taken[best])
     verdict = "reached" if over <= 1 + AIM else "MISSED"
     print(
-        f"  auto takes {over:.2f} of the time of the best, {name_of(best)}; at most {1 + AIM:.2f}: "
-        + (verdict if repeats >= 5 else "too few repeats to tell")
+        f"  auto takes {over:.2f} times as long as the best choice ({name_of(best)}), "
+        f"aim at most {1 + AIM:.2f}: " + (verdict if repeats >= 5 else "too few repeats to tell")
     )
     return {
         "auto": name_of(auto), "seconds_to_choose": choosing, "reasons": chosen.reasons,

@@ -4,20 +4,25 @@
     python benchmarks/rollout.py --model 100m     # a random Qwen2 of 104 M weights, 64 games
     python benchmarks/rollout.py --smoke          # does it still work?
 
-The contestants have the same weights, prompts, rules and game loop; only where the answers come
-from differs: our engine as training uses it, generate with a fresh call per turn, and generate with
-its cache handed on (see _generate.py). What generate is best at is found by trying, in the same
-run. First all play greedily in float32 and must draw the same tokens; then the precision
-that is faster on this machine is timed, contestant after contestant, repeat after repeat.
+The contestants share weights, prompts, rules and the game loop. Only the source of the answers
+differs:
 
-Timed games are sampled at temperature 1, because that is what training plays; answers of unequal
-length are part of it. Each contestant draws from its own random numbers, so games are not the same
-but of the same kind; tokens and turns per game are printed to show equal work. The random model
-plays nonsense, so there no token ends an answer and each has 8 tokens: work is exactly equal, and
-rows of equal length are what generate likes best.
+- our engine, as training uses it
+- generate with a fresh call per turn
+- generate with a cache that is kept from turn to turn (see _generate.py)
 
-The arithmetic limit is what the matrix products of these games would take at the rate that the
-model's own matrices reach, measured in the same run, if nothing else took any time.
+The same run tries several settings of generate and takes the fastest. First all contestants play
+greedily in float32 and must draw the same tokens. Then they are timed in turns, in the precision
+that is faster on this machine.
+
+Timed games are sampled at temperature 1, as in training, so answers differ in length. Each
+contestant draws its own random numbers, so the games are similar but not the same. Tokens and turns
+per game are printed to show that the work is equal. The random model plays nonsense. With it no
+token ends an answer, and every answer has 8 tokens: the work is exactly equal, and equal lengths
+suit generate best.
+
+The arithmetic limit is the speed at which these games would be played if only their matrix products
+took time. The same run measures how fast this machine multiplies the model's own matrices.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ from typing import Any
 # In place of this folder, whose files would hide the packages mlx and trl.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks._generate import FRESH, HANDED_ON, Answers, fastest_generate, generate_games
+from benchmarks._generate import CACHED, FRESH, Answers, fastest_generate, generate_games
 from benchmarks._scene import Scene, copy_to_play, load_scene, machine, options
 from benchmarks._timing import (
     alternate,
@@ -51,7 +56,7 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.policy_actor import PolicyActor
 
-OURS, FRESH_CALL, BEST = "ours", "fresh call per turn", "cache handed on"
+OURS, FRESH_CALL, BEST = "ours", "fresh call per turn", "cache kept"
 AIMS = {"tiny": {FRESH_CALL: 5.0, BEST: 2.0}, "100m": {BEST: 1.0}}
 
 
@@ -70,24 +75,24 @@ def answers_of(actor: PolicyActor) -> Answers:
 
 
 def check_equal(scene: Scene) -> int:
-    """All contestants, greedy and in float32, must draw the same tokens. Returns how many."""
+    """Stop unless all contestants draw the same tokens, greedily in float32. Returns how many."""
     policy = scene.policy(copy.deepcopy(scene.network), "fp32")
     expected = answers_of(our_games(policy, scene, scene.greedy, 0))
-    for settings in (*FRESH, *HANDED_ON):
+    for settings in (*FRESH, *CACHED):
         drawn = generate_games(scene.network, scene, settings, scene.greedy, 0)
-        apart = [i for i, (a, b) in enumerate(zip(expected, drawn, strict=True)) if a != b]
-        if apart:
-            sys.exit(f"NOT EQUAL: generate ({settings}) and ours differ in games {apart[:10]}")
+        differing = [i for i, (a, b) in enumerate(zip(expected, drawn, strict=True)) if a != b]
+        if differing:
+            sys.exit(f"NOT EQUAL: generate ({settings}) and ours differ in games {differing[:10]}")
     return sum(len(ids) for game in expected for ids in game)
 
 
 def contestants(
     scene: Scene, policy: TorchPolicy, work: dict[str, list[tuple[float, float]]]
 ) -> tuple[dict[str, Callable[[int], object]], dict[str, str]]:
-    """The runs to be timed and their settings; each run notes tokens and turns per game."""
+    """The runs to time, and their settings. Each run records its tokens and turns per game."""
     model, sampling = copy_to_play(scene.network, scene.precision), scene.recipe.sampling
 
-    def noted(name: str, play_step: Callable[[int], Answers]) -> Callable[[int], object]:
+    def recorded(name: str, play_step: Callable[[int], Answers]) -> Callable[[int], object]:
         def run(step: int) -> None:
             games = play_step(step)
             turns = [ids for game in games for ids in game]
@@ -96,21 +101,22 @@ def contestants(
         return run
 
     best = {}
-    for name, choices in ((FRESH_CALL, FRESH), (BEST, HANDED_ON)):
+    for name, choices in ((FRESH_CALL, FRESH), (BEST, CACHED)):
         print(f"settings of generate, {name}:", flush=True)
         best[name] = fastest_generate(scene, choices)
-    runs = {OURS: noted(OURS, lambda step: answers_of(our_games(policy, scene, sampling, step)))}
+    runs = {OURS: recorded(OURS, lambda step: answers_of(our_games(policy, scene, sampling, step)))}
     for name, settings in best.items():
         play_step = partial(generate_games, model, scene, settings, sampling)
-        runs[name] = noted(name, play_step)
+        runs[name] = recorded(name, play_step)
     return runs, {name: str(settings) for name, settings in best.items()}
 
 
 def arithmetic_limit(scene: Scene, actor: PolicyActor, *, seconds: float) -> dict[str, float]:
-    """Games per second if nothing but matrix products took time. seconds: how long to measure."""
+    """Games per second if only matrix products took time. seconds: how long to measure."""
     lengths, drawn = [], 0
     for turns in actor.turns:
-        fed = sum(len(t.prompt_ids) + len(t.completion.ids) for t in turns) - 1  # the last is not
+        # All tokens are fed but the last.
+        fed = sum(len(t.prompt_ids) + len(t.completion.ids) for t in turns) - 1
         lengths.append((fed, len(turns[0].prompt_ids)))
         drawn += sum(len(t.completion.ids) for t in turns)
     flops = forward_flops(scene.network, lengths, drawn)
@@ -134,7 +140,7 @@ def main() -> None:
     work: dict[str, list[tuple[float, float]]] = {n: [] for n in (OURS, FRESH_CALL, BEST)}
     policy = scene.policy(scene.network, scene.precision)
     runs, found["settings"] = contestants(scene, policy, work)
-    runs[OURS](0)  # warm up, as the others are
+    runs[OURS](0)  # warm up; the others did when their settings were tried
     policy.timers.take()
     taken = alternate(runs, given.repeats)
     parts = policy.timers.take()

@@ -1,24 +1,25 @@
-"""Times whole GRPO steps on whole games, ours against TRL's GRPOTrainer at its best settings.
+"""Times whole GRPO steps on whole games: ours against TRL's GRPOTrainer at its best settings.
 
     pip install -c constraints.txt trl==1.16.0      # not a dependency of the project
     python benchmarks/trl.py                        # the embedded model, 512 games (64 secrets x 8)
     python benchmarks/trl.py --model 100m           # a random Qwen2 of 104 M weights, 64 games
     python benchmarks/trl.py --smoke                # does it still work? Skipped without trl
 
-A step is rollout, reward, loss, gradient and update, with the same weights, secrets, prompts,
-rules, rewards and loss: GRPO (arXiv 2402.03300), one advantage per game, scaled by its group, mean
-over the tokens of each game, no KL; AdamW with clipping. First both get the same finished games in
-float32, and each makes advantages, loss and gradient of them in its own code; log-probs and
-gradient must agree. Then whole steps are timed inside TRL's own training loop, one of ours after
-each of TRL's. The learning rate is 0, so that all steps play with the same weights; the work of an
-update is done all the same.
+A step is rollout, reward, loss, gradient and update. Both use the same weights, secrets, prompts,
+rules, rewards and loss. The loss is GRPO's (arXiv 2402.03300): one advantage per game, scaled by
+its group, the mean over the tokens of each game, no KL. The optimiser is AdamW with clipping.
+
+First both get the same finished games in float32, and each computes advantages, loss and gradient
+with its own code. Log-probs and gradient must agree. Then whole steps are timed inside TRL's own
+training loop, one of ours after each of TRL's. The learning rate is 0, so all steps play with the
+same weights, but each does the full work of an update.
 
 TRL appears twice. "its own generation" does what its tool loop does: a fresh generate call per
-turn. "best loop" plays through rollout_func with the fastest loop over generate that we know of,
-which users of TRL would have to write (see _trl.py, _generate.py). Batch size, attention and
-precision of TRL's loss are found by trying, in the same run. Ours is train_step of
-wordle_rl.training.step, as training calls it. The random model's games are all lost, so it gets a
-made-up reward.
+turn. "best loop" plays through rollout_func, with the fastest loop over generate that we know of.
+Users of TRL would have to write that loop themselves (see _trl.py, _generate.py). The same run
+tries batch sizes, attentions and precisions for TRL's loss and takes the fastest. Ours is
+train_step of wordle_rl.training.step, as training calls it. The random model loses all its games,
+so it gets a made-up reward.
 
 Not compared: vLLM, which needs a GPU, and continuous batching, whose paged attention takes 20 times
 as long as generate on CPU.
@@ -39,13 +40,13 @@ from typing import Any
 # In place of this folder, whose files would hide the packages mlx and trl.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-import benchmarks  # noqa: F401  # before torch, whose threads it tells how to wait
+import benchmarks  # noqa: F401  # before torch: it sets how torch's threads wait
 
 # isort: split
 import torch
 import transformers
 
-from benchmarks._generate import HANDED_ON, GenerateSettings, fastest_generate
+from benchmarks._generate import CACHED, GenerateSettings, fastest_generate
 from benchmarks._scene import Scene, load_scene, machine, options
 from benchmarks._timing import forward_flops, matmul_rate, rates, seconds, speedup, spread
 from wordle_rl.backends.torch.policy import TorchPolicy
@@ -62,7 +63,7 @@ AIM = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Vowels:
-    """Share of vowels in an answer: a reward with spread for a model that plays nonsense."""
+    """Share of vowels in an answer. It differs between answers even when a model plays nonsense."""
 
     range = (0.0, 1.0)
 
@@ -71,7 +72,7 @@ class Vowels:
 
 
 def find_trl() -> str | None:
-    """TRL's version, or None."""
+    """TRL's version, None when it is not installed."""
     os.environ.setdefault("HF_HUB_OFFLINE", "1")  # TRL reports its use otherwise
     try:
         return importlib.metadata.version("trl")
@@ -80,7 +81,7 @@ def find_trl() -> str | None:
 
 
 def check_equal(scene: Scene) -> dict[str, float]:
-    """Both train on the same games in float32: log-probs and gradient must agree."""
+    """Stops unless both compute the same log-probs and gradient from the same games in float32."""
     from benchmarks._trl import Played, TrlGames, TrlSettings
 
     policy = scene.policy(copy.deepcopy(scene.network), "fp32", Optim(lr=0.0, clip_grad_norm=0.0))
@@ -98,7 +99,7 @@ def check_equal(scene: Scene) -> dict[str, float]:
     policy.apply_gradients, policy.update = [keep_gradient], keep_batch
     played = train_step(scene.step(policy, 0)).rollouts
     if not batches:
-        sys.exit("NOT COMPARED: no group of the games to compare has spread; try more --games")
+        sys.exit("NOT COMPARED: in every group all rewards are equal; try more --games")
     given = Played(
         games=[r.game for r in played],
         prompts=[[t.prompt_ids for t in r.turns] for r in played],
@@ -112,10 +113,10 @@ def check_equal(scene: Scene) -> dict[str, float]:
     for ids, length, trained, mine in zip(
         batch.ids, batch.lengths, batch.trained, policy.score(batch), strict=True
     ):
-        told = int(trained.argmax())  # the first trained token ends the prompt
+        prompt = int(trained.argmax())  # its length: the first trained token follows it
         scored = theirs.trainer.logprobs[tuple(ids[:length].tolist())]
-        marks = torch.from_numpy(trained[told:length])
-        mine = torch.from_numpy(mine[told:length])
+        marks = torch.from_numpy(trained[prompt:length])
+        mine = torch.from_numpy(mine[prompt:length])
         gap = max(gap, float((scored - mine)[marks].abs().max()))
     pair = [torch.cat([g[n].double().ravel() for n in ours]) for g in (ours, theirs.gradient)]
     cosine = float(torch.nn.functional.cosine_similarity(*pair, dim=0))
@@ -131,12 +132,12 @@ def check_equal(scene: Scene) -> dict[str, float]:
 
 
 def best_settings(scene: Scene, loop: GenerateSettings) -> Any:
-    """TrlSettings of the fastest step: attention and precision first, then the batch size."""
+    """The TrlSettings of the fastest step. Tries attention and precision, then the batch size."""
     from benchmarks._trl import TrlGames, TrlSettings
 
     def second_step(settings: TrlSettings) -> float:
         spent = TrlGames(scene, settings, steps=2, loop=loop).run()[1]
-        print(f"  tried: {settings}: {spent:.2f} s", flush=True)
+        print(f"  tried {settings}: {spent:.2f} s", flush=True)
         return spent
 
     weights = ("float32",) if scene.precision == "fp32" else ("autocast", "bfloat16")
@@ -156,7 +157,7 @@ def compare(
     loop: GenerateSettings | None,
     repeats: int,
 ) -> list[dict[str, list[float]]]:
-    """Seconds and sampled tokens of our steps and of TRL's, in turns; warm-up left out."""
+    """Seconds and sampled tokens of our steps and of TRL's, in turns, without the warm-up."""
     from benchmarks._trl import TrlGames
 
     ours: dict[str, list[float]] = {"seconds": [], "tokens": []}
@@ -176,13 +177,13 @@ def compare(
 
 
 def arithmetic_limit(scene: Scene, result: StepResult, measured_seconds: float) -> dict[str, float]:
-    """Steps per second if nothing but the matrix products of rollout and loss took time."""
+    """Games per second if only the matrix products of rollout and loss took time."""
     games = [[(len(t.prompt_ids), len(t.completion.ids)) for t in r.turns] for r in result.rollouts]
     opening = games[0][0][0]
-    drawn = sum(said for turns in games for _, said in turns)
+    drawn = sum(sampled for turns in games for _, sampled in turns)
     lengths = [sum(map(sum, turns)) for turns in games]
     rollout = forward_flops(scene.network, [(n - 1, opening) for n in lengths], drawn)
-    # The backward pass takes two products for each one of the forward pass.
+    # The backward pass needs two products for each product of the forward pass.
     update = 3.0 * forward_flops(scene.network, [(n, 0) for n in lengths], drawn)
     rate = matmul_rate(scene.network, DTYPES[scene.precision], scene.games, measured_seconds)
     return {
@@ -199,7 +200,7 @@ def main() -> None:
     if version is None:
         print("skipped: trl is not installed (pip install -c constraints.txt trl==1.16.0)")
         sys.exit(0 if given.smoke else 2)
-    transformers.logging.set_verbosity_error()  # TRL's notes, once for each trainer
+    transformers.logging.set_verbosity_error()  # each trainer would print TRL's notes
     scene = load_scene(given, *LOSS)
     if given.model != "tiny":
         rewards = RewardSet(components={"vowels": Vowels()}, weights={"vowels": 1.0}, lawful=False)
@@ -210,7 +211,7 @@ def main() -> None:
     found["equal"] = check_equal(scene)
 
     print("settings of generate:")
-    loop = fastest_generate(scene, HANDED_ON)
+    loop = fastest_generate(scene, CACHED)
     print("settings of TRL:", flush=True)
     settings = best_settings(scene, loop)
     found["settings"] = {"generate": str(loop), "TRL": str(settings)}

@@ -1,4 +1,4 @@
-"""What the benchmarks count and how they take turns; the scripts are run by make bench-smoke."""
+"""How the benchmarks count work and take turns. `make bench-smoke` runs the scripts themselves."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ HEADS, DIM, LAYERS = 4, 8, 2  # of tiny.qwen
 
 
 def counted(model: torch.nn.Module, tokens: int) -> float:
-    """FLOPs of a forward pass as torch counts them, where attention sees every pair of tokens."""
+    """FLOPs of a causal forward pass, from torch's count, which sees every pair of tokens."""
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(input_ids=torch.ones(1, tokens, dtype=torch.long))
-    # All pairs, forwards and backwards in time: causal attention needs half of these.
+    # Attention over all pairs of tokens. Causal attention needs half of it.
     pairs = 4 * HEADS * DIM * LAYERS * tokens**2
     return counter.get_total_flops() - pairs / 2
 
 
-def test_flops_of_a_conversation_are_those_torch_counts_in_a_forward_pass():
+def test_flops_of_a_conversation_equal_what_torch_counts_in_a_forward_pass():
     model = qwen().eval()
     model.set_attn_implementation("eager")  # torch does not count its fused kernels everywhere
     assert timing.forward_flops(model, [(20, 0)], 20) == pytest.approx(counted(model, 20))
@@ -44,8 +44,8 @@ def test_runs_take_turns_and_every_other_repeat_goes_backwards():
     assert {name: len(seconds) for name, seconds in taken.items()} == {"a": 3, "b": 3, "c": 3}
 
 
-def test_speedup_is_taken_repeat_by_repeat():
-    # A machine that halves its speed in one repeat halves it for both.
+def test_speedup_compares_each_repeat_with_itself():
+    # In a repeat where the machine runs at half speed, both are slow.
     assert timing.speedup([1.0, 2.0, 1.0], [4.0, 8.0, 5.0]) == {
         "median": 4.0, "least": 4.0, "most": 5.0,
     }  # fmt: skip

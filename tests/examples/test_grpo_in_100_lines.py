@@ -1,0 +1,285 @@
+"""The example is short, runs by itself, and computes the project's GRPO gradient."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import importlib.util
+import io
+import math
+import random
+import re
+import tokenize
+from itertools import groupby
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+
+from tests.helpers.tiny import policy_of, weights_of
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.game import rules
+from wordle_rl.game.feedback_table import feedback_table
+from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.prompts.parser import parse
+from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.rollouts.base import Step
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import Conversation
+from wordle_rl.rollouts.records import Rollout, TokenTurn
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.training.advantages import Sample, Scores, step_advantages
+from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.update import run_updates
+from wordle_rl.words.lists import load_words
+
+FILE = ROOT / "examples" / "grpo_in_100_lines.py"
+GROUPS, SIZE = 6, 4
+OVERRIDES = (
+    "algorithm=grpo", "algorithm.beta=0", "rollout.credit=game", "rollout.discount=1",
+    f"rollout.groups={GROUPS}", f"rollout.num_generations={SIZE}", "model=mini",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(FILE.stem, FILE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def experiment() -> Experiment:
+    """The project with the example's algorithm."""
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        return build_experiment(resolve(compose("config", list(OVERRIDES))))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(example: ModuleType) -> Any:
+    return example.AutoTokenizer.from_pretrained(example.MODEL)
+
+
+@pytest.fixture(scope="module")
+def model(example: ModuleType) -> Any:
+    return example.AutoModelForCausalLM.from_pretrained(example.MODEL, dtype=torch.float32)
+
+
+def played(example: ModuleType, model: Any, tokenizer: Any) -> list[Any]:
+    """Groups of games that the example played, with a group of equal rewards at the end."""
+    torch.manual_seed(0)
+    secrets = [
+        secret for secret in example.ANSWERS[:: 2300 // GROUPS][:GROUPS] for _ in range(SIZE)
+    ]
+    games = example.play(model, tokenizer, secrets)
+    for game in games[-SIZE:]:
+        game.reward = 1.3
+    return games
+
+
+def answers_of(game: Any) -> list[TokenTurn]:
+    """The turns of an example's game: what the model read before each answer, and the answer."""
+    parts = []
+    for sampled, part in groupby(zip(game.ids, game.sampled, strict=True), lambda token: token[1]):
+        parts.append((sampled, [token for token, _ in part]))
+    turns = []
+    for (_, prompt), (sampled, answer) in zip(parts[::2], parts[1::2], strict=False):
+        assert sampled
+        finished = answer[-1] == game.tokenizer.eos_token_id
+        stop = StopReason.STOP_TOKEN if finished else StopReason.TOKEN_LIMIT
+        drawn = Completion(ids=answer, logprobs=[0.0] * len(answer), stop=stop)
+        turns.append(TokenTurn(prompt_ids=prompt, completion=drawn, fresh=not turns))
+    return turns
+
+
+def replayed(experiment: Experiment, game: Any) -> rules.Game:
+    """An example's game as the project's rules and parser see it."""
+    recipe, texts = experiment.recipe, HFTokenizer(game.tokenizer)
+    again = rules.Game(game.secret, recipe.words.allowed_set, recipe.rules)
+    for turn in answers_of(game):
+        text = texts.decode(turn.completion.ids)
+        parsed = parse(text)
+        if turn.completion.stop is StopReason.TOKEN_LIMIT:
+            parsed = parsed.truncated()
+        again.play(parsed.guess, text=text, reason=parsed.reason)
+    return again
+
+
+def project_gradient(
+    experiment: Experiment, model: Any, games: list[Any], old: torch.Tensor | None
+) -> dict[str, torch.Tensor]:
+    """The gradient of the project's step on an example's games; the weights stay as they are.
+
+    old: [B, T-1] log-probabilities before the first update, None for those of the model itself.
+    """
+    recipe, tokenizer = experiment.recipe, HFTokenizer(games[0].tokenizer)
+    policy = policy_of(copy.deepcopy(model), tokenizer, temperature=recipe.sampling.temperature)
+    found: dict[str, torch.Tensor] = {}
+
+    def keep_gradient() -> None:
+        for name, parameter in policy.model.named_parameters():
+            assert parameter.grad is not None
+            found[name] = parameter.grad.clone()
+
+    policy.apply_gradients = [keep_gradient]
+    samples = []
+    for number, game in enumerate(games):
+        turns, scores = answers_of(game), None
+        if old is not None:
+            width = sum(len(turn.prompt_ids) + len(turn.completion.ids) for turn in turns)
+            known = np.append(0.0, old[number].numpy())[:width] * game.sampled[:width]
+            scores = [Scores(old_logprobs=known.astype(np.float32))]
+        parts = tuple({"reward": 0.0} for _ in turns[1:])
+        samples.append(
+            Sample(
+                rollout=Rollout(game=replayed(experiment, game), group=number // SIZE, turns=turns),
+                reward=GameReward(turns=(*parts, {"reward": game.reward})),
+                scores=scores,
+            )
+        )
+    advantages = step_advantages(samples, recipe)
+    form = Conversation(chat=Chat(tokenizer), style=recipe.style)
+    run_updates(Step(policy=policy, form=form, recipe=recipe, number=0), samples, advantages)
+    return found
+
+
+def test_it_has_at_most_100_lines_of_code():
+    source = FILE.read_text(encoding="utf-8")
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    documented = [n for n in ast.walk(ast.parse(source)) if isinstance(n, kinds)]
+    docstrings = {
+        line
+        for node in documented
+        if ast.get_docstring(node) is not None
+        for line in range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)
+    }
+    blank = {
+        *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
+        *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
+    }
+    code = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type not in blank
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    assert 80 < len(code - docstrings) <= 100
+
+
+def test_it_needs_neither_the_package_nor_hydra():
+    tree = ast.parse(FILE.read_text(encoding="utf-8"))
+    names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    names |= {str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    assert names == {"random", "re", "collections", "pathlib", "torch", "transformers"}
+
+
+def test_its_marks_are_those_of_the_feedback_table(example):
+    words = load_words()
+    table = feedback_table(words)
+    draw = random.Random(0)
+    pairs = [(draw.choice(words.allowed), draw.choice(words.answers)) for _ in range(200)]
+    doubles = [[w for w in of if len(set(w)) < 5] for of in (words.allowed, words.answers)]
+    # Repeated letters in both words, and at least one of them in common.
+    while len(pairs) < 500:
+        guess, secret = (draw.choice(of) for of in doubles)
+        if any(guess.count(letter) > 1 for letter in secret):
+            pairs.append((guess, secret))
+    for guess, secret in pairs:
+        code = int(table[words.guess_index[guess], words.answer_index[secret]])
+        assert example.marks(guess, secret) == rules.marks_of(code), (guess, secret)
+
+
+def test_it_runs_and_the_weights_move(example, model, capsys):
+    random.seed(0)
+    torch.manual_seed(0)
+    before = weights_of(model)
+    after = weights_of(example.train(steps=2, groups=4, size=4))
+    lines = capsys.readouterr().out.splitlines()
+    found = [re.match(r"step (\d+): reward (\S+), won (\S+)%", line) for line in lines]
+    assert [line and line[1] for line in found] == ["1", "2"]
+    for line in found:
+        assert line and math.isfinite(float(line[2])) and 0 <= float(line[3]) <= 100
+    assert before.keys() == after.keys()
+    assert all(after[name].isfinite().all() for name in after)
+    moved = [(after[name] - before[name]).abs().max().item() for name in after]
+    assert min(moved) > 0.0 and max(moved) < 1e-2
+
+
+def assert_same_conversation(experiment: Experiment, game: Any) -> rules.Game:
+    """The project reads the same guesses from a game and would have told the model the same.
+
+    Returns the game as the project played it.
+    """
+    chat = Chat(HFTokenizer(game.tokenizer))
+    form = Conversation(chat=chat, style=experiment.recipe.style)
+    again, turns = replayed(experiment, game), answers_of(game)
+    assert again.won == game.won and again.status is not rules.GameStatus.PLAYING
+    accepted = [t.guess if t.kind is rules.TurnKind.ACCEPTED else None for t in again.turns]
+    assert accepted == game.guesses
+    assert turns[0].prompt_ids == form.opening(rules.State())
+    states = [*[turn.state for turn in again.turns], again.state]
+    for number, turn in enumerate(turns[1:], 1):
+        last = turns[number - 1].completion.ids[-1]
+        reply = form.reply(again.turns[number - 1], states[number], last_id=last)
+        assert turn.prompt_ids == reply
+    return again
+
+
+def test_its_games_are_those_of_the_project(example, experiment, model, tokenizer):
+    games = played(example, model, tokenizer)
+    again = [assert_same_conversation(experiment, game) for game in games]
+    assert len({len(game.turns) for game in again}) > 1
+    assert {game.won for game in again} == {False, True}
+
+
+def test_it_refuses_what_the_project_refuses(example, experiment, tokenizer):
+    game = example.Game("crane", tokenizer)
+    answers = [
+        *("<guess>slate</guess>", "<guess>zzzzz</guess>", "<guess>slate", "slate", "s" * 30),
+        "<guess>crane</guess>",
+    ]
+    for answer in answers:
+        while game.reply:
+            game.next_token(0)
+        for token in [*tokenizer.encode(answer), tokenizer.eos_token_id]:
+            if not game.reply:  # it was not cut off
+                game.next_token(token)
+    again = assert_same_conversation(experiment, game)
+    kinds, unread = rules.TurnKind, rules.TurnKind.UNPARSABLE
+    expected = [kinds.ACCEPTED, kinds.NOT_A_WORD, unread, unread, unread, kinds.ACCEPTED]
+    assert [turn.kind for turn in again.turns] == expected
+    assert again.turns[4].reason == "truncated" and len(answers_of(game)[4].completion.ids) == 12
+    assert game.won and game.reward == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["first update", "later update"])
+def test_its_gradient_is_that_of_the_project(example, experiment, model, tokenizer, moved):
+    games = played(example, model, tokenizer)
+    ids = torch.tensor([game.ids for game in games])
+    sampled = torch.tensor([game.sampled for game in games])[:, 1:]
+    advantages = example.group_advantages(
+        torch.tensor([game.reward for game in games]).view(GROUPS, SIZE)
+    )
+    assert (advantages[-SIZE:] == 0).all() and (advantages != 0).sum() >= SIZE
+    old = example.token_logprobs(model, ids).detach()
+    own = copy.deepcopy(model)
+    if moved:  # as if an earlier update on these games had changed the weights
+        with torch.no_grad():
+            for parameter in own.parameters():
+                parameter.mul_(1 + 0.05 * torch.randn_like(parameter))
+    logprobs = example.token_logprobs(own, ids)
+    ratio = ((logprobs - old).exp() - 1).abs()[sampled]
+    assert bool((ratio > example.CLIP).any()) is moved
+    example.grpo_loss(logprobs, old, advantages, sampled).backward()
+    found = project_gradient(experiment, own, games, old if moved else None)
+    expected = {name: parameter.grad for name, parameter in own.named_parameters()}
+    assert found.keys() == expected.keys()
+    largest = max(float(slope.abs().max()) for slope in expected.values())
+    gap = max(float((found[name] - expected[name]).abs().max()) for name in expected)
+    assert largest > 1e-3 and gap <= 1e-5 * largest

@@ -23,7 +23,8 @@ from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.storages import JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.engine import make_url
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, make_url
 
 from wordle_rl.runs.addresses import JOURNAL, hidden, readable, shown_address
 
@@ -48,13 +49,22 @@ def open_storage(url: str, *, heartbeat: int, grace: int) -> optuna.storages.Bas
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         try:
-            return RDBStorage(
+            storage = RDBStorage(
                 url, engine_kwargs=options, heartbeat_interval=heartbeat, grace_period=grace,
                 heartbeat_stale_trial_callback=lambda study, trial: retry(study, trial, died=True),
             )  # fmt: skip
         except Exception as error:
             shown = shown_address(url)
             raise ValueError(f"hydra.sweeper.storage={shown}: {_cause(url, error)}") from None
+    if storage.engine.name == "sqlite":
+        # Optuna reads a trial's state, then writes it, and relies on SELECT ... FOR UPDATE to keep
+        # other workers out in between. SQLite ignores that, so it locks the file before it reads.
+        event.listen(storage.engine, "begin", _lock_file)
+    return storage
+
+
+def _lock_file(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _cause(url: str, error: Exception) -> str:

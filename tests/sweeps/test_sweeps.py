@@ -256,8 +256,10 @@ def test_every_shipped_study_says_what_a_reader_wants_to_know(name):
     path = ROOT / "conf" / "sweep" / f"{name}.yaml"
     text = path.read_text()
     head = text.partition("name:")[0].casefold()
-    assert head.startswith("# @package hydra.sweeper\n")
-    for word in ("?", "games", "seed", "two cores"):
+    package, question, command, cost = head.splitlines()[:4]
+    assert package == "# @package hydra.sweeper" and "?" in question
+    assert command == f"#     python train.py -m sweep={name}" and cost.startswith("# cost: ")
+    for word in ("games", "seed", "two cores"):
         assert word in head, word
     node: Any = OmegaConf.to_container(OmegaConf.load(path))
     assert node["name"] == name and node["question"].endswith("?")

@@ -70,8 +70,9 @@ def test_a_damaged_study_json_is_named_by_both_commands(kind, root, capsys):
         study.main([str(path.parent)])
     assert stop.value.code == 2
     [line] = capsys.readouterr().err.splitlines()
-    for told in (line, refused(capsys, root)):
-        assert told.startswith(f"error: {path}: ") and said in told and "remove it" in told
+    for printed in (line, refused(capsys, root)):
+        assert printed.startswith(f"error: {path}: ")
+        assert said in printed and "remove it" in printed
     path.unlink()  # as the line says
     work(root, **NODE)
     assert json.loads(path.read_text())["name"] == "study"
@@ -107,7 +108,7 @@ def test_a_trial_whose_damaged_folder_was_removed_starts_again(root, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "cause"),
     [
         pytest.param("summary.json", "", "not JSON", marks=pytest.mark.slow),
         ("summary.json", '{"val_win_rate": 0.', "not JSON"),
@@ -131,11 +132,11 @@ def test_a_trial_whose_damaged_folder_was_removed_starts_again(root, capsys):
     ],
 )
 def test_a_trial_with_a_damaged_file_counts_as_failed_and_names_it(
-    name, text, told, tmp_path, monkeypatch
+    name, text, cause, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("FAKE", json.dumps({"steps": 1, "spoil": [name, text]}))
     said = work(tmp_path, params={"x": "choice(0.1)"})
     [line] = [line for line in said if "failed" in line and "to go" in line]
-    assert f"/{name}" in line and told in line
+    assert f"/{name}" in line and cause in line
     assert states(stored(tmp_path)) == ["FAIL"] and "1 failed" in said[-1]
     assert [r.state for r in read_study(tmp_path / "study").results] == ["failed"]

@@ -156,8 +156,8 @@ def test_a_password_is_in_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py", "-m", f"hydra.sweeper.storage={url}"])
     paths = StudyPaths(folder=tmp_path, trials=tmp_path / "t", url=url)
     _write_record(plan_of(tmp_path, storage=url), paths)
-    told = (tmp_path / "study.json").read_text()
-    assert "postgresql://me:***@host/db" in told and "secret" not in told
+    text = (tmp_path / "study.json").read_text()
+    assert "postgresql://me:***@host/db" in text and "secret" not in text
 
 
 def test_a_changed_space_is_refused_by_name(tmp_path):

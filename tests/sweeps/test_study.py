@@ -110,7 +110,7 @@ def test_arms_are_compared_with_the_default_seed_by_seed():
     assert (second[5], second[7]) == ("+3.0 ± 25.4", "-10.0 ± 0.0")
 
 
-def test_pruning_is_told_by_the_games_that_it_saved_and_the_start_by_its_validation():
+def test_the_page_states_the_games_that_pruning_saved_and_the_wins_of_the_start():
     def trial(seed: int, value: float | None, games: int) -> Result:
         figures = {"games": games, "curve": [(0, 0.1 * (seed + 1)), (games, 0.5)]}
         return result(value, params={"x": 1, "seed": seed}, figures=figures)
@@ -120,8 +120,8 @@ def test_pruning_is_told_by_the_games_that_it_saved_and_the_start_by_its_validat
         "Pruning saved 35 % of the games of all trials in full length."
     ]
     assert report._describe_pruning(trials[:1]) == []
-    [told] = report._describe_start(trials)
-    assert told.startswith("The starting model wins 15.0 ± 63.5 %")  # t(1 df) * 5 points
+    [line] = report._describe_start(trials)
+    assert line.startswith("The starting model wins 15.0 ± 63.5 %")  # t(1 df) * 5 points
 
 
 def test_a_report_has_table_csv_and_pictures(root):

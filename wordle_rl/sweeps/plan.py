@@ -105,7 +105,7 @@ class StudyPlan:
         return [*stages[:-1], [*stages[-1], *self._fit_budget(stages[-1])]]
 
     def _fit_budget(self, stage: Sequence[str]) -> list[str]:
-        """Overrides that make a stage play the study's games; what it sets itself stays."""
+        """Overrides that make a stage play the study's games, unless it sets its own steps."""
         budget = self.settings.budget
         said = {override.partition("=")[0] for override in stage}
         if budget.games is None or "trainer.steps" in said:

@@ -31,7 +31,7 @@ _MOST_ROWS = 20
 _NEEDLESS_QUOTES = re.compile(r"='([\w.,/-]+)'$")  # around a value that Hydra reads without
 _COLUMNS = 100  # of Markdown
 _EXPLANATION = """\
-- Validation wins are those of the checkpoint that wins most. The starting model counts as one.
+- Validation wins belong to the checkpoint that wins most. The starting model counts as one.
 - Test wins come from greedy games of the same checkpoint.
 - "To default" is the mean difference from the default arm at equal seeds, in points.
 - Intervals are 95 %, Student's t over seeds. A dash means that nothing was measured.

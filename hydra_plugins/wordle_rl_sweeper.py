@@ -1,6 +1,6 @@
-"""Hydra's door to studies: python train.py -m sweep=<study> [overrides for every trial].
+"""How Hydra starts a study: python train.py -m sweep=<study> [overrides for every trial].
 
-Hydra imports every module of this namespace at each start, so Optuna comes late.
+Hydra imports every module of this namespace at each start, so Optuna is imported late.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wordle_rl.runs.paths import CONF
 
 
 class StudySweeper(Sweeper):
-    """Reads hydra.sweeper and the command line; wordle_rl.sweeps does the rest."""
+    """Reads hydra.sweeper and the command line, and hands both to wordle_rl.sweeps."""
 
     def __init__(self, **_: Any) -> None:
         self.config = self.hydra_context = self.launcher = None  # read from the config in setup()
@@ -31,31 +31,31 @@ class StudySweeper(Sweeper):
         self.hydra_context, self.config = hydra_context, config
 
     def sweep(self, arguments: list[str]) -> None:
-        """arguments: the overrides of the command line, but for those of hydra itself."""
+        """Run a study. arguments: the command line's overrides, those of hydra itself left out."""
         from wordle_rl.build import build_experiment
 
         with user_errors():
-            plan = self.plan(arguments)
+            plan = self.build_plan(arguments)
             plan.check(build_experiment)
-            from wordle_rl.sweeps.worker import StudyStopped, run_study
+            from wordle_rl.sweeps.study_loop import StudyStopped, run_study
         try:
             with full_disk_told(), user_errors():
                 run_study(plan)
         except StudyStopped as error:
             fail(str(error), code=1)
 
-    def plan(self, arguments: Sequence[str]) -> Any:
-        """The study's trials. Raises ConfigError."""
+    def build_plan(self, arguments: Sequence[str]) -> Any:
+        """The study as a StudyPlan. Raises ConfigError."""
         from wordle_rl.sweeps.parse_params import parse_overrides, parse_params
-        from wordle_rl.sweeps.plan import StudyPlan, with_arms
-        from wordle_rl.sweeps.settings import study_settings
+        from wordle_rl.sweeps.plan import StudyPlan, add_arms
+        from wordle_rl.sweeps.settings import build_study_settings
 
         assert self.config is not None
         node: Any = OmegaConf.to_container(self.config.hydra.sweeper, resolve=True)
         if node.get("name") is None:
             have = ", ".join(sorted(path.stem for path in (CONF / "sweep").glob("*.yaml")))
-            raise ConfigError(f"-m runs a study: name one with sweep=, one of {have}")
-        settings = study_settings(node)
+            raise ConfigError(f"-m runs a study: name one with sweep=, out of {have}")
+        settings = build_study_settings(node)
         space, single = parse_params(settings.params)
         given = [a for a in arguments if not a.startswith("sweep=")]
         swept, fixed = parse_overrides(given)
@@ -63,7 +63,7 @@ class StudySweeper(Sweeper):
         space = {key: item for key, item in (space | swept).items() if key not in said}
         return StudyPlan(
             settings=settings,
-            space=with_arms(settings, space),
+            space=add_arms(settings, space),
             overrides=(*single, *fixed),
             compose=self._compose,
         )

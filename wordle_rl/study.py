@@ -1,7 +1,7 @@
-"""Collects a study into its notebook: python -m wordle_rl.study sweeps/<name> [--storage URL].
+"""Writes the report of a study: python -m wordle_rl.study sweeps/<name> [--storage URL].
 
-Writes results.csv, the pictures and README.md into the folder, and its line into the index beside
-it. A conclusion in README.md is a person's and stays. Also works while a study runs.
+Writes results.csv, the pictures and README.md into the folder, and the index of all studies beside
+it. Keeps the conclusion that a person wrote into README.md. Also works while a study runs.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from wordle_rl.runs.untrusted import printable
 
 
 def write_report(folder: Path, url: str | None = None) -> Path:
-    """Make the notebook of a study. Returns its page. Raises ValueError."""
+    """Write the report of a study. Returns its page. Raises ValueError."""
     from wordle_rl.runs.files import write_bytes
-    from wordle_rl.sweeps import plots
-    from wordle_rl.sweeps import report as notebook
+    from wordle_rl.sweeps.plots import write_plots
+    from wordle_rl.sweeps.report import format_csv, format_page, write_index
     from wordle_rl.sweeps.results import read_study
 
     study = read_study(folder, url)
-    write_bytes(folder / "results.csv", notebook.csv_text(study).encode())
-    pictures = plots.write_plots(study, folder)
+    write_bytes(folder / "results.csv", format_csv(study).encode())
+    pictures = write_plots(study, folder)
     path = folder / "README.md"
     before = path.read_text(encoding="utf-8") if path.exists() else None
-    write_bytes(path, notebook.page(study, pictures, before).encode())
-    notebook.write_index(folder.resolve().parent)
+    write_bytes(path, format_page(study, pictures, before).encode())
+    write_index(folder.resolve().parent)
     return path
 
 
 class _Parser(argparse.ArgumentParser):
-    """Wrong arguments end in one line, too, without the passwords in them."""
+    """Ends with one line for wrong arguments, without the passwords in them."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {hidden(message, [message])}; see --help\n")
@@ -52,14 +52,14 @@ def _folder(text: str) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns its exit code."""
-    parser = _Parser(
-        prog="python -m wordle_rl.study", description="Collect a study into its notebook folder."
+    """Run the command. Returns its exit code."""
+    parser = _Parser(prog="python -m wordle_rl.study", description="Write the report of a study.")
+    parser.add_argument(
+        "folder", type=_folder, metavar="FOLDER", help="of the study, sweeps/<name>"
     )
-    parser.add_argument("folder", type=_folder, metavar="FOLDER", help="the study, sweeps/<name>")
     parser.add_argument(
         "--storage", metavar="URL",
-        help=f"the database, where study.json leaves out its password; or set {STORAGE}",
+        help=f"the database, if study.json leaves out its password; or set {STORAGE}",
     )  # fmt: skip
     options = parser.parse_args(arguments)
     with user_errors():

@@ -1,8 +1,8 @@
-"""In the place of train.py in tests of studies: the same run folder, without a model.
+"""Takes the place of train.py in tests of studies: writes the same run folder without a model.
 
-python fake_train.py output_dir=<folder> [x=<float>] [seed=<int>] | resume=<run>. What it does wrong
-is told by the environment: FAKE is a JSON object of Fake's fields. steps.log in the run folder has
-a line for each step that was done, and the process that did it.
+python fake_train.py output_dir=<folder> [x=<float>] [seed=<int>] | resume=<run>. The environment
+variable FAKE says what goes wrong: it is a JSON object with fields of Fake. steps.log in the run
+folder has a line for each step, with the process that did it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from wordle_rl.runs.folder import RunFolder
 class Fake:
     steps: int = 4
     seconds: float = 0.0  # per step
-    hold: str = ""  # a file without which no third step is begun
+    hold: str = ""  # a file for which the third step waits
     fail: str = ""  # the error it ends with after its first step
     fail_at: float | None = None  # the x that fails alone
     by_seed: float = 0.0  # wins added by each seed above 0
-    value: float | None = -1.0  # of val_win_rate in the summary; -1 for the honest one
+    value: float | None = -1.0  # val_win_rate in the summary; -1 for the true one
     code: int = 0  # exit code after a whole run
     summary: bool = True
-    spoil: tuple[str, str] = ("", "")  # a file of the run folder, and what ends up in it
+    spoil: tuple[str, str] = ("", "")  # a file of the run folder, and its damaged content
 
 
 def main() -> None:
@@ -59,7 +59,7 @@ def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
             time.sleep(0.02)
         metrics = {"total/games": 10 * step, "time/step": 0.5, "groups/zero_spread": 0.25}
         best = 0.5 * x + 0.01 * step + more
-        # As in a true run, a signal waits until the step is whole.
+        # As in a real run, a signal waits until the step is complete.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         log.append(step, {**metrics, "val/win_rate": best})
         StepLog(run.path / "steps.log").append(step, {"pid": os.getpid()})
@@ -69,7 +69,9 @@ def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
             sys.exit(f"Traceback\nerror: {fake.fail}")
     if fake.summary:
         value = best if fake.value == -1.0 else fake.value
-        write_json(run.path / "summary.json", {"val_win_rate": value, "best_step": fake.steps})
+        tested = {"win_rate": 0.25, "mean_guesses_with_losses": 4.5}
+        summary = {"val_win_rate": value, "best_step": fake.steps, **tested}
+        write_json(run.path / "summary.json", summary)
     if (name := fake.spoil[0]) != "":
         (run.path / name).write_text(fake.spoil[1])
 

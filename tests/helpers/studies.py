@@ -1,4 +1,4 @@
-"""Small studies of fake runs, in this process or as workers of their own."""
+"""Small studies of fake runs, in this process or in workers of their own."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Any
 import optuna
 
 from wordle_rl.sweeps.parse_params import parse_params
-from wordle_rl.sweeps.plan import StudyPlan, with_arms
-from wordle_rl.sweeps.settings import study_settings
-from wordle_rl.sweeps.worker import run_study
+from wordle_rl.sweeps.plan import StudyPlan, add_arms
+from wordle_rl.sweeps.settings import build_study_settings
+from wordle_rl.sweeps.study_loop import run_study
 
 TESTS = Path(__file__).resolve().parent
 FAKE = [sys.executable, str(TESTS / "fake_train.py")]
 
 
 def plan_of(root: Path, **node: Any) -> StudyPlan:
-    """A study in a folder: a grid over x, unless told otherwise."""
-    settings = study_settings(
+    """A study in a folder: a grid over x, unless the node says otherwise."""
+    settings = build_study_settings(
         {
             "name": "study", "params": {"x": "choice(0.1, 0.9, 0.5)"}, "command": FAKE,
             "folder": str(root / "study"), "trials": str(root / "trials"), "poll": 0.05, **node,
@@ -31,13 +31,13 @@ def plan_of(root: Path, **node: Any) -> StudyPlan:
     )  # fmt: skip
     space, single = parse_params(settings.params)
     return StudyPlan(
-        settings=settings, space=with_arms(settings, space), overrides=tuple(single),
+        settings=settings, space=add_arms(settings, space), overrides=tuple(single),
         compose=lambda overrides: {"rollout": {"groups": 4, "num_generations": 2}},
     )  # fmt: skip
 
 
 def work(root: Path, **node: Any) -> list[str]:
-    """Do a study in this process. Returns what it said."""
+    """Do a study in this process. Returns the lines that it printed."""
     said: list[str] = []
     run_study(plan_of(root, **node), said.append)
     return said

@@ -1,4 +1,4 @@
-"""Damaged files of a study: each is named in one line, and no run is lost."""
+"""Damaged files of a study: one line names each, and no run is lost."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tests.helpers.studies import plan_of, states, steps_done, stored, work
 from wordle_rl import study
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.sweeps.results import read_study
-from wordle_rl.sweeps.worker import run_study
+from wordle_rl.sweeps.study_loop import run_study
 
 NODE = {"params": {"x": "choice(0.1, 0.9)"}}
 ABOUT = {"name": "study", "question": "", "storage": None, "command": [], "identity": {}}
 
-# what a damaged study.json holds, and what is said of it
+# the content of a damaged study.json, and the message about it
 DAMAGED = {
     "half of it": ('{"name": "stu', "not JSON"),
     "empty": ("", "not JSON"),
     "no JSON": ("name: study", "not JSON"),
     "not text": ("\udcff", "not JSON"),
-    "a list": (json.dumps([ABOUT]), "must be an object"),
+    "a list": (json.dumps([ABOUT]), "not a JSON object"),
     "no name": (json.dumps({k: v for k, v in ABOUT.items() if k != "name"}), "name is missing"),
-    "no identity": (json.dumps({**ABOUT, "identity": None}), "identity must be an object"),
+    "no identity": (json.dumps({**ABOUT, "identity": None}), "identity must be names with values"),
     "a number as storage": (json.dumps({**ABOUT, "storage": 5}), "storage must be text or null"),
-    "a text as command": (json.dumps({**ABOUT, "command": "x"}), "command must be a list of texts"),
-    "a list of numbers": (json.dumps({**ABOUT, "command": [1]}), "command must be a list of texts"),
+    "a text as command": (json.dumps({**ABOUT, "command": "x"}), "command must be a list of text"),
+    "a list of numbers": (json.dumps({**ABOUT, "command": [1]}), "command must be a list of text"),
     "a list as default": (
-        json.dumps({**ABOUT, "identity": {"default": [1]}}), "identity.default must be an object",
+        json.dumps({**ABOUT, "identity": {"default": [1]}}), "default must be names with values",
     ),
 }  # fmt: skip
 
@@ -53,7 +53,7 @@ def damage(path: Path, text: str) -> None:
 
 
 def refused(capsys: pytest.CaptureFixture[str], root: Path, **node: object) -> str:
-    """The line with which python train.py -m ... ends; its exit code is 2."""
+    """The line with which python train.py -m ... ends. Checks that its exit code is 2."""
     with pytest.raises(SystemExit) as stop, user_errors():
         run_study(plan_of(root, **{**NODE, **node}), lambda _: None)
     assert stop.value.code == 2
@@ -70,8 +70,9 @@ def test_a_damaged_study_json_is_named_by_both_commands(kind, root, capsys):
         study.main([str(path.parent)])
     assert stop.value.code == 2
     [line] = capsys.readouterr().err.splitlines()
-    for told in (line, refused(capsys, root)):
-        assert told.startswith(f"error: {path}: ") and said in told and "remove it" in told
+    for printed in (line, refused(capsys, root)):
+        assert printed.startswith(f"error: {path}: ")
+        assert said in printed and "remove it" in printed
     path.unlink()  # as the line says
     work(root, **NODE)
     assert json.loads(path.read_text())["name"] == "study"
@@ -82,23 +83,21 @@ def test_a_damaged_study_json_is_named_by_both_commands(kind, root, capsys):
     "text", ["", '[["x=', "{}", "[]", "[1]", '[["x=0.1", 2]]', "null"],
     ids=["empty", "half", "object", "no stage", "number", "wrong override", "null"],
 )  # fmt: skip
-def test_a_damaged_trial_json_is_named_and_its_run_is_gone_on_with_once_it_is_mended(
-    text, root, capsys
-):
+def test_a_damaged_trial_json_is_named_and_its_run_continues_once_it_is_mended(text, root, capsys):
     path = root / "trials" / "0000" / "trial.json"
     whole = path.read_bytes()
     damage(path, text)
-    (root / "study" / "study.db").unlink()  # so that its trials are begun again
+    (root / "study" / "study.db").unlink()  # so that its trials start again
     for _ in range(2):  # the same command says the same
         line = refused(capsys, root)
         assert line.startswith(f"error: {path}: ") and f"remove {path.parent}" in line
     path.write_bytes(whole)
     said = work(root, **NODE)
-    assert any("goes on in" in line for line in said) and "x=0.9" in said[-1]
+    assert any("resumes in" in line for line in said) and "x=0.9" in said[-1]
     assert steps_done(root) == {"0000": [1, 2, 3, 4], "0001": [1, 2, 3, 4]}
 
 
-def test_a_trial_whose_damaged_folder_was_removed_begins_anew(root, capsys):
+def test_a_trial_whose_damaged_folder_was_removed_starts_again(root, capsys):
     path = root / "trials" / "0001" / "trial.json"
     damage(path, "")
     (root / "study" / "study.db").unlink()
@@ -109,11 +108,11 @@ def test_a_trial_whose_damaged_folder_was_removed_begins_anew(root, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "cause"),
     [
         pytest.param("summary.json", "", "not JSON", marks=pytest.mark.slow),
         ("summary.json", '{"val_win_rate": 0.', "not JSON"),
-        pytest.param("summary.json", "[1]", "must be an object", marks=pytest.mark.slow),
+        pytest.param("summary.json", "[1]", "not a JSON object", marks=pytest.mark.slow),
         pytest.param(
             "summary.json",
             '{"val_win_rate": true}',
@@ -121,7 +120,7 @@ def test_a_trial_whose_damaged_folder_was_removed_begins_anew(root, capsys):
             marks=pytest.mark.slow,
         ),
         ("summary.json", '{"val_win_rate": 0.5, "win_rate": "a"}', "win_rate must be a number"),
-        ("metrics.jsonl", "", "no step"),
+        ("metrics.jsonl", "", "no training step"),
         ("metrics.jsonl", '{"step": 1}\n{"st\n{"step": 3}\n', "line 2"),
         ("metrics.jsonl", '{"step": 1, "time/step": "a"}\n', "time/step must be a number"),
         pytest.param(
@@ -133,11 +132,11 @@ def test_a_trial_whose_damaged_folder_was_removed_begins_anew(root, capsys):
     ],
 )
 def test_a_trial_with_a_damaged_file_counts_as_failed_and_names_it(
-    name, text, told, tmp_path, monkeypatch
+    name, text, cause, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("FAKE", json.dumps({"steps": 1, "spoil": [name, text]}))
     said = work(tmp_path, params={"x": "choice(0.1)"})
     [line] = [line for line in said if "failed" in line and "to go" in line]
-    assert f"/{name}" in line and told in line
-    assert states(stored(tmp_path)) == ["FAIL"] and "1 of its trials failed" in said[-1]
+    assert f"/{name}" in line and cause in line
+    assert states(stored(tmp_path)) == ["FAIL"] and "1 failed" in said[-1]
     assert [r.state for r in read_study(tmp_path / "study").results] == ["failed"]

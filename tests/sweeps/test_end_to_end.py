@@ -1,4 +1,4 @@
-"""A true study: one or two runs of a very small model, from the command line to the notebook."""
+"""A real study: one or two runs of a very small model, from the command line to the report."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def root(norms: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_each_trial_plays_its_budget_and_is_reported_on(root, norms):
+def test_each_trial_plays_its_budget_and_is_reported(root, norms):
     trials = stored(root, "tiny").trials
     assert {t.state.name for t in trials} == {"COMPLETE"}
     assert sorted(str(t.params["optim.clip_grad_norm"]) for t in trials) == norms
@@ -63,6 +63,6 @@ def test_each_trial_plays_its_budget_and_is_reported_on(root, norms):
         assert 0.0 <= trial.user_attrs["no_spread"] <= 1.0
 
 
-def test_its_notebook_is_one_command(root):
+def test_its_report_is_one_command(root):
     page = study.write_report(root / "study").read_text()
     assert "| clip_grad_norm=1 | 1 | 16 |" in page and "curves.png" in page

@@ -1,4 +1,4 @@
-"""What may go wrong while a study runs, and what becomes of it; runs are fake (fake_train.py)."""
+"""What may go wrong while a study runs, and how it ends. Runs are fake (fake_train.py)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ import pytest
 
 from tests.helpers.studies import plan_of, states, steps_done, stored, work, worker
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.sweeps import objective as attempt
-from wordle_rl.sweeps.worker import Places, StudyStopped, _describe
+from wordle_rl.sweeps import objective
+from wordle_rl.sweeps.study_loop import StudyPaths, StudyStopped, _write_record
 
 TWENTY = {"params": {"x": "range(0, 19)"}}
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Says what the runs of this process do wrong."""
+    """Tells the runs of this process what to do wrong."""
     return lambda **how: monkeypatch.setenv("FAKE", json.dumps(how))
 
 
@@ -36,7 +36,7 @@ def until(true: Callable[[], Any], seconds: float = 120.0) -> None:
 
 
 def held(root: Path, **how: Any) -> dict[str, Any]:
-    """Runs that wait after their second step, until release()."""
+    """Runs that wait after their second step until release()."""
     return {**how, "hold": str(root / "go")}
 
 
@@ -52,7 +52,7 @@ def alive(pid: int) -> bool:
 
 
 def processes_of(root: Path) -> set[int]:
-    """Who did the steps of a study's runs."""
+    """The processes that did the steps of a study's runs."""
     logs = [*(root / "trials").rglob("steps.log")]
     return {json.loads(s)["pid"] for log in logs for s in log.read_text().splitlines()}
 
@@ -124,7 +124,7 @@ def test_three_failures_in_a_row_stop_a_study_with_the_cause(tmp_path, fake, how
         work(tmp_path, **node)
     assert cause in str(stop.value)
     assert states(stored(tmp_path)) == ["FAIL", "FAIL", "FAIL", "WAITING"]
-    # mended, the same command goes on, and does what had failed, too
+    # Once mended, the same command continues and repeats what failed.
     fake(steps=1)
     work(tmp_path, **node)
     done = [t.params["x"] for t in stored(tmp_path).trials if t.state.name == "COMPLETE"]
@@ -135,18 +135,18 @@ def test_one_point_that_fails_is_left_out_and_tried_again_by_the_same_command(tm
     fake(fail="broken", fail_at=0.9)
     said = work(tmp_path)
     assert states(stored(tmp_path)) == ["COMPLETE", "FAIL", "COMPLETE"]
-    assert "x=0.5; 1 of its trials failed" in said[-1]
+    assert "x=0.5; 1 failed" in said[-1]
     fake()
     said = work(tmp_path)
     assert states(stored(tmp_path)) == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
-    assert "x=0.9; python" in said[-1]
+    assert "x=0.9; for its report: python" in said[-1]
 
 
 def test_a_fault_of_the_worker_itself_is_raised_and_no_failed_trial(tmp_path, monkeypatch):
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(attempt, "run_child", broken)
+    monkeypatch.setattr(objective, "run_child", broken)
     with pytest.raises(ZeroDivisionError):
         work(tmp_path, jobs=2)
 
@@ -154,11 +154,10 @@ def test_a_fault_of_the_worker_itself_is_raised_and_no_failed_trial(tmp_path, mo
 def test_a_password_is_in_no_file(tmp_path, monkeypatch):
     url = "postgresql://me:secret@host/db"
     monkeypatch.setattr(sys, "argv", ["train.py", "-m", f"hydra.sweeper.storage={url}"])
-    _describe(
-        plan_of(tmp_path, storage=url), Places(folder=tmp_path, trials=tmp_path / "t", url=url)
-    )
-    told = (tmp_path / "study.json").read_text()
-    assert "postgresql://me:***@host/db" in told and "secret" not in told
+    paths = StudyPaths(folder=tmp_path, trials=tmp_path / "t", url=url)
+    _write_record(plan_of(tmp_path, storage=url), paths)
+    text = (tmp_path / "study.json").read_text()
+    assert "postgresql://me:***@host/db" in text and "secret" not in text
 
 
 def test_a_changed_space_is_refused_by_name(tmp_path):
@@ -211,7 +210,7 @@ def test_a_worker_that_was_killed_is_replaced_and_no_step_is_counted_twice(tmp_p
     trials = stored(tmp_path).trials
     assert [t.state.name for t in trials] == ["FAIL", "COMPLETE", "COMPLETE"]
     assert sorted(t.params["x"] for t in trials[1:]) == [0.1, 0.9]
-    # the retried trial went on in the folder of the first: each step once, by two processes
+    # The retried trial continued in the first one's folder: two processes did each step once.
     every = list(range(1, 9))
     assert steps_done(tmp_path) == {"0000": every, "0001": every}
     assert len(processes_of(tmp_path)) == 3
@@ -240,11 +239,11 @@ def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tm
     slow = worker(tmp_path, fake, **node)
     until(lambda: steps_done(tmp_path).get("0000"))
     slow.send_signal(signal.SIGSTOP)
-    release(tmp_path)  # its child goes on
+    release(tmp_path)  # its child continues
     said, _ = worker(tmp_path, fake, **node).communicate(timeout=240)
     slow.send_signal(signal.SIGCONT)
     late, _ = slow.communicate(timeout=240)
-    assert slow.returncode == 0 and "taken over by another worker" in late, said + late
+    assert slow.returncode == 0 and "another worker took over a trial" in late, said + late
     assert sorted(states(stored(tmp_path))) == ["COMPLETE", "COMPLETE", "FAIL"]
     assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4]] * 2
 
@@ -270,13 +269,13 @@ def test_two_workers_share_twenty_trials(tmp_path, sampler):
     [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
 )
 @pytest.mark.slow
-def test_a_signal_ends_the_children_and_the_same_command_goes_on(tmp_path, signum, code):
+def test_a_signal_ends_the_children_and_the_same_command_continues(tmp_path, signum, code):
     fake, node = held(tmp_path, steps=4), {"jobs": 2}
     stopped = worker(tmp_path, fake, **node)
     until(lambda: [*steps_done(tmp_path).values()] == [[1, 2]] * 2)
     stopped.send_signal(signum)
     said, _ = stopped.communicate(timeout=240)
-    assert stopped.returncode == code and "goes on" in said
+    assert stopped.returncode == code and "same command to continue" in said
     assert len(processes_of(tmp_path)) == 2 and not any(map(alive, processes_of(tmp_path)))
     release(tmp_path)
     after = worker(tmp_path, fake, **node)
@@ -284,20 +283,6 @@ def test_a_signal_ends_the_children_and_the_same_command_goes_on(tmp_path, signu
     assert after.returncode == 0, said
     assert states(stored(tmp_path)).count("COMPLETE") == 3
     assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4]] * 3
-
-
-def test_a_study_in_a_journal_file_goes_on_after_a_kill(tmp_path):
-    fake = held(tmp_path, steps=6)
-    node = {"params": {"x": "choice(0.1, 0.9)"}, "storage": f"journal:{tmp_path}/journal.log"}
-    killed = worker(tmp_path, fake, **node)
-    until(lambda: len(steps_done(tmp_path).get("0000", [])) >= 2)
-    killed.kill()
-    killed.communicate()
-    release(tmp_path)
-    after = worker(tmp_path, fake, **node)
-    said, _ = after.communicate(timeout=240)
-    assert after.returncode == 0, said
-    assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4, 5, 6]] * 2
 
 
 @pytest.mark.slow

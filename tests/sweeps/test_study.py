@@ -1,4 +1,4 @@
-"""The notebook of a study: its tables, its pictures, and what a person wrote."""
+"""The report of a study: its tables, its pictures, and what a person wrote."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 
 from tests.helpers.studies import plan_of, stored, work
 from wordle_rl import study
-from wordle_rl.sweeps import progress
-from wordle_rl.sweeps import report as notebook
+from wordle_rl.sweeps import progress, report
+from wordle_rl.sweeps.means import Mean
 from wordle_rl.sweeps.results import Result
-from wordle_rl.sweeps.rounds import confirmation
+from wordle_rl.sweeps.rounds import build_confirmation
 
 NODE = {
     "params": {"x": "choice(0.1, 0.9)", "y": "choice(a, b)", "seed": "choice(0, 1)"},
@@ -42,13 +42,13 @@ def result(value: float | None, **more: object) -> Result:
 def test_the_interval_of_a_mean_over_seeds_is_students():
     # Snedecor & Cochran: three values, t(2 df, 97.5 %) = 4.303
     values = [0.60, 0.66, 0.75]
-    mean = notebook.Mean.of(values)
+    mean = Mean.of(values)
     assert mean is not None and mean.half is not None and mean.count == 3
     assert mean.mean == pytest.approx(0.67)
     assert mean.half == pytest.approx(4.303 * statistics.stdev(values) / math.sqrt(3), rel=1e-4)
-    one = notebook.Mean.of([0.5, None])
+    one = Mean.of([0.5, None])
     assert one is not None and one.half is None
-    assert notebook.Mean.of([None]) is None
+    assert Mean.of([None]) is None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_the_interval_of_a_mean_over_seeds_is_students():
 )  # fmt: skip
 def test_the_interval_has_the_published_quantile_for_any_number_of_seeds(freedom, quantile):
     values = [float(i % 7) for i in range(freedom + 1)]
-    mean = notebook.Mean.of(values)
+    mean = Mean.of(values)
     assert mean is not None and mean.half is not None
     used = mean.half / statistics.stdev(values) * math.sqrt(freedom + 1)
     assert used == pytest.approx(quantile, abs=5.01e-4)
@@ -70,14 +70,14 @@ def test_the_interval_has_the_published_quantile_for_any_number_of_seeds(freedom
 
 def test_with_very_many_seeds_the_interval_is_that_of_the_normal_distribution():
     values = [float(i % 7) for i in range(20_000)]
-    mean = notebook.Mean.of(values)
+    mean = Mean.of(values)
     assert mean is not None and mean.half is not None
     used = mean.half / statistics.stdev(values) * math.sqrt(len(values))
     assert used == pytest.approx(statistics.NormalDist().inv_cdf(0.975), abs=2e-4)
 
 
 def test_a_table_has_a_row_for_each_arm_and_counts_what_did_not_complete():
-    table = notebook.results_table(
+    table = report.format_results(
         [
             result(0.5, figures={"no_spread": 0.25, "test_win_rate": 0.4}),
             result(0.7, figures={"no_spread": 0.35}),
@@ -97,7 +97,7 @@ def test_arms_are_compared_with_the_default_seed_by_seed():
     def trial(x: int, seed: int, value: float | None, test: float) -> Result:
         return result(value, params={"x": x, "seed": seed}, figures={"test_win_rate": test})
 
-    table = notebook.results_table(
+    table = report.format_results(
         [
             *(trial(1, 0, 0.50, 0.4), trial(1, 1, 0.60, 0.4), trial(1, 2, 0.90, 0.4)),
             *(trial(2, 0, 0.55, 0.3), trial(2, 1, 0.61, 0.3), trial(2, 2, None, 0.3)),
@@ -110,21 +110,21 @@ def test_arms_are_compared_with_the_default_seed_by_seed():
     assert (second[5], second[7]) == ("+3.0 ± 25.4", "-10.0 ± 0.0")
 
 
-def test_pruning_is_told_by_the_games_that_it_saved_and_the_start_by_its_validation():
+def test_the_page_states_the_games_that_pruning_saved_and_the_wins_of_the_start():
     def trial(seed: int, value: float | None, games: int) -> Result:
         figures = {"games": games, "curve": [(0, 0.1 * (seed + 1)), (games, 0.5)]}
         return result(value, params={"x": 1, "seed": seed}, figures=figures)
 
     trials = [trial(0, 0.5, 100), trial(1, None, 40), trial(0, None, 20), trial(1, 0.6, 100)]
-    assert notebook._saved(trials) == [
-        "Pruning saved 35% of the games that all trials in full would have played."
+    assert report._describe_pruning(trials) == [
+        "Pruning saved 35 % of the games of all trials in full length."
     ]
-    assert notebook._saved(trials[:1]) == []
-    [told] = notebook._of_start(trials)
-    assert told.startswith("The start wins 15.0 ± 63.5 %")  # t(1 df) * 5 points
+    assert report._describe_pruning(trials[:1]) == []
+    [line] = report._describe_start(trials)
+    assert line.startswith("The starting model wins 15.0 ± 63.5 %")  # t(1 df) * 5 points
 
 
-def test_a_notebook_has_table_csv_and_pictures(root):
+def test_a_report_has_table_csv_and_pictures(root):
     about = json.loads((root / "study" / "study.json").read_text())
     about["command"] = ["train.py", "-m", "sweep='study'", "optim.lr=1e-4,2e-4", "name='my run'"]
     (root / "study" / "study.json").write_text(json.dumps(about))
@@ -136,11 +136,13 @@ def test_a_notebook_has_table_csv_and_pictures(root):
     assert "| x=0.9 y=a | 2 | 40 | 49.0 ± 0.0 | +" in text
     assert "Best on validation secrets: **x=0.9 y=a**" in text
     assert "arm=winner" in text and "arm=default" in text
+    assert "| 25.0 ± 0.0 | default | 4.50 ± 0.00 |" in text  # of the runs' test summaries
     names = {p.name for p in page.parent.glob("*.png")}
     assert names == {"curves.png", "wins.png", "compute.png", "importance.png", "parallel.png"}
     assert all(f"({name})" in text for name in names)
     rows = list(csv.DictReader(io.StringIO((page.parent / "results.csv").read_text())))
-    assert len(rows) == 8 + 2 and [r["phase"] for r in rows].count("confirmation") == 2
+    assert len(rows) == 8 + 2 and [r["round"] for r in rows].count("confirmation") == 2
+    assert {r["test_mean_guesses_with_losses"] for r in rows} == {"4.5"}
     assert {r["games"] for r in rows} == {"40"} or {r["games"] for r in rows} == {"40.0"}
 
 
@@ -161,20 +163,21 @@ def test_a_study_of_seeds_alone_ends_with_mean_interval_and_each_seed(tmp_path, 
 
 
 def test_a_study_of_seeds_alone_is_confirmed_once(tmp_path):
-    again = confirmation(plan_of(tmp_path, **SEEDS, confirm_seeds=[7, 8]), {}, tmp_path)
+    again = build_confirmation(plan_of(tmp_path, **SEEDS, confirm_seeds=[7, 8]), {}, tmp_path)
     assert again.points == [{"arm": "winner", "seed": 7}, {"arm": "winner", "seed": 8}]
-    assert progress.confirming({}, [7, 8]) == "again with seeds 7, 8"
+    assert progress.format_confirmation({}, [7, 8]) == "now with fresh seeds 7, 8"
 
 
 def test_what_a_person_wrote_stays_and_the_index_shows_it(root):
     page = study.write_report(root / "study")
-    text = page.read_text().replace(notebook.UNWRITTEN, "More x, more wins.\n\nBecause.")
+    text = page.read_text().replace(report.UNWRITTEN, "More x, more wins.\n\nBecause.")
     page.write_text(text.replace("Is x good?", "Is x good? (Asked in November.)"))
     assert study.write_report(root / "study").read_text() == page.read_text()
     assert "More x, more wins.\n\nBecause." in page.read_text()
     assert "(Asked in November.)" in page.read_text()
     index = (root / "README.md").read_text()
-    assert "| [study](study/README.md) | More x, more wins. | ![](study/wins.png) |" in index
+    assert "## [study](study/README.md)\n\nMore x, more wins.\n\n![" in index
+    assert "(study/wins.png)" in index
 
 
 def test_importance_finds_the_parameter_that_matters(root):
@@ -184,7 +187,7 @@ def test_importance_finds_the_parameter_that_matters(root):
     assert max(importance, key=lambda name: importance[name]) == "x"
 
 
-def test_a_study_is_collected_while_it_has_nothing_yet(tmp_path, monkeypatch):
+def test_a_study_without_results_has_a_report(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE", '{"fail": "broken"}')
     with pytest.raises(Exception, match="in a row"):
         work(tmp_path)

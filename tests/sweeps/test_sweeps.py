@@ -1,4 +1,4 @@
-"""Studies as they are written down: grammar, space, plan, budget, the winner, the shipped files."""
+"""Studies as they are written: grammar, space, plan, budget, the winner, the shipped files."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from optuna.trial import TrialState
 from tests.helpers.studies import plan_of, work
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
+from wordle_rl.sweeps.dead_workers import WorkerLock
 from wordle_rl.sweeps.parse_params import parse_overrides, parse_params
-from wordle_rl.sweeps.plan import StudyPlan, started_from
-from wordle_rl.sweeps.rounds import winner
-from wordle_rl.sweeps.samplers import sampler, suggest
-from wordle_rl.sweeps.settings import SamplerSettings, study_settings
-from wordle_rl.sweeps.space import Choice, Range, grid, probes, shown
-from wordle_rl.sweeps.storage import Worker
+from wordle_rl.sweeps.plan import StudyPlan, insert_start
+from wordle_rl.sweeps.rounds import find_winner
+from wordle_rl.sweeps.samplers import build_sampler, suggest_params
+from wordle_rl.sweeps.settings import SamplerSettings, build_study_settings
+from wordle_rl.sweeps.space import Choice, Range, format_params, list_grid_points, list_probes
 
 STUDIES = sorted(p.stem for p in (ROOT / "conf" / "sweep").glob("*.yaml"))
 
@@ -74,13 +74,13 @@ def test_what_cannot_be_searched_is_refused_by_name(text, said):
 
 def test_a_grid_tries_all_arms_with_one_seed_before_the_next():
     space, _ = parse_params({"seed": "choice(0, 1)", "x": "range(0.1, 0.3, step=0.1)"})
-    assert [(p["seed"], p["x"]) for p in grid(space)] == [
+    assert [(p["seed"], p["x"]) for p in list_grid_points(space)] == [
         (0, 0.1), (0, 0.2), (0, 0.3), (1, 0.1), (1, 0.2), (1, 0.3),
     ]  # fmt: skip
 
 
 def test_parameters_are_shown_short():
-    assert shown({"optim.lr": 0.00123456, "model": "tiny"}) == "lr=0.001235 model=tiny"
+    assert format_params({"optim.lr": 0.00123456, "model": "tiny"}) == "lr=0.001235 model=tiny"
 
 
 def plan(**node: Any) -> StudyPlan:
@@ -97,11 +97,11 @@ def test_a_budget_in_games_is_equal_over_arms():
         given = dict(o.split("=") for o in overrides)
         return {"rollout": {"groups": 64, "num_generations": int(given["rollout.num_generations"])}}
 
-    settings = study_settings({"name": "s", **node})
+    settings = build_study_settings({"name": "s", **node})
     space, _ = parse_params(settings.params)
     made = StudyPlan(settings=settings, space=space, overrides=(), compose=compose)
-    for point in made.points():
-        [stage] = made.stages(point)
+    for point in made.list_points():
+        [stage] = made.build_stages(point)
         given = dict(o.split("=") for o in stage)
         size = int(given["rollout.num_generations"])
         assert int(given["rollout.groups"]) * size == 64
@@ -120,7 +120,7 @@ def test_a_budget_in_games_is_equal_over_arms():
 def test_a_budget_that_does_not_fit_is_refused(budget, said):
     with pytest.raises(ValueError, match=said):
         made = plan(budget=budget)
-        made.stages(made.points()[0])
+        made.build_stages(made.list_points()[0])
 
 
 def test_arms_and_stages_make_the_command_lines():
@@ -132,13 +132,13 @@ def test_arms_and_stages_make_the_command_lines():
         default={"arm": "short"},
     )
     budget = ["trainer.steps=10", "trainer.validate_every=5", "trainer.checkpoint_every=5"]
-    assert made.stages({"arm": "long", "seed": 1}) == [
+    assert made.build_stages({"arm": "long", "seed": 1}) == [
         ["algorithm=sft", "trainer.steps=9", "prompt=letters", "seed=1"],
         ["model.path={start}", "prompt=letters", "seed=1", *budget],
     ]
-    assert made.default_stages()[0] == ["algorithm=sft", "trainer.steps=3"]
-    assert [p["arm"] for p in made.points()] == ["long", "short", "long", "short"]
-    assert started_from(["model.path={start}"], Path("/a b/model")) == ["model.path='/a b/model'"]
+    assert made.build_default_stages()[0] == ["algorithm=sft", "trainer.steps=3"]
+    assert [p["arm"] for p in made.list_points()] == ["long", "short", "long", "short"]
+    assert insert_start(["model.path={start}"], Path("/a b/model")) == ["model.path='/a b/model'"]
 
 
 @pytest.mark.parametrize("key", ["output_dir", "resume"])
@@ -159,18 +159,18 @@ def test_a_grid_needs_lists():
         ({"sampler": {"name": "cmaes"}}, "grid, random, tpe"),
         ({"sampler": {"nmae": "tpe"}}, "hydra.sweeper.sampler has no setting nmae"),
         ({"sampler": {"name": "tpe"}}, "n_trials must be given"),
-        ({"n_trials": 3}, "a grid has its points"),
+        ({"n_trials": 3}, "must be null for a grid"),
         ({"pruner": {"name": "median", "percentile": 0.0}}, "between 0 and 100"),
         ({"grace": 60}, "grace must be 61"),
         ({"jobs": 0}, "jobs must be 1 or more"),
-        ({"confirm_seeds": [1, 1]}, "differ"),
+        ({"confirm_seeds": [1, 1]}, "must all differ"),
         ({"stages": []}, "must have a stage"),
         ({"budget": 5}, "must be a group of settings"),
     ],
 )
 def test_wrong_settings_are_one_clear_line(node, said):
     with pytest.raises(ValueError, match=said) as error:
-        study_settings({"name": "s", "params": {"x": "1,2"}, **node})
+        build_study_settings({"name": "s", "params": {"x": "1,2"}, **node})
     assert "\n" not in str(error.value)
 
 
@@ -189,8 +189,8 @@ def test_the_winner_has_the_best_mean_over_all_seeds():
         trial(0.70, x=2, seed=0), trial(0.50, x=2, seed=1),
         trial(0.90, x=3, seed=0), trial(None, x=3, seed=1),  # one lucky seed
     ]  # fmt: skip
-    assert winner(trials) == {"x": 1}
-    assert winner([]) is None
+    assert find_winner(trials) == {"x": 1}
+    assert find_winner([]) is None
 
 
 @pytest.mark.parametrize("name", ["tpe", "random"])
@@ -205,10 +205,10 @@ def test_a_sampler_repeats_itself_by_trial_and_differs_by_seed(name):
             settings = SamplerSettings(name=name, seed=seed, startup_trials=3)
             if not found or interrupted:
                 study = optuna.load_study(
-                    storage=storage, study_name="s", sampler=sampler(settings)
+                    storage=storage, study_name="s", sampler=build_sampler(settings)
                 )
             trial = study.ask()
-            found.append(suggest(trial, space))
+            found.append(suggest_params(trial, space))
             study.tell(trial, found[-1]["a"])
         return found
 
@@ -220,24 +220,22 @@ def test_a_sampler_repeats_itself_by_trial_and_differs_by_seed(name):
 def test_the_folder_of_another_trial_is_never_taken_for_this_ones(tmp_path):
     work(tmp_path)
     (tmp_path / "study" / "study.db").unlink()
-    with pytest.raises(
-        ConfigError, match=r"0000 holds another trial, of an earlier study: remove "
-    ):
+    with pytest.raises(ConfigError, match=r"0000 holds a trial of an earlier study: remove "):
         work(tmp_path, params={"x": "choice(0.2, 0.3)"})
 
 
-def test_a_study_that_is_begun_anew_says_where_it_is_now(tmp_path):
+def test_a_study_that_starts_again_elsewhere_records_where(tmp_path):
     work(tmp_path)
     before = (tmp_path / "study" / "study.json").read_bytes()
     work(tmp_path)
     assert (tmp_path / "study" / "study.json").read_bytes() == before
-    url = f"journal:{tmp_path}/journal.log"
+    url = f"sqlite:///{tmp_path}/other.db"
     work(tmp_path, storage=url, trials=str(tmp_path / "new"))
     assert json.loads((tmp_path / "study" / "study.json").read_bytes())["storage"] == url
 
 
 def test_workers_with_cores_of_their_own_take_all_of_them(tmp_path):
-    one, other = Worker(tmp_path), Worker(tmp_path)
+    one, other = WorkerLock(tmp_path), WorkerLock(tmp_path)
     one.cores, other.cores = {0, 1}, {2, 3}
     study = optuna.create_study()
     trial = study.ask()
@@ -258,8 +256,10 @@ def test_every_shipped_study_says_what_a_reader_wants_to_know(name):
     path = ROOT / "conf" / "sweep" / f"{name}.yaml"
     text = path.read_text()
     head = text.partition("name:")[0].casefold()
-    assert head.startswith("# @package hydra.sweeper\n")
-    for word in ("?", "games", "seed", "two cores"):
+    package, question, command, cost = head.splitlines()[:4]
+    assert package == "# @package hydra.sweeper" and "?" in question
+    assert command == f"#     python train.py -m sweep={name}" and cost.startswith("# cost: ")
+    for word in ("games", "seed", "two cores"):
         assert word in head, word
     node: Any = OmegaConf.to_container(OmegaConf.load(path))
     assert node["name"] == name and node["question"].endswith("?")
@@ -282,7 +282,7 @@ def test_every_shipped_study_composes_and_builds(name, study_plan):
     made.check(build_experiment)
     if made.settings.sampler.name != "grid":
         return
-    budgets = {games_of(made, made.stages(point)[-1]) for point in probes(made.space)}
+    budgets = {games_of(made, made.build_stages(point)[-1]) for point in list_probes(made.space)}
     # Equal in sft_vs_rl is compute, and in half of gen_count the groups, as their heads explain.
     assert budgets == {made.settings.budget.games} or name in ("sft_vs_rl", "gen_count")
 
@@ -301,7 +301,7 @@ def test_the_values_of_the_command_line_join_a_study(study_plan):
 
 @pytest.fixture
 def study_plan():
-    """What python train.py -m ... would do, up to its first trial."""
+    """The plan that python train.py -m ... makes before its first trial."""
     from hydra._internal.hydra import Hydra
     from hydra._internal.utils import create_config_search_path
     from hydra.core.global_hydra import GlobalHydra
@@ -320,7 +320,7 @@ def study_plan():
             hydra_context=HydraContext(config_loader=hydra.config_loader, callbacks=None),  # type: ignore[arg-type]
             task_function=lambda _: None, config=config,
         )  # fmt: skip
-        return sweeper.plan(list(config.hydra.overrides.task))
+        return sweeper.build_plan(list(config.hydra.overrides.task))
 
     yield plan
     GlobalHydra.instance().clear()

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 HIDDEN = "***"
 STORAGE = "WORDLE_RL_STORAGE"  # the environment variable with the address of a study's database
-JOURNAL = "journal:"  # begins the address of a file of Optuna's, which has no password
 _SECRET = re.compile(r"pass(?!file)|pwd|secret|token|credential|odbc_connect", re.I)  # query keys
 _WITHIN = re.compile(r"(pass\w*|pwd|secret|token)\s*=", re.I)  # in a part that is no password
 _SCHEME = re.compile(r"(?!https?:)[A-Za-z][\w+.-]*://", re.I)  # pages are no databases
@@ -31,8 +30,6 @@ _GIVEN = (
 
 def shown_address(address: str) -> str:
     """An address without its passwords."""
-    if address.startswith(JOURNAL):
-        return address
     url = _parsed(address)
     if url is None:
         scheme = _SCHEME.match(address)

@@ -81,17 +81,22 @@ def read_file(path: Path, most: int = _LARGEST) -> bytes:
 
 def read_object(path: Path) -> dict[str, Any]:
     """A JSON object whose numbers are finite. Raises FolderError, and FileNotFoundError."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise FolderError(f"{path}: not a JSON object")
+    return value
+
+
+def read_json(path: Path) -> Any:
+    """A JSON value whose numbers are finite. Raises FolderError, and FileNotFoundError."""
     try:
-        value = parse_json(read_file(path))
+        return parse_json(read_file(path))
     except (FolderError, FileNotFoundError):
         raise
     except OSError as error:
         raise FolderError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise FolderError(f"{path}: not JSON ({str(error)[:_TOLD]})") from None
-    if not isinstance(value, dict):
-        raise FolderError(f"{path}: not a JSON object")
-    return value
 
 
 def parse_json(data: bytes) -> Any:

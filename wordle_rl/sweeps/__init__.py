@@ -1,5 +1,5 @@
-"""Studies over settings: python train.py -m sweep=<study>, one child process per trial.
+"""Studies of settings: python train.py -m sweep=<study> runs each trial in a process of its own.
 
-storage, sampling and worker know Optuna; child and keeper know run folders and nothing of Optuna;
-space, settings and plan know neither.
+space, settings and plan say what a trial runs. child_run follows one run and knows nothing of
+Optuna. The other modules work with Optuna's studies.
 """

@@ -1,4 +1,4 @@
-"""Means over seeds with their 95 % intervals: Student's t, exact for any number of seeds."""
+"""Means over seeds with 95 % intervals: Student's t, exact for any number of seeds."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-_INSIDE = 0.95  # share of an interval
-_HALVINGS = 60  # of a quarter turn: to the last digits of a double
+_COVERAGE = 0.95  # of an interval
+_HALVINGS = 60  # of a quarter turn, which reaches the last digits of a double
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mean:
-    """A mean over seeds and half of its 95 % interval, None for one seed."""
+    """A mean over seeds with its 95 % interval."""
 
     mean: float
-    half: float | None
+    half: float | None  # half of the interval; None for one seed
     count: int
 
     @classmethod
     def of(cls, values: Sequence[float | None]) -> Mean | None:
-        """None without values. The interval is Student's t over the seeds."""
+        """The mean of the values that are not None, or None without any."""
         given = [value for value in values if value is not None]
         if not given:
             return None
@@ -33,7 +33,7 @@ class Mean:
         return cls(mean=statistics.fmean(given), half=half, count=len(given))
 
 
-def shown_mean(
+def format_mean(
     mean: Mean | None, *, scale: float = 1.0, digits: int = 1, sign: Literal["", "+"] = ""
 ) -> str:
     if mean is None:
@@ -44,16 +44,17 @@ def shown_mean(
 
 @functools.cache
 def t_quantile(freedom: int) -> float:
-    """The 97.5 % quantile of Student's t with so many degrees of freedom, 1 or more."""
+    """The 97.5 % quantile of Student's t. freedom: degrees of freedom, 1 or more."""
     low, high = 0.0, math.pi / 2
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if _inside(middle, freedom) < _INSIDE else (low, middle)
+        inside = _probability_inside(middle, freedom)
+        low, high = (middle, high) if inside < _COVERAGE else (low, middle)
     return math.sqrt(freedom) * math.tan(low)
 
 
-def _inside(angle: float, freedom: int) -> float:
-    """How probable it is that |t| is below sqrt(freedom) * tan(angle).
+def _probability_inside(angle: float, freedom: int) -> float:
+    """The probability that |t| is below sqrt(freedom) * tan(angle).
 
     Source: Abramowitz & Stegun, Handbook of Mathematical Functions, 26.7.3 (odd) and 26.7.4 (even).
     """

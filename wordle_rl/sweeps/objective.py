@@ -1,10 +1,13 @@
-"""One go at one trial: its stages as child processes, their validation wins as Optuna's reports."""
+"""What Optuna calls the objective: runs one trial and returns its validation wins.
+
+The stages of a trial are child processes. The validations of the last stage become Optuna's
+reports, from which a pruner decides whether to stop the trial.
+"""
 
 from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +16,13 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from wordle_rl.runs.files import RunFolderError, write_json
+from wordle_rl.runs.files import write_json
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.untrusted import FolderError
 from wordle_rl.sweeps import progress
-from wordle_rl.sweeps.child_run import ChildFailed, Run, run_child
+from wordle_rl.sweeps.child_run import ChildFailed, ChildRun, run_child
+from wordle_rl.sweeps.dead_workers import WorkerLock, first_number
 from wordle_rl.sweeps.records import (
     CURVE,
     GAMES,
@@ -27,136 +32,141 @@ from wordle_rl.sweeps.records import (
     TESTED,
     read_stages,
 )
-from wordle_rl.sweeps.rounds import Phase
-from wordle_rl.sweeps.samplers import suggest
+from wordle_rl.sweeps.rounds import Round
+from wordle_rl.sweeps.samplers import suggest_params
 from wordle_rl.sweeps.settings import StudySettings
-from wordle_rl.sweeps.storage import Worker, root_number
 
 _STAGES = "trial.json"  # in a trial's folder: the overrides of its stages
 
 
 class TrialFailed(Exception):
-    """A trial failed, and the study goes on."""
+    """A trial failed, and the study continues."""
 
 
-class Stopped(Exception):
-    """The worker was asked to stop; the trial will be gone on with."""
+class TrialStopped(Exception):
+    """The worker was asked to stop; another command will continue the trial."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Means:
-    """What the attempts of a worker share."""
+class WorkerContext:
+    """What the trials of one worker share."""
 
     settings: StudySettings
-    worker: Worker
+    lock: WorkerLock
     stop: threading.Event
-    say: Callable[[str], None]
-    threads: Callable[[optuna.Study], int]  # for the next child
+    print_line: Callable[[str], None]
+    count_threads: Callable[[optuna.Study], int]  # for the next child
 
 
-class Attempt:
+class TrialObjective:
     """Optuna's objective, for one trial."""
 
-    def __init__(self, means: Means, study: optuna.Study, phase: Phase, begun: Callable) -> None:
-        """begun: called once the trial is taken, and seen by others to be."""
-        self._means, self._study, self._phase, self._begun = means, study, phase, begun
+    def __init__(
+        self, context: WorkerContext, study: optuna.Study, part: Round, on_taken: Callable[[], None]
+    ) -> None:
+        """on_taken: called once the trial is this worker's and others can see that."""
+        self._context, self._study, self._round = context, study, part
+        self._on_taken = on_taken
         self.error: Exception | None = None  # what it raised, unless Optuna expects it
         self._id: int | None = None
         self._curve: list[tuple[float, float]] = []  # games so far, validation wins
         self._count = 0  # validations after the start
-        self._games = self._beat = 0.0
+        self._games = 0.0
 
     def __call__(self, trial: optuna.Trial) -> float:
         try:
-            return self._carried_out(trial)
-        except (optuna.TrialPruned, TrialFailed, Stopped):
+            return self._run_trial(trial)
+        except (optuna.TrialPruned, TrialFailed, TrialStopped):
             raise
         except Exception as error:
             self.error = error
             raise
 
-    def _carried_out(self, trial: optuna.Trial) -> float:
+    def _run_trial(self, trial: optuna.Trial) -> float:
         self._id = trial._trial_id
-        self._means.worker.sign(trial)
-        self._begun()
-        frozen = self.frozen()
-        if self._phase.points is not None and "fixed_params" not in frozen.system_attrs:
-            trial.set_user_attr("surplus", True)  # another worker took the last one meanwhile
+        self._context.lock.sign(trial)
+        self._on_taken()
+        frozen = self.read_trial()
+        if self._round.points is not None and "fixed_params" not in frozen.system_attrs:
+            trial.set_user_attr("surplus", True)  # another worker took the last queued trial
             raise TrialFailed
-        params = suggest(trial, self._phase.space)
-        folder = self._phase.folder / f"{root_number(frozen):04d}"
-        stages = self._phase.stages(params)
-        runs = self._runs(folder, stages)
-        gone_on_with = _claimed(folder, stages)
-        self._means.say(progress.start(trial.number, params, folder, gone_on_with))
+        params = suggest_params(trial, self._round.space)
+        folder = self._round.folder / f"{first_number(frozen):04d}"
+        stages = self._round.stages(params)
+        runs = self._list_runs(folder, stages)
+        resumed = _claim_folder(folder, stages)
+        self._context.print_line(progress.format_start(trial.number, params, folder, resumed))
         try:
-            return self._value(trial, runs)
-        except (ChildFailed, RunFolderError) as error:
+            return self._run_stages(trial, runs)
+        except (ChildFailed, FolderError) as error:
             trial.set_user_attr("cause", str(error))
             raise TrialFailed from None
 
-    def _value(self, trial: optuna.Trial, runs: Sequence[Run]) -> float:
-        """Carry out the stages. Returns the objective of the last one."""
+    def _run_stages(self, trial: optuna.Trial, runs: Sequence[ChildRun]) -> float:
+        """Run all stages. Returns the objective of the last one."""
         summary: dict[str, Any] = {}
         try:
             for number, _ in enumerate(runs):
-                summary = self._stage(trial, runs, number)
+                summary = self._run_stage(trial, runs, number)
         except optuna.TrialPruned:
-            self._keep_figures(trial, runs, {})
+            self._store_figures(trial, runs, {})
             raise
         value = summary.get(OBJECTIVE)
         if value is None:
             raise ChildFailed(f"{OBJECTIVE} in {runs[-1].folder} is {value}, not a number")
-        self._keep_figures(trial, runs, summary)
+        self._store_figures(trial, runs, summary)
         return float(value)
 
-    def _keep_figures(
-        self, trial: optuna.Trial, runs: Sequence[Run], summary: dict[str, Any]
+    def _store_figures(
+        self, trial: optuna.Trial, runs: Sequence[ChildRun], summary: dict[str, Any]
     ) -> None:
-        for name, figure in figures(runs, summary, self._curve).items():
+        for name, figure in collect_figures(runs, summary, self._curve).items():
             trial.set_user_attr(name, figure)
 
-    def frozen(self) -> FrozenTrial:
+    def read_trial(self) -> FrozenTrial:
+        """The trial as it is in the storage now."""
         assert self._id is not None
         return self._study._storage.get_trial(self._id)
 
-    def taken(self) -> bool:
-        """Whether others took this worker for dead, and the trial from it."""
-        return self._id is not None and self.frozen().state != TrialState.RUNNING
+    def was_taken_over(self) -> bool:
+        """Whether others believed this worker dead and took the trial."""
+        return self._id is not None and self.read_trial().state != TrialState.RUNNING
 
-    def _runs(self, folder: Path, stages: Sequence[Sequence[str]]) -> list[Run]:
-        command = self._means.settings.command or [sys.executable, str(ROOT / "train.py")]
+    def _list_runs(self, folder: Path, stages: Sequence[Sequence[str]]) -> list[ChildRun]:
+        command = self._context.settings.command or [sys.executable, str(ROOT / "train.py")]
         several = len(stages) > 1
         return [
-            Run(
+            ChildRun(
                 command=tuple(command), overrides=tuple(stage),
                 folder=folder / f"stage_{number}" if several else folder,
             )
             for number, stage in enumerate(stages, 1)
         ]  # fmt: skip
 
-    def _stage(self, trial: optuna.Trial, runs: Sequence[Run], number: int) -> dict[str, Any]:
+    def _run_stage(
+        self, trial: optuna.Trial, runs: Sequence[ChildRun], number: int
+    ) -> dict[str, Any]:
         before = runs[number - 1].run_folder() if number else None
         run = runs[number].with_start(before / "model" if before else None)
         last = number == len(runs) - 1
         return run_child(
             run,
-            threads=self._means.threads(self._study),
+            threads=self._context.count_threads(self._study),
             metrics=lambda record: self._report(trial, record) if last else None,
-            check=lambda: self._check(trial),
-            poll=self._means.settings.poll,
+            check=self._check_stop,
+            poll=self._context.settings.poll,
         )
 
-    def _check(self, trial: optuna.Trial) -> None:
-        if self._means.stop.is_set():
-            raise Stopped
-        if time.monotonic() - self._beat > self._means.settings.heartbeat:
-            self._means.worker.beat(trial)
-            self._beat = time.monotonic()
+    def _check_stop(self) -> None:
+        if self._context.stop.is_set():
+            raise TrialStopped
 
     def _report(self, trial: optuna.Trial, record: dict[str, Any]) -> None:
-        """Validations are numbered 1, 2, ... so that trials are compared at equal shares of their
-        budget; the one of the start policy, before any training, is only drawn."""
+        """Report a validation to Optuna, and stop the trial if the pruner says so.
+
+        Validations are numbered from 1, so trials are compared at equal shares of their budget.
+        The validation before any training only appears in the learning curve.
+        """
         self._games = record.get(GAMES) or self._games
         value = record.get(CURVE)
         if value is None:
@@ -166,46 +176,46 @@ class Attempt:
             return
         self._count += 1
         trial.report(value, self._count)
-        if self._count < self._phase.validations and trial.should_prune():
+        if self._count < self._round.validations and trial.should_prune():
             raise optuna.TrialPruned
 
 
-def _claimed(folder: Path, stages: list[list[str]]) -> bool:
-    """Make a trial's folder its own; whether it was before, and something ran in it.
+def _claim_folder(folder: Path, stages: list[list[str]]) -> bool:
+    """Claim a trial's folder. Returns whether some of the trial has already run there.
 
-    Raises ConfigError where something else did: the trial of an earlier study, say.
+    Raises ConfigError when something else ran there, such as a trial of an earlier study.
     """
-    path, began = folder / _STAGES, any(folder.rglob("manifest.json"))
-    if not began:
+    path, resumed = folder / _STAGES, any(folder.rglob("manifest.json"))
+    if not resumed:
         folder.mkdir(parents=True, exist_ok=True)
         write_json(path, stages)
     elif not path.exists() or _read_stages(path) != stages:
         raise ConfigError(
-            f"{folder} holds another trial, of an earlier study: remove {folder.parent}, or set "
+            f"{folder} holds a trial of an earlier study: remove {folder.parent}, or set "
             "hydra.sweeper.trials to a new folder"
         )
-    return began
+    return resumed
 
 
 def _read_stages(path: Path) -> list[list[str]]:
     try:
         return read_stages(path)
-    except RunFolderError as error:
-        raise ConfigError(f"{error}; remove {path.parent}, and its trial begins anew") from None
+    except FolderError as error:
+        raise ConfigError(f"{error}; remove {path.parent} to start the trial again") from None
 
 
-def figures(
-    runs: Sequence[Run], summary: dict[str, Any], curve: Sequence[tuple[float, float]]
+def collect_figures(
+    runs: Sequence[ChildRun], summary: dict[str, Any], curve: Sequence[tuple[float, float]]
 ) -> dict[str, Any]:
-    """What a notebook wants to know of a trial, so that it needs no run folders.
+    """What the report shows of a trial, so that it needs no run folders.
 
-    Counts and seconds are those of the steps of all stages, each counted once however often the
-    trial was interrupted; shares and rates are of the last stage. Raises RunFolderError.
+    Games and seconds are sums over the steps of all stages; each step counts once, however often
+    the trial was interrupted. Shares and rates are of the last stage. Raises FolderError.
     """
     records = [[r for r in run.records() if r["step"] > 0] for run in runs]
     for run, found in zip(runs, records, strict=True):
         if not found:
-            raise RunFolderError(f"{run.run_folder()}/metrics.jsonl: no step of training is in it")
+            raise FolderError(f"{run.run_folder()}/metrics.jsonl: holds no training step")
     last = records[-1]
     seconds = [sum(r.get(SECONDS) or 0.0 for r in stage) for stage in records]
     games = [next((r[GAMES] for r in stage[::-1] if r.get(GAMES) is not None), 0.0)

@@ -1,4 +1,4 @@
-"""A study's trials as plain records: what the notebook reads from Optuna's storage."""
+"""A study's trials as plain records, read from Optuna's storage for the report."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
 
 from wordle_rl.runs.addresses import HIDDEN, STORAGE, shown_address, shown_command, without_hidden
-from wordle_rl.sweeps.records import About
-from wordle_rl.sweeps.rounds import CONFIRM, winner
+from wordle_rl.sweeps.records import StudyRecord
+from wordle_rl.sweeps.rounds import CONFIRM, find_winner, read_point
 from wordle_rl.sweeps.space import Params
 from wordle_rl.sweeps.storage import open_storage
 
-_ENOUGH = 4  # complete trials before importance says anything
+_ENOUGH = 4  # complete trials from which importance can be estimated
 
 
-class NotebookError(ValueError):
-    """A study cannot be collected; the message is one line that names what is missing."""
+class ReportError(ValueError):
+    """A study cannot be read; the message is one line that names what is missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,90 +32,92 @@ class Result:
     """One trial."""
 
     number: int
-    confirms: bool  # with fresh seeds, on the test secrets
+    confirms: bool  # whether it belongs to the confirmation with fresh seeds
     state: str  # complete, pruned, failed, running or waiting
     params: Params
     value: float | None  # validation wins of its best checkpoint, 0..1
-    figures: Mapping[str, Any]  # see wordle_rl.sweeps.objective.figures; empty while it runs
+    figures: Mapping[str, Any]  # from objective.collect_figures; empty while it runs
 
     @property
     def arm(self) -> dict[str, Any]:
-        """Its parameters but for the seed."""
+        """Its parameters without the seed."""
         return {name: value for name, value in self.params.items() if name != "seed"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """All that a notebook shows."""
+    """Everything that the report shows."""
 
     name: str
     question: str
-    command: Sequence[str]  # that began it
+    command: Sequence[str]  # that started it
     identity: Mapping[str, Any]
     results: tuple[Result, ...]
     best: Params | None
-    importance: Mapping[str, float]  # share of the objective's spread, by parameter; may be empty
+    importance: Mapping[str, float]  # of each parameter, as shares; may be empty
 
 
 def read_study(folder: Path, url: str | None = None) -> Study:
-    """The study of a notebook folder.
+    """The study whose report is in a folder.
 
-    url: its storage; None for that of study.json, see _address. Raises NotebookError, and
-    RunFolderError for a damaged study.json.
+    url: its storage; None takes the one in study.json. Raises ReportError, and FolderError for a
+    damaged study.json.
     """
     try:
-        about = About.read(folder)
+        record = StudyRecord.read(folder)
     except FileNotFoundError:
-        raise NotebookError(f"{folder}: no study.json here; python train.py -m makes it") from None
-    url = url or _address(about)
+        raise ReportError(
+            f"{folder}: has no study.json, which python train.py -m sweep=... writes"
+        ) from None
+    url = url or _find_address(record)
     if url is None and not (folder / "study.db").is_file():
-        raise NotebookError(
+        raise ReportError(
             f"{folder / 'study.db'} is missing: the study ran elsewhere, and only its results are "
-            "here; python train.py -m runs it again"
+            "here; python train.py -m sweep=... runs it again"
         )
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     url = url or f"sqlite:///{(folder / 'study.db').resolve()}"
     try:
         storage = open_storage(url, heartbeat=60, grace=180)
     except ValueError as error:
-        if HIDDEN not in (about.storage or ""):
+        if HIDDEN not in (record.storage or ""):
             raise
-        raise NotebookError(
+        raise ReportError(
             f"{error}; {folder / 'study.json'} leaves the password out: give the address with "
             f"--storage, or in the environment variable {STORAGE}"
         ) from None
     try:
-        study = optuna.load_study(study_name=about.name, storage=storage)
+        study = optuna.load_study(study_name=record.name, storage=storage)
     except KeyError:
-        raise NotebookError(f"{folder}: there is no study {about.name} in its storage") from None
+        raise ReportError(f"{folder}: there is no study {record.name} in its storage") from None
     names = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}
-    results = _results(study, confirms=False)
-    if about.name + CONFIRM in names:
-        confirm = optuna.load_study(study_name=about.name + CONFIRM, storage=storage)
-        results += _results(confirm, confirms=True)
+    results = _read_results(study, confirms=False)
+    if record.name + CONFIRM in names:
+        confirm = optuna.load_study(study_name=record.name + CONFIRM, storage=storage)
+        results += _read_results(confirm, confirms=True)
     return Study(
-        name=about.name, question=about.question, command=shown_command(about.command),
-        identity=about.identity, results=tuple(results),
-        best=winner(study.get_trials(deepcopy=False)), importance=_importance(study),
+        name=record.name, question=record.question, command=shown_command(record.command),
+        identity=record.identity, results=tuple(results),
+        best=find_winner(study.get_trials(deepcopy=False)), importance=_estimate_importance(study),
     )  # fmt: skip
 
 
-def _address(about: About) -> str | None:
-    """The storage of study.json, with the password of the environment's if that is the same."""
-    if about.storage is None or HIDDEN not in about.storage:
-        return about.storage
+def _find_address(record: StudyRecord) -> str | None:
+    """The storage in study.json, with its password if the environment has the same address."""
+    if record.storage is None or HIDDEN not in record.storage:
+        return record.storage
     given = os.environ.get(STORAGE, "")
-    return given if shown_address(given) == about.storage else without_hidden(about.storage)
+    return given if shown_address(given) == record.storage else without_hidden(record.storage)
 
 
-def _results(study: optuna.Study, *, confirms: bool) -> list[Result]:
-    """Trials that count, each attempt that was gone on with left out."""
+def _read_results(study: optuna.Study, *, confirms: bool) -> list[Result]:
+    """All trials except those that were stopped or lost their worker, and ran again."""
     names = {TrialState.FAIL: "failed"}
     return [
         Result(
             number=trial.number, confirms=confirms,
             state=names.get(trial.state, trial.state.name.lower()),
-            params=trial.system_attrs.get("fixed_params", trial.params), figures=trial.user_attrs,
+            params=read_point(trial), figures=trial.user_attrs,
             value=trial.value if trial.state == TrialState.COMPLETE else None,
         )
         for trial in study.get_trials(deepcopy=False)
@@ -123,7 +125,7 @@ def _results(study: optuna.Study, *, confirms: bool) -> list[Result]:
     ]  # fmt: skip
 
 
-def _importance(study: optuna.Study) -> Mapping[str, float]:
+def _estimate_importance(study: optuna.Study) -> Mapping[str, float]:
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     values = {trial.value for trial in complete}
     names: Sequence[str] = sorted(complete[0].params) if complete else ()
@@ -131,5 +133,5 @@ def _importance(study: optuna.Study) -> Mapping[str, float]:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
-        # needs no other library, unlike Optuna's default
+        # Unlike Optuna's default, this evaluator needs no other library.
         return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())

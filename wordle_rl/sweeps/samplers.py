@@ -1,4 +1,4 @@
-"""Optuna's samplers and pruners, as a study's settings ask for them."""
+"""Optuna's samplers and pruners, built from a study's settings."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from wordle_rl.sweeps.space import Choice, Scalar, Space
 
 
 class SeededByTrial(BaseSampler):
-    """A sampler made anew for each trial, from the study's seed and the trial's number.
+    """A sampler built anew for each trial, from the study's seed and the trial's number.
 
-    So several workers never draw the same point for different trials, and a study of one worker
-    repeats itself, however often it was interrupted.
+    This keeps several workers from drawing the same point for different trials. A study with one
+    worker draws the same points however often it was interrupted.
     """
 
-    def __init__(self, make: Callable[[int], BaseSampler], seed: int) -> None:
-        self._make, self._seed = make, seed
-        self._sampler = make(seed)
+    def __init__(self, build: Callable[[int], BaseSampler], seed: int) -> None:
+        self._build, self._seed = build, seed
+        self._sampler = build(seed)
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        self._sampler = self._make((self._seed * 1_000_003 + trial.number) % 2**32)
+        self._sampler = self._build((self._seed * 1_000_003 + trial.number) % 2**32)
         self._sampler.before_trial(study, trial)
 
     def infer_relative_search_space(
@@ -64,11 +64,11 @@ class SeededByTrial(BaseSampler):
         self._sampler.after_trial(study, trial, state, values)
 
 
-def sampler(settings: SamplerSettings) -> BaseSampler:
-    """The sampler; a grid's points are queued, so it never draws any."""
+def build_sampler(settings: SamplerSettings) -> BaseSampler:
+    """The sampler. A grid queues its points, so its sampler never draws any."""
     if settings.name == "tpe":
         return SeededByTrial(
-            # constant liar: the trials that still run count as bad, so that workers spread out
+            # Constant liar counts running trials as bad ones, so that workers spread out.
             lambda seed: TPESampler(
                 seed=seed, n_startup_trials=settings.startup_trials, multivariate=True,
                 constant_liar=True,
@@ -78,34 +78,34 @@ def sampler(settings: SamplerSettings) -> BaseSampler:
     return SeededByTrial(lambda seed: RandomSampler(seed=seed), settings.seed)
 
 
-def pruner(settings: PrunerSettings, validations: int) -> BasePruner:
-    """The pruner. Reports are counted 1, 2, ... validations."""
+def build_pruner(settings: PrunerSettings, validations: int) -> BasePruner:
+    """The pruner. A trial reports `validations` times; its reports are numbered from 1."""
     first = settings.warmup + 1
     common: dict[str, Any] = {
         "n_startup_trials": settings.startup_trials,
         "n_warmup_steps": first,
     }
-    made: BasePruner
+    built: BasePruner
     match settings.name:
         case "median":
-            made = optuna.pruners.MedianPruner(**common)
+            built = optuna.pruners.MedianPruner(**common)
         case "percentile":
-            made = optuna.pruners.PercentilePruner(settings.percentile, **common)
+            built = optuna.pruners.PercentilePruner(settings.percentile, **common)
         case "asha":
-            made = optuna.pruners.SuccessiveHalvingPruner(min_resource=first)
+            built = optuna.pruners.SuccessiveHalvingPruner(min_resource=first)
         case "hyperband":
-            made = optuna.pruners.HyperbandPruner(min_resource=first, max_resource=validations)
+            built = optuna.pruners.HyperbandPruner(min_resource=first, max_resource=validations)
         case _:
             return optuna.pruners.NopPruner()
     if not settings.patience:
-        return made
+        return built
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
-        return optuna.pruners.PatientPruner(made, patience=settings.patience)
+        return optuna.pruners.PatientPruner(built, patience=settings.patience)
 
 
-def suggest(trial: optuna.Trial, space: Space) -> dict[str, Scalar]:
-    """The parameters of a trial."""
+def suggest_params(trial: optuna.Trial, space: Space) -> dict[str, Scalar]:
+    """The parameters of a trial, from its sampler or from the queue."""
     params: dict[str, Scalar] = {}
     for name, item in space.items():
         if isinstance(item, Choice):

@@ -1,4 +1,4 @@
-"""Settings of a study, as conf/hydra/sweeper/study.yaml and conf/sweep/*.yaml give them."""
+"""The settings of a study, read from conf/hydra/sweeper/study.yaml and conf/sweep/*.yaml."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ PRUNERS = ("none", "median", "percentile", "asha", "hyperband")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def _at_least(key: str, value: float | None, least: float) -> None:
+def _check_at_least(key: str, value: float | None, least: float) -> None:
     if value is not None and value < least:
         raise ValueError(f"hydra.sweeper.{key} must be {least} or more, not {value}")
 
 
-def _one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
+def _check_one_of(key: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"hydra.sweeper.{key} must be one of {', '.join(allowed)}, not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerSettings:
-    """Who chooses the next parameters: grid tries every combination of lists of values once."""
+    """Who chooses the next parameters. A grid tries every combination of listed values once."""
 
     name: str = "grid"
     seed: int = 0
-    startup_trials: int = 10  # tpe: trials at random before it models them
+    startup_trials: int = 10  # tpe: random trials before it models them
 
     def __post_init__(self) -> None:
-        _one_of("sampler.name", self.name, SAMPLERS)
-        _at_least("sampler.seed", self.seed, 0)
-        _at_least("sampler.startup_trials", self.startup_trials, 1)
+        _check_one_of("sampler.name", self.name, SAMPLERS)
+        _check_at_least("sampler.seed", self.seed, 0)
+        _check_at_least("sampler.startup_trials", self.startup_trials, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrunerSettings:
-    """Who stops a trial early, from its validation wins at equal numbers of games."""
+    """Who stops a trial early, by its validation wins at equal numbers of games."""
 
     name: str = "none"
-    startup_trials: int = 5  # median, percentile: trials that are left alone first
-    warmup: int = 0  # reports of a trial before it can be pruned
-    percentile: float = 50.0  # percentile: the share of trials that go on, in percent
-    patience: int = 0  # reports without progress before the pruner is asked at all
+    startup_trials: int = 5  # median, percentile: complete trials before any is pruned
+    warmup: int = 0  # validations of a trial before it can be pruned
+    percentile: float = 50.0  # percentile: the share of trials that continue, in percent
+    patience: int = 0  # validations without progress before the pruner is asked
 
     def __post_init__(self) -> None:
-        _one_of("pruner.name", self.name, PRUNERS)
+        _check_one_of("pruner.name", self.name, PRUNERS)
         for key in ("startup_trials", "warmup", "patience"):
-            _at_least(f"pruner.{key}", getattr(self, key), 0)
+            _check_at_least(f"pruner.{key}", getattr(self, key), 0)
         if not 0.0 < self.percentile < 100.0:
             raise ValueError(
                 f"hydra.sweeper.pruner.percentile must be between 0 and 100, not {self.percentile}"
@@ -60,20 +60,20 @@ class PrunerSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetSettings:
-    """How much the last stage of each trial may play; equal over the arms of a study."""
+    """How much the last stage of each trial may play, equal for all arms of a study."""
 
     games: int | None = None  # sets trainer.steps
-    games_per_step: int | None = None  # sets rollout.groups; null keeps the config's groups
+    games_per_step: int | None = None  # sets rollout.groups; None keeps the config's groups
     validations: int = 10  # how often a trial reports, at equal numbers of games
 
     def __post_init__(self) -> None:
         for key in ("games", "games_per_step", "validations"):
-            _at_least(f"budget.{key}", getattr(self, key), 1)
+            _check_at_least(f"budget.{key}", getattr(self, key), 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings:
-    """One study; see conf/hydra/sweeper/study.yaml for what each setting means."""
+    """One study; conf/hydra/sweeper/study.yaml explains each setting."""
 
     name: str
     question: str = ""
@@ -102,34 +102,36 @@ class StudySettings:
                 f"hydra.sweeper.name must be letters, digits and ._-, not {self.name!r}"
             )
         for key in ("n_trials", "jobs", "cores", "heartbeat"):
-            _at_least(key, getattr(self, key), 1)
-        _at_least("grace", self.grace, self.heartbeat + 1)
-        _at_least("poll", self.poll, 0.01)
+            _check_at_least(key, getattr(self, key), 1)
+        _check_at_least("grace", self.grace, self.heartbeat + 1)
+        _check_at_least("poll", self.poll, 0.01)
         if not self.stages:
-            raise ValueError("hydra.sweeper.stages must have a stage, [] for a plain run")
+            raise ValueError("hydra.sweeper.stages must have a stage; [] is a plain run")
         if self.sampler.name == "grid" and self.n_trials is not None:
-            raise ValueError("hydra.sweeper.n_trials is for other samplers: a grid has its points")
+            raise ValueError(
+                "hydra.sweeper.n_trials must be null for a grid, which has its own points"
+            )
         if self.sampler.name != "grid" and self.n_trials is None:
             raise ValueError(f"hydra.sweeper.n_trials must be given for {self.sampler.name}")
         if len(set(self.confirm_seeds)) < len(self.confirm_seeds):
-            raise ValueError("hydra.sweeper.confirm_seeds must differ from each other")
+            raise ValueError("hydra.sweeper.confirm_seeds must all differ")
 
 
 _PARTS = {"sampler": SamplerSettings, "pruner": PrunerSettings, "budget": BudgetSettings}
 
 
-def study_settings(node: Mapping[str, Any]) -> StudySettings:
+def build_study_settings(node: Mapping[str, Any]) -> StudySettings:
     """The settings of a hydra.sweeper node. Raises ConfigError."""
     parts = {}
     for name, cls in _PARTS.items():
         given = node.get(name)
         if not isinstance(given, Mapping | None):
             raise ConfigError(f"hydra.sweeper.{name} must be a group of settings, not {given!r}")
-        parts[name] = _built(f"hydra.sweeper.{name}", given or {}, cls)
-    if not isinstance(node.get("storage"), str | None):  # shows no value: it may hold a password
+        parts[name] = _instantiate(f"hydra.sweeper.{name}", given or {}, cls)
+    if not isinstance(node.get("storage"), str | None):  # the value may hold a password
         raise ConfigError("hydra.sweeper.storage must be text, the address of a database, or null")
-    return _built("hydra.sweeper", {**node, **parts}, StudySettings)
+    return _instantiate("hydra.sweeper", {**node, **parts}, StudySettings)
 
 
-def _built(key: str, node: Mapping[str, Any], cls: type) -> Any:
+def _instantiate(key: str, node: Mapping[str, Any], cls: type) -> Any:
     return instantiate(key, {**node, "_target_": f"{__name__}.{cls.__name__}"}, cls)

@@ -1,12 +1,11 @@
-"""Search spaces: which values a study tries, without knowing who chooses among them."""
+"""Search spaces: the values that a study may try. Samplers choose among them."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 Scalar = None | bool | int | float | str
 Params = Mapping[str, Scalar]
@@ -17,15 +16,15 @@ class Choice:
     """A list of values."""
 
     values: tuple[Scalar, ...]
-    texts: tuple[str, ...]  # each value as the command line wants it
+    texts: tuple[str, ...]  # each value as it is written on the command line
 
     def __post_init__(self) -> None:
         if len(set(self.texts)) < len(self.texts) or not self.texts:
-            raise ValueError(f"a choice needs values, each of them once, not {self}")
+            raise ValueError(f"a choice must have values, each of them once, not {self}")
 
     def text(self, value: Scalar) -> str:
-        # not by index: 1, 1.0 and True are equal
-        [text] = {t for v, t in zip(self.values, self.texts, strict=True) if same(v, value)}
+        # An index would confuse 1 with True, which Python calls equal.
+        [text] = {t for v, t in zip(self.values, self.texts, strict=True) if is_same(v, value)}
         return text
 
     def listed(self) -> tuple[Scalar, ...]:
@@ -40,7 +39,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """Numbers from low to high, both included; a step makes a list of them."""
+    """Numbers from low to high, both included. With a step it is a list of values."""
 
     low: int | float
     high: int | float
@@ -68,7 +67,7 @@ class Range:
         if self.step is None:
             raise ValueError(f"a grid needs lists of values, not {self}")
         count = math.floor((self.high - self.low) / self.step + 1e-9) + 1
-        # rounded, so that 0.1 + 2 * 0.1 is 0.3
+        # Rounding makes 0.1 + 2 * 0.1 equal 0.3.
         values = (self.low + i * self.step for i in range(count))
         return tuple(v if self.whole else round(v, 12) for v in values)
 
@@ -84,41 +83,44 @@ class Range:
 Space = Mapping[str, Choice | Range]
 
 
-def same(one: Scalar, other: Scalar) -> bool:
-    """Whether two values are the same to a config: 1 is not true, but it is 1.0."""
+def is_same(one: Scalar, other: Scalar) -> bool:
+    """Whether a config treats two values alike: 1 equals 1.0, but not true."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
 
 def same_params(one: Params, other: Params) -> bool:
-    return one.keys() == other.keys() and all(same(one[k], other[k]) for k in one)
+    """Whether two sets of parameters have the same names and values."""
+    return one.keys() == other.keys() and all(is_same(one[k], other[k]) for k in one)
 
 
-def grid(space: Space) -> list[dict[str, Scalar]]:
-    """Every combination; the seed changes last, so that all arms have been tried once early."""
+def list_grid_points(space: Space) -> list[dict[str, Scalar]]:
+    """Every combination. The seed changes slowest, so that each arm is tried once early on."""
     names = sorted(space, key=lambda name: name != "seed")
     values = itertools.product(*(space[name].listed() for name in names))
     return [dict(zip(names, point, strict=True)) for point in values]
 
 
-def probes(space: Space) -> list[dict[str, Scalar]]:
-    """Few points that show every listed value and every end once, to check a space by; one seed."""
+def list_probes(space: Space) -> list[dict[str, Scalar]]:
+    """A few points that together contain every listed value and both ends of every range.
+
+    They are enough to check a space. All have the same seed.
+    """
     edges = {name: item.edges()[: 1 if name == "seed" else None] for name, item in space.items()}
     first = {name: values[0] for name, values in edges.items()}
     others = [{**first, name: v} for name, values in edges.items() for v in values[1:]]
     return [first, *others]
 
 
-def texts(space: Space, params: Params) -> dict[str, str]:
-    """Each parameter as the command line wants it."""
+def format_overrides(space: Space, params: Params) -> dict[str, str]:
+    """The value of each parameter as it is written on the command line."""
     return {name: space[name].text(value) for name, value in params.items()}
 
 
-def shown(params: Params | Sequence[tuple[str, Any]]) -> str:
-    """Parameters in one line for people: last part of each name, numbers short."""
-    items = params.items() if isinstance(params, Mapping) else params
+def format_params(params: Params) -> str:
+    """Parameters in one line for people: the last part of each name, and short numbers."""
     return " ".join(
         f"{name.rpartition('.')[2]}={value:.4g}"
         if isinstance(value, float)
         else f"{name.rpartition('.')[2]}={value}"
-        for name, value in items
+        for name, value in params.items()
     )

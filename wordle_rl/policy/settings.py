@@ -15,7 +15,7 @@ from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 UNTRAINED = "untrained"
 _HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
-HEAD = "lm_head"  # the language-model head's name in transformers
+LM_HEAD = "lm_head"  # the language-model head's name in transformers
 _PRECISIONS = ("auto", "bf16", "fp32")
 
 
@@ -35,9 +35,9 @@ class LoraSettings:
             raise ValueError(f"model.lora.dropout must be 0 to below 1, not {self.dropout}")
         if not self.targets:
             raise ValueError("model.lora.targets must name a module, or be all-linear")
-        if self._matches(HEAD):
+        if self._matches(LM_HEAD):
             raise ValueError(
-                f"model.lora.targets must leave out {HEAD}, which is computed without adapters, "
+                f"model.lora.targets must leave out {LM_HEAD}, which is computed without adapters, "
                 f"unlike {self.targets!r}"
             )
 

@@ -14,9 +14,10 @@ from tests.backends.torch.test_engine import STOPS, VOCAB, assert_same, numbers
 from tests.helpers.mlx_tiny import loaded_from
 from tests.helpers.tiny import gemma, plain_copy, qwen
 from wordle_rl.backends.mlx import cache as mlx_cache
-from wordle_rl.backends.mlx.cache import ceiling
+from wordle_rl.backends.mlx.cache import round_up
 from wordle_rl.backends.mlx.causal_lm import MlxLM
-from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine, sample_tokens
+from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine
+from wordle_rl.backends.mlx.sampling import sample_tokens
 from wordle_rl.policy.sampling import Sampling
 
 CONTRACT = (  # rows 2 and 9
@@ -123,9 +124,11 @@ def slow_draw(logits: np.ndarray, sampling: Sampling, uniform: float) -> tuple[i
 
 
 def test_shapes_are_rounded_up_by_at_most_a_third_to_few_sizes():
-    sizes = {ceiling(n) for n in range(1, 1025)}
+    sizes = {round_up(n) for n in range(1, 1025)}
     assert len(sizes) < 40
-    assert all(n <= ceiling(n) <= max(2 * n if n < 8 else 0, 4 * n / 3 + 1) for n in range(1, 1025))
+    assert all(
+        n <= round_up(n) <= max(2 * n if n < 8 else 0, 4 * n / 3 + 1) for n in range(1, 1025)
+    )
 
 
 def test_a_compiled_engine_draws_the_same(models):

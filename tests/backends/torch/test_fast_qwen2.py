@@ -12,7 +12,7 @@ from wordle_rl.backends.tiny_model import build_model, save_untrained
 from wordle_rl.backends.torch import fast_qwen2 as lean_trunk
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchEngine
-from wordle_rl.backends.torch.fast_qwen2 import LeanTrunk
+from wordle_rl.backends.torch.fast_qwen2 import FastQwen2
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling, uniforms
 
@@ -95,7 +95,7 @@ def test_weights_changed_since_the_last_engine_are_seen():
 
 
 def test_only_a_plain_qwen2_goes_through_the_layers_written_out(tmp_path):
-    assert isinstance(CausalLM(qwen(VOCAB)).rollout_trunk(), LeanTrunk)
+    assert isinstance(CausalLM(qwen(VOCAB)).rollout_trunk(), FastQwen2)
     others = {"gemma": gemma(VOCAB)}
     shape = {"hidden_size": 32, "layers": 2, "heads": 4, "intermediate_size": 64}
     others["lora"] = lora_of(str(save_untrained(tmp_path, **shape)))

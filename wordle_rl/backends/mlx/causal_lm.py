@@ -213,6 +213,19 @@ class MlxLM:
         self.build_rings(8)
 
 
+def count_parameters(model: Any) -> int:
+    """The parameters of a model. Quantised weights count as the weights they represent."""
+    count = 0
+    for _, module in model.named_modules():
+        bits = getattr(module, "bits", None)
+        for name, value in module.items():
+            if isinstance(value, mx.array) and not name.startswith("_"):
+                if bits and name in ("scales", "biases"):
+                    continue
+                count += value.size * (32 // bits if bits and name == "weight" else 1)
+    return count
+
+
 def recompute(module: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that uses a module, and that the backward pass computes again.
 

@@ -59,6 +59,18 @@ def orthogonalize(matrix: mx.array, products: mx.Dtype = mx.bfloat16) -> mx.arra
     return (x.T if tall else x).astype(matrix.dtype)
 
 
+def clip_gradients(gradients: Weights, limit: float) -> tuple[Weights, float]:
+    """The gradients scaled down to a norm of at most limit, and their norm before.
+
+    limit: 0 for no clipping.
+    """
+    squares = mx.stack([mx.sum(mx.square(g)) for g in gradients.values()])
+    norm = float(mx.sqrt(mx.sum(squares)))
+    if limit and norm > limit:
+        gradients = {n: g * (limit / (norm + 1e-6)) for n, g in gradients.items()}
+    return gradients, norm
+
+
 def _describe_arrays(arrays: Weights) -> dict[str, Any]:
     return {name: (array.shape, array.dtype) for name, array in arrays.items()}
 

@@ -16,24 +16,24 @@ from mlx.utils import tree_flatten
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.mlx.causal_lm import MlxLM
+from wordle_rl.backends.mlx.causal_lm import MlxLM, count_parameters
 from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine
 from wordle_rl.backends.mlx.load import LoadedModel
 from wordle_rl.backends.mlx.loss import Arrays, MicroBatch, compute_loss
-from wordle_rl.backends.mlx.optimizers import Optimizers
+from wordle_rl.backends.mlx.optimizers import Optimizers, clip_gradients
 from wordle_rl.backends.mlx.weights import (
     VALUE_HEAD_PREFIX,
     Weights,
+    load_random_state,
     load_weights,
-    read_arrays,
     save_model_or_adapter,
+    save_random_state,
 )
 from wordle_rl.policy.batch import Batch, FloatArray, micro_batches
 from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LM_HEAD
 from wordle_rl.policy.update_metrics import UpdateMetrics
-from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.runs.timing import Timers
 
@@ -95,15 +95,8 @@ class MlxPolicy:
     @property
     def num_parameters(self) -> tuple[int, int]:
         """Trainable and all parameters. Quantised weights count as the weights they represent."""
-        everything = 0
-        for _, module in self.lm.model.named_modules():
-            bits = getattr(module, "bits", None)
-            for name, value in module.items():
-                if isinstance(value, mx.array) and not name.startswith("_"):
-                    if bits and name in ("scales", "biases"):
-                        continue
-                    everything += value.size * (32 // bits if bits and name == "weight" else 1)
-        return sum(w.size for w in self.weights.values()), everything
+        trainable = sum(weight.size for weight in self.weights.values())
+        return trainable, count_parameters(self.lm.model)
 
     def engine(self) -> MlxEngine:
         """A fresh engine on the current weights."""
@@ -196,13 +189,9 @@ class MlxPolicy:
         return loss, parts, gradients
 
     def _step(self, gradients: Weights, loss: float) -> tuple[float, bool]:
-        squares = mx.stack([mx.sum(mx.square(g)) for g in gradients.values()])
-        norm = float(mx.sqrt(mx.sum(squares)))
+        gradients, norm = clip_gradients(gradients, self.optim.clip_grad_norm)
         skipped = not (np.isfinite(norm) and np.isfinite(loss))
         if not skipped:
-            limit = self.optim.clip_grad_norm
-            if limit and norm > limit:
-                gradients = {n: g * (limit / (norm + 1e-6)) for n, g in gradients.items()}
             self.apply_gradients(gradients)
         return norm, skipped
 
@@ -236,8 +225,7 @@ class MlxPolicy:
         """Write everything a resumed run needs: export(), optimisers, MLX's random state."""
         self.export(folder / "model")
         self.optimizers.save(folder / _OPTIMIZER)
-        random: Any = mx.random.state
-        mx.save_safetensors(str(folder / _RANDOM), {"key": random[0]})
+        save_random_state(folder / _RANDOM)
 
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. The reference does not change.
@@ -246,10 +234,6 @@ class MlxPolicy:
         """
         weights = load_weights(folder / "model", self.weights, is_lora=self._is_lora)
         self.optimizers.load(folder / _OPTIMIZER)
-        random: Any = read_arrays(folder / _RANDOM)[0].get("key")
-        if random is None or random.shape != (2,) or random.dtype != mx.uint32:
-            raise CheckpointError(f"{folder / _RANDOM} does not hold the state of MLX's generator")
-        high, low = random.tolist()
-        mx.random.seed(high << 32 | low)  # MLX uses a seed as the key
+        load_random_state(folder / _RANDOM)
         self.weights = weights
         self._refresh_copy()

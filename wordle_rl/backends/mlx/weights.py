@@ -17,6 +17,7 @@ from wordle_rl.backends.saved_weights import (
     check_value_head_exists,
     explain_read_errors,
 )
+from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.files import write_json
 
 Weights = dict[str, mx.array]
@@ -88,3 +89,18 @@ def load_weights(folder: Path, expected: Weights, *, is_lora: bool) -> Weights:
     )
     # In the order of these names, because sums over all weights follow it.
     return {name: weights[name].astype(weight.dtype) for name, weight in expected.items()}
+
+
+def save_random_state(file: Path) -> None:
+    """Write the state of MLX's generator."""
+    state: Any = mx.random.state
+    mx.save_safetensors(str(file), {"key": state[0]})
+
+
+def load_random_state(file: Path) -> None:
+    """Restore what save_random_state() wrote. Raises CheckpointError."""
+    key: Any = read_arrays(file)[0].get("key")
+    if key is None or key.shape != (2,) or key.dtype != mx.uint32:
+        raise CheckpointError(f"{file} does not hold the state of MLX's generator")
+    high, low = key.tolist()
+    mx.random.seed(high << 32 | low)  # MLX uses a seed as the key

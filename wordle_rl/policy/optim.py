@@ -1,4 +1,4 @@
-"""Settings of the optimiser and the learning rate as a function of the step."""
+"""Settings of the optimiser, and the learning rate as a function of the step."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MOST_LEARNING_RATE = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Optim:
-    """AdamW or Muon with gradient clipping; the schedule is a pure function of the step.
+    """AdamW or Muon, with gradient clipping. The schedule is a pure function of the step.
 
-    Muon (kellerjordan.github.io/posts/muon) moves the matrices of the layers in orthogonal steps
-    of the size that AdamW's would have (arXiv 2502.16982), so lr means the same to both; embeddings
-    and vectors stay with AdamW.
+    Muon (kellerjordan.github.io/posts/muon) takes orthogonal steps for the matrices of the layers.
+    They have the size of AdamW's steps (arXiv 2502.16982), so lr means the same for both. AdamW
+    trains the embeddings and vectors.
     """
 
     name: Literal["adamw", "muon"] = "adamw"
@@ -28,8 +28,8 @@ class Optim:
     weight_decay: float = 0.0
     beta1: float = 0.9
     beta2: float = 0.999
-    momentum: float = 0.95  # of Muon
-    rest_lr_ratio: float = 1.0  # Muon: share of lr for what stays with AdamW
+    momentum: float = 0.95  # Muon only
+    rest_lr_ratio: float = 1.0  # Muon: share of lr for what AdamW trains
     clip_grad_norm: float = 1.0  # largest gradient norm, 0 for no clipping
 
     def __post_init__(self) -> None:

@@ -18,8 +18,8 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_unflatten
 
 from wordle_rl.backends.mlx.cache import KVShape, LayerView, Probe, Ring, build_rings
+from wordle_rl.backends.mlx.weights import Weights
 
-Weights = Mapping[str, mx.array]
 _LOGITS = 2**26  # most logits computed at once: 256 MB in float32
 
 

@@ -29,7 +29,7 @@ from wordle_rl.backends.mlx.weights import (
     save_model_or_adapter,
     save_random_state,
 )
-from wordle_rl.policy.batch import Batch, FloatArray, micro_batches
+from wordle_rl.policy.batch import Batch, FloatArray, split_micro_batches
 from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LM_HEAD
@@ -143,7 +143,7 @@ class MlxPolicy:
             return getattr(outputs, name)
 
         out = np.zeros(batch.ids.shape, np.float32)
-        for rows in micro_batches(batch, self._micro_batch_tokens):
+        for rows in split_micro_batches(batch, self._micro_batch_tokens):
             part = MicroBatch(batch, rows, self._engine_model.round_up)
             key = (name, *part.scored)
             if key not in self._compiled:
@@ -160,7 +160,7 @@ class MlxPolicy:
         """
         metrics = UpdateMetrics(tokens=float(batch.trained.sum()))
         gradients = {name: mx.zeros_like(weight) for name, weight in self.weights.items()}
-        for rows in micro_batches(batch, self._micro_batch_tokens):
+        for rows in split_micro_batches(batch, self._micro_batch_tokens):
             with self.timers("update"):
                 part = MicroBatch(batch, rows, self._engine_model.round_up)
                 loss, parts, new = self._compute_gradient(part, algorithm)

@@ -28,7 +28,7 @@ from wordle_rl.backends.torch.optimizers import (
 from wordle_rl.backends.torch.token_outputs import compute_token_outputs
 from wordle_rl.backends.torch.trained_model import TrainedModel
 from wordle_rl.backends.torch.value_head import ValueHead
-from wordle_rl.policy.batch import Batch, FloatArray, micro_batches
+from wordle_rl.policy.batch import Batch, FloatArray, split_micro_batches
 from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.update_metrics import UpdateMetrics, merge_metrics
@@ -119,7 +119,7 @@ class TorchPolicy:
         trained = self._trained
         out = np.zeros(batch.ids.shape, np.float32)
         with self.timers("reference" if reference else "score"), torch.inference_mode():
-            for rows in micro_batches(batch, self._micro_batch_tokens):
+            for rows in split_micro_batches(batch, self._micro_batch_tokens):
                 with trained.use_reference() if reference else nullcontext(trained.lm) as lm:
                     scored = compute_token_outputs(lm, batch, rows, temperature=self._temperature)
                 out[rows, : scored.logprobs.shape[1]] = scored.logprobs.float().cpu().numpy()
@@ -130,7 +130,7 @@ class TorchPolicy:
         out = np.zeros(batch.ids.shape, np.float32)
         head = self._need_value_head()
         with self.timers("values"), torch.inference_mode():
-            for rows in micro_batches(batch, self._micro_batch_tokens):
+            for rows in split_micro_batches(batch, self._micro_batch_tokens):
                 values = compute_token_outputs(
                     self._trained.lm, batch, rows, temperature=self._temperature, value_head=head
                 ).values
@@ -150,7 +150,7 @@ class TorchPolicy:
         weights stayed as they were.
         """
         metrics = UpdateMetrics(tokens=float(batch.trained.sum()))
-        for rows in micro_batches(batch, self._micro_batch_tokens):
+        for rows in split_micro_batches(batch, self._micro_batch_tokens):
             with self.timers("forward"):
                 loss, parts = self._compute_loss(batch, rows, algorithm)
             with self.timers("backward"):

@@ -50,16 +50,16 @@ class Ring:
         self.keys: mx.array | None = None  # [slots, heads, capacity, dim]
         self.values: mx.array | None = None
 
-    def buffers(self, slots: int, tokens: int, shape: KVShape) -> tuple[mx.array, mx.array]:
+    def reserve(self, slots: int, tokens: int, shape: KVShape) -> tuple[mx.array, mx.array]:
         """Keys and values with room for this many slots and tokens."""
-        room = (slots, self.capacity(tokens))
+        room = (slots, self.round_capacity(tokens))
         if self.keys is None or self.values is None:
             self.keys = mx.zeros((slots, shape.heads, room[1], shape.key_size), shape.dtype)
             self.values = mx.zeros((slots, shape.heads, room[1], shape.value_size), shape.dtype)
         self.keys, self.values = _grow(self.keys, *room), _grow(self.values, *room)
         return self.keys, self.values
 
-    def capacity(self, tokens: int) -> int:
+    def round_capacity(self, tokens: int) -> int:
         return min(-(-tokens // _GROWTH) * _GROWTH, self.size)
 
     def take(self, slots: Sequence[int]) -> None:

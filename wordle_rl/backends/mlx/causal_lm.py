@@ -64,20 +64,20 @@ class MlxLM:
         return build_rings(self.model, longest)
 
     @contextmanager
-    def using(self, weights: Weights) -> Iterator[None]:
+    def use_weights(self, weights: Weights) -> Iterator[None]:
         """Compute with these weights in the block, and with the model's own after it."""
         held = self._held
         # Compares arrays, because MLX puts its tracers into the same dict.
         if all(weights.get(name, array) is array for name, array in held.items()):
             yield
             return
-        self.hold(weights)
+        self.set_weights(weights)
         try:
             yield
         finally:
-            self.hold(held)
+            self.set_weights(held)
 
-    def hold(self, weights: Weights) -> None:
+    def set_weights(self, weights: Weights) -> None:
         """Make these the model's own weights. It keeps its other weights."""
         self.model.update(tree_unflatten(list(weights.items())))
         self._held = {**self._held, **weights}
@@ -85,20 +85,20 @@ class MlxLM:
     def find_kv_shapes(self, weights: Weights) -> list[KVShape]:
         """What each layer keeps for one token."""
         probes = [Probe() for _ in self.model.layers]
-        with self.using(weights):
+        with self.use_weights(weights):
             self._trunk(mx.array([[1]]), probes)
         return [probe.shape for probe in probes]
 
-    def logits(self, hidden: mx.array) -> mx.array:
+    def compute_logits(self, hidden: mx.array) -> mx.array:
         """float32 logits [..., V] of hidden states [..., H]."""
         head = self._embedding.as_linear if self._head is None else self._head
         return head(hidden).astype(mx.float32)
 
-    def hidden(self, ids: mx.array) -> mx.array:
+    def compute_hidden(self, ids: mx.array) -> mx.array:
         """Hidden states [N, T, H] of whole sequences, padded on the right."""
         return self._trunk(ids)
 
-    def cached_hidden(
+    def compute_cached_hidden(
         self,
         ids: mx.array,
         positions: mx.array,
@@ -121,7 +121,7 @@ class MlxLM:
 
     def add_value_head(self) -> dict[str, mx.array]:
         """Give the model a value head. Returns the head's weights, by their names in the model."""
-        head = ValueHead(self.hidden(mx.array([[1]])).shape[-1])
+        head = ValueHead(self.compute_hidden(mx.array([[1]])).shape[-1])
         self.model.value_head = head
         return {f"value_head.{name}": weight for name, weight in head.items()}
 
@@ -139,7 +139,7 @@ class MlxLM:
         score other tokens than those in ids, also `choices` [M, K] and their `shares` [M, K].
         """
         ids, places = arrays["ids"], arrays["places"]
-        hidden = self.hidden(ids)
+        hidden = self.compute_hidden(ids)
         hidden = hidden.reshape(-1, hidden.shape[-1])[places - 1]
         choices = arrays.get("choices", ids.reshape(-1)[places][:, None])
         shares = arrays.get("shares")
@@ -178,7 +178,7 @@ class MlxLM:
         entropy: bool,
     ) -> tuple[mx.array, ...]:
         """Log-probabilities [M], averaged by shares if given, and entropies [M] if wanted."""
-        logits = self.logits(hidden) / temperature
+        logits = self.compute_logits(hidden) / temperature
         normalizer = mx.logsumexp(logits, axis=-1)
         chosen = mx.take_along_axis(logits, choices, axis=1)
         chosen = chosen[:, 0] if shares is None else (chosen * shares).sum(-1)
@@ -201,7 +201,7 @@ class MlxLM:
         ids = mx.array([[1, 2, 3]])
         try:
             whole = self.model(ids).astype(mx.float32)
-            halves = self.logits(self.hidden(ids))
+            halves = self.compute_logits(self.compute_hidden(ids))
             same = bool(mx.allclose(whole, halves, rtol=1e-2, atol=1e-2).item())
         except (TypeError, AttributeError, ValueError):
             same = False

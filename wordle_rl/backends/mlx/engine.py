@@ -37,19 +37,19 @@ class CompiledModel:
         self._functions: dict[Any, Any] = {}
         self._shapes: list[KVShape] | None = None
 
-    def shapes(self, weights: Weights) -> list[KVShape]:
+    def find_kv_shapes(self, weights: Weights) -> list[KVShape]:
         if self._shapes is None:
             self._shapes = self.lm.find_kv_shapes(weights)
         return self._shapes
 
-    def ends(self, tokens: int) -> tuple[int, ...]:
+    def count_keys(self, tokens: int) -> tuple[int, ...]:
         """How many keys each layer reads for rows of at most so many tokens."""
         if self._compiled:
-            return tuple(ring.capacity(tokens) for ring in self._rings)
+            return tuple(ring.round_capacity(tokens) for ring in self._rings)
         return tuple(min(tokens, ring.size) for ring in self._rings)
 
     def feed(self, *arguments: Any, ends: tuple[int, ...]) -> Any:
-        """weights, ids, positions, last, keys, values -> hidden [N, H], keys, values."""
+        """(weights, ids, positions, last, keys, values) -> (hidden [N, H], keys, values)."""
         if not self._compiled:
             return self._feed(*arguments, ends=ends)
         if ends not in self._functions:
@@ -60,8 +60,8 @@ class CompiledModel:
         self, weights: Weights, ids: mx.array, positions: mx.array, last: mx.array,
         keys: list[mx.array], values: list[mx.array], *, ends: tuple[int, ...],
     ) -> Any:  # fmt: skip
-        with self.lm.using(weights):
-            hidden, keys, values = self.lm.cached_hidden(
+        with self.lm.use_weights(weights):
+            hidden, keys, values = self.lm.compute_cached_hidden(
                 ids, positions, keys, values, self._rings, ends
             )
         hidden = hidden[:, 0] if ids.shape[1] == 1 else hidden[mx.arange(ids.shape[0]), last]
@@ -74,8 +74,8 @@ class CompiledModel:
         if sampling not in self._functions:
 
             def sample(weights: Weights, hidden: mx.array, numbers: mx.array) -> Any:
-                with self.lm.using(weights):
-                    return sample_tokens(self.lm.logits(hidden), sampling, numbers)
+                with self.lm.use_weights(weights):
+                    return sample_tokens(self.lm.compute_logits(hidden), sampling, numbers)
 
             self._functions[sampling] = self._compile(sample)
         return self._functions[sampling](weights, hidden, numbers)
@@ -209,9 +209,9 @@ class MlxEngine:
         ids, last = np.zeros((n, width), np.int32), np.zeros(n, np.int32)
         ids[slots] = [[*feed, *[0] * (width - len(feed))] for feed in feeds]
         last[slots] = [len(feed) - 1 for feed in feeds]
-        shapes = self._model.shapes(self._weights)
+        shapes = self._model.find_kv_shapes(self._weights)
         buffers = [
-            ring.buffers(self._model.round_up(len(self._slots)), tokens, shape)
+            ring.reserve(self._model.round_up(len(self._slots)), tokens, shape)
             for ring, shape in zip(self._rings, shapes, strict=True)
         ]
         keys, values = [k for k, _ in buffers], [v for _, v in buffers]
@@ -219,7 +219,7 @@ class MlxEngine:
         hidden, keys, values = self._model.feed(
             self._weights, mx.array(ids),
             mx.array(lengths[:, None] + np.arange(width, dtype=np.int32)), mx.array(last),
-            keys, values, ends=self._model.ends(tokens),
+            keys, values, ends=self._model.count_keys(tokens),
         )  # fmt: skip
         for ring, k, v in zip(self._rings, keys, values, strict=True):
             ring.keys, ring.values = k, v

@@ -35,13 +35,8 @@ from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.settings import UNTRAINED, LoraSettings, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError
 
-_FILES = [
-    "*.json",
-    "*.safetensors",
-    "tokenizer.model",
-    "*.txt",
-    "*.jinja",
-]  # downloaded from the hub
+# What to download from the hub.
+_FILES = ["*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja"]
 _LORA = ("lora_a", "lora_b")  # names of an adapter's weights in a layer
 
 

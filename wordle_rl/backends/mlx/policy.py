@@ -136,7 +136,7 @@ class MlxPolicy:
         """One of the TokenOutputs at the trained tokens of a batch [N, T], else 0."""
 
         def compute(weights: Weights, arrays: Arrays) -> mx.array:
-            with self.lm.using(weights):
+            with self.lm.use_weights(weights):
                 outputs = self.lm.compute_token_outputs(
                     arrays, self._temperature, values=name == "values"
                 )
@@ -177,7 +177,7 @@ class MlxPolicy:
         if key not in self._compiled:
 
             def compute(weights: Weights, arrays: Arrays) -> Any:
-                with self.lm.using(self._copy(weights)):
+                with self.lm.use_weights(self._copy(weights)):
                     outputs = self.lm.compute_token_outputs(
                         arrays, self._temperature,
                         entropy=algorithm.needs_entropy, values=algorithm.needs_values,
@@ -210,7 +210,7 @@ class MlxPolicy:
 
     def _refresh_copy(self) -> None:
         self._weights_in_use = self._copy(self.weights)
-        self.lm.hold(self._weights_in_use)
+        self.lm.set_weights(self._weights_in_use)
         mx.eval(self._weights_in_use)
 
     def set_learning_rate(self, lr: float) -> None:

@@ -87,7 +87,7 @@ class OwnSignals(Callback):
 
 
 class PlainProgress(Callback):
-    """Prints a line per step when the output is not a terminal with room for a bar."""
+    """Prints a line per step, for output that is not a terminal."""
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: int, batch_idx: int

@@ -43,7 +43,7 @@ class SlotBuffers:
         new[slots:] = 0
         return new
 
-    def layer(self, index: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def get_layer(self, index: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """A layer's keys and values [slots, heads, capacity, dim].
 
         like: [_, heads, _, dim] keys that give the shape when the layer has no buffer yet.
@@ -86,7 +86,7 @@ class SlotCache(Cache):
         **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
         """Store new keys and values [rows, heads, tokens, dim]. Returns all up to the capacity."""
-        keys, values = self._buffers.layer(layer_idx, key_states)
+        keys, values = self._buffers.get_layer(layer_idx, key_states)
         for buffer, new in ((keys, key_states), (values, value_states)):
             if self._start is not None:
                 buffer[: self._slots, :, self._start : self._start + new.shape[2]] = new

@@ -19,8 +19,10 @@ from wordle_rl.backends.torch.fast_qwen2 import FastQwen2, is_plain_qwen2
 class RolloutTrunk(Protocol):
     """CausalLM itself, or a faster implementation of the same."""
 
-    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
-        """As CausalLM.last_hidden."""
+    def compute_last_hidden(
+        self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
+    ) -> torch.Tensor:
+        """As CausalLM.compute_last_hidden."""
         ...
 
 
@@ -48,7 +50,7 @@ class CausalLM:
     def device(self) -> torch.device:
         return self._head.weight.device
 
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """float32 logits [..., V] of hidden states [..., H]."""
         weight = self._head.weight
         with torch.autocast(hidden.device.type, enabled=False):
@@ -57,7 +59,7 @@ class CausalLM:
             logits = torch.tanh(logits / self._scale) * self._scale
         return logits
 
-    def hidden(self, ids: torch.Tensor) -> torch.Tensor:
+    def compute_hidden(self, ids: torch.Tensor) -> torch.Tensor:
         """Hidden states [N, T, H] of whole sequences, padded on the right."""
         places = torch.arange(ids.shape[1], device=ids.device)[None]
         masks = self._build_masks(places, ids.shape[1])
@@ -65,12 +67,14 @@ class CausalLM:
             input_ids=ids, attention_mask=masks, position_ids=places, use_cache=False
         ).last_hidden_state
 
-    def rollout_trunk(self) -> RolloutTrunk:
+    def choose_rollout_trunk(self) -> RolloutTrunk:
         """The fastest trunk for rollouts with the current weights."""
         fast = self.device.type == "cpu" and is_plain_qwen2(self.model)
         return FastQwen2(self._trunk) if fast else self
 
-    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
+    def compute_last_hidden(
+        self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
+    ) -> torch.Tensor:
         """Hidden state [N, H] of one new token of each row, whose earlier tokens are cached.
 
         ids: [N, T] new tokens, padded on the right. last: [N] index of the wanted token.

@@ -38,7 +38,7 @@ class TorchEngine:
         timers: Timers | None = None,
     ) -> None:
         self._lm = lm
-        self._trunk = lm.rollout_trunk()
+        self._trunk = lm.choose_rollout_trunk()
         self._stop_ids = sorted(stop_ids)
         self._max_context = max_context
         self._timers = timers or Timers()
@@ -134,7 +134,9 @@ class TorchEngine:
             reasons = np.zeros(n, np.int64)  # indices into _REASONS
             hidden = self._hidden[:n]
             for token in range(most):
-                drawn = sample_tokens(self._lm.logits(hidden), sampling, uniforms[at, token])
+                drawn = sample_tokens(
+                    self._lm.compute_logits(hidden), sampling, uniforms[at, token]
+                )
                 ids[at, token], logprobs[at, token] = drawn
                 reason = self._find_stops(ids[at, token], last=token + 1 == most)
                 ending = (counts[at] == 0) & (reason != _CONTINUES)
@@ -185,7 +187,7 @@ class TorchEngine:
             torch.from_numpy(places).to(device),
             int(lengths[0]) if equal else None,
         )
-        return self._trunk.last_hidden(
+        return self._trunk.compute_last_hidden(
             torch.from_numpy(ids).to(device), torch.from_numpy(counts - 1).to(device), cache
         )
 

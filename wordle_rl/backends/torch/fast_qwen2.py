@@ -49,8 +49,10 @@ class FastQwen2:
         self._norm = trunk.norm
         self._layers = [_Layer(layer) for layer in trunk.layers]
 
-    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
-        """As CausalLM.last_hidden."""
+    def compute_last_hidden(
+        self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
+    ) -> torch.Tensor:
+        """As CausalLM.compute_last_hidden."""
         self._extend_rotations(cache.capacity)
         x = F.embedding(ids, self._embedding)  # [N, T, H], added to in place
         places = cache.positions

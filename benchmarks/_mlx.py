@@ -16,7 +16,7 @@ import mlx.optimizers
 import numpy as np
 
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.backends.mlx.load import load
+from wordle_rl.backends.mlx.load import load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.game.rules import State
 from wordle_rl.policy.batch import Batch
@@ -70,7 +70,7 @@ def loaded() -> Any:
         name="micro", path="embedded/micro", learning_rate=0.0, max_tokens=8, max_context=512,
         lora=LORA,
     )  # fmt: skip
-    return load(settings, precision="fp32")
+    return load_model(settings, precision="fp32")
 
 
 def reward(ids: list[int]) -> float:
@@ -97,8 +97,8 @@ class Ours:
         self.policy.keep_reference()
         self.algorithm = Grpo(beta=beta)
         self._trains = False
-        self._gradient = self.policy._gradient
-        self.policy._gradient = self._marked
+        self._gradient = self.policy._compute_gradient
+        self.policy._compute_gradient = self._marked
 
     def _marked(self, *arguments: Any) -> Any:
         self._trains = True

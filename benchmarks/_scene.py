@@ -15,7 +15,7 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.torch.load import load_model, matrix_shape
+from wordle_rl.backends.torch.load import load_layer_shape, load_model
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.timing import DTYPES, choose_computing
 from wordle_rl.build import build_experiment, resolve
@@ -121,7 +121,7 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
         config = compose("config", [*MODELS[given.model][0], *groups, *overrides])
     setup = build_experiment(resolve(config))
     assert isinstance(setup.backend, LightningSettings)
-    shape = matrix_shape(setup.model)
+    shape = load_layer_shape(setup.model)
     computing = choose_computing(setup.backend, torch.device("cpu"), lambda: shape)
     print(*computing.reasons, sep="\n", flush=True)
     network, tokenizer = load_model(setup.model, precision="fp32", device="cpu")

@@ -35,7 +35,7 @@ import torch
 from benchmarks._scene import Scene, load_scene, machine, options
 from benchmarks._timing import alternate, rates, spread
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.backends.torch.timing import DTYPES, choose_computing, cpu_threads
+from wordle_rl.backends.torch.timing import DTYPES, choose_computing, count_cpu_threads
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings
@@ -76,7 +76,7 @@ def steps(scene: Scene) -> dict[Choice, Callable[[int], object]]:
         torch.set_num_threads(threads)
         train_step(scene.step(policies[precision], step))
 
-    choices = [(p, n) for p in DTYPES for n in sorted({1, cpu_threads()})]
+    choices = [(p, n) for p in DTYPES for n in sorted({1, count_cpu_threads()})]
     return {choice: partial(run, choice=choice) for choice in choices}
 
 

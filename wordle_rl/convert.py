@@ -37,9 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise ConfigError("--base and --fuse exclude each other")
             print(_fused(given.adapter, given.target))
             return
-        from wordle_rl.backends.adapters import convert
+        from wordle_rl.backends.adapters import convert_adapter
 
-        form = convert(given.adapter, given.target, base=given.base)
+        form = convert_adapter(given.adapter, given.target, base=given.base)
         print(f"{given.target}: the adapter in the form of {form}")
 
 
@@ -47,8 +47,8 @@ def _fused(adapter: Path, target: Path) -> str:
     from wordle_rl.backends import need_mlx
 
     with need_mlx():
-        from wordle_rl.backends.mlx.fuse import fuse
-    return fuse(adapter, target)
+        from wordle_rl.backends.mlx.fuse import fuse_adapter
+    return fuse_adapter(adapter, target)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def gradients_of(batch: Batch) -> dict[str, torch.Tensor]:
     # A guess's weight must not depend on how many tokens its word has.
     weights = batch.trained.astype(np.float32)
     policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
-    loss, _ = policy._loss(replace(batch, weights=weights), np.array([0]), Sft())
+    loss, _ = policy._compute_loss(replace(batch, weights=weights), np.array([0]), Sft())
     loss.backward()
     return {n: p.grad.clone() for n, p in policy.model.named_parameters() if p.grad is not None}
 

@@ -22,10 +22,10 @@ from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import gemma, policy_of, qwen, qwen_like_tokenizer
 from tests.helpers.updates import PLAIN, games
 from wordle_rl import convert as command
-from wordle_rl.backends.adapters import convert
+from wordle_rl.backends.adapters import convert_adapter
 from wordle_rl.backends.mlx import load as mlx_models
 from wordle_rl.backends.mlx.policy import MlxPolicy
-from wordle_rl.backends.torch.load import _with_lora
+from wordle_rl.backends.torch.load import add_lora
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.policy.stages import RECORD, stages_of, write_stages
@@ -58,7 +58,7 @@ def adapted(kind: str, folder: Path) -> tuple[Any, Path, Path]:
     targets = TARGETS
     if kind.endswith("multimodal"):
         targets = r".*language_model\.layers.*_proj"
-    model = _with_lora(model, LoraSettings(rank=4, alpha=6.0, targets=targets), seed=0)
+    model = add_lora(model, LoraSettings(rank=4, alpha=6.0, targets=targets), seed=0)
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -82,8 +82,8 @@ def test_an_adapter_comes_back_from_mlx_bit_for_bit(kind, dtype, tmp_path):
     _, _, peft = adapted(kind, tmp_path)
     file = peft / "adapter_model.safetensors"
     save_file({n: t.to(dtype) for n, t in load_file(file).items()}, file)
-    assert convert(peft, tmp_path / "mlx") == "mlx"
-    assert convert(tmp_path / "mlx", tmp_path / "back") == "peft"
+    assert convert_adapter(peft, tmp_path / "mlx") == "mlx"
+    assert convert_adapter(tmp_path / "mlx", tmp_path / "back") == "peft"
     assert same_files(peft, tmp_path / "back")
     one, other = (
         json.loads((f / "adapter_config.json").read_text()) for f in (peft, tmp_path / "back")
@@ -98,15 +98,15 @@ def test_the_names_of_an_older_transformers_come_back_too(tmp_path):
     weights = load_file(file)
     assert all(new in name for name in weights)
     save_file({name.replace(new, old): t for name, t in weights.items()}, file)
-    convert(peft, tmp_path / "mlx")
-    convert(tmp_path / "mlx", tmp_path / "back")
+    convert_adapter(peft, tmp_path / "mlx")
+    convert_adapter(tmp_path / "mlx", tmp_path / "back")
     assert same_files(peft, tmp_path / "back")
 
 
 @pytest.mark.parametrize("kind", BUILD)
 def test_a_converted_adapter_scores_as_it_did(kind, tmp_path):
     model, base, peft = adapted(kind, tmp_path)
-    convert(peft, tmp_path / "mlx")
+    convert_adapter(peft, tmp_path / "mlx")
     ids = [3, 9, 4, 11, 12, 5, 6, 20, 21, 22]
     with torch.no_grad():
         expected = model.eval()(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1).numpy()
@@ -118,22 +118,22 @@ def test_a_converted_adapter_scores_as_it_did(kind, tmp_path):
 
 
 def corrected(base: Path) -> dict[str, Any]:
-    from wordle_rl.backends.mlx.config import for_mlx_lm
+    from wordle_rl.backends.mlx.config import correct_config
 
-    return for_mlx_lm(json.loads((base / "config.json").read_text()))
+    return correct_config(json.loads((base / "config.json").read_text()))
 
 
 def test_an_adapter_trained_on_mlx_means_the_same_in_peft(tmp_path):
     from peft import PeftModel
 
-    policy = mlx_policy_of(_with_lora(qwen(), LoraSettings(rank=4, alpha=6.0), seed=0))
+    policy = mlx_policy_of(add_lora(qwen(), LoraSettings(rank=4, alpha=6.0), seed=0))
     for _ in range(3):
         policy.update(games(), PLAIN)
     policy.export(tmp_path / "mlx")
     config = json.loads((tmp_path / "mlx/adapter_config.json").read_text())
     del config["peft_config"]  # as one that was begun on MLX
     (tmp_path / "mlx/adapter_config.json").write_text(json.dumps(config))
-    convert(tmp_path / "mlx", tmp_path / "peft", base="somewhere")
+    convert_adapter(tmp_path / "mlx", tmp_path / "peft", base="somewhere")
     model = PeftModel.from_pretrained(qwen(), str(tmp_path / "peft"), is_trainable=True)
     assert np.abs(policy_of(model).score(games()) - policy.score(games())).max() < 1e-4
 
@@ -154,7 +154,7 @@ def test_what_mlx_has_no_place_for_is_refused_by_name(case, tmp_path):
     file = peft / "adapter_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
     with pytest.raises(ConfigError, match=named):
-        convert(peft, tmp_path / "mlx")
+        convert_adapter(peft, tmp_path / "mlx")
     assert not (tmp_path / "mlx").exists()
 
 
@@ -171,7 +171,7 @@ def test_a_weight_that_cannot_be_mapped_is_refused_by_name(name, tmp_path):
     file = peft / "adapter_model.safetensors"
     save_file({**load_file(file), name: torch.zeros(4, 8)}, file)
     with pytest.raises(ConfigError, match=name):
-        convert(peft, tmp_path / "mlx")
+        convert_adapter(peft, tmp_path / "mlx")
     assert not (tmp_path / "mlx").exists()
 
 
@@ -188,11 +188,11 @@ def test_the_command_converts_and_refuses_in_one_line(tmp_path, capsys, monkeypa
 
 def test_an_adapter_says_in_either_form_what_it_was_trained_on(tmp_path):
     _, _, peft = adapted("qwen2", tmp_path)
-    convert(peft, tmp_path / "nothing known")
+    convert_adapter(peft, tmp_path / "nothing known")
     assert not (tmp_path / "nothing known" / RECORD).exists()
     write_stages(peft, STAGES)
-    convert(peft, tmp_path / "mlx")
-    convert(tmp_path / "mlx", tmp_path / "back")
+    convert_adapter(peft, tmp_path / "mlx")
+    convert_adapter(tmp_path / "mlx", tmp_path / "back")
     assert stages_of(tmp_path / "mlx") == stages_of(tmp_path / "back") == STAGES
 
 
@@ -210,7 +210,7 @@ def test_mlx_lms_own_commands_take_a_trained_adapter_as_it_is(quantised, tmp_pat
     if quantised:
         plain = base.rename(tmp_path / "plain")
         run("convert", "--hf-path", plain, "--mlx-path", base, "-q", "--q-group-size", "32")
-    loaded = mlx_models.load(
+    loaded = mlx_models.load_model(
         settings_of(base, lora=LoraSettings(rank=4, alpha=8.0)), precision="fp32"
     )
     policy = MlxPolicy(
@@ -250,7 +250,7 @@ def test_fusing_says_what_rounding_costs(precision, tmp_path, capsys, monkeypatc
     small = load_file(peft / "adapter_model.safetensors")
     small = {n: t * 0.01 if "lora_B" in n else t for n, t in small.items()}
     save_file(small, peft / "adapter_model.safetensors")
-    convert(peft, tmp_path / "mlx")
+    convert_adapter(peft, tmp_path / "mlx")
     shutil.copy(base / "tokenizer.json", tmp_path / "mlx")
     write_stages(tmp_path / "mlx", STAGES)
     arguments = ["convert", str(tmp_path / "mlx"), str(tmp_path / "fused"), "--fuse"]
@@ -269,4 +269,4 @@ def test_fusing_says_what_rounding_costs(precision, tmp_path, capsys, monkeypatc
 def test_a_folder_that_holds_a_whole_model_is_refused_as_such(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ConfigError, match="holds a whole model, and no adapter"):
-        convert(tmp_path, tmp_path / "new")
+        convert_adapter(tmp_path, tmp_path / "new")

@@ -65,11 +65,11 @@ def test_both_backends_ask_before_they_load(backend, monkeypatch):
     if backend == "lightning":
         from wordle_rl.backends.torch import load as place
 
-        load = lambda: place._pretrained("Nobody/NoModel", None)  # noqa: E731
+        load = lambda: place._load_pretrained("Nobody/NoModel", None)  # noqa: E731
     else:
         from wordle_rl.backends.mlx import load as place
 
-        load = lambda: place.fetched("Nobody/NoModel")  # noqa: E731
+        load = lambda: place.fetch_model("Nobody/NoModel")  # noqa: E731
     monkeypatch.setattr(place, "notice_offline", seen.append)
     with pytest.raises(ConfigError, match="hf download Nobody/NoModel"):
         load()

@@ -29,7 +29,7 @@ from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.mlx.optimizers import Optimizers
-from wordle_rl.backends.torch.load import _with_lora, load_model
+from wordle_rl.backends.torch.load import add_lora, load_model
 from wordle_rl.build import resolve
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.batch import Batch, Targets
@@ -113,7 +113,7 @@ class Pair:
 def pair_of(kind: str, **settings: Any) -> Pair:
     settings = {"lr": 1e-3, **settings}
     lora = LoraSettings(rank=4, alpha=8.0)
-    model = _with_lora(BUILD[kind](), lora, seed=0)
+    model = add_lora(BUILD[kind](), lora, seed=0)
     pair = Pair(policy_of(model, **settings), mlx_policy_of(model, **settings))
     pair.move(1)
     return pair

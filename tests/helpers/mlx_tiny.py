@@ -10,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 
 from tests.helpers.tiny import qwen_like_tokenizer
-from wordle_rl.backends.adapters import convert
+from wordle_rl.backends.adapters import convert_adapter
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.mlx import load as mlx_models
 from wordle_rl.backends.mlx.policy import MlxPolicy
@@ -26,7 +26,7 @@ def settings_of(path: str | Path, **fields: Any) -> ModelSettings:
     )
 
 
-def loaded_from(model: Any) -> mlx_models.Loaded:
+def loaded_from(model: Any) -> mlx_models.LoadedModel:
     """A torch model, or peft model, by way of the disk."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -38,10 +38,10 @@ def loaded_from(model: Any) -> mlx_models.Loaded:
         else:
             save_base(model, path)
             model.save_pretrained(folder / "peft", selected_adapters=["default"])
-            convert(folder / "peft", folder / "mlx", base=str(path))
+            convert_adapter(folder / "peft", folder / "mlx", base=str(path))
             path = folder / "mlx"
             qwen_like_tokenizer().save_pretrained(path)
-        return mlx_models.load(settings_of(path), precision="fp32")
+        return mlx_models.load_model(settings_of(path), precision="fp32")
 
 
 def save_base(model: Any, path: Path) -> None:

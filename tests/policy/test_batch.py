@@ -20,7 +20,7 @@ from tests.helpers.tiny import (
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.policy.batch import Batch, micro_batches, minibatches, take
+from wordle_rl.policy.batch import Batch, minibatches, split_micro_batches, take
 from wordle_rl.training.step import train_step
 
 GROUPS = np.repeat([5, 1, 8, 3, 2, 7, 4], 3)
@@ -101,7 +101,7 @@ def test_a_pair_is_in_one_minibatch_and_in_one_piece(monkeypatch):
         assert batch.units is not None
         numbers, counts = np.unique(batch.units, return_counts=True)
         assert len(numbers) > 0 and (counts == 2).all()
-        for rows in micro_batches(batch, 1):
+        for rows in split_micro_batches(batch, 1):
             assert len(rows) == 2 and len(set(batch.units[rows])) == 1
 
 

@@ -18,13 +18,13 @@ from tests.helpers.runs import metrics_of, resume, run, settings
 from tests.helpers.tiny import policy_of, qwen
 from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch import timing as torch_timing
-from wordle_rl.backends.torch.optimizers import ExactMuon, orthogonal
+from wordle_rl.backends.torch.optimizers import ExactMuon, orthogonalize
 from wordle_rl.policy.computing import (
     Threads,
-    faster_precision,
-    layer_shape,
+    choose_faster_precision,
+    choose_timed_sizes,
+    read_layer_shape,
     time_in_turns,
-    timed_sizes,
 )
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.paths import ROOT
@@ -64,7 +64,7 @@ class Clock:
 def test_bf16_is_taken_where_it_is_at_least_1_3_times_as_fast(fp32, bf16, chosen, sentence):
     clock = Clock()
     works = {"fp32": clock.work(fp32 / 100), "bf16": clock.work(bf16 / 100)}
-    assert faster_precision(works, clock) == (chosen, sentence)
+    assert choose_faster_precision(works, clock) == (chosen, sentence)
 
 
 def test_both_are_timed_in_turns_and_the_first_round_only_warms_up():
@@ -85,7 +85,7 @@ def test_both_are_timed_in_turns_and_the_first_round_only_warms_up():
 
 @pytest.mark.parametrize("shape", [(64, 192), (256, 768), (2048, 11008), (1, 1)])
 def test_no_timed_product_is_large(shape):
-    rows, width, inner = timed_sizes(shape)
+    rows, width, inner = choose_timed_sizes(shape)
     assert rows >= 1 and 2 * rows * width * inner <= 5e7
     assert (width, inner) == (min(shape[0], 1024), min(shape[1], 1024))
 
@@ -101,11 +101,11 @@ def test_no_timed_product_is_large(shape):
     ],
 )
 def test_a_config_that_does_not_say_its_widths_gets_the_usual_ones(config, shape):
-    assert layer_shape(config) == shape
+    assert read_layer_shape(config) == shape
 
 
 def test_the_shape_of_a_model_is_read_without_its_weights(tmp_path):
-    from wordle_rl.backends.torch.load import matrix_shape
+    from wordle_rl.backends.torch.load import load_layer_shape
 
     model = qwen()
     model.save_pretrained(tmp_path)
@@ -113,7 +113,7 @@ def test_the_shape_of_a_model_is_read_without_its_weights(tmp_path):
     folder = ModelSettings(
         name="tiny", path=str(tmp_path), learning_rate=1.0, max_tokens=8, max_context=64
     )
-    assert matrix_shape(folder) == (model.config.hidden_size, model.config.intermediate_size)
+    assert load_layer_shape(folder) == (model.config.hidden_size, model.config.intermediate_size)
 
 
 def test_timing_draws_no_random_numbers_and_sets_the_threads_that_were_asked_for():
@@ -151,7 +151,7 @@ def test_the_base_of_an_adapter_is_looked_for_in_the_cache_before_its_widths_are
         name="tiny", path=str(tmp_path), learning_rate=1.0, max_tokens=8, max_context=64
     )
     with pytest.raises(ConfigError, match="cannot be loaded"):
-        models.matrix_shape(settings)
+        models.load_layer_shape(settings)
     assert seen == [str(tmp_path), "Nobody/NoModel"]
 
 
@@ -167,7 +167,7 @@ def say(monkeypatch, precision: str) -> None:
     def found(works, clock=None):
         return precision, f"{precision}: as the test says"
 
-    monkeypatch.setattr(torch_timing, "faster_precision", found)
+    monkeypatch.setattr(torch_timing, "choose_faster_precision", found)
 
 
 @pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "bf16"])
@@ -207,7 +207,7 @@ def test_all_processes_of_a_run_compute_in_the_precision_that_the_first_found(
         raise KeyboardInterrupt
 
     say(monkeypatch, "bf16")
-    monkeypatch.setattr(lightning_backend, "started", started)
+    monkeypatch.setattr(lightning_backend, "start_processes", started)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, *small, "backend.devices=2")
     assert tasks[0]["config"]["backend"]["precision"] == "bf16"
@@ -312,7 +312,7 @@ def test_a_change_of_threads_is_told_and_logged_with_its_step(small, tmp_path, m
     root = tmp_path / "runs"
     root.mkdir()
     cores = Cores(0.1, 0.05)
-    monkeypatch.setattr(torch_timing, "_threads", lambda *_: cores.threads())
+    monkeypatch.setattr(torch_timing, "_prepare_threads", lambda *_: cores.threads())
     steps = itertools.count(1)
 
     def slow_from_the_fourth(policy, seconds):
@@ -336,7 +336,7 @@ def test_a_change_of_threads_is_told_and_logged_with_its_step(small, tmp_path, m
 def test_a_process_may_use_its_share_of_the_threads(variable, processes, threads, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", variable)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
-    assert torch_timing.cpu_threads(processes) == threads
+    assert torch_timing.count_cpu_threads(processes) == threads
 
 
 @pytest.mark.parametrize("command", ["train", "eval"])
@@ -367,7 +367,7 @@ def test_the_orthogonal_direction_has_the_polynomial_of_the_singular_values(shap
     for _ in range(5):
         values = a * values + b * values**3 + c * values**5
     np.testing.assert_allclose(
-        orthogonal(matrix, NEWTON_SCHULZ).numpy(), left @ np.diag(values) @ right, atol=2e-5
+        orthogonalize(matrix, NEWTON_SCHULZ).numpy(), left @ np.diag(values) @ right, atol=2e-5
     )
 
 

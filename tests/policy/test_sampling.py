@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from wordle_rl.backends.torch.engine import sample_tokens
+from wordle_rl.backends.torch.sampling import sample_tokens
 from wordle_rl.policy.sampling import Sampling, philox4x32, uniforms
 
 ONES = 0xFFFFFFFF

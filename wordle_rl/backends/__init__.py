@@ -1,4 +1,13 @@
-"""The only place that imports torch, lightning, transformers, peft or mlx; itself imported late."""
+"""Runs models: the only folder that imports torch, lightning, transformers, peft or MLX.
+
+torch/ is backend=lightning, mlx/ is backend=mlx. Both have the same files: backend.py trains a run,
+policy.py scores and updates a model, engine.py plays, load.py loads, loss.py computes the loss of a
+micro-batch, optimizers.py steps, timing.py chooses the precision. The files beside the two folders
+serve both: tokenizer and chat template, loggers, the embedded model, LoRA adapters, and the checks
+and messages for models that cannot be loaded.
+
+Commands import a backend late, through load_backend().
+"""
 
 from __future__ import annotations
 
@@ -13,9 +22,9 @@ from wordle_rl.training.progress import told
 
 
 def load_backend(settings: BackendSettings) -> Any:
-    """The module of a backend, imported when all that can be checked without it is right.
+    """Import the module of a backend, after everything that can be checked without it.
 
-    Raises ConfigError when what it needs is not installed.
+    Raises ConfigError when a library that it needs is not installed.
     """
     with need_mlx():
         if settings.name == "mlx":
@@ -28,13 +37,13 @@ def load_backend(settings: BackendSettings) -> Any:
 
 @contextmanager
 def need_mlx() -> Iterator[None]:
-    """Turns a failed import of MLX in this block into a ConfigError."""
+    """Turn a failed import of MLX in this block into a ConfigError."""
     try:
         yield
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mlx", "mlx_lm"):
             raise
         raise ConfigError(
-            "backend=mlx needs mlx-lm, which is there for Apple silicon and for Linux: install it "
+            "backend=mlx needs mlx-lm, which runs on Apple silicon and on Linux: install it "
             "with pip install -c constraints.txt -e '.[mlx]', or choose backend=lightning"
         ) from None

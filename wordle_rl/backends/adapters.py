@@ -1,10 +1,10 @@
-"""LoRA adapters on disk: PEFT's folder and mlx-lm's, and from one to the other bit for bit.
+"""LoRA adapters on disk, in PEFT's form or mlx-lm's, and their conversion bit for bit.
 
     PEFT    adapter_model.safetensors   ....layers.N.MODULE.lora_A.weight [r, in], lora_B [out, r]
     mlx-lm  adapters.safetensors        ....layers.N.MODULE.lora_a [in, r], lora_b [r, out]
 
-Plain LoRA on linear layers of Qwen2 and Gemma 3 (text, and multimodal in the names of either
-transformers); anything else is refused. Neither torch nor mlx is needed.
+Converts plain LoRA on linear layers of Qwen2 and Gemma 3 (text or multimodal, in the names of
+transformers 4 and 5) and refuses anything else. Needs neither torch nor MLX.
 """
 
 from __future__ import annotations
@@ -28,25 +28,29 @@ from wordle_rl.runs.untrusted import (
     read_object,
 )
 
+Form = Literal["peft", "mlx"]
+
 ADAPTER = "adapter_config.json"
-FILES = {"peft": "adapter_model.safetensors", "mlx": "adapters.safetensors"}
-_RECORD = "peft_config"  # where an mlx-lm config keeps the PEFT config that it was made from
+FILES: dict[Form, str] = {"peft": "adapter_model.safetensors", "mlx": "adapters.safetensors"}
+_LIBRARIES: dict[Form, str] = {"peft": "PEFT", "mlx": "mlx-lm"}
+_BACKENDS: dict[Form, str] = {"peft": "lightning", "mlx": "mlx"}
+_RECORD = "peft_config"  # entry of an mlx-lm config: the PEFT config it was converted from
 _PEFT = re.compile(r"base_model\.model\.(.+)\.layers\.(\d+)\.(.+)\.lora_([AB])\.weight")
 _MLX = re.compile(r"(.+)\.layers\.(\d+)\.(.+)\.lora_([ab])")
-_TRUNKS = {  # of PEFT -> of mlx-lm
+_TRUNKS = {  # PEFT's name -> mlx-lm's name
     "model": "model",
     "model.language_model": "language_model.model",
     "language_model.model": "language_model.model",  # transformers before 4.52
 }
 _BYTES = {"F32": 4, "F16": 2, "BF16": 2}
-_PLAIN: dict[str, tuple[Any, ...]] = {  # settings of PEFT that mlx-lm has no other value for
+_PLAIN: dict[str, tuple[Any, ...]] = {  # PEFT settings and the only values mlx-lm can express
     "peft_type": ("LORA",), "use_dora": (False, None), "bias": ("none",),
     "fan_in_fan_out": (False, None), "modules_to_save": (None, []), "rank_pattern": ({}, None),
     "alpha_pattern": ({}, None), "lora_bias": (False, None), "target_parameters": (None, []),
     "trainable_token_indices": (None, [], {}), "layer_replication": (None,),
 }  # fmt: skip
 
-_KINDS: dict[str, Any] = {  # of the entries of either form that are read
+_KINDS: dict[str, Any] = {  # type of each entry that is read, in either form
     "r": int, "lora_alpha": float, "lora_dropout": float, "use_rslora": bool | None,
     "base_model_name_or_path": str | None, "peft_type": str, "fine_tune_type": str,
     "model": str | None, "lora_parameters": dict, _RECORD: dict | None,
@@ -55,8 +59,13 @@ _KINDS: dict[str, Any] = {  # of the entries of either form that are read
 Tensor = tuple[str, list[int], bytes]  # dtype as safetensors names it, shape, bytes
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """adapter_config.json of a folder. Raises ConfigError."""
+def is_adapter(folder: Path) -> bool:
+    """Whether a folder holds an adapter and not a whole model."""
+    return (folder / ADAPTER).is_file()
+
+
+def read_adapter_config(folder: Path) -> dict[str, Any]:
+    """The checked adapter_config.json of a folder. Raises ConfigError."""
     if not (folder / ADAPTER).exists() and (folder / "config.json").exists():
         raise ConfigError(f"{folder} holds a whole model, and no adapter that could be converted")
     path = folder / ADAPTER
@@ -75,9 +84,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def adapter_kind(folder: Path) -> Literal["peft", "mlx"]:
-    """Whose form an adapter folder has. Raises ConfigError for neither."""
-    config = read_config(folder)
+def read_adapter_form(folder: Path) -> Form:
+    """The form of an adapter folder. Raises ConfigError when it is neither."""
+    config = read_adapter_config(folder)
     if "peft_type" in config:
         return "peft"
     if "lora_parameters" in config:
@@ -85,48 +94,59 @@ def adapter_kind(folder: Path) -> Literal["peft", "mlx"]:
     raise ConfigError(f"{folder / ADAPTER}: neither PEFT's nor mlx-lm's")
 
 
-def convert(source: Path, target: Path, *, base: str | None = None) -> str:
-    """Write the adapter of a folder into a new one in the other form; returns which.
+def check_adapter_form(folder: Path, wanted: Form) -> None:
+    """Raise ConfigError when an adapter folder has another form than the backend reads."""
+    form = read_adapter_form(folder)
+    if form != wanted:
+        raise ConfigError(
+            f"model.path={folder} is an adapter in {_LIBRARIES[form]}'s form: convert it with "
+            f"python -m wordle_rl.convert {folder} <new folder>, or use backend={_BACKENDS[form]}"
+        )
 
-    base: the model that the new adapter is for, unless it has the same name as the old one's.
-    Raises ConfigError, before anything is written, for what cannot be mapped.
+
+def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> Form:
+    """Write the adapter of a folder into a new folder in the other form, which is returned.
+
+    base: the model of the new adapter; None for the same name as the old one's. Raises ConfigError,
+    before anything is written, for an adapter that cannot be converted.
     """
-    kind = adapter_kind(source)
-    config, weights = read_config(source), _read(source / FILES[kind])
+    form = read_adapter_form(source)
+    config, weights = read_adapter_config(source), _read_tensors(source / FILES[form])
     if target.exists():
         raise ConfigError(f"{target} exists already: name a new folder")
-    if kind == "peft":
-        new, moved = _to_mlx(source, config, weights)
+    other: Form
+    if form == "peft":
+        new, converted = _convert_to_mlx(source, config, weights)
         name, other = "model", "mlx"
     else:
-        new, moved = _to_peft(source, config, weights)
+        new, converted = _convert_to_peft(source, config, weights)
         name, other = "base_model_name_or_path", "peft"
     if base is not None:
         new[name] = base
     target.mkdir(parents=True)
-    write_bytes(target / FILES[other], _safetensors(moved))
+    write_bytes(target / FILES[other], _encode_safetensors(converted))
     write_json(target / ADAPTER, new)
     write_stages(target, stages_of(source))
     return other
 
 
-def _to_mlx(
+def _convert_to_mlx(
     source: Path, config: dict[str, Any], weights: dict[str, Tensor]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     for name, allowed in _PLAIN.items():
         if name in config and config[name] not in allowed:
             raise ConfigError(f"{source}: mlx-lm has nothing for {name}={config[name]!r}")
-    trunks, ranks, layers, moved = set(), set(), set(), {}
+    trunks, ranks, modules, converted = set(), set(), set(), {}
     for name, tensor in weights.items():
         found = _PEFT.fullmatch(name)
         if found is None or found[1] not in _TRUNKS:
             raise ConfigError(f"{source}: {name} is no LoRA weight of a layer that can be mapped")
         trunk, layer, module, letter = found.groups()
         trunks.add(trunk)
-        layers.add(module)
-        turned = _turned(tensor)
-        ranks.add(turned[1][1 if letter == "A" else 0])
-        moved[f"{_TRUNKS[trunk]}.layers.{layer}.{module}.lora_{letter.lower()}"] = turned
+        modules.add(module)
+        transposed = _transpose(tensor)
+        ranks.add(transposed[1][1 if letter == "A" else 0])
+        converted[f"{_TRUNKS[trunk]}.layers.{layer}.{module}.lora_{letter.lower()}"] = transposed
     rank = config.get("r", 0)
     if len(trunks) != 1 or ranks != {rank} or rank < 1 or "lora_alpha" not in config:
         raise ConfigError(
@@ -138,7 +158,7 @@ def _to_mlx(
         "rank": rank,
         "scale": config["lora_alpha"] / root,
         "dropout": config.get("lora_dropout", 0.0),
-        "keys": sorted(layers),
+        "keys": sorted(modules),
     }
     record = {"config": config, "trunk": trunks.pop()}
     return {
@@ -147,19 +167,19 @@ def _to_mlx(
         "num_layers": -1,  # all
         "lora_parameters": parameters,
         _RECORD: record,
-    }, moved
+    }, converted
 
 
-def _to_peft(
+def _convert_to_peft(
     source: Path, config: dict[str, Any], weights: dict[str, Tensor]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if config.get("fine_tune_type", "lora") != "lora":
         raise ConfigError(f"{source}: PEFT's LoRA has no fine_tune_type={config['fine_tune_type']}")
     record = config.get(_RECORD)
-    names = {mlx: peft for peft, mlx in reversed(_TRUNKS.items())}  # the newest name wins
+    names = {mlx: peft for peft, mlx in reversed(_TRUNKS.items())}  # the newest PEFT name wins
     if record is not None:
         names[_TRUNKS[record["trunk"]]] = record["trunk"]
-    modules, moved = set(), {}
+    modules, converted = set(), {}
     for name, tensor in weights.items():
         found = _MLX.fullmatch(name)
         if found is None or found[1] not in names:
@@ -169,9 +189,9 @@ def _to_peft(
         new = (
             f"base_model.model.{names[trunk]}.layers.{layer}.{module}.lora_{letter.upper()}.weight"
         )
-        moved[new] = _turned(tensor)
+        converted[new] = _transpose(tensor)
     if record is not None:
-        return {**record["config"]}, moved
+        return {**record["config"]}, converted
     parameters = config["lora_parameters"]
     rank = parameters["rank"]
     return {
@@ -184,11 +204,11 @@ def _to_peft(
         "target_modules": sorted(modules),
         "bias": "none",
         "inference_mode": True,
-    }, moved
+    }, converted
 
 
-def _read(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file: the length of a JSON header, the header, the bytes."""
+def _read_tensors(file: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, which is a JSON header's length, the header, the bytes."""
     try:
         data = file.read_bytes()
         start = 8 + int.from_bytes(data[:8], "little")
@@ -205,22 +225,23 @@ def _read(file: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _safetensors(tensors: dict[str, Tensor]) -> bytes:
+def _encode_safetensors(tensors: dict[str, Tensor]) -> bytes:
+    """The bytes of a safetensors file with these tensors."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    place = 0
+    start = 0
     for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [place, place + len(data)]}
-        place += len(data)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, start + len(data)]}
+        start += len(data)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return b"".join([len(text).to_bytes(8, "little"), text, *(t[2] for t in tensors.values())])
 
 
-def _turned(tensor: Tensor) -> Tensor:
-    """A matrix transposed; its numbers keep their bits."""
+def _transpose(tensor: Tensor) -> Tensor:
+    """The transpose of a matrix, with every number bit for bit."""
     dtype, shape, data = tensor
     size = _BYTES.get(dtype, 0)
     if len(shape) != 2 or min(shape) < 0 or not size or len(data) != size * shape[0] * shape[1]:
         raise ConfigError(f"LoRA weights must be whole float matrices, not {dtype} {shape}")
-    turned = np.frombuffer(data, f"u{size}").reshape(shape).T
-    return dtype, list(turned.shape), turned.tobytes()
+    transposed = np.frombuffer(data, f"u{size}").reshape(shape).T
+    return dtype, list(transposed.shape), transposed.tobytes()

@@ -1,8 +1,8 @@
-"""Lets MLX multiply matrices on Linux with the BLAS that torch brings.
+"""Lets MLX on Linux multiply matrices with torch's BLAS.
 
-MLX's CPU build comes with the reference BLAS, some 5 GFLOP/s a core where torch's MKL does 80. It
-asks for its routines by name, and gets them from the first library that offers the name to all.
-Nothing changes on Apple silicon, or where torch offers none.
+MLX's CPU build ships the reference BLAS, with about 5 GFLOP/s per core where torch's MKL has 80. It
+looks routines up by name and takes them from the first library that exports the name globally.
+Nothing changes on Apple silicon, or when torch has no such routines.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 
 
 def borrow_blas() -> bool:
-    """Offer torch's routines to all libraries that are loaded from now on.
+    """Export torch's routines to all libraries that are loaded from now on.
 
-    Returns whether MLX will use them: not once it is imported.
+    Returns whether MLX will use them. It will not if it is already imported.
     """
     if platform.system() != "Linux" or "mlx.core" in sys.modules:
         return False

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from wordle_rl.backends.chat_template import check_template, render
+from wordle_rl.backends.chat_template import check_template, render_template
 
-_SHORT = 16  # tokens; shorter answers come again and again
+_SHORT = 16  # tokens; the texts of answers up to this length are cached, because they recur
 _MOST_TEXTS = 20_000
 
 
+def list_stop_ids(eos_token_id: int | Sequence[int] | None) -> tuple[int, ...]:
+    """The stop ids in eos_token_id of a model's config, which may hold one, several or none."""
+    ids = eos_token_id if isinstance(eos_token_id, Sequence) else (eos_token_id,)
+    return tuple(int(i) for i in ids if i is not None)
+
+
 class HFTokenizer:
-    """Adapts one tokenizer; `inner` is the transformers object."""
+    """Adapts one tokenizer. `inner` is the transformers object."""
 
     def __init__(self, inner: Any, *, extra_stop_ids: tuple[int, ...] = ()) -> None:
         self.inner = inner
@@ -24,7 +31,7 @@ class HFTokenizer:
                 "the tokenizer has no chat template: choose an instruction-tuned model"
             )
         check_template(inner)
-        self._named = frozenset(inner.get_vocab().values())
+        self._known_ids = frozenset(inner.get_vocab().values())
         self._texts: dict[tuple[int, ...], str] = {}
         self._stop_ids = frozenset(int(i) for i in stops)
         self._pad_id = int(inner.pad_token_id if inner.pad_token_id is not None else min(stops))
@@ -44,26 +51,26 @@ class HFTokenizer:
         if ids and ids[-1] in self._stop_ids:
             ids = ids[:-1]
         if len(ids) > _SHORT:
-            return self._text(ids)
+            return self._decode_all(ids)
         key = tuple(ids)
         text = self._texts.get(key)
         if text is None:
             if len(self._texts) >= _MOST_TEXTS:
                 self._texts.clear()
-            text = self._texts[key] = self._text(ids)
+            text = self._texts[key] = self._decode_all(ids)
         return text
 
-    def _text(self, ids: list[int]) -> str:
-        if self._named.issuperset(ids):
+    def _decode_all(self, ids: list[int]) -> str:
+        if self._known_ids.issuperset(ids):
             return self.inner.decode(ids, skip_special_tokens=False)
-        # Many models have more ids than their tokenizer has tokens; its decode leaves those out.
-        parts = groupby(ids, self._named.__contains__)
+        # Many models have more ids than their tokenizer has tokens. Its decode drops such ids.
+        parts = groupby(ids, self._known_ids.__contains__)
         return "".join(
-            self._text(list(part)) if named else "".join(f"<|{i}|>" for i in part)
-            for named, part in parts
+            self._decode_all(list(part)) if known else "".join(f"<|{i}|>" for i in part)
+            for known, part in parts
         )
 
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
     ) -> str:
-        return render(self.inner, messages, tools)
+        return render_template(self.inner, messages, tools)

@@ -1,4 +1,4 @@
-"""Lightning's loggers, which get what the run folder gets: metrics, boards and the outcome."""
+"""Lightning's loggers. They get what the run folder gets: metrics, boards and the outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wordle_rl.runs.files import plain
 from wordle_rl.runs.libraries import advice
 from wordle_rl.training.settings import LoggerSettings
 
-_CHARTS = {  # of TensorBoard's custom scalars: several curves in one chart
+_CHARTS = {  # TensorBoard's custom scalars: several curves in one chart
     "wins": {
         "train and validation": ["Multiline", ["train/win_rate", "val/win_rate"]],
         "watched, greedy": ["Multiline", ["watch/train/win_rate", "watch/test/win_rate"]],
@@ -30,11 +30,11 @@ _CHARTS = {  # of TensorBoard's custom scalars: several curves in one chart
 
 
 class LightningReporter:
-    """Passes metrics and texts on to Lightning's loggers."""
+    """Passes metrics and texts to Lightning's loggers."""
 
     def __init__(self, loggers: list[Logger]) -> None:
         self._loggers = loggers
-        self._opened = False  # not before there is something: a start that fails leaves no file
+        self._opened = False  # opened late, so that a failed start leaves no file
 
     def metrics(self, values: dict[str, float], step: int) -> None:
         for logger in self._loggers:
@@ -44,7 +44,7 @@ class LightningReporter:
         self._opened = True
 
     def go_on(self, records: list[dict[str, Any]]) -> None:
-        """Write what was logged before a resume again where a logger starts its file anew."""
+        """Log the records from before a resume again, for loggers that start a new file."""
         for logger in self._loggers:
             if isinstance(logger, CSVLogger):
                 with warnings.catch_warnings():
@@ -63,8 +63,8 @@ class LightningReporter:
 
 def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
     """The loggers of a run, for its first process."""
-    # Where srun, torchrun or jsrun numbers processes, Lightning's loggers write in number 0 alone,
-    # but each of those processes is a run of its own.
+    # Under srun, torchrun or jsrun, Lightning's loggers write only in the process with number 0.
+    # Here each of those processes is a run of its own.
     rank_zero_only.rank = 0  # pyright: ignore[reportFunctionMemberAccess]
     loggers: list[Logger] = []
     for library, wanted in (("tensorboard", settings.tensorboard), ("wandb", settings.wandb)):
@@ -81,9 +81,9 @@ def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
 
 
 def log_outcome(loggers: list[Logger], config: dict[str, Any], summary: dict[str, Any]) -> None:
-    """Settings and outcome, for TensorBoard's table of runs."""
+    """Log settings and outcome, for TensorBoard's table of runs."""
     outcome = {f"final/{k}": v for k, v in summary.items() if k in ("win_rate", "val_win_rate")}
-    # Bytes of a path that are no text have no place in their files.
+    # The loggers' files cannot hold bytes of a path that are not text.
     text = json.dumps(plain(config), ensure_ascii=False).encode("utf-8", "surrogateescape")
     settings = json.loads(text.decode("utf-8", "replace"))
     for logger in loggers:

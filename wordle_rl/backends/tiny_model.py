@@ -1,7 +1,7 @@
-"""The embedded model: a Qwen2 of 3.2 million weights and a tokenizer made for these prompts.
+"""The embedded model: a Qwen2 with 3.2 million weights, and a tokenizer made for these prompts.
 
-Each letter is one token, each phrase of the prompts is one token, any other printable ASCII text
-is spelt out. Built and saved through transformers, so that it loads as Qwen2.5 does.
+Each letter is one token, each phrase of the prompts is one token, and any other printable ASCII
+text is spelt out. transformers builds and saves the model, so it loads like Qwen2.5.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ CHAT_TEMPLATE = (
 )
 SPECIAL = (
     "<|pad|>", "<|unk|>", "<|im_start|>", "<|im_end|>",
-    # What stands around a message is one token each; the end of an answer stays a token of its
+    # The text before and after each message is one token. The end of an answer has a token of its
     # own, because the policy draws it.
     "<|im_start|>system\n", "<|im_start|>user\n", "\n<|im_start|>user\n",
     "<|im_end|>\n<|im_start|>assistant\n", "\n<|im_start|>assistant\n",
 )  # fmt: skip
-_BLANKS = ("Ġ", "Ċ")  # blank and newline as byte-level tokenizers, Qwen's among them, spell them
+_BLANKS = ("Ġ", "Ċ")  # blank and newline in byte-level tokenizers such as Qwen's
 TAGS = ("<think>", "</think>", "<guess>", "</guess>")
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
-    """The tokenizer of the embedded model, at most 256 tokens."""
+    """The tokenizer of the embedded model, with at most 256 tokens."""
     characters = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits]
     characters += [*string.punctuation, *_BLANKS]
     added = (*TAGS, *PHRASES, "✓")
@@ -66,7 +66,7 @@ def build_model(
     max_length: int = 1024,
     seed: int = 0,
 ) -> Qwen2ForCausalLM:
-    """An untrained Qwen2, its weights drawn from the seed."""
+    """An untrained Qwen2 whose weights are drawn from the seed."""
     config = Qwen2Config(
         vocab_size=vocab_size,
         hidden_size=hidden_size,

@@ -1,6 +1,7 @@
-"""Splits a step's sequences: into minibatches, and those into pieces that fit into memory.
+"""What a model is trained on, and how it is split into minibatches and micro-batches.
 
-Units that belong together stay together.
+A minibatch is what one optimiser step uses; a micro-batch is a part of it that fits into memory.
+Rows of one unit always stay together.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ FloatArray = NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Targets:
-    """Probabilities of tokens at some places of one sequence; at each place they sum to 1."""
+    """Probabilities of tokens at some places of one sequence. At each place they sum to 1."""
 
     places: NDArray[np.int64]  # [M] place in the sequence
-    ids: NDArray[np.int64]  # [M] token that may stand there
+    ids: NDArray[np.int64]  # [M] possible token at that place
     probabilities: NDArray[np.float32]  # [M]
 
 
@@ -37,40 +38,41 @@ class Batch:
     old_logprobs: FloatArray | None = None  # the trainer's, before the first update of this batch
     ref_logprobs: FloatArray | None = None  # the reference model's
     old_values: FloatArray | None = None  # the value head's, before the first update
-    targets: FloatArray | None = None  # what the value head should have said, 0 where not trained
+    targets: FloatArray | None = None  # what the value head should predict, 0 where not trained
     target_scale: float = 1.0  # unit of values in the loss
-    distributions: list[Targets] | None = None  # [N] learn these, not the ids
-    units: NDArray[np.int64] | None = None  # [N] sequences of one unit are never split
+    distributions: list[Targets] | None = None  # [N] to learn in place of the ids
+    units: NDArray[np.int64] | None = None  # [N] rows with one number are never split
 
 
-def micro_batches(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
-    """Row numbers of each piece, longest rows first, at most max_tokens padded tokens each.
+def split_micro_batches(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
+    """Row numbers of each micro-batch, longest rows first, with at most max_tokens padded tokens.
 
-    A unit longer than that is a piece of its own. Weights were given on the whole batch, so how
-    it is split does not change the summed loss.
+    A longer unit is a micro-batch of its own. Token weights come from the whole step, so the split
+    does not change the summed loss.
     """
     units = batch.units if batch.units is not None else np.arange(len(batch.lengths))
     members: dict[int, list[int]] = {}
     for row, unit in enumerate(units.tolist()):
         members.setdefault(unit, []).append(row)
     ordered = sorted(members.values(), key=lambda rows: -int(batch.lengths[rows].max()))
-    pieces: list[list[int]] = []
+    parts: list[list[int]] = []
     width = 0
     for rows in ordered:
-        if pieces and (len(pieces[-1]) + len(rows)) * width <= max_tokens:
-            pieces[-1].extend(rows)
+        if parts and (len(parts[-1]) + len(rows)) * width <= max_tokens:
+            parts[-1].extend(rows)
         else:
-            pieces.append(list(rows))
+            parts.append(list(rows))
             width = int(batch.lengths[rows].max())
-    return [np.array(piece) for piece in pieces]
+    return [np.array(part) for part in parts]
 
 
 def minibatches(
     groups: NDArray[np.int64], count: int, *, seed: int, step: int, epoch: int
 ) -> list[NDArray[np.int64]]:
-    """The places of the sequences of each minibatch, given the group [S] of each sequence.
+    """Row numbers of each minibatch.
 
-    Whole groups, dealt out by a shuffle that is a pure function of (seed, step, epoch).
+    groups: [S] number of each sequence's group. Groups stay whole. A shuffle that is a pure
+    function of (seed, step, epoch) deals them out.
     """
     numbers = np.unique(groups)
     if count > 1:
@@ -80,7 +82,7 @@ def minibatches(
 
 
 def take(batch: Batch, rows: NDArray[np.int64], weights: NDArray[np.float64]) -> Batch:
-    """The rows of a batch, whose trained tokens weigh as given [rows]; padding is cut to fit."""
+    """Some rows of a batch, cut to their length. weights: [rows] of each trained token in a row."""
     width = int(batch.lengths[rows].max(initial=0))
 
     def part(values: NDArray | None) -> NDArray | None:

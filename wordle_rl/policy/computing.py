@@ -1,7 +1,7 @@
-"""Which precision and how many CPU threads a run computes with, found by timing both.
+"""Chooses a run's precision and number of CPU threads, by timing the options.
 
-Backends supply what is timed; the decisions and the sentences that report them are here. Only one
-thread is compared with all of them, not the numbers in between.
+Backends supply the work that is timed. This file decides, and words the reasons. For threads it
+compares only one thread with all of them.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from typing import Any, Literal, TypeVar
 K = TypeVar("K")
 Precision = Literal["fp32", "bf16"]
 
-# bf16 is less exact, and a smaller gain could be the machine's load, which changes.
+# bf16 is less exact, and a smaller speedup could come from other load on the machine.
 BF16_SPEEDUP = 1.3
-# Between two timings of the same work, a difference below this is noise.
+# A smaller difference between two timings is noise.
 THREADS_SPEEDUP = 1.1
-SLOW_STEP = 3.0  # a step this many times longer than the median suggests that cores were taken
-RECHECK_SECONDS = 60.0  # load that grows slowly, or ends, shows in no single step
-_HISTORY, _LEAST_HISTORY = 20, 3  # steps that make up the median
+SLOW_STEP = 3.0  # times the median: a slower step suggests that other programs took cores
+RECHECK_SECONDS = 60.0  # no single step shows load that grows slowly, or ends
+_HISTORY, _LEAST_HISTORY = 20, 3  # steps in the median: at most, at least
 
 _PRECISION_BUDGET = 0.2  # seconds
 _THREADS_BUDGET = 0.3
 
-_WIDEST = 1024  # larger matrices are cut to this; the precisions compare in the same way
-_FLOPS = 5e7  # of one timed product: 20 ms on the slowest processors known
+_WIDEST = 1024  # larger matrices are cut to this, which does not change which precision wins
+_FLOPS = 5e7  # of one timed product: 20 ms on the slowest processor that was tried
 _MOST_ROWS = 512
 
 
-def layer_shape(config: Mapping[str, Any]) -> tuple[int, int]:
+def read_layer_shape(config: Mapping[str, Any]) -> tuple[int, int]:
     """Width of a model's layers and of their feed-forward layers, from its config.json.
 
-    Falls back to common widths where the config names none, or a different one per layer.
+    Falls back to common widths when the config names none, or a different one per layer.
     """
     width, inner = config.get("hidden_size"), config.get("intermediate_size")
     width = width if isinstance(width, int) else _WIDEST
     return width, inner if isinstance(inner, int) else 4 * width
 
 
-def timed_sizes(shape: tuple[int, int]) -> tuple[int, int, int]:
-    """Rows, width and feed-forward width of the products to time for layers of this shape."""
+def choose_timed_sizes(shape: tuple[int, int]) -> tuple[int, int, int]:
+    """Rows, width and feed-forward width of the products to time, for layers of this shape."""
     width, inner = (min(size, _WIDEST) for size in shape)
     return min(int(_FLOPS / (2 * width * inner)), _MOST_ROWS), width, inner
 
@@ -53,9 +53,9 @@ def time_in_turns(
     budget: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[K, list[float]]:
-    """Seconds of each call of each work, called in turns until `budget` seconds are spent.
+    """Seconds of each call of each work. The works take turns for `budget` seconds.
 
-    A first round warms up and is not counted; at least one counted round is made.
+    A first round warms up and does not count. At least one round counts.
     """
     seconds: dict[K, list[float]] = {key: [] for key in works}
     begin = clock()
@@ -69,14 +69,14 @@ def time_in_turns(
     return seconds
 
 
-def faster_precision(
+def choose_faster_precision(
     works: Mapping[Precision, Callable[[], object]],
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[Precision, str]:
     """The precision to compute with, and a sentence that says why.
 
-    works: the same products in "fp32" and in "bf16". The fastest call of each counts, which other
-    programs disturbed least.
+    works: the same products in fp32 and in bf16. Compares the fastest call of each, because other
+    programs disturbed it least.
     """
     seconds = time_in_turns(works, _PRECISION_BUDGET, clock)
     speedup = min(seconds["fp32"]) / min(seconds["bf16"])
@@ -91,10 +91,10 @@ def faster_precision(
 
 @dataclass(kw_only=True)
 class Threads:
-    """The CPU threads of this process: a fixed number, or one or all, whichever is faster now.
+    """The number of CPU threads of this process: fixed, or the faster of one and all.
 
-    most: threads that may be used. use: sets the number. work: a stretch of work like decoding,
-    timed to choose; without it the number stays at `most`.
+    most: the largest number allowed. use: sets the number. work: resembles decoding and is timed to
+    choose; without it the number stays at `most`.
     """
 
     most: int
@@ -109,10 +109,10 @@ class Threads:
         self._set(self.most)
 
     def choose(self) -> str | None:
-        """Time one thread against all and use the faster; a sentence, if that changed anything."""
+        """Time one thread against all and use the faster. Returns a sentence about a change."""
         if self.work is None or self.most == 1:
             return None
-        works = {count: self._on(count) for count in (1, self.most)}
+        works = {count: self._work_on(count) for count in (1, self.most)}
         spent = {n: sum(s) for n, s in time_in_turns(works, _THREADS_BUDGET, self.clock).items()}
         before, other = self.count, 1 if self.count > 1 else self.most
         speedup = spent[before] / spent[other]
@@ -128,7 +128,7 @@ class Threads:
         return f"{self.most} threads from now on: {speedup:.1f} times as fast as one"
 
     def ask_again(self, seconds: float) -> bool:
-        """Whether to choose() again: the step was unusually slow, or a minute has passed."""
+        """Whether to choose() again: a step took unusually long, or a minute has passed."""
         if self.work is None or self.most == 1:
             return False
         enough = len(self._steps) >= _LEAST_HISTORY
@@ -136,7 +136,7 @@ class Threads:
         self._steps.append(seconds)
         return slow or self.clock() - self._timed >= RECHECK_SECONDS
 
-    def _on(self, count: int) -> Callable[[], object]:
+    def _work_on(self, count: int) -> Callable[[], object]:
         def work() -> None:
             assert self.work is not None
             self.use(count)
@@ -152,9 +152,9 @@ class Threads:
 
 @dataclass(frozen=True, kw_only=True)
 class Computing:
-    """How a policy computes, which the manifest records.
+    """How a policy computes.
 
-    reasons: a sentence on each choice that was made by timing. threads: None where the backend has
+    reasons: a sentence on each choice that was made by timing. threads: None when the backend has
     no CPU threads to choose.
     """
 
@@ -163,6 +163,6 @@ class Computing:
     threads: Threads | None = None
 
     def record(self) -> dict[str, Any]:
-        """What the manifest keeps."""
+        """The entry in the run's manifest."""
         count = None if self.threads is None else self.threads.count
         return {"precision": self.precision, "threads": count, "reasons": list(self.reasons)}

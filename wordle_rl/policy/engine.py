@@ -1,4 +1,4 @@
-"""What a rollout needs of a model: rows of tokens with kept keys and values. One per backend."""
+"""What rollouts need of a model: rows of tokens whose keys and values are kept."""
 
 from __future__ import annotations
 
@@ -31,39 +31,40 @@ class Completion:
 
 
 class NotFinite(ArithmeticError):
-    """The model's logits are infinite or not numbers, so nothing can be drawn from them."""
+    """The model's logits are infinite or NaN, so no token can be drawn from them."""
 
     def __init__(self) -> None:
         super().__init__("the model's predictions are not finite numbers")
 
 
 class Engine(Protocol):
-    """Rows are opaque numbers; each holds the tokens fed to it so far."""
+    """Rows are opaque numbers. Each row holds the tokens fed to it so far."""
 
     def open(self, n: int) -> list[int]:
-        """n new empty rows."""
+        """Create n empty rows."""
         ...
 
     def release(self, rows: Sequence[int]) -> None:
-        """Give rows back; their numbers become invalid."""
+        """Free rows. Their numbers become invalid."""
         ...
 
     def extend(self, rows: Sequence[int], ids: Sequence[Sequence[int]]) -> list[bool]:
         """Feed prompt or feedback tokens, any length per row.
 
-        Returns for each row whether it fitted into the context; a row that did not is unchanged.
+        Returns whether each row fitted into the context. A row that did not fit is unchanged.
         """
         ...
 
     def decode(
         self, rows: Sequence[int], sampling: Sampling, uniforms: NDArray[np.float64]
     ) -> list[Completion]:
-        """One answer per row. uniforms: [rows, sampling.max_tokens], the numbers behind each draw.
+        """Draw one answer per row.
 
-        Each row must have been extended since it was opened or decoded.
+        uniforms: [rows, sampling.max_tokens] in [0, 1), one for each draw. Each row must have been
+        extended since it was opened or last decoded.
         """
         ...
 
     def fork(self, row: int, n: int) -> list[int]:
-        """n new rows that start as copies of a row."""
+        """Create n new rows as copies of a row."""
         ...

@@ -1,4 +1,4 @@
-"""Settings of the optimiser and the learning rate as a function of the step."""
+"""Settings of the optimiser, and the learning rate as a function of the step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_LEARNING_RATE = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class Optim:
-    """AdamW or Muon with gradient clipping; the schedule is a pure function of the step."""
+    """AdamW or Muon with gradient clipping. The schedule is a pure function of the step."""
 
     name: Literal["adamw", "muon"] = "adamw"
     lr: float = 1e-5
@@ -23,8 +23,8 @@ class Optim:
     weight_decay: float = 0.0
     beta1: float = 0.9
     beta2: float = 0.999
-    momentum: float = 0.95  # of Muon
-    rest_lr_ratio: float = 1.0  # Muon: share of lr for what stays with AdamW
+    momentum: float = 0.95  # Muon only
+    rest_lr_ratio: float = 1.0  # Muon: share of lr for what AdamW trains
     clip_grad_norm: float = 1.0  # largest gradient norm, 0 for no clipping
 
     def __post_init__(self) -> None:

@@ -13,8 +13,8 @@ from wordle_rl.policy.tokenizer import Tokenizer
 from wordle_rl.runs.processes import Processes
 from wordle_rl.runs.timing import Timers
 
-# Metrics of an update of which the largest counts, over tokens, parts, processes and updates; all
-# others are means.
+# Metrics of an update that are the largest value over tokens, micro-batches, processes and updates.
+# All others are means.
 LARGEST = ("ratio_gap", "largest_sampler_gap")
 
 
@@ -22,7 +22,7 @@ class Policy(Protocol):
     """A language model that plays, scores and learns."""
 
     timers: Timers
-    processes: Processes  # that train copies of it together
+    processes: Processes  # that train copies of this policy together
     computing: Computing  # precision and CPU threads
 
     @property
@@ -30,7 +30,7 @@ class Policy(Protocol):
 
     @property
     def device_bytes(self) -> int:
-        """Memory that is taken on the accelerator; 0 on the CPU."""
+        """Memory in use on the accelerator, or 0 on the CPU."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class Policy(Protocol):
         ...
 
     def engine(self) -> Engine:
-        """A fresh rollout engine on the present weights."""
+        """A fresh rollout engine on the current weights."""
         ...
 
     def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
@@ -47,24 +47,24 @@ class Policy(Protocol):
         ...
 
     def values(self, batch: Batch) -> FloatArray:
-        """float32 [N, T] of the value head before each trained token was drawn, 0 elsewhere."""
+        """float32 [N, T] of the value head before each trained token is drawn, 0 elsewhere."""
         ...
 
     def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
         """One optimiser step on the weighted sum of the algorithm's loss over the batch.
 
-        With several processes the sum goes over the batches of all, and so do the metrics.
+        With several processes, loss and metrics cover the batches of all of them.
         """
         ...
 
     def keep_reference(self) -> None:
-        """Make the present weights the reference."""
+        """Make the current weights the reference."""
         ...
 
     def add_value_head(self) -> None:
-        """Let a linear head on the trunk's hidden states learn values from now on; it begins at 0.
+        """Add a linear head that learns values from the trunk's hidden states. It starts at 0.
 
-        Raises ValueError when the backend has none.
+        Raises ValueError when the backend has no value head.
         """
         ...
 
@@ -79,5 +79,5 @@ class Policy(Protocol):
         ...
 
     def export(self, folder: Path) -> None:
-        """Write only the model or adapter, with its tokenizer, in its library's own format."""
+        """Write the model or adapter and its tokenizer in the format of their library."""
         ...

@@ -1,9 +1,8 @@
 """How tokens are drawn: settings, and the uniform number behind each draw.
 
-Every draw is a pure function of (seed, stream, step, rollout, turn, token), through the
-counter-based generator Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1,
-2, 3"), so what is sampled depends neither on batch layout nor on how often a run was stopped and
-resumed.
+Every draw is a pure function of (seed, stream, step, rollout, turn, token), so it depends neither
+on the batch layout nor on how often a run was stopped and resumed. The generator is the
+counter-based Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ _SHIFT = np.uint64(32)
 
 
 class Stream(IntEnum):
-    """What the uniforms of a turn are for: added to its number, which stays below 2**28."""
+    """What a turn's uniforms are for. Added to the turn's number, which is below 2**28."""
 
     TRAINING = 0
     EVALUATION = 1 << 28  # validation, reports and eval.py
-    HISTORY = 1 << 30  # the guesses before a game is taken over
+    HISTORY = 1 << 30  # the guesses before the policy takes over a game
 
 
 class Purpose(IntEnum):
-    """What a generator() is for."""
+    """What a generator() is used for."""
 
     SPARE_SECRETS = 1
     MINIBATCHES = 2
@@ -41,7 +40,7 @@ class Purpose(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """Settings of a draw; temperature 0 is greedy, below 0.01 float32 would overflow."""
+    """How tokens are drawn. Temperature 0 is greedy; others below 0.01 overflow float32."""
 
     temperature: float = 1.0
     max_tokens: int = 16  # per answer, stop token included
@@ -60,7 +59,7 @@ class Sampling:
 
     @property
     def scoring_temperature(self) -> float:
-        """At which tokens are scored: that of the draws, 1 for imitation where draws are greedy."""
+        """The temperature at which tokens are scored: as for draws, or 1 if greedy."""
         return self.temperature or 1.0
 
     def check_trainable(self) -> None:
@@ -95,10 +94,10 @@ def philox4x32(counter: NDArray[np.uint32], key: tuple[int, int]) -> NDArray[np.
 def generator(
     purpose: Purpose, *, seed: int, step: int = 0, number: int = 0
 ) -> np.random.Generator:
-    """A generator that no other purpose, seed, step or number has.
+    """A generator that no other purpose, seed, step or number shares.
 
-    numpy takes up to four words of a seed as if zeros followed them, so [seed, step, 0] and
-    [seed, step] are one generator; five words, the last of them never 0, are apart from any four.
+    numpy pads seeds of up to four words with zeros, so [seed, step, 0] and [seed, step] give the
+    same generator. These seeds have five words, the last of which is never 0.
     """
     words = [seed & 0xFFFFFFFF, seed >> 32, step, number, purpose]
     return np.random.default_rng(words)
@@ -113,10 +112,10 @@ def uniforms(
     tokens: int,
     stream: Stream = Stream.TRAINING,
 ) -> NDArray[np.float64]:
-    """The uniforms in [0, 1) behind a turn: one per rollout and token.
+    """The uniform numbers in [0, 1) for one turn: one per rollout and token.
 
-    rollouts: [N] index of each rollout within the step. Returns float64 [N, tokens]; an entry
-    does not depend on which other rollouts or how many tokens were asked for.
+    rollouts: [N] index of each rollout within the step. Returns float64 [N, tokens]. An entry does
+    not depend on the other rollouts, or on the number of tokens.
     """
     counter = np.empty((len(rollouts), tokens, 4), np.uint32)
     counter[..., 0] = np.arange(tokens)

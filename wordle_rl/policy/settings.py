@@ -1,4 +1,4 @@
-"""Settings of model= and backend=: plain values, checked before anything heavy is imported."""
+"""Settings of model= and backend=. They are checked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 UNTRAINED = "untrained"
 _HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
-HEAD = "lm_head"  # the language-model head's name in transformers
+LM_HEAD = "lm_head"  # the language-model head's name in transformers
 _PRECISIONS = ("auto", "bf16", "fp32")
 
 
@@ -25,7 +25,7 @@ class LoraSettings:
 
     rank: int = 16
     alpha: float = 32.0
-    dropout: float = 0.0  # for other trainers; here every pass is a scoring pass, without dropout
+    dropout: float = 0.0  # for other trainers only; this program always switches dropout off
     targets: str | list[str] = "all-linear"
 
     def __post_init__(self) -> None:
@@ -35,14 +35,14 @@ class LoraSettings:
             raise ValueError(f"model.lora.dropout must be 0 to below 1, not {self.dropout}")
         if not self.targets:
             raise ValueError("model.lora.targets must name a module, or be all-linear")
-        if self._matches(HEAD):
+        if self._matches(LM_HEAD):
             raise ValueError(
-                f"model.lora.targets must leave out {HEAD}, which is computed without adapters, "
+                f"model.lora.targets must leave out {LM_HEAD}, which is computed without adapters, "
                 f"unlike {self.targets!r}"
             )
 
     def _matches(self, module: str) -> bool:
-        """Whether peft would adapt a module: a text is a pattern, a list has names."""
+        """Whether peft would adapt a module. A text is a pattern, a list holds names."""
         if isinstance(self.targets, list):
             return module in self.targets
         try:
@@ -56,7 +56,7 @@ class LoraSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """Which model, how it is trained, how long its answers may be.
+    """Which model, how it is trained, and how long its answers may be.
 
     path: a hub name, a local folder, embedded/tiny, or untrained (see wordle_rl.backends.tiny_model
     for its shape).
@@ -70,8 +70,10 @@ class ModelSettings:
     lora: LoraSettings | None = None
     shape: dict[str, int] = field(default_factory=dict)
     seed: int = 0
-    backend: Literal["lightning", "mlx"] | None = None  # the only one that loads it, if any
-    games_at_once: int = 512  # outside training; bounds the memory of keys and values
+    backend: Literal["lightning", "mlx"] | None = (
+        None  # the only backend that loads this model, if there is only one
+    )
+    games_at_once: int = 512  # outside training; limits the memory for keys and values
 
     def __post_init__(self) -> None:
         check_range("model.learning_rate", self.learning_rate, 0, MOST_LEARNING_RATE)
@@ -106,7 +108,7 @@ class ModelSettings:
             )
 
     def _check_path(self) -> None:
-        """What can be told of a path without loading: it is a model's folder or a hub's name."""
+        """Check without loading that the path is a model's folder or a hub name."""
         if self.path.startswith("embedded/") and not _holds_model(Path(self.location)):
             have = ", ".join(f"embedded/{p.name}" for p in sorted(EMBEDDED.glob("*")))
             raise ValueError(f"model.path={self.path} does not exist; there is {have}")
@@ -138,9 +140,9 @@ def _holds_model(folder: Path) -> bool:
 
 
 class BackendSettings:
-    """What the settings of every backend have."""
+    """What the settings of all backends have in common."""
 
-    module: ClassVar[str]  # that has train() and build_policy(), imported late
+    module: ClassVar[str]  # has train() and build_policy(); imported late
     name: ClassVar[str]
     devices: int
     precision: Literal["auto", "fp32", "bf16"]

@@ -1,8 +1,8 @@
-"""What a model was trained on: a record in its own folder, which stays with it when it is copied.
+"""What a model was trained on: a record in the model's own folder, which is copied with it.
 
-wordle_rl.json lists the stages of a model, oldest first, one for each run that trained it: the
-run's name, its protocol (which secrets it could train on), the digests of its word lists and
-splits, its prompt and form. A model that no run of this package made has no record.
+wordle_rl.json lists the stages of a model, oldest first, with one stage for each run that trained
+it: the run's name, its protocol (which secrets it could train on), the digests of its word lists
+and splits, its prompt and its form. A model that no run of this package made has no record.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Stage = dict[str, Any]
 
 
 def stages_of(model: str | Path, seen: frozenset[Path] = frozenset()) -> list[Stage]:
-    """The stages of a model, given its hub name or folder; none where no run is known.
+    """The stages of a model, given its hub name or folder. Empty when no run is known.
 
-    Runs of earlier versions left no record. Their manifests say the same about a model that is
-    still in its run's folder. seen: folders that led here. Raises ConfigError in one line for a
-    record that cannot be read.
+    Runs of earlier versions wrote no record. For a model that is still in its run's folder, the
+    run's manifest has the same information. seen: folders already visited. Raises ConfigError in
+    one line when the record cannot be read.
     """
     folder = Path(model)
     if not folder.is_dir() or folder.resolve() in seen:
@@ -51,13 +51,13 @@ def stages_of(model: str | Path, seen: frozenset[Path] = frozenset()) -> list[St
 
 
 def write_stages(folder: Path, stages: Sequence[Stage]) -> None:
-    """Put the stages into a model's folder; nothing where there are none."""
+    """Write the stages into a model's folder, unless there are none."""
     if stages:
         write_json(folder / RECORD, {"stages": list(stages)})
 
 
 def prompt_name(style: PromptStyle) -> str:
-    """The option of prompt= that a style is."""
+    """The value of prompt= that gives this style."""
     return style.name + "_think" * style.think
 
 

@@ -1,4 +1,4 @@
-"""What is needed of a tokenizer."""
+"""What the rest of the program needs of a tokenizer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class Tokenizer(Protocol):
-    """What is needed of a tokenizer; the backends hand in the real one."""
+    """Turns text into token ids and back. The backends provide the implementation."""
 
     @property
     def pad_id(self) -> int: ...
@@ -17,21 +17,21 @@ class Tokenizer(Protocol):
         ...
 
     def encode(self, text: str) -> list[int]:
-        """Ids of text, special tokens recognised, none added."""
+        """The ids of a text. Recognises special tokens and adds none."""
         ...
 
     def decode(self, ids: list[int]) -> str:
-        """Text of an answer's ids, without the stop id that ended it.
+        """The text of an answer's ids, without the stop id that ended it.
 
-        Any other special token, and an id that is no token, is in the text by name, so that it can
-        neither be part of a guess nor be overlooked.
+        Other special tokens, and ids that are not tokens, appear in the text by name. So they can
+        neither be part of a guess nor go unnoticed.
         """
         ...
 
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
     ) -> str:
-        """The chat template's text up to where the assistant's next answer begins.
+        """The text of the chat template, up to where the assistant's next answer begins.
 
         Raises ValueError for messages or tools that the template refuses.
         """

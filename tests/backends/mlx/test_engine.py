@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tests.helpers.engines import ENGINE_MODELS, STOPS, assert_same, numbers, short_rings
-from wordle_rl.backends.mlx.cache import ceiling
-from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine, sample_tokens
+from wordle_rl.backends.mlx.cache import round_up
+from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine
+from wordle_rl.backends.mlx.sampling import sample_tokens
 from wordle_rl.policy.sampling import Sampling
 
 
@@ -68,9 +69,11 @@ def slow_draw(logits: np.ndarray, sampling: Sampling, uniform: float) -> tuple[i
 
 
 def test_shapes_are_rounded_up_by_at_most_a_third_to_few_sizes():
-    sizes = {ceiling(n) for n in range(1, 1025)}
+    sizes = {round_up(n) for n in range(1, 1025)}
     assert len(sizes) < 40
-    assert all(n <= ceiling(n) <= max(2 * n if n < 8 else 0, 4 * n / 3 + 1) for n in range(1, 1025))
+    assert all(
+        n <= round_up(n) <= max(2 * n if n < 8 else 0, 4 * n / 3 + 1) for n in range(1, 1025)
+    )
 
 
 @pytest.mark.parametrize("models", [n for n in ENGINE_MODELS if "mlx" in n], indirect=True)

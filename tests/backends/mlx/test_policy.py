@@ -25,8 +25,8 @@ from tests.helpers.updates import PLAIN, ROWS, games, one_row, play_bandit, whol
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.backends.mlx import causal_lm as mlx_causal_lm
-from wordle_rl.backends.mlx.cache import ceiling
-from wordle_rl.backends.mlx.loss import Piece
+from wordle_rl.backends.mlx.cache import round_up
+from wordle_rl.backends.mlx.loss import MicroBatch
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.batch import Batch
 from wordle_rl.training.update import update_in_minibatches
@@ -206,11 +206,11 @@ def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, model_
 
 
 def test_rows_that_fill_a_piece_up_are_units_of_their_own():
-    count = next(n for n in range(1, 100) if ceiling(n) > n)
+    count = next(n for n in range(1, 100) if round_up(n) > n)
     batch = replace(
         batch_of([([1, 2], [0, 1])] * count, [1.0] * count), units=np.arange(count) // 2
     )
-    units = np.array(Piece(batch, np.arange(count), ceiling).arrays["units"])
+    units = np.array(MicroBatch(batch, np.arange(count), round_up).arrays["units"])
     assert units[:count].tolist() == (np.arange(count) // 2).tolist()
     more = units[count:].tolist()
     assert len(set(more)) == len(more) > 0 and not set(more) & set(units[:count].tolist())

@@ -38,7 +38,7 @@ def test_short_attention_gives_the_hidden_states_of_transformers_own(build, impl
     ids = torch.tensor([[5, 3, 9, 9, 1, 7, 2, 8, 30, 11]])
     with torch.no_grad():
         expected = other.get_decoder()(input_ids=ids).last_hidden_state
-        assert torch.allclose(CausalLM(model).hidden(ids), expected, atol=1e-5)
+        assert torch.allclose(CausalLM(model).compute_hidden(ids), expected, atol=1e-5)
 
 
 def test_gemmas_window_hides_what_lies_further_back():
@@ -52,6 +52,6 @@ def test_gemmas_window_hides_what_lies_further_back():
     far, near = ids.clone(), ids.clone()
     far[0, 1], near[0, 2] = 60, 60
     with torch.no_grad():
-        before, after_far, after_near = (lm.hidden(i)[0, 11] for i in (ids, far, near))
+        before, after_far, after_near = (lm.compute_hidden(i)[0, 11] for i in (ids, far, near))
     assert torch.equal(before, after_far)
     assert not torch.equal(before, after_near)

@@ -12,7 +12,7 @@ from wordle_rl.backends.tiny_model import build_model, save_untrained
 from wordle_rl.backends.torch import fast_qwen2 as lean_trunk
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchEngine
-from wordle_rl.backends.torch.fast_qwen2 import LeanTrunk
+from wordle_rl.backends.torch.fast_qwen2 import FastQwen2
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling, uniforms
 
@@ -42,7 +42,7 @@ def play(lm: CausalLM) -> list[Completion]:
 def through_transformers(model: nn.Module) -> CausalLM:
     """A model whose rollouts go through transformers' forward pass."""
     lm = CausalLM(model)
-    lm.rollout_trunk = lambda: lm
+    lm.choose_rollout_trunk = lambda: lm
     return lm
 
 
@@ -75,9 +75,10 @@ def test_bfloat16_is_as_near_to_float32_as_transformers_is():
         return engine._hidden.float()
 
     lm = CausalLM(rounded)
-    exact = CausalLM(model).hidden(ids)[torch.arange(ROWS), last]
+    exact = CausalLM(model).compute_hidden(ids)[torch.arange(ROWS), last]
     lean, plain = (
-        (first_hidden(lm, trunk) - exact).abs().mean().item() for trunk in (lm.rollout_trunk(), lm)
+        (first_hidden(lm, trunk) - exact).abs().mean().item()
+        for trunk in (lm.choose_rollout_trunk(), lm)
     )
     assert 0 < lean < 1.1 * plain
 
@@ -95,7 +96,7 @@ def test_weights_changed_since_the_last_engine_are_seen():
 
 
 def test_only_a_plain_qwen2_goes_through_the_layers_written_out(tmp_path):
-    assert isinstance(CausalLM(qwen(VOCAB)).rollout_trunk(), LeanTrunk)
+    assert isinstance(CausalLM(qwen(VOCAB)).choose_rollout_trunk(), FastQwen2)
     others = {"gemma": gemma(VOCAB)}
     shape = {"hidden_size": 32, "layers": 2, "heads": 4, "intermediate_size": 64}
     others["lora"] = lora_of(str(save_untrained(tmp_path, **shape)))
@@ -109,4 +110,4 @@ def test_only_a_plain_qwen2_goes_through_the_layers_written_out(tmp_path):
     nn.utils.parametrizations.weight_norm(others["parametrised"].model.layers[1].mlp.down_proj)
     for name, model in others.items():
         lm = CausalLM(model)
-        assert lm.rollout_trunk() is lm, name
+        assert lm.choose_rollout_trunk() is lm, name

@@ -1,4 +1,4 @@
-"""The MLX backend: a short loop around the step that all backends share.
+"""The MLX backend: a short loop around the training step that all backends share.
 
 One process on one device: the GPU of Apple silicon, or the CPU on Linux.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import mlx.core as mx
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
-from wordle_rl.backends.mlx.load import load
+from wordle_rl.backends.mlx.load import load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import MlxSettings, ModelSettings
@@ -29,7 +29,7 @@ def build_policy(
 ) -> MlxPolicy:
     """The policy on MLX's default device."""
     _limit_memory(backend)
-    loaded = load(model, precision=backend.precision)
+    loaded = load_model(model, precision=backend.precision)
     policy = MlxPolicy(
         loaded,
         temperature=temperature,
@@ -37,27 +37,27 @@ def build_policy(
         precision=loaded.computing.precision,
         micro_batch_tokens=backend.micro_batch_tokens,
         max_context=model.max_context,
-        compiled=_compiles(backend),
+        compiled=_set_compilation(backend),
         gradient_checkpointing=backend.gradient_checkpointing,
     )
     policy.computing = loaded.computing
     return policy
 
 
-def _compiles(backend: MlxSettings) -> bool:
-    """Whether to fuse operations; on a CPU MLX has the system's C++ compiler build each of them."""
+def _set_compilation(backend: MlxSettings) -> bool:
+    """Turn compilation on or off, and return which. On a CPU MLX needs a C++ compiler for it."""
     on_cpu = mx.default_device() == mx.Device(mx.cpu)
     if backend.compile and on_cpu and shutil.which("g++") is None:
         raise ValueError("backend.compile=true needs the C++ compiler g++ here; use null")
     wanted = not on_cpu if backend.compile is None else backend.compile
-    (mx.enable_compile if wanted else mx.disable_compile)()  # of mlx-lm's own functions, too
+    (mx.enable_compile if wanted else mx.disable_compile)()  # applies to mlx-lm too
     return wanted
 
 
 def _limit_memory(backend: MlxSettings) -> None:
     mx.set_cache_limit(int(backend.cache_gb * 2**30))
     if mx.metal.is_available():
-        # Keep the model in memory, as far as the system recommends.
+        # Keep the model in memory, up to the limit that the system recommends.
         mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
 
 
@@ -66,7 +66,7 @@ def train(
 ) -> dict[str, Any]:
     """Run the experiment in its folder. Returns the summary.
 
-    Raises Interrupted, when a signal came, with everything saved that a resumed run needs.
+    Raises Interrupted after a signal, once everything that a resumed run needs is saved.
     """
     assert isinstance(setup.backend, MlxSettings)
     with user_errors(), told(f"loading {setup.model.path}"):
@@ -85,6 +85,6 @@ def train(
 
     summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     if (peak := mx.get_peak_memory()) and mx.metal.is_available():  # the CPU build counts little
-        print(f"most memory of MLX: {peak / 1e9:.1f} GB", flush=True)
+        print(f"peak memory of MLX: {peak / 1e9:.1f} GB", flush=True)
     log_outcome(loggers, setup.config, summary)
     return summary

@@ -1,8 +1,8 @@
-"""Keys and values of rows of different length, in the form that mlx-lm's layers ask for.
+"""Keys and values of rows of different lengths, as a cache for mlx-lm's layers.
 
-Rows lie in slots of one buffer per layer. A layer with a sliding window keeps a ring of its last
-tokens, the others keep all. What is written behind a row's end is never seen: which tokens a key
-belongs to follows from the row's length alone.
+Each row has a slot in one buffer per layer. A layer with a sliding window keeps a ring of its last
+tokens, the others keep all tokens. A row's length alone says which token a key belongs to, so
+nothing reads what is written beyond it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import mlx.core as mx
 
-CHUNK = 256  # tokens that one forward pass feeds to a row at most; a ring has room for them
-_GROWTH = 64  # tokens; buffers grow in steps of this, so that few shapes are compiled
+CHUNK = 256  # most tokens that one forward pass feeds to a row; a ring has room for them
+_GROWTH = 64  # tokens by which buffers grow; larger steps mean fewer compiled shapes
 
 
-def ceiling(n: int) -> int:
-    """The next of 1, 2, 4, 8, 10, 12, 14, 16, 20, ...: shapes, so that few are compiled."""
+def round_up(n: int) -> int:
+    """The next of 1, 2, 4, 8, 10, 12, 14, 16, 20, ..., so that few shapes are compiled."""
     step = 1
     while n > 8 * step:
         step *= 2
@@ -26,13 +26,13 @@ def ceiling(n: int) -> int:
     return -(-n // step) * step
 
 
-def sizes(compiled: bool) -> Callable[[int], int]:
-    """What a side of a shape is rounded up to: not at all, where nothing is compiled."""
-    return ceiling if compiled else lambda n: n
+def choose_rounding(compiled: bool) -> Callable[[int], int]:
+    """How to round up each side of a shape. Without compilation there is no need to."""
+    return round_up if compiled else lambda n: n
 
 
 class KVShape(NamedTuple):
-    """What a layer keeps of a token."""
+    """Sizes of what a layer keeps for one token."""
 
     heads: int
     key_size: int
@@ -41,43 +41,43 @@ class KVShape(NamedTuple):
 
 
 class Ring:
-    """Keys and values of one layer; window is None where a token sees all before it."""
+    """Keys and values of one layer. window is None when a token sees all tokens before it."""
 
     def __init__(self, window: int | None, longest: int) -> None:
         """longest: tokens that a row can hold."""
-        # Padding behind a row may reach a chunk further than its tokens.
+        # Padding may reach a chunk beyond a row's tokens.
         self.size = CHUNK + (longest if window is None else min(window, longest))
         self.keys: mx.array | None = None  # [slots, heads, capacity, dim]
         self.values: mx.array | None = None
 
-    def buffers(self, slots: int, tokens: int, shape: KVShape) -> tuple[mx.array, mx.array]:
-        """Keys and values, with room for these many slots and tokens."""
-        room = (slots, self.capacity(tokens))
+    def reserve(self, slots: int, tokens: int, shape: KVShape) -> tuple[mx.array, mx.array]:
+        """Keys and values with room for this many slots and tokens."""
+        room = (slots, self.round_capacity(tokens))
         if self.keys is None or self.values is None:
             self.keys = mx.zeros((slots, shape.heads, room[1], shape.key_size), shape.dtype)
             self.values = mx.zeros((slots, shape.heads, room[1], shape.value_size), shape.dtype)
-        self.keys, self.values = _grown(self.keys, *room), _grown(self.values, *room)
+        self.keys, self.values = _grow(self.keys, *room), _grow(self.values, *room)
         return self.keys, self.values
 
-    def capacity(self, tokens: int) -> int:
+    def round_capacity(self, tokens: int) -> int:
         return min(-(-tokens // _GROWTH) * _GROWTH, self.size)
 
     def take(self, slots: Sequence[int]) -> None:
-        """Let slot i hold what slot slots[i] held."""
+        """Copy slot slots[i] into slot i, for all i at once."""
         if self.keys is not None and self.values is not None and slots:
             index, most = mx.array(list(slots)), max(slots) + 1
-            self.keys = _grown(self.keys, most, 0)[index]
-            self.values = _grown(self.values, most, 0)[index]
+            self.keys = _grow(self.keys, most, 0)[index]
+            self.values = _grow(self.values, most, 0)[index]
 
 
-def _grown(array: mx.array, slots: int, capacity: int) -> mx.array:
-    """Zeros where nothing was: a hidden key still meets 0 x value."""
+def _grow(array: mx.array, slots: int, capacity: int) -> mx.array:
+    """Add slots or capacity, filled with zeros because hidden values are still multiplied by 0."""
     more = [(0, max(slots - array.shape[0], 0)), (0, 0), (0, max(capacity - array.shape[2], 0))]
     return mx.pad(array, [*more, (0, 0)]) if any(b for _, b in more) else array
 
 
 class Probe:
-    """Stands in for a cache to see what a layer would keep."""
+    """Replaces a cache to find out what a layer keeps."""
 
     offset = 0
     shape: KVShape
@@ -91,18 +91,18 @@ class Probe:
 
 
 class LayerView:
-    """What a layer is given as its cache during one forward pass over the first slots."""
+    """The cache that a layer sees during one forward pass over the first slots."""
 
     def __init__(
         self, keys: mx.array, values: mx.array, ring: Ring, positions: mx.array, end: int
     ) -> None:
-        """positions: [rows, tokens] places of the new tokens; end: keys in sight, from slot 0."""
+        """positions: [rows, tokens] places of the new tokens. end: number of keys to read."""
         self.keys, self.values = keys, values
         self.offset = positions[:, 0]  # where rotary positions start
         self._ring, self._positions, self._end = ring, positions, end
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Store new keys and values [rows, heads, tokens, dim]; returns all in sight."""
+        """Store new keys and values [rows, heads, tokens, dim]. Returns the ones to read."""
         rows = mx.arange(keys.shape[0])[:, None]
         places = self._positions % self._ring.size
         self.keys[rows, :, places] = keys.transpose(0, 2, 1, 3)
@@ -115,17 +115,17 @@ class LayerView:
     ) -> mx.array:
         """bool [rows, 1, tokens, keys]: which keys each new token sees.
 
-        A slot of the ring holds the newest token that falls onto it.
+        Each place of the ring holds the newest token that maps to it.
         """
-        newest = self._positions[:, -1:]  # padding included, which lies behind all queries
+        newest = self._positions[:, -1:]  # includes padding, which comes after all queries
         held = newest - (newest - mx.arange(self._end)) % self._ring.size
         held, query = held[:, None, None, :], self._positions[:, None, :, None]
         seen = (held >= 0) & (held <= query)
         return seen if window_size is None else seen & (held > query - window_size)
 
 
-def rings(model: Any, longest: int) -> list[Ring]:
-    """One for each layer of an mlx-lm model. Raises ValueError for other kinds of cache."""
+def build_rings(model: Any, longest: int) -> list[Ring]:
+    """One ring per layer of an mlx-lm model. Raises ValueError for other kinds of cache."""
     if not hasattr(model, "make_cache"):
         return [Ring(None, longest) for _ in model.layers]
     out = []

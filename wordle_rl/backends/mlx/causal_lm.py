@@ -1,8 +1,8 @@
-"""An mlx-lm model, split into what the engine and the trainer call.
+"""An mlx-lm model, split into the parts that engine and trainer call.
 
-The trunk gives hidden states; the head is applied only where a token is drawn or trained. Logits
-are float32 whatever the precision of the weights. Trained weights are passed in by every call, so
-that a reference is just another set of them.
+The trunk computes hidden states. The head is applied only where a token is drawn or trained. Logits
+are float32, whatever the precision of the weights. Every call passes the trained weights in, so a
+reference is just another set of weights.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_unflatten
 
-from wordle_rl.backends.mlx.cache import KVShape, LayerView, Probe, Ring, rings
+from wordle_rl.backends.mlx.cache import KVShape, LayerView, Probe, Ring, build_rings
+from wordle_rl.backends.mlx.weights import Weights
 
-Weights = Mapping[str, mx.array]
-_LOGITS = 2**26  # numbers in the logits of one piece: 256 MB in float32
+_LOGITS = 2**26  # most logits computed at once: 256 MB in float32
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenOutputs:
-    """What one pass says of each trained token; all are [M]."""
+    """What one forward pass says of each trained token. All arrays are [M]."""
 
     logprobs: mx.array  # natural log
     entropy: mx.array | None  # of the distribution that the token was drawn from
@@ -33,7 +33,7 @@ class TokenOutputs:
 
 
 class ValueHead(nn.Module):
-    """A linear function of hidden states in float32, 0 everywhere at the start."""
+    """A linear function in float32 that starts at 0 everywhere."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class MlxLM:
     """Trunk and head of a model."""
 
     def __init__(self, model: Any) -> None:
-        """Raises ValueError for a model that cannot be split, or whose cache rows cannot share."""
+        """Raises ValueError when the model cannot be split, or its rows cannot share a cache."""
         self.model = model
         inner = getattr(model, "language_model", model)
         self._trunk: Any = inner.model
@@ -59,45 +59,46 @@ class MlxLM:
         self.vocabulary = int(self._embedding.weight.shape[0])
         self._check()
 
-    def rings(self, longest: int) -> list[Ring]:
-        return rings(self.model, longest)
+    def build_rings(self, longest: int) -> list[Ring]:
+        """A cache for rows of up to so many tokens."""
+        return build_rings(self.model, longest)
 
     @contextmanager
-    def using(self, weights: Weights) -> Iterator[None]:
-        """Compute with these weights in the block; the model has its own ones again after it."""
+    def use_weights(self, weights: Weights) -> Iterator[None]:
+        """Compute with these weights in the block, and with the model's own after it."""
         held = self._held
-        # MLX puts its tracers into the same dict, so only the arrays tell.
+        # Compares arrays, because MLX puts its tracers into the same dict.
         if all(weights.get(name, array) is array for name, array in held.items()):
             yield
             return
-        self.hold(weights)
+        self.set_weights(weights)
         try:
             yield
         finally:
-            self.hold(held)
+            self.set_weights(held)
 
-    def hold(self, weights: Weights) -> None:
-        """Let these be the model's own weights, beside those that are not among them."""
+    def set_weights(self, weights: Weights) -> None:
+        """Make these the model's own weights. It keeps its other weights."""
         self.model.update(tree_unflatten(list(weights.items())))
         self._held = {**self._held, **weights}
 
-    def kept(self, weights: Weights) -> list[KVShape]:
-        """What each layer keeps of a token."""
+    def find_kv_shapes(self, weights: Weights) -> list[KVShape]:
+        """What each layer keeps for one token."""
         probes = [Probe() for _ in self.model.layers]
-        with self.using(weights):
+        with self.use_weights(weights):
             self._trunk(mx.array([[1]]), probes)
         return [probe.shape for probe in probes]
 
-    def logits(self, hidden: mx.array) -> mx.array:
+    def compute_logits(self, hidden: mx.array) -> mx.array:
         """float32 logits [..., V] of hidden states [..., H]."""
         head = self._embedding.as_linear if self._head is None else self._head
         return head(hidden).astype(mx.float32)
 
-    def hidden(self, ids: mx.array) -> mx.array:
-        """Hidden states [N, T, H] of sequences padded on the right, each seen from its start."""
+    def compute_hidden(self, ids: mx.array) -> mx.array:
+        """Hidden states [N, T, H] of whole sequences, padded on the right."""
         return self._trunk(ids)
 
-    def cached_hidden(
+    def compute_cached_hidden(
         self,
         ids: mx.array,
         positions: mx.array,
@@ -108,8 +109,8 @@ class MlxLM:
     ) -> tuple[mx.array, list[mx.array], list[mx.array]]:
         """Hidden states [N, T, H] of new tokens at given positions, and the new keys and values.
 
-        keys, values: by layer [slots, heads, capacity, dim]; the rows lie in the first N slots.
-        ends: by layer how many keys are in sight.
+        keys, values: per layer [slots, heads, capacity, dim], whose first N slots are the rows.
+        ends: per layer how many keys to read.
         """
         views = [
             LayerView(k, v, ring, positions, end)
@@ -120,11 +121,11 @@ class MlxLM:
 
     def add_value_head(self) -> dict[str, mx.array]:
         """Give the model a value head. Returns the head's weights, by their names in the model."""
-        head = ValueHead(self.hidden(mx.array([[1]])).shape[-1])
+        head = ValueHead(self.compute_hidden(mx.array([[1]])).shape[-1])
         self.model.value_head = head
         return {f"value_head.{name}": weight for name, weight in head.items()}
 
-    def outputs(
+    def compute_token_outputs(
         self,
         arrays: Mapping[str, mx.array],
         temperature: float,
@@ -132,31 +133,33 @@ class MlxLM:
         entropy: bool = False,
         values: bool = False,
     ) -> TokenOutputs:
-        """What is said of the tokens at flat places [M] of ids [N, T]; the head runs there alone.
+        """Scores the tokens at flat places [M] of ids [N, T]. The head runs only there.
 
-        Place n T + t is token t of row n, and t must not be 0. arrays: `ids`, `places`, and, to
-        score other tokens there than ids has, `choices` [M, K] with their `shares` [M, K].
+        Place n T + t is token t of row n, and t must not be 0. arrays: `ids` and `places`; to
+        score other tokens than those in ids, also `choices` [M, K] and their `shares` [M, K].
         """
         ids, places = arrays["ids"], arrays["places"]
-        hidden = self.hidden(ids)
+        hidden = self.compute_hidden(ids)
         hidden = hidden.reshape(-1, hidden.shape[-1])[places - 1]
         choices = arrays.get("choices", ids.reshape(-1)[places][:, None])
         shares = arrays.get("shares")
 
-        def piece(hidden: mx.array, start: int, end: int) -> tuple[mx.array, ...]:
+        def compute_part(hidden: mx.array, start: int, end: int) -> tuple[mx.array, ...]:
             part = None if shares is None else shares[start:end]
-            return self._of_tokens(hidden, choices[start:end], part, temperature, entropy)
+            return self._score_choices(hidden, choices[start:end], part, temperature, entropy)
 
         count, size = len(places), max(_LOGITS // self.vocabulary, 1)
         if count <= size:
-            found = piece(hidden, 0, count)
+            found = compute_part(hidden, 0, count)
         else:
-            # Pieces whose logits are computed again in the backward pass: a large vocabulary would
-            # otherwise need more memory than the model.
+            # The backward pass computes the logits of each part again. With a large vocabulary,
+            # keeping them would need more memory than the model.
             module = self._embedding if self._head is None else self._head
             starts = range(0, count, size)
             parts = [
-                recomputed(module, partial(piece, start=i, end=i + size))(hidden[i : i + size])
+                recompute(module, partial(compute_part, start=i, end=i + size))(
+                    hidden[i : i + size]
+                )
                 for i in starts
             ]
             found = tuple(mx.concatenate(list(column)) for column in zip(*parts, strict=True))
@@ -166,7 +169,7 @@ class MlxLM:
             values=self.model.value_head(hidden) if values else None,
         )
 
-    def _of_tokens(
+    def _score_choices(
         self,
         hidden: mx.array,
         choices: mx.array,
@@ -174,8 +177,8 @@ class MlxLM:
         temperature: float,
         entropy: bool,
     ) -> tuple[mx.array, ...]:
-        """Log-probabilities [M], their mean by shares, and the entropies [M] if asked for."""
-        logits = self.logits(hidden) / temperature
+        """Log-probabilities [M], averaged by shares if given, and entropies [M] if wanted."""
+        logits = self.compute_logits(hidden) / temperature
         normalizer = mx.logsumexp(logits, axis=-1)
         chosen = mx.take_along_axis(logits, choices, axis=1)
         chosen = chosen[:, 0] if shares is None else (chosen * shares).sum(-1)
@@ -185,33 +188,49 @@ class MlxLM:
         return logprobs, normalizer - (mx.exp(logits - normalizer[:, None]) * logits).sum(-1)
 
     def checkpoint_layers(self) -> None:
-        """Compute each layer again in the backward pass instead of keeping what is inside it."""
+        """Recompute each layer in the backward pass instead of keeping its activations."""
         for layer in self.model.layers:
             kind = type(layer)
             if kind.__name__ != "Checkpointed":
-                layer.__class__ = type("Checkpointed", (kind,), {"__call__": _again(kind.__call__)})
+                layer.__class__ = type(
+                    "Checkpointed", (kind,), {"__call__": _checkpoint_call(kind.__call__)}
+                )
 
     def _check(self) -> None:
-        """The two halves must make the whole model, with and without a cache."""
+        """Raise ValueError unless trunk and head together compute what the model computes."""
         ids = mx.array([[1, 2, 3]])
         try:
             whole = self.model(ids).astype(mx.float32)
-            halves = self.logits(self.hidden(ids))
+            halves = self.compute_logits(self.compute_hidden(ids))
             same = bool(mx.allclose(whole, halves, rtol=1e-2, atol=1e-2).item())
         except (TypeError, AttributeError, ValueError):
             same = False
         if not same:
             raise ValueError(
-                "backend=mlx: this kind of model computes its logits in a way that is not known "
-                "here; Qwen2 and Gemma 3 are"
+                "backend=mlx: this kind of model computes its logits in an unknown way; "
+                "Qwen2 and Gemma 3 work"
             )
-        self.rings(8)
+        self.build_rings(8)
 
 
-def recomputed(module: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that uses a module, computed again in the backward pass.
+def count_parameters(model: Any) -> int:
+    """The parameters of a model. Quantised weights count as the weights they represent."""
+    count = 0
+    for _, module in model.named_modules():
+        bits = getattr(module, "bits", None)
+        for name, value in module.items():
+            if isinstance(value, mx.array) and not name.startswith("_"):
+                if bits and name in ("scales", "biases"):
+                    continue
+                count += value.size * (32 // bits if bits and name == "weight" else 1)
+    return count
 
-    What the module trains is handed in as arguments, or mx.checkpoint would cut its gradient off.
+
+def recompute(module: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that uses a module, and that the backward pass computes again.
+
+    The module's trained weights become arguments, because mx.checkpoint passes gradients only to
+    arguments.
     """
 
     def inner(weights: Any, *arguments: Any) -> Any:
@@ -226,10 +245,10 @@ def recomputed(module: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arguments: again(module.trainable_parameters(), *arguments)
 
 
-def _again(call: Any) -> Any:
+def _checkpoint_call(call: Any) -> Any:
     def checkpointed(layer: Any, x: mx.array, mask: Any = None, cache: Any = None) -> mx.array:
         if cache is not None:
             return call(layer, x, mask, cache)
-        return recomputed(layer, lambda x: call(layer, x, mask, None))(x)
+        return recompute(layer, lambda x: call(layer, x, mask, None))(x)
 
     return checkpointed

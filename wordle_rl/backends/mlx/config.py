@@ -1,8 +1,8 @@
-"""What mlx-lm 0.32 has to be told about a model folder besides its config.json.
+"""Corrects a model folder's config.json for mlx-lm 0.32.
 
-transformers 5 writes rotary bases and sliding layers in a form that mlx-lm does not read; it would
-take its own defaults without a word. Plain Python; knows Qwen2 and Gemma 3, and refuses what
-mlx-lm's version of these would compute differently.
+transformers 5 writes rotary bases and sliding layers in a form that mlx-lm does not read. mlx-lm
+would use its own defaults without a warning. This file knows Qwen2 and Gemma 3, and refuses models
+that mlx-lm would compute differently. Plain Python.
 """
 
 from __future__ import annotations
@@ -11,25 +11,23 @@ from typing import Any
 
 from wordle_rl.runs.instantiate import ConfigError
 
-_GEMMA = ("gemma3", "gemma3_text")
 
+def correct_config(config: dict[str, Any]) -> dict[str, Any]:
+    """Entries that replace those of a config.json, so that mlx-lm reads what the model means.
 
-def for_mlx_lm(config: dict[str, Any]) -> dict[str, Any]:
-    """Entries to be put over those of a config.json, so that mlx-lm reads them as they are meant.
-
-    Raises ConfigError for what mlx-lm's model leaves out.
+    Raises ConfigError for a model that uses what mlx-lm does not implement.
     """
     kind = config.get("model_type")
     if kind == "gemma3":
         text = {**config.get("text_config", {})}
-        text |= _gemma(text)
-        # Without it mlx-lm takes the size of the released models.
+        text |= _correct_gemma(text)
+        # Without this entry mlx-lm assumes the size of the released models.
         sizes = {"vocab_size": text["vocab_size"]} if "vocab_size" in text else {}
         return {**sizes, "text_config": text}
-    return _gemma(config) if kind == "gemma3_text" else _plain(config)
+    return _correct_gemma(config) if kind == "gemma3_text" else _correct_qwen(config)
 
 
-def _plain(config: dict[str, Any]) -> dict[str, Any]:
+def _correct_qwen(config: dict[str, Any]) -> dict[str, Any]:
     rope = config.get("rope_parameters") or {}
     if config.get("use_sliding_window"):
         raise ConfigError("backend=mlx: mlx-lm's Qwen2 has no sliding window, this model uses one")
@@ -40,7 +38,7 @@ def _plain(config: dict[str, Any]) -> dict[str, Any]:
     return {"rope_theta": rope["rope_theta"], "rope_scaling": rope}
 
 
-def _gemma(config: dict[str, Any]) -> dict[str, Any]:
+def _correct_gemma(config: dict[str, Any]) -> dict[str, Any]:
     for name in ("final_logit_softcapping", "attn_logit_softcapping", "attention_bias"):
         if config.get(name):
             raise ConfigError(

@@ -1,8 +1,8 @@
 """The rollout engine on MLX, over any mlx-lm model whose layers keep keys and values.
 
-Keys and values are kept from turn to turn, forks copy them, rows may have any length, and rows
-that have finished leave the batch once a quarter of it has. Shapes are rounded up, so that few
-steps are compiled.
+It keeps keys and values from turn to turn, copies them for forks, and takes rows of any length.
+Finished rows leave the batch once a quarter of it has finished. Shapes are rounded up, so that few
+of them are compiled.
 """
 
 from __future__ import annotations
@@ -14,52 +14,54 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.backends.mlx.cache import CHUNK, KVShape, sizes
-from wordle_rl.backends.mlx.causal_lm import MlxLM, Weights
+from wordle_rl.backends.mlx.cache import CHUNK, KVShape, choose_rounding
+from wordle_rl.backends.mlx.causal_lm import MlxLM
+from wordle_rl.backends.mlx.sampling import sample_tokens
+from wordle_rl.backends.mlx.weights import Weights
 from wordle_rl.policy.engine import Completion, NotFinite, StopReason
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.timing import Timers
 
-_SHRINK = 0.75  # rearrange rows once this share of them, or less, is still decoding
+_SHRINK = 0.75  # rearrange rows when at most this share of them is still decoding
 
 
 class CompiledModel:
-    """The computations of an engine, compiled once per shape; outlives engines and updates."""
+    """The computations of an engine, compiled once per shape. It outlives engines and updates."""
 
     def __init__(self, lm: MlxLM, *, max_context: int, compiled: bool) -> None:
         self.lm, self.max_context = lm, max_context
-        self.size = sizes(compiled)
-        self._rings = lm.rings(max_context)
+        self.round_up = choose_rounding(compiled)
+        self._rings = lm.build_rings(max_context)
         self._compiled = compiled
         self._compile: Callable[[Any], Any] = mx.compile if compiled else lambda f: f
-        self._made: dict[Any, Any] = {}
+        self._functions: dict[Any, Any] = {}
         self._shapes: list[KVShape] | None = None
 
-    def shapes(self, weights: Weights) -> list[KVShape]:
+    def find_kv_shapes(self, weights: Weights) -> list[KVShape]:
         if self._shapes is None:
-            self._shapes = self.lm.kept(weights)
+            self._shapes = self.lm.find_kv_shapes(weights)
         return self._shapes
 
-    def ends(self, tokens: int) -> tuple[int, ...]:
-        """How many keys of each layer are in sight of rows of at most so many tokens."""
+    def count_keys(self, tokens: int) -> tuple[int, ...]:
+        """How many keys each layer reads for rows of at most so many tokens."""
         if self._compiled:
-            return tuple(ring.capacity(tokens) for ring in self._rings)
+            return tuple(ring.round_capacity(tokens) for ring in self._rings)
         return tuple(min(tokens, ring.size) for ring in self._rings)
 
     def feed(self, *arguments: Any, ends: tuple[int, ...]) -> Any:
-        """weights, ids, positions, last, keys, values -> hidden [N, H], keys, values."""
+        """(weights, ids, positions, last, keys, values) -> (hidden [N, H], keys, values)."""
         if not self._compiled:
             return self._feed(*arguments, ends=ends)
-        if ends not in self._made:
-            self._made[ends] = self._compile(lambda *a: self._feed(*a, ends=ends))
-        return self._made[ends](*arguments)
+        if ends not in self._functions:
+            self._functions[ends] = self._compile(lambda *a: self._feed(*a, ends=ends))
+        return self._functions[ends](*arguments)
 
     def _feed(
         self, weights: Weights, ids: mx.array, positions: mx.array, last: mx.array,
         keys: list[mx.array], values: list[mx.array], *, ends: tuple[int, ...],
     ) -> Any:  # fmt: skip
-        with self.lm.using(weights):
-            hidden, keys, values = self.lm.cached_hidden(
+        with self.lm.use_weights(weights):
+            hidden, keys, values = self.lm.compute_cached_hidden(
                 ids, positions, keys, values, self._rings, ends
             )
         hidden = hidden[:, 0] if ids.shape[1] == 1 else hidden[mx.arange(ids.shape[0]), last]
@@ -68,31 +70,31 @@ class CompiledModel:
     def sample_tokens(
         self, weights: Weights, hidden: mx.array, numbers: mx.array, sampling: Sampling
     ) -> Any:
-        """ids [N] and their log-probabilities [N] at uniform numbers [N]."""
-        if sampling not in self._made:
+        """Token ids [N] and their log-probabilities [N] at uniform numbers [N]."""
+        if sampling not in self._functions:
 
-            def drawn(weights: Weights, hidden: mx.array, numbers: mx.array) -> Any:
-                with self.lm.using(weights):
-                    return sample_tokens(self.lm.logits(hidden), sampling, numbers)
+            def sample(weights: Weights, hidden: mx.array, numbers: mx.array) -> Any:
+                with self.lm.use_weights(weights):
+                    return sample_tokens(self.lm.compute_logits(hidden), sampling, numbers)
 
-            self._made[sampling] = self._compile(drawn)
-        return self._made[sampling](weights, hidden, numbers)
+            self._functions[sampling] = self._compile(sample)
+        return self._functions[sampling](weights, hidden, numbers)
 
 
 class MlxEngine:
     """Implements wordle_rl.policy.engine.Engine."""
 
     def __init__(
-        self, steps: CompiledModel, weights: Weights, *, stop_ids: frozenset[int],
+        self, model: CompiledModel, weights: Weights, *, stop_ids: frozenset[int],
         timers: Timers | None = None,
     ) -> None:  # fmt: skip
-        self._steps, self._weights = steps, weights
+        self._model, self._weights = model, weights
         self._stop_ids, self._timers = stop_ids, timers or Timers()
-        self._max_context = steps.max_context
-        self._rings = steps.lm.rings(steps.max_context)
-        self._slots: list[int | None] = []  # the row in each slot, None for one that is free
-        self._length: dict[int, int] = {}  # tokens whose keys and values are held
-        self._pending: dict[int, list[int]] = {}  # drawn, not yet fed
+        self._max_context = model.max_context
+        self._rings = model.lm.build_rings(model.max_context)
+        self._slots: list[int | None] = []  # the row in each slot; None for a free slot
+        self._length: dict[int, int] = {}  # tokens in the cache
+        self._pending: dict[int, list[int]] = {}  # tokens drawn but not yet fed
         self._hidden: dict[int, mx.array] = {}  # [H] last hidden state of each row
         self._next_row = 0
 
@@ -164,8 +166,8 @@ class MlxEngine:
                     break
                 if len(active) <= _SHRINK * len(order):
                     order = active
-                # A finished row rides along with its last token again: behind its length nothing
-                # is ever read.
+                # A finished row is fed its last token again, but keeps its length, so nobody reads
+                # the new keys and values.
                 hidden = self._forward(order, [[drawn[r][0][-1]] for r in order])
                 for r in active:
                     self._length[r] += 1
@@ -185,9 +187,9 @@ class MlxEngine:
         self, hidden: mx.array, sampling: Sampling, uniform: NDArray[np.float32]
     ) -> tuple[list[int], list[float]]:
         n = len(hidden)
-        if more := self._steps.size(n) - n:
+        if more := self._model.round_up(n) - n:
             hidden, uniform = mx.pad(hidden, [(0, more), (0, 0)]), np.pad(uniform, (0, more))
-        ids, logprobs = self._steps.sample_tokens(
+        ids, logprobs = self._model.sample_tokens(
             self._weights, hidden, mx.array(uniform), sampling
         )
         mx.eval(ids, logprobs)
@@ -196,28 +198,28 @@ class MlxEngine:
         return ids.tolist()[:n], logprobs.tolist()[:n]
 
     def _forward(self, rows: list[int], feeds: list[list[int]]) -> mx.array:
-        """Last hidden states [rows, H] of tokens fed to rows; their lengths stay as they are."""
+        """Feed tokens to rows. Returns the last hidden states [rows, H]; the lengths stay as is."""
         n = self._arrange(rows)
         order = self._slots[:n]
         place = {row: slot for slot, row in enumerate(order)}
         slots = [place[row] for row in rows]
         lengths = np.array([0 if r is None else self._length[r] for r in order], np.int32)
-        width = self._steps.size(max(map(len, feeds)))
+        width = self._model.round_up(max(map(len, feeds)))
         tokens = int(lengths.max()) + width
         ids, last = np.zeros((n, width), np.int32), np.zeros(n, np.int32)
         ids[slots] = [[*feed, *[0] * (width - len(feed))] for feed in feeds]
         last[slots] = [len(feed) - 1 for feed in feeds]
-        shapes = self._steps.shapes(self._weights)
+        shapes = self._model.find_kv_shapes(self._weights)
         buffers = [
-            ring.buffers(self._steps.size(len(self._slots)), tokens, shape)
+            ring.reserve(self._model.round_up(len(self._slots)), tokens, shape)
             for ring, shape in zip(self._rings, shapes, strict=True)
         ]
         keys, values = [k for k, _ in buffers], [v for _, v in buffers]
         del buffers
-        hidden, keys, values = self._steps.feed(
+        hidden, keys, values = self._model.feed(
             self._weights, mx.array(ids),
             mx.array(lengths[:, None] + np.arange(width, dtype=np.int32)), mx.array(last),
-            keys, values, ends=self._steps.ends(tokens),
+            keys, values, ends=self._model.count_keys(tokens),
         )  # fmt: skip
         for ring, k, v in zip(self._rings, keys, values, strict=True):
             ring.keys, ring.values = k, v
@@ -226,8 +228,8 @@ class MlxEngine:
         return hidden if slots == list(range(n)) else hidden[mx.array(slots)]
 
     def _arrange(self, rows: list[int]) -> int:
-        """Bring rows into the first slots; returns how many slots to compute, a rounded number."""
-        n = self._steps.size(len(rows))
+        """Move rows into the first slots. Returns the rounded number of slots to compute."""
+        n = self._model.round_up(len(rows))
         wanted = set(rows)
         if not wanted <= set(self._slots[: max(n, len(rows))]):
             first = [i for i, row in enumerate(self._slots) if row in wanted]
@@ -241,42 +243,3 @@ class MlxEngine:
     def _take(self, slots: list[int]) -> None:
         for ring in self._rings:
             ring.take(slots)
-
-
-def sample_tokens(
-    logits: mx.array, sampling: Sampling, numbers: mx.array
-) -> tuple[mx.array, mx.array]:
-    """Invert the distribution of each row at its uniform number.
-
-    logits: float32 [rows, V]; numbers: float32 [rows]. Returns ids and their natural
-    log-probabilities under the distribution that was drawn from (temperature, top-k and top-p
-    applied; greedy: temperature 1).
-    """
-    greedy = sampling.temperature == 0.0
-    logits = logits if greedy else _cut(logits / sampling.temperature, sampling)
-    logits = logits - mx.max(logits, axis=-1, keepdims=True)
-    shares = mx.exp(logits)
-    total = mx.sum(shares, axis=-1, keepdims=True)
-    if greedy:
-        ids = mx.argmax(logits, axis=-1)
-    else:
-        cumulative = mx.cumsum(shares, axis=-1)
-        # Rounding must not reach the total, behind which no token lies.
-        target = mx.minimum(numbers, 1.0 - 2.0**-22)[:, None] * cumulative[:, -1:]
-        ids = mx.sum(cumulative <= target, axis=-1)
-    logprobs = mx.take_along_axis(logits, ids[:, None], axis=1) - mx.log(total)
-    return ids, logprobs[:, 0]
-
-
-def _cut(logits: mx.array, sampling: Sampling) -> mx.array:
-    """Logits with what top-k and top-p leave out at minus infinity."""
-    if sampling.top_k:
-        kth = mx.sort(logits, axis=-1)[:, -min(sampling.top_k, logits.shape[-1])]
-        logits = mx.where(logits < kth[:, None], -mx.inf, logits)
-    if sampling.top_p < 1.0:
-        order = mx.argsort(-logits, axis=-1)
-        ordered = mx.softmax(mx.take_along_axis(logits, order, axis=-1), axis=-1)
-        outside = mx.cumsum(ordered, axis=-1) - ordered >= sampling.top_p
-        place = mx.argsort(order, axis=-1)
-        logits = mx.where(mx.take_along_axis(outside, place, axis=-1), -mx.inf, logits)
-    return logits

@@ -1,4 +1,4 @@
-"""MLX optimisers as the settings name them: the same formulas as torch's."""
+"""MLX's optimisers for the settings in optim, with the same formulas as torch's."""
 
 from __future__ import annotations
 
@@ -8,26 +8,25 @@ from typing import Any
 import mlx.core as mx
 from mlx.optimizers import AdamW, Optimizer
 
-from wordle_rl.backends.mlx.weights import read_arrays
+from wordle_rl.backends.mlx.weights import Weights, read_arrays
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.runs.checkpoints import CheckpointError
 
-Weights = dict[str, mx.array]
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the Newton-Schulz iteration
 _ITERATIONS = 5
 
 
 class Muon(Optimizer):
-    """Orthogonal steps for matrices, as torch.optim.Muon takes with match_rms_adamw.
+    """Orthogonal steps for matrices, as in torch.optim.Muon with match_rms_adamw.
 
-    Source: K. Jordan, kellerjordan.github.io/posts/muon; size of the step: arXiv 2502.16982.
+    Sources: K. Jordan, kellerjordan.github.io/posts/muon; arXiv 2502.16982 (size of the step).
     """
 
     def __init__(
         self, *, lr: float, momentum: float, weight_decay: float, products: mx.Dtype
     ) -> None:
-        """products: type in which steps are made orthogonal."""
+        """products: type of the matrix products."""
         super().__init__()
         self._products = products
         self._maybe_schedule("learning_rate", lr)
@@ -39,7 +38,7 @@ class Muon(Optimizer):
     def apply_single(self, gradient: mx.array, parameter: mx.array, state: dict) -> mx.array:
         held = state["momentum"] + (gradient - state["momentum"]) * (1.0 - self.momentum)
         state["momentum"] = held
-        step = orthogonal(gradient + (held - gradient) * self.momentum, self._products)
+        step = orthogonalize(gradient + (held - gradient) * self.momentum, self._products)
         size = 0.2 * max(parameter.shape) ** 0.5
         return (
             parameter * (1.0 - self.learning_rate * self.weight_decay)
@@ -47,8 +46,8 @@ class Muon(Optimizer):
         )
 
 
-def orthogonal(matrix: mx.array, products: mx.Dtype = mx.bfloat16) -> mx.array:
-    """About the nearest matrix with orthogonal rows or columns, by Newton-Schulz in this type."""
+def orthogonalize(matrix: mx.array, products: mx.Dtype = mx.bfloat16) -> mx.array:
+    """Roughly the nearest matrix with orthogonal rows or columns, by Newton-Schulz iteration."""
     a, b, c = _COEFFICIENTS
     x = matrix.astype(products)
     tall = x.shape[0] > x.shape[1]
@@ -60,11 +59,23 @@ def orthogonal(matrix: mx.array, products: mx.Dtype = mx.bfloat16) -> mx.array:
     return (x.T if tall else x).astype(matrix.dtype)
 
 
-def _kinds(arrays: Weights) -> dict[str, Any]:
+def clip_gradients(gradients: Weights, limit: float) -> tuple[Weights, float]:
+    """The gradients scaled down to a norm of at most limit, and their norm before.
+
+    limit: 0 for no clipping.
+    """
+    squares = mx.stack([mx.sum(mx.square(g)) for g in gradients.values()])
+    norm = float(mx.sqrt(mx.sum(squares)))
+    if limit and norm > limit:
+        gradients = {n: g * (limit / (norm + 1e-6)) for n, g in gradients.items()}
+    return gradients, norm
+
+
+def _describe_arrays(arrays: Weights) -> dict[str, Any]:
     return {name: (array.shape, array.dtype) for name, array in arrays.items()}
 
 
-def _adamw(optim: Optim, weight_decay: float) -> AdamW:
+def _build_adamw(optim: Optim, weight_decay: float) -> AdamW:
     betas = [optim.beta1, optim.beta2]
     return AdamW(optim.lr, betas=betas, weight_decay=weight_decay, bias_correction=True)
 
@@ -82,8 +93,8 @@ class Optimizers:
     ) -> None:
         """tables: names of the embedding and the head, which Muon leaves to AdamW.
 
-        value_head: names of weights that do not decay and always get the whole learning rate.
-        precision: of Muon's products; the weights are float32 in any case.
+        value_head: names of weights that do not decay and always learn at the full rate.
+        precision: what Muon multiplies matrices in. The weights are always float32.
         """
         self._value_head = sorted(value_head or ())
         self._optim = optim
@@ -95,7 +106,7 @@ class Optimizers:
         apart = muon.union(self._value_head)
         self._parts: list[tuple[Any, list[str]]] = []  # optimiser, names of its weights
         if rest := [name for name in weights if name not in apart]:
-            self._parts.append((_adamw(optim, optim.weight_decay), rest))
+            self._parts.append((_build_adamw(optim, optim.weight_decay), rest))
         if muon:
             one = Muon(
                 lr=optim.lr, momentum=optim.momentum, weight_decay=optim.weight_decay,
@@ -103,14 +114,14 @@ class Optimizers:
             )  # fmt: skip
             self._parts.append((one, sorted(muon)))
         if self._value_head:
-            self._parts.append((_adamw(optim, 0.0), self._value_head))
+            self._parts.append((_build_adamw(optim, 0.0), self._value_head))
         for optimizer, names in self._parts:
             optimizer.init({name: weights[name] for name in names})
 
     def set_learning_rate(self, lr: float) -> None:
-        """Let the next steps be of size lr, and of its share for what Muon leaves to AdamW."""
+        """Set the rate of the next steps: lr, or its share for what Muon leaves to AdamW."""
         for optimizer, names in self._parts:
-            # A value head starts from nothing, and so gets no share of lr, but all of it.
+            # A new value head always learns at the full rate.
             plain = isinstance(optimizer, AdamW) and names is not self._value_head
             rest = self._optim.name == "muon" and plain
             optimizer.learning_rate = lr * self._optim.rest_lr_ratio if rest else lr
@@ -126,13 +137,14 @@ class Optimizers:
         return new
 
     def save(self, file: Path) -> None:
-        mx.save_safetensors(str(file), self._flat(), {"optimizer": self._optim.name})
+        mx.save_safetensors(str(file), self._flatten_state(), {"optimizer": self._optim.name})
 
     def load(self, file: Path) -> None:
-        """Restore what save() wrote and keep the present settings. Raises CheckpointError."""
-        saved, about = read_arrays(file)
-        own = self._flat()
-        if about.get("optimizer") != self._optim.name or _kinds(saved) != _kinds(own):
+        """Restore what save() wrote, but keep the current settings. Raises CheckpointError."""
+        saved, metadata = read_arrays(file)
+        own = self._flatten_state()
+        same_kind = metadata.get("optimizer") == self._optim.name
+        if not same_kind or _describe_arrays(saved) != _describe_arrays(own):
             raise CheckpointError(
                 f"{file} was written with another optimiser: choose optim= as it was then"
             )
@@ -142,7 +154,7 @@ class Optimizers:
                 held = optimizer.state[name]
                 optimizer.state[name] = {key: saved[f"{i}:{name}:{key}"] for key in held}
 
-    def _flat(self) -> Weights:
+    def _flatten_state(self) -> Weights:
         flat = {}
         for i, (optimizer, names) in enumerate(self._parts):
             flat[f"{i}:step"] = optimizer.state["step"]

@@ -1,4 +1,4 @@
-"""Models and adapters on disk, as mlx-lm reads them."""
+"""Writes and reads models and adapters as mlx-lm does."""
 
 from __future__ import annotations
 
@@ -9,86 +9,98 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from wordle_rl.backends.adapters import ADAPTER, FILES
-from wordle_rl.backends.mlx.load import Loaded
+from wordle_rl.backends.mlx.load import LoadedModel
+from wordle_rl.backends.saved_weights import (
+    VALUE_HEAD,
+    check_model_exists,
+    check_shapes,
+    check_value_head_exists,
+    explain_read_errors,
+)
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.files import write_json
 
 Weights = dict[str, mx.array]
 _MODEL = "model.safetensors"
-HEAD = "value_head."  # begins the names of its weights
-_HEAD_FILE = "value_head.safetensors"  # as the other backend writes it
+VALUE_HEAD_PREFIX = "value_head."  # of the names of its weights
 
 
-def save_model(folder: Path, loaded: Loaded, weights: Weights) -> None:
-    """Write the adapter, or the whole model when that is what was trained.
+def save_model_or_adapter(folder: Path, loaded: LoadedModel, weights: Weights) -> None:
+    """Write the adapter under LoRA, else the whole model; a value head gets a file of its own.
 
-    transformers and peft read the whole model too; the adapter is theirs after wordle_rl.convert.
-    A value head lies beside it, in a file of its own.
+    transformers reads the whole model too. For peft, wordle_rl.convert converts the adapter.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    head = {n.removeprefix(HEAD): w for n, w in weights.items() if n.startswith(HEAD)}
+    head = {
+        name.removeprefix(VALUE_HEAD_PREFIX): weight
+        for name, weight in weights.items()
+        if name.startswith(VALUE_HEAD_PREFIX)
+    }
     if head:
-        _write(folder / _HEAD_FILE, head)
-        weights = _without_head(weights)
+        _write_arrays(folder / VALUE_HEAD, head)
+        weights = _drop_value_head(weights)
     if loaded.adapter is not None:
-        _write(folder / FILES["mlx"], weights)
+        _write_arrays(folder / FILES["mlx"], weights)
         write_json(folder / ADAPTER, loaded.adapter)
         return
-    everything = _without_head(dict(tree_flatten(loaded.model.parameters()))) | weights
-    _write(folder / _MODEL, everything)
+    everything = _drop_value_head(dict(tree_flatten(loaded.model.parameters()))) | weights
+    _write_arrays(folder / _MODEL, everything)
     write_json(folder / "config.json", {**loaded.config, "dtype": "float32"})
     if loaded.generation is not None:
         write_json(folder / "generation_config.json", loaded.generation)
 
 
-def _without_head(weights: Weights) -> Weights:
-    return {name: weight for name, weight in weights.items() if not name.startswith(HEAD)}
+def _drop_value_head(weights: Weights) -> Weights:
+    return {n: weight for n, weight in weights.items() if not n.startswith(VALUE_HEAD_PREFIX)}
 
 
-def _write(file: Path, weights: Weights) -> None:
-    # through a file of Python's, whose errors say why they came
+def _write_arrays(file: Path, weights: Weights) -> None:
+    # Python opens the file, because MLX's own errors do not say why a write failed.
     with open(file, "wb") as out:
         mx.save_safetensors(out, weights, {"format": "mlx"})
 
 
 def read_arrays(file: Path) -> tuple[Weights, dict[str, str]]:
-    """Arrays and remarks of a safetensors file. Raises CheckpointError."""
-    try:
-        # The format is named, as MLX would choose it by the file's name.
+    """Arrays and metadata of a safetensors file. Raises CheckpointError."""
+    with explain_read_errors(file):
+        # Names the format, which MLX would otherwise guess from the file's name.
         loaded: Any = mx.load(str(file), "safetensors", return_metadata=True)
-        arrays, remarks = loaded
-        mx.eval(arrays)  # the numbers are read only now
-    except Exception as error:  # MLX raises a plain RuntimeError for most
-        raise CheckpointError(f"{file}: cannot be read as safetensors ({error})") from None
-    return arrays, remarks
+        arrays, metadata = loaded
+        mx.eval(arrays)  # MLX reads the numbers only now
+    return arrays, metadata
 
 
 def load_weights(folder: Path, expected: Weights, *, is_lora: bool) -> Weights:
-    """What save_model() wrote of the trained weights.
+    """The trained weights that save_model_or_adapter() wrote.
 
     Raises CheckpointError unless names and shapes are the model's own.
     """
     file = folder / (FILES["mlx"] if is_lora else _MODEL)
-    if not file.is_file():
-        raise CheckpointError(f"{file} is missing: the checkpoint belongs to another kind of model")
+    check_model_exists(file)
     weights, _ = read_arrays(file)
-    if any(name.startswith(HEAD) for name in expected):
-        head_file = folder / _HEAD_FILE
-        if not head_file.is_file():
-            raise CheckpointError(f"{head_file} is missing: it was written without a value head")
-        head, _ = read_arrays(head_file)
-        weights |= {HEAD + name: weight for name, weight in head.items()}
-    missing = sorted(expected.keys() - weights.keys())
-    unexpected = sorted(weights.keys() - expected.keys())
-    reshaped = [
-        f"{name} is {list(weights[name].shape)} instead of {list(weight.shape)}"
-        for name, weight in expected.items()
-        if name in weights and weights[name].shape != weight.shape
-    ]
-    if missing or unexpected or reshaped:
-        raise CheckpointError(
-            f"{file} belongs to another model: missing {missing[:3]}, "
-            f"unexpected {unexpected[:3]}, of another shape {reshaped[:3]}"
-        )
-    # Sums go in the order of these names.
+    if any(name.startswith(VALUE_HEAD_PREFIX) for name in expected):
+        check_value_head_exists(folder / VALUE_HEAD)
+        head, _ = read_arrays(folder / VALUE_HEAD)
+        weights |= {VALUE_HEAD_PREFIX + name: weight for name, weight in head.items()}
+    check_shapes(
+        file,
+        {name: weight.shape for name, weight in weights.items()},
+        {name: weight.shape for name, weight in expected.items()},
+    )
+    # In the order of these names, because sums over all weights follow it.
     return {name: weights[name].astype(weight.dtype) for name, weight in expected.items()}
+
+
+def save_random_state(file: Path) -> None:
+    """Write the state of MLX's generator."""
+    state: Any = mx.random.state
+    mx.save_safetensors(str(file), {"key": state[0]})
+
+
+def load_random_state(file: Path) -> None:
+    """Restore what save_random_state() wrote. Raises CheckpointError."""
+    key: Any = read_arrays(file)[0].get("key")
+    if key is None or key.shape != (2,) or key.dtype != mx.uint32:
+        raise CheckpointError(f"{file} does not hold the state of MLX's generator")
+    high, low = key.tolist()
+    mx.random.seed(high << 32 | low)  # MLX uses a seed as the key

@@ -1,7 +1,7 @@
 """Attention for short sequences on CPU, where torch's fused kernel has a slow backward pass.
 
-Written as three plain operations on grouped heads; beyond a few hundred keys, and on every other
-device, transformers' own sdpa serves.
+Computes attention as three plain operations on grouped heads. Above a few hundred keys, and on
+every other device, transformers' own sdpa does it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 NAME = "wordle_rl_short"
-_LONGEST = 512  # keys; a longer score matrix costs more memory than it saves time
+_LONGEST = 512  # keys; a larger score matrix is not worth its memory
 
 
 def short_attention(
@@ -26,9 +26,10 @@ def short_attention(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """query [N, H, Q, D], key and value [N, H / g, K, D], mask bool [N or 1, 1, Q, K] or None.
+    """Attention in the form that transformers calls.
 
-    Returns [N, Q, H, D] and None, as transformers asks of an attention function.
+    query: [N, H, Q, D]. key, value: [N, H / g, K, D]. attention_mask: bool [N or 1, 1, Q, K] or
+    None. Returns [N, Q, H, D] and None.
     """
     n, heads, queries, dim = query.shape
     groups, keys = key.shape[1], key.shape[2]
@@ -46,6 +47,6 @@ def short_attention(
 
 
 def use_short_attention(model: Any) -> None:
-    """Let a transformers model on CPU use short_attention."""
+    """Make a transformers model on CPU use short_attention."""
     AttentionInterface.register(NAME, short_attention)
     model.set_attn_implementation(NAME)

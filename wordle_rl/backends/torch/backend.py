@@ -1,9 +1,9 @@
 """The torch backend: a LightningModule under Lightning's Trainer.
 
-Lightning brings devices, loggers, callbacks and the progress bar; the step itself is shared with
-every other backend, and checkpoints are the project's own, written whole or not at all. With
-several processes each has a Trainer on one device: its own strategies would split micro-batches,
-whose number differs from process to process, while the policy sums gradients once per update.
+Lightning brings devices, loggers, callbacks and the progress bar. The training step is the one that
+all backends share, and checkpoints are the project's own, written completely or not at all. With
+several processes, each has a Trainer for one device. Lightning's own strategies would sum gradients
+per micro-batch, whose number differs between processes. The policy sums them once per update.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from lightning.pytorch.loggers import Logger
 from torch.utils.data import DataLoader, Dataset
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
-from wordle_rl.backends.torch.load import load_model, matrix_shape
+from wordle_rl.backends.torch.load import load_layer_shape, load_model
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.backends.torch.processes import TorchProcesses, meeting_point, started
+from wordle_rl.backends.torch.processes import TorchProcesses, connect_store, start_processes
 from wordle_rl.backends.torch.timing import choose_computing
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
@@ -39,7 +39,7 @@ from wordle_rl.training.progress import Lines, shown, told
 
 
 class StepNumbers(Dataset[int]):
-    """The numbers of the steps to come; with a length, so that Lightning fetches none ahead."""
+    """The numbers of the remaining steps. It has a length, so Lightning does not prefetch."""
 
     def __init__(self, first: int, end: int) -> None:
         self._steps = range(first, end)
@@ -52,7 +52,7 @@ class StepNumbers(Dataset[int]):
 
 
 class TrainingModule(LightningModule):
-    """Hands each step number to the shared training step; optimisation is manual."""
+    """Passes each step number to the shared training step. Optimisation is manual."""
 
     def __init__(self, policy: TorchPolicy, training: Training) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class TrainingModule(LightningModule):
         self.model = policy.model
         self._policy = policy
         self._training = training
-        self.latest: dict[str, float] = {}  # what is shown of the last step
+        self.latest: dict[str, float] = {}  # the last step's metrics on the terminal
 
     def configure_optimizers(self) -> Any:
         return self._policy.optimizers
@@ -77,7 +77,7 @@ class TrainingModule(LightningModule):
 
 
 class OwnSignals(Callback):
-    """Puts the handling of signals back that Lightning replaced: it would end with exit code 0."""
+    """Restores our signal handlers. Lightning's would end the process with exit code 0."""
 
     def __init__(self, install: Callable[[], None]) -> None:
         self._install = install
@@ -87,7 +87,7 @@ class OwnSignals(Callback):
 
 
 class PlainProgress(Callback):
-    """A line per step where there is no terminal to draw a bar on."""
+    """Prints a line per step, for output that is not a terminal."""
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: int, batch_idx: int
@@ -100,7 +100,7 @@ class PlainProgress(Callback):
 
 
 class ProgressBar(TQDMProgressBar):
-    """Lightning's bar without the logger's version number."""
+    """Lightning's progress bar without the logger's version number."""
 
     def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
         shown = super().get_metrics(trainer, pl_module)
@@ -116,9 +116,9 @@ def build_policy(
     optim: Optim,
     rank: int = 0,
 ) -> TorchPolicy:
-    """The policy on the device that the settings ask for. rank: number of this process."""
-    device = _device(backend, rank)
-    computing = choose_computing(backend, torch.device(device), lambda: matrix_shape(model))
+    """The policy on the device that the settings name. rank: number of this process."""
+    device = _choose_device(backend, rank)
+    computing = choose_computing(backend, torch.device(device), lambda: load_layer_shape(model))
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     policy = TorchPolicy(
         network,
@@ -133,7 +133,7 @@ def build_policy(
     return policy
 
 
-def _device(backend: LightningSettings, rank: int) -> str:
+def _choose_device(backend: LightningSettings, rank: int) -> str:
     accelerator = backend.accelerator
     have = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if accelerator == "auto":
@@ -155,19 +155,19 @@ def train(
 ) -> dict[str, Any]:
     """Run the experiment in its folder. Returns the summary.
 
-    Raises Interrupted, when a signal came, with everything saved that a resumed run needs.
+    Raises Interrupted after a signal, once everything that a resumed run needs is saved.
     """
     _silence_lightning()
     with user_errors():
-        policy = _policy(setup, rank=0)
+        policy = _build_policy(setup, rank=0)
         loggers = build_loggers(setup.logger, folder.path)
     with ExitStack() as stack:
         if setup.backend.devices > 1:
-            # One precision for all; how many threads are fastest each process finds out.
+            # All processes have one precision. Each finds its own number of threads.
             chosen = {**setup.config["backend"], "precision": policy.computing.precision}
             config = {**setup.config, "backend": chosen}
             task = {"config": config, "folder": str(folder.path), "resume": resume}
-            others = started(
+            others = start_processes(
                 setup.backend.devices, policy.device, task, interrupts, folder.set_failed
             )
             policy.processes = stack.enter_context(others)
@@ -179,7 +179,7 @@ def train(
         ]
 
         def fit() -> None:
-            _fit(training, policy, setup, loggers, callbacks)
+            _run_steps(training, policy, setup, loggers, callbacks)
 
         summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     log_outcome(loggers, setup.config, summary)
@@ -189,23 +189,23 @@ def train(
 def follow(
     setup: Experiment, folder: RunFolder, *, resume: bool, rank: int, size: int, port: int
 ) -> None:
-    """The same in another process than the first: plays and trains its share, writes nothing.
+    """Run the experiment in a process other than the first, which writes no files.
 
-    port: where the processes find each other.
+    port: of the store where the processes find each other.
     """
-    _ignore_signals()  # the first process decides what becomes of the run
+    _ignore_signals()  # the first process decides when the run stops
     _silence_lightning()
-    policy = _policy(setup, rank=rank)
-    store = meeting_point(port, size)
+    policy = _build_policy(setup, rank=rank)
+    store = connect_store(port, size)
     policy.processes = TorchProcesses(rank, size, store, policy.device)
     training = Training(policy, setup, folder, LightningReporter([]))
     if not (resume and training.restore()):
         training.begin()
-    _fit(training, policy, setup, [], [OwnSignals(_ignore_signals)])
+    _run_steps(training, policy, setup, [], [OwnSignals(_ignore_signals)])
     training.finish()
 
 
-def _policy(setup: Experiment, *, rank: int) -> TorchPolicy:
+def _build_policy(setup: Experiment, *, rank: int) -> TorchPolicy:
     assert isinstance(setup.backend, LightningSettings)
     with told(f"loading {setup.model.path}"):
         return build_policy(
@@ -219,14 +219,14 @@ def _ignore_signals() -> None:
         signal.signal(signum, signal.SIG_IGN)
 
 
-def _fit(
+def _run_steps(
     training: Training,
     policy: TorchPolicy,
     setup: Experiment,
     loggers: list[Logger],
     callbacks: list[Callback],
 ) -> None:
-    """The steps that are left."""
+    """Run the remaining steps under a Trainer."""
     steps = StepNumbers(training.first_step, setup.trainer.steps)
     if not len(steps):
         return
@@ -234,8 +234,8 @@ def _fit(
     trainer = Trainer(
         accelerator=policy.device.type,
         devices=[policy.device.index] if cuda else 1,
-        # Otherwise it takes the tasks of SLURM, torchrun or LSF for processes that train together,
-        # and handles SLURM's signal to queue again; but each task is a run of its own.
+        # By default Lightning takes the tasks of SLURM, torchrun or LSF for processes that train
+        # together, and handles SLURM's requeue signal. Here each task is a run of its own.
         plugins=[LightningEnvironment()],
         max_epochs=1,
         logger=loggers,
@@ -249,9 +249,9 @@ def _fit(
 
 
 def _silence_lightning() -> None:
-    """Its advice about workers and cores does not fit a loader of step numbers."""
+    """Hide its advice about workers and cores, which does not fit a loader of step numbers."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    # All passes are scoring passes, so the model is in eval mode on purpose.
+    # The model is in eval mode on purpose: dropout is always off.
     warnings.filterwarnings("ignore", message=".*in eval mode at the start of training.*")
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")

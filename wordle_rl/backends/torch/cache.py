@@ -1,9 +1,9 @@
-"""Keys and values of many rows of different length, in the form that transformers' models ask for.
+"""Keys and values of rows of different lengths, as a cache for transformers' models.
 
-Rows lie in slots of one buffer per layer. A forward pass always works on the first n slots and
-reads them up to the capacity, so that the buffer is read in place and in one piece (products of
-many small matrices that do not lie side by side are several times slower); rows that leave are
-replaced by moving the last ones.
+Each row has a slot in one buffer per layer. A forward pass works on the first n slots and reads
+them up to the capacity, so that it reads the buffer in place and in one piece. (Products of many
+small matrices scattered in memory are several times slower.) When rows leave, the last ones move
+into their slots.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SlotBuffers:
         self.capacity = 0  # tokens a row has room for
 
     def reserve(self, slots: int, capacity: int) -> None:
-        """Make room for rows and tokens; what is held stays."""
+        """Make room for rows and tokens, and keep the contents."""
         if slots <= self._slots and capacity <= self.capacity:
             return
         self._slots = max(slots, self._slots)
@@ -32,21 +32,21 @@ class SlotBuffers:
             self.capacity = -(-max(capacity, self.capacity * 9 // 8) // _STEP) * _STEP
         for index, pair in enumerate(self._layers):
             if pair is not None:
-                self._layers[index] = (self._resized(pair[0]), self._resized(pair[1]))
+                self._layers[index] = (self._resize(pair[0]), self._resize(pair[1]))
 
-    def _resized(self, old: torch.Tensor) -> torch.Tensor:
+    def _resize(self, old: torch.Tensor) -> torch.Tensor:
         slots, heads, capacity, dim = old.shape
         new = old.new_empty(self._slots, heads, self.capacity, dim)
         new[:slots, :, :capacity] = old
-        # A masked key still meets 0 x value, and 0 x NaN would not be 0.
+        # A hidden value is still multiplied by 0, and 0 x NaN is NaN.
         new[:slots, :, capacity:] = 0
         new[slots:] = 0
         return new
 
-    def layer(self, index: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def get_layer(self, index: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """A layer's keys and values [slots, heads, capacity, dim].
 
-        like: [_, heads, _, dim] the first keys that it will hold.
+        like: [_, heads, _, dim] keys that give the shape when the layer has no buffer yet.
         """
         pair = self._layers[index]
         if pair is None:
@@ -65,8 +65,8 @@ class SlotBuffers:
 class SlotCache(Cache):
     """A transformers Cache of slots 0, 1, ... for one forward pass.
 
-    positions: [slots, tokens] places of the new tokens in their rows; [1, tokens], and `start` the
-    first of them, when all rows have the same length.
+    positions: [slots, tokens] places of the new tokens in their rows. When all rows have the same
+    length: [1, tokens], and `start` is the first place.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class SlotCache(Cache):
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: object,
         **__: object,
     ) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
-        """Store new keys and values [rows, heads, tokens, dim]; returns all up to the capacity."""
-        keys, values = self._buffers.layer(layer_idx, key_states)
+        """Store new keys and values [rows, heads, tokens, dim]. Returns all up to the capacity."""
+        keys, values = self._buffers.get_layer(layer_idx, key_states)
         for buffer, new in ((keys, key_states), (values, value_states)):
             if self._start is not None:
                 buffer[: self._slots, :, self._start : self._start + new.shape[2]] = new

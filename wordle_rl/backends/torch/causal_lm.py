@@ -1,7 +1,7 @@
-"""A transformers causal language model, split into what the engine and the trainer call.
+"""A transformers causal language model, split into the parts that engine and trainer call.
 
-The trunk gives hidden states; the head is applied only where a token is drawn or trained. Logits
-are float32 whatever the precision of the weights.
+The trunk computes hidden states. The head is applied only where a token is drawn or trained. Logits
+are float32, whatever the precision of the weights.
 """
 
 from __future__ import annotations
@@ -13,19 +13,21 @@ from torch import nn
 
 from wordle_rl.backends.torch.attention import use_short_attention
 from wordle_rl.backends.torch.cache import SlotCache
-from wordle_rl.backends.torch.fast_qwen2 import LeanTrunk, is_plain_qwen2
+from wordle_rl.backends.torch.fast_qwen2 import FastQwen2, is_plain_qwen2
 
 
 class RolloutTrunk(Protocol):
-    """CausalLM itself, or what computes the same faster."""
+    """CausalLM itself, or a faster implementation of the same."""
 
-    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
-        """As CausalLM.last_hidden."""
+    def compute_last_hidden(
+        self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
+    ) -> torch.Tensor:
+        """As CausalLM.compute_last_hidden."""
         ...
 
 
 class CausalLM:
-    """Trunk and head of a model, through peft wrappers if there are any."""
+    """Trunk and head of a model, which may be wrapped by peft."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -48,7 +50,7 @@ class CausalLM:
     def device(self) -> torch.device:
         return self._head.weight.device
 
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """float32 logits [..., V] of hidden states [..., H]."""
         weight = self._head.weight
         with torch.autocast(hidden.device.type, enabled=False):
@@ -57,37 +59,39 @@ class CausalLM:
             logits = torch.tanh(logits / self._scale) * self._scale
         return logits
 
-    def hidden(self, ids: torch.Tensor) -> torch.Tensor:
-        """Hidden states [N, T, H] of sequences padded on the right, each seen from its start."""
+    def compute_hidden(self, ids: torch.Tensor) -> torch.Tensor:
+        """Hidden states [N, T, H] of whole sequences, padded on the right."""
         places = torch.arange(ids.shape[1], device=ids.device)[None]
-        masks = self._masks(places, ids.shape[1])
+        masks = self._build_masks(places, ids.shape[1])
         return self._trunk(
             input_ids=ids, attention_mask=masks, position_ids=places, use_cache=False
         ).last_hidden_state
 
-    def rollout_trunk(self) -> RolloutTrunk:
-        """What gives hidden states to rollouts, on the weights of now."""
-        lean = self.device.type == "cpu" and is_plain_qwen2(self.model)
-        return LeanTrunk(self._trunk) if lean else self
+    def choose_rollout_trunk(self) -> RolloutTrunk:
+        """The fastest trunk for rollouts with the current weights."""
+        fast = self.device.type == "cpu" and is_plain_qwen2(self.model)
+        return FastQwen2(self._trunk) if fast else self
 
-    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
-        """Hidden state [N, H] of one new token of each row; the row's past is cached.
+    def compute_last_hidden(
+        self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
+    ) -> torch.Tensor:
+        """Hidden state [N, H] of one new token of each row, whose earlier tokens are cached.
 
-        ids: [N, T] new tokens, padded on the right; last: [N] which of them is asked for.
+        ids: [N, T] new tokens, padded on the right. last: [N] index of the wanted token.
         """
         hidden = self._trunk(
             input_ids=ids,
-            attention_mask=self._masks(cache.positions, cache.capacity),
+            attention_mask=self._build_masks(cache.positions, cache.capacity),
             position_ids=cache.positions,
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state
         return hidden[torch.arange(len(ids), device=ids.device), last]
 
-    def _masks(self, positions: torch.Tensor, keys: int) -> dict[str, torch.Tensor]:
-        """For each kind of layer, bool [N or 1, 1, T, keys]: which keys a token at a position sees.
+    def _build_masks(self, positions: torch.Tensor, keys: int) -> dict[str, torch.Tensor]:
+        """For each kind of layer, bool [N or 1, 1, T, keys]: the keys that each position sees.
 
-        Padding lies behind a row's tokens, so causality alone hides it.
+        Padding comes after a row's tokens, so the causal mask hides it.
         """
         behind = positions[:, None, :, None] - torch.arange(keys, device=positions.device)
         masks = {"full_attention": behind >= 0}

@@ -1,7 +1,7 @@
 """The rollout engine on torch, over any decoder-only transformers model.
 
-Keys and values are kept from turn to turn, forks copy them, rows may have any length, and rows
-that have finished stop costing once a tenth of the batch has. Works on one device.
+It keeps keys and values from turn to turn, copies them for forks, and takes rows of any length.
+Once a tenth of the batch has finished, finished rows are no longer computed. Works on one device.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from torch import nn
 
 from wordle_rl.backends.torch.cache import SlotBuffers, SlotCache
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.policy.engine import Completion, NotFinite, StopReason
+from wordle_rl.backends.torch.sampling import sample_tokens
+from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.timing import Timers
 
-_SHRINK = 0.9  # rearrange rows once this share of them, or less, is still decoding
+_SHRINK = 0.9  # rearrange rows when at most this share of them is still decoding
 _NONE = -1  # no token
 _REASONS = list(StopReason)
-_GOES_ON = -1  # no reason to stop
+_CONTINUES = -1  # no reason to stop
 
 
 class TorchEngine:
@@ -37,7 +38,7 @@ class TorchEngine:
         timers: Timers | None = None,
     ) -> None:
         self._lm = lm
-        self._trunk = lm.rollout_trunk()
+        self._trunk = lm.choose_rollout_trunk()
         self._stop_ids = sorted(stop_ids)
         self._max_context = max_context
         self._timers = timers or Timers()
@@ -46,8 +47,8 @@ class TorchEngine:
         self._row: list[int] = []  # slot -> row
         # By slot:
         self._length = np.zeros(0, np.int64)  # tokens in the cache
-        self._pending = np.zeros(0, np.int64)  # drawn last and not yet fed, or _NONE
-        self._hidden: torch.Tensor | None = None  # [slots, H] of the last token fed
+        self._pending = np.zeros(0, np.int64)  # the last token if it was not fed yet, or _NONE
+        self._hidden: torch.Tensor | None = None  # [slots, H] of the last token that was fed
         self._next_row = 0
 
     @torch.inference_mode()
@@ -125,18 +126,20 @@ class TorchEngine:
             if self._hidden is None or unfed.any():
                 raise ValueError("decode needs rows that were extended since they last answered")
             place = {row: i for i, row in enumerate(rows)}
-            # The arrays are in the order of `rows`; `at` says which row lies in each slot.
+            # The arrays are in the order of `rows`; `at` is the row in each slot.
             at = np.array([place[row] for row in self._row[:n]])
             ids = np.zeros((n, most), np.int64)
             logprobs = np.zeros((n, most))
-            counts = np.zeros(n, np.int64)  # of tokens; 0 while a row goes on
-            reasons = np.zeros(n, np.int64)  # places in _REASONS
+            counts = np.zeros(n, np.int64)  # of tokens; 0 while a row is still decoding
+            reasons = np.zeros(n, np.int64)  # indices into _REASONS
             hidden = self._hidden[:n]
             for token in range(most):
-                drawn = sample_tokens(self._lm.logits(hidden), sampling, uniforms[at, token])
+                drawn = sample_tokens(
+                    self._lm.compute_logits(hidden), sampling, uniforms[at, token]
+                )
                 ids[at, token], logprobs[at, token] = drawn
-                reason = self._reasons(ids[at, token], last=token + 1 == most)
-                ending = (counts[at] == 0) & (reason != _GOES_ON)
+                reason = self._find_stops(ids[at, token], last=token + 1 == most)
+                ending = (counts[at] == 0) & (reason != _CONTINUES)
                 counts[at[ending]], reasons[at[ending]] = token + 1, reason[ending]
                 self._pending[: len(at)][ending] = ids[at[ending], token]
                 live = counts[at] == 0
@@ -147,8 +150,8 @@ class TorchEngine:
                     self._arrange(active)
                     at = np.array([place[row] for row in self._row[: len(active)]])
                     live = np.ones(len(at), bool)
-                # A finished row rides along and keeps its length: what is written behind it is
-                # never read.
+                # A finished row is computed too but keeps its length, so nobody reads the new
+                # keys and values.
                 hidden = self._forward(ids[at, token][:, None], np.ones(len(at), np.int64))
                 self._length[: len(at)] += live
         return [
@@ -156,10 +159,10 @@ class TorchEngine:
             for i, p, count, reason in zip(ids, logprobs, counts, reasons, strict=True)
         ]
 
-    def _reasons(self, drawn: NDArray[np.int64], *, last: bool) -> NDArray[np.int64]:
-        """Why the answers in slots 0, 1, ... end with these tokens: places in _REASONS."""
+    def _find_stops(self, drawn: NDArray[np.int64], *, last: bool) -> NDArray[np.int64]:
+        """Why these tokens end the answers in slots 0, 1, ..., as indices into _REASONS."""
         full = self._length[: len(drawn)] + 1 >= self._max_context
-        reason = np.where(full, _REASONS.index(StopReason.CONTEXT_FULL), _GOES_ON)
+        reason = np.where(full, _REASONS.index(StopReason.CONTEXT_FULL), _CONTINUES)
         if last:
             reason[:] = _REASONS.index(StopReason.TOKEN_LIMIT)
         reason[np.isin(drawn, self._stop_ids)] = _REASONS.index(StopReason.STOP_TOKEN)
@@ -168,13 +171,13 @@ class TorchEngine:
     def _forward(self, ids: NDArray[np.int64], counts: NDArray[np.int64]) -> torch.Tensor:
         """Feed ids [n, T], padded on the right, to the rows in slots 0, 1, ...
 
-        counts: [n] tokens of each row. Returns the hidden states [n, H] of their last tokens and
-        leaves the lengths to the caller.
+        counts: [n] tokens of each row. Returns the hidden states [n, H] of their last tokens. The
+        caller updates the lengths.
         """
         n, width = ids.shape
         lengths = self._length[:n]
         equal = bool((lengths == lengths[0]).all())
-        # Padding is written behind a row's tokens, so the cache must reach that far.
+        # Padding goes into the cache behind a row's tokens, so there must be room for it.
         self._buffers.reserve(len(self._row), int(lengths.max()) + width)
         places = (lengths[:1] if equal else lengths)[:, None] + np.arange(width)
         device = self._lm.device
@@ -184,26 +187,26 @@ class TorchEngine:
             torch.from_numpy(places).to(device),
             int(lengths[0]) if equal else None,
         )
-        return self._trunk.last_hidden(
+        return self._trunk.compute_last_hidden(
             torch.from_numpy(ids).to(device), torch.from_numpy(counts - 1).to(device), cache
         )
 
     def _arrange(self, rows: list[int]) -> None:
-        """Bring rows into the first slots, moving as few as possible."""
+        """Move rows into the first slots, as few of them as possible."""
         wanted = set(rows)
         n = len(wanted)
         holes = [slot for slot in range(n) if self._row[slot] not in wanted]
         if not holes:
             return
         late = [self._slot[r] for r in rows if self._slot[r] >= n]
-        # Both ways: the rows that make room may still be live.
+        # Swap them, because the rows that make room may still be in use.
         self._copy(late + holes, holes + late)
         for hole, slot in zip(holes, late, strict=True):
             self._row[hole], self._row[slot] = self._row[slot], self._row[hole]
             self._slot[self._row[hole]], self._slot[self._row[slot]] = hole, slot
 
     def _copy(self, sources: list[int], targets: list[int]) -> None:
-        """Let target slots hold what source slots do, all at once."""
+        """Copy source slots into target slots, all at once."""
         if not sources:
             return
         self._buffers.move(sources, targets)
@@ -211,45 +214,3 @@ class TorchEngine:
         self._pending[targets] = self._pending[sources]
         if self._hidden is not None:
             self._hidden[targets] = self._hidden[sources]
-
-
-def sample_tokens(
-    logits: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Invert the distribution of each row at its uniform number.
-
-    logits: float32 [rows, V]. Returns ids and their natural log-probabilities under the
-    distribution that was drawn from (temperature, top-k and top-p applied; greedy: temperature 1).
-    Raises NotFinite.
-    """
-    if sampling.temperature == 0.0:
-        logprobs = torch.log_softmax(logits, dim=-1)
-        ids = logits.argmax(dim=-1, keepdim=True)
-    else:
-        logprobs = torch.log_softmax(_cut(logits / sampling.temperature, sampling), dim=-1)
-        cumulative = logprobs.exp().cumsum(dim=-1)
-        total = cumulative[:, -1:]
-        target = torch.from_numpy(uniforms).to(logits.device, torch.float32)[:, None] * total
-        # Rounding must not reach the total, behind which no token lies.
-        target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
-        # Logits that are not finite lead behind the last token.
-        ids = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
-    chosen = logprobs.gather(1, ids)[:, 0].cpu().numpy()
-    if not np.isfinite(chosen).all():
-        raise NotFinite
-    return ids[:, 0].cpu().numpy(), chosen
-
-
-def _cut(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
-    """Logits with what top-k and top-p leave out at minus infinity."""
-    if sampling.top_k:
-        kth = logits.topk(min(sampling.top_k, logits.shape[-1]), dim=-1).values[:, -1:]
-        logits = logits.masked_fill(logits < kth, -torch.inf)
-    if sampling.top_p < 1.0:
-        ordered, index = logits.sort(dim=-1, descending=True)
-        before = ordered.softmax(dim=-1).cumsum(dim=-1) - ordered.softmax(dim=-1)
-        outside = torch.zeros_like(logits, dtype=torch.bool).scatter(
-            1, index, before >= sampling.top_p
-        )
-        logits = logits.masked_fill(outside, -torch.inf)
-    return logits

@@ -1,8 +1,8 @@
-"""Qwen2's layers written out for rollouts on CPU: what transformers computes, in fewer operations.
+"""Qwen2's layers written out for rollouts on CPU: the same results as transformers, faster.
 
-Queries, keys and values come from one product, gate and up from another, rotations from a table,
-and in the last layer only those tokens go on whose hidden state is asked for. Models that are not
-a plain Qwen2 (adapters, sliding windows, other rotations, hooks) go through transformers' forward.
+One product gives queries, keys and values, another gives gate and up, and rotations come from a
+table. The last layer computes only the tokens whose hidden states are wanted. Models that are not a
+plain Qwen2 (adapters, sliding windows, other rotations, hooks) use transformers' forward pass.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _PARTS = {
     qwen2.Qwen2MLP, qwen2.Qwen2RMSNorm, qwen2.Qwen2RotaryEmbedding, SiLUActivation,
     nn.Linear, nn.Embedding, nn.ModuleList,
 }  # fmt: skip
-_MOST_SCORES = 2**26  # a larger table of scores is left to torch's kernel, which makes none
+_MOST_SCORES = 2**26  # torch's kernel, which stores no scores, computes larger tables
 
 
 def is_plain_qwen2(model: nn.Module) -> bool:
-    """Whether LeanTrunk computes what the model's own forward pass does."""
+    """Whether FastQwen2 computes the same as the model's own forward pass."""
     config: Any = model.config
     modules = list(model.modules())
     return (
-        # Adapters, quantisation and parametrisations put other classes in the place of these.
+        # Adapters, quantisation and parametrisations replace these classes with others.
         {type(module) for module in modules} <= _PARTS
         and not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
         and config.rope_parameters["rope_type"] == "default"
@@ -38,8 +38,8 @@ def is_plain_qwen2(model: nn.Module) -> bool:
     )
 
 
-class LeanTrunk:
-    """The trunk of a plain Qwen2 with the weights it has now; later changes are not seen."""
+class FastQwen2:
+    """The trunk of a plain Qwen2 with its current weights. It does not see later updates."""
 
     @torch.no_grad()
     def __init__(self, trunk: Any) -> None:
@@ -49,9 +49,11 @@ class LeanTrunk:
         self._norm = trunk.norm
         self._layers = [_Layer(layer) for layer in trunk.layers]
 
-    def last_hidden(self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache) -> torch.Tensor:
-        """As CausalLM.last_hidden."""
-        self._rotate_up_to(cache.capacity)
+    def compute_last_hidden(
+        self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
+    ) -> torch.Tensor:
+        """As CausalLM.compute_last_hidden."""
+        self._extend_rotations(cache.capacity)
         x = F.embedding(ids, self._embedding)  # [N, T, H], added to in place
         places = cache.positions
         cos, sin = self._cos[places], self._sin[places]  # [N or 1, T, 1, D]
@@ -61,15 +63,15 @@ class LeanTrunk:
             query, key, value = layer.project(x, cos, sin)
             keys, values = cache.update(key, value, index)
             if index + 1 == len(self._layers) and ids.shape[1] > 1:
-                # Nothing reads what becomes of the other tokens from here on.
+                # From here on only the wanted tokens matter.
                 rows = torch.arange(len(ids))
                 x, query = x[rows, last][:, None], query[rows, last][:, None]
                 bias = bias.expand(len(ids), -1, -1)[rows, last][:, None]
             layer.finish(x, _attend(query, keys, values, bias))
-        return _normed(self._norm, x[:, -1])
+        return _normalize(self._norm, x[:, -1])
 
-    def _rotate_up_to(self, most: int) -> None:
-        """Make tables of cosines and sines [places, 1, D]; the sines' first half is negative."""
+    def _extend_rotations(self, most: int) -> None:
+        """Extend the tables of cosines and sines [places, 1, D]. Half of the sines are negated."""
         if len(self._cos) < most:
             cos, sin = self._rotary(self._embedding, torch.arange(most)[None])
             half = sin.shape[-1] // 2
@@ -78,7 +80,7 @@ class LeanTrunk:
 
 
 class _Layer:
-    """A decoder layer with its products joined."""
+    """A decoder layer whose matrix products are joined."""
 
     def __init__(self, layer: Any) -> None:
         attention, mlp = layer.self_attn, layer.mlp
@@ -94,32 +96,33 @@ class _Layer:
     def project(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Queries [N, T, heads, D] and, as caches want them, keys and values [N, heads, T, D]."""
-        joined = F.linear(_normed(self._before, x), self._qkv, self._qkv_bias)
+        """Queries [N, T, heads, D], and keys and values [N, heads, T, D] as in the cache."""
+        joined = F.linear(_normalize(self._before, x), self._qkv, self._qkv_bias)
         joined = joined.view(*x.shape[:2], -1, self._dim)
-        turning, value = joined.tensor_split([-self._kv_heads], dim=2)
-        # Rolling by half puts each number's partner in its place; the sign is in the sine.
-        turned = (turning * cos).addcmul_(turning.roll(self._dim // 2, -1), sin)
-        query, key = turned.tensor_split([-self._kv_heads], dim=2)
+        unrotated, value = joined.tensor_split([-self._kv_heads], dim=2)
+        # Rolling by half brings each number's partner to its place. The sine holds the sign.
+        rotated = (unrotated * cos).addcmul_(unrotated.roll(self._dim // 2, -1), sin)
+        query, key = rotated.tensor_split([-self._kv_heads], dim=2)
         return query, key.transpose(1, 2), value.transpose(1, 2)
 
     def finish(self, x: torch.Tensor, attended: torch.Tensor) -> None:
-        """Add to x [N, T, H] what attention and the feed-forward part say."""
+        """Add the results of attention and the feed-forward part to x [N, T, H], in place."""
         x.add_(F.linear(attended, self._out))
-        gate, up = F.linear(_normed(self._between, x), self._gate_up).chunk(2, dim=-1)
+        gate, up = F.linear(_normalize(self._between, x), self._gate_up).chunk(2, dim=-1)
         x.add_(F.linear(F.silu(gate).mul_(up), self._down))
 
 
-def _normed(norm: Any, x: torch.Tensor) -> torch.Tensor:
+def _normalize(norm: Any, x: torch.Tensor) -> torch.Tensor:
     return F.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
 
 
 def _attend(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, bias: torch.Tensor
 ) -> torch.Tensor:
-    """[N, T, heads * D] of query [N, T, heads, D], keys and values [N, kv heads, K, D].
+    """Attention [N, T, heads * D].
 
-    bias: float32 [N or 1, T, K], minus infinity where a key is out of sight.
+    query: [N, T, heads, D]. keys, values: [N, kv heads, K, D]. bias: float32 [N or 1, T, K], minus
+    infinity where a token does not see a key.
     """
     n, tokens, heads, dim = query.shape
     groups, most = keys.shape[1:3]
@@ -128,7 +131,7 @@ def _attend(
         mask = bias[:, None].to(query.dtype)
         out = F.scaled_dot_product_attention(query, keys, values, mask, enable_gqa=True)
     else:
-        # Heads that share keys go through one product. Softmax in float32, as in transformers.
+        # One product serves all heads that share keys. Softmax in float32, as in transformers.
         grouped = query.reshape(n * groups, -1, dim)
         scores = torch.bmm(grouped, keys.flatten(0, 1).transpose(1, 2)).view(n, heads, tokens, most)
         weights = torch.add(bias[:, None], scores, alpha=dim**-0.5).softmax(-1).to(query.dtype)

@@ -1,8 +1,8 @@
-"""torch optimisers as the settings name them; a policy steps all of them together."""
+"""torch's optimisers for the settings in optim. A policy steps all of them together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +40,14 @@ class ExactMuon(torch.optim.Muon):
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(gradient)
         average = state["momentum_buffer"].lerp_(gradient, 1.0 - group["momentum"])
-        ahead = gradient.lerp(average, group["momentum"])  # Nesterov's
+        ahead = gradient.lerp(average, group["momentum"])  # Nesterov momentum
         parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
         size = 0.2 * max(parameter.shape) ** 0.5  # match_rms_adamw, arXiv 2502.16982
-        parameter.sub_(orthogonal(ahead, group), alpha=group["lr"] * size)
+        parameter.sub_(orthogonalize(ahead, group), alpha=group["lr"] * size)
 
 
-def orthogonal(matrix: torch.Tensor, settings: Mapping[str, Any]) -> torch.Tensor:
-    """About the nearest matrix with orthogonal rows or columns, in the matrix's own precision.
+def orthogonalize(matrix: torch.Tensor, settings: Mapping[str, Any]) -> torch.Tensor:
+    """Roughly the nearest matrix with orthogonal rows or columns, in the matrix's own precision.
 
     settings: ns_coefficients, ns_steps and eps of torch.optim.Muon. Source: K. Jordan,
     kellerjordan.github.io/posts/muon (Newton-Schulz iteration).
@@ -65,18 +65,14 @@ def orthogonal(matrix: torch.Tensor, settings: Mapping[str, Any]) -> torch.Tenso
 def build_optimizers(model: nn.Module, optim: Optim, precision: Precision = "fp32") -> list[Any]:
     """The optimisers of a model's trainable parameters, each parameter in exactly one.
 
-    precision: of Muon's products; the weights are float32 in any case.
+    precision: what Muon multiplies matrices in. The weights are always float32.
     """
     trainable = [p for p in model.parameters() if p.requires_grad]
-    matrices = _layer_matrices(model) if optim.name == "muon" else set()
+    matrices = _find_layer_matrices(model) if optim.name == "muon" else set()
     rest = [p for p in trainable if p not in matrices]
     optimizers: list[Any] = []
     if rest:
-        optimizers.append(
-            torch.optim.AdamW(
-                rest, lr=optim.lr, betas=(optim.beta1, optim.beta2), weight_decay=optim.weight_decay
-            )
-        )
+        optimizers.append(build_adamw(rest, optim, optim.weight_decay))
     if matrices:
         optimizers.append(
             (ExactMuon if precision == "fp32" else torch.optim.Muon)(
@@ -90,39 +86,47 @@ def build_optimizers(model: nn.Module, optim: Optim, precision: Precision = "fp3
     return optimizers
 
 
+def build_adamw(
+    parameters: Iterable[nn.Parameter], optim: Optim, weight_decay: float
+) -> torch.optim.AdamW:
+    """AdamW with the rates of the settings."""
+    betas = (optim.beta1, optim.beta2)
+    return torch.optim.AdamW(parameters, lr=optim.lr, betas=betas, weight_decay=weight_decay)
+
+
 def load_states(optimizers: list[Any], file: Path) -> None:
-    """Restore the states of a checkpoint and keep the present settings.
+    """Restore the optimisers' states from a checkpoint, but keep the current settings.
 
     Raises CheckpointError, before anything is changed, unless the states fit these optimisers.
     """
     try:
         saved = torch.load(file, weights_only=True)
-    except Exception as error:  # whatever zip files and the restricted pickle raise
+    except Exception as error:  # zip files and the restricted pickle raise many kinds
         raise CheckpointError(f"{file}: cannot be read ({str(error)[:200]})") from None
     own = [optimizer.state_dict() for optimizer in optimizers]
     try:
-        kinds, held = _kinds(saved), [state["state"] for state in saved]
+        layout, held = _describe_states(saved), [state["state"] for state in saved]
     except (TypeError, KeyError, AttributeError):
-        raise CheckpointError(f"{file}: no states of optimisers") from None
-    if kinds != _kinds(own):
+        raise CheckpointError(f"{file} does not hold the states of optimisers") from None
+    if layout != _describe_states(own):
         raise CheckpointError(
             f"{file} was written with another optimiser, or version of torch: choose optim= as it "
             "was then"
         )
     if not all(map(_fits, optimizers, held)):
-        raise CheckpointError(f"{file}: the optimiser's state is not that of this model")
+        raise CheckpointError(f"{file}: the optimiser's state belongs to another model")
     for optimizer, state, mine in zip(optimizers, held, own, strict=True):
         # A resumed run may have changed the settings.
         optimizer.load_state_dict({**mine, "state": state})
 
 
-def _kinds(states: list[dict[str, Any]]) -> list[list[Any]]:
-    """What optimisers these are the states of: names of the settings, numbers of the weights."""
+def _describe_states(states: list[dict[str, Any]]) -> list[list[Any]]:
+    """What tells optimisers apart: the names of their settings and the numbers of their weights."""
     return [[(set(g), g["params"]) for g in state["param_groups"]] for state in states]
 
 
 def _fits(optimizer: Any, state: Any) -> bool:
-    """Whether each weight's state, where there is one, has this optimiser's names and shapes."""
+    """Whether the state of each weight that has one fits this optimiser in names and shapes."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     muon = isinstance(optimizer, torch.optim.Muon)
     names = {"momentum_buffer"} if muon else {"step", "exp_avg", "exp_avg_sq"}
@@ -141,15 +145,15 @@ def _fits(optimizer: Any, state: Any) -> bool:
 
 
 def set_learning_rate(optimizers: list[Any], optim: Optim, lr: float) -> None:
-    """Let the next steps be of size lr, and of its share for what Muon leaves to AdamW."""
+    """Set the rate of the next steps: lr, or its share for what Muon leaves to AdamW."""
     for optimizer in optimizers:
         rest = optim.name == "muon" and isinstance(optimizer, torch.optim.AdamW)
         for group in optimizer.param_groups:
             group["lr"] = lr * optim.rest_lr_ratio if rest else lr
 
 
-def _layer_matrices(model: nn.Module) -> set[nn.Parameter]:
-    """Trainable matrices other than the embedding and the head, which are tables of rows."""
+def _find_layer_matrices(model: nn.Module) -> set[nn.Parameter]:
+    """Trainable matrices, without the embedding and the head, which are tables of rows."""
     inner: Any = model
     tables = {inner.get_input_embeddings().weight, inner.get_output_embeddings().weight}
     return {p for p in model.parameters() if p.requires_grad and p.ndim == 2} - tables

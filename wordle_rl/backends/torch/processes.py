@@ -1,8 +1,8 @@
-"""Several processes of one machine that train one policy, with torch.distributed between them.
+"""Several processes of one machine that train one policy through torch.distributed.
 
-The first process starts the others and tells each its task through its standard input, which stays
-open: where it ends, the first is gone, however it died, and so goes the other. Gloo on the CPU,
-NCCL on CUDA.
+The first process starts the others and writes each one's task to its standard input, which stays
+open. When the first process dies, however it dies, that input ends, and so do the others. They
+communicate through Gloo on the CPU and NCCL on CUDA.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from wordle_rl.runs.paths import ROOT
 T = TypeVar("T")
 
 _HOST = "127.0.0.1"
-_PATIENCE = timedelta(days=7)  # of a call with the others; that one died is noticed at once
-_GOODBYE = 10.0  # seconds that a process has to end
+_PATIENCE = timedelta(days=7)  # timeout of a collective; a death is noticed at once
+_GOODBYE = 10.0  # seconds in which a process should end
 
 
 class TorchProcesses:
     """Implements wordle_rl.runs.processes.Processes on torch's default process group."""
 
     def __init__(self, rank: int, size: int, store: Any, device: torch.device) -> None:
-        """Joins the group that meets at a store, and waits until all others have."""
+        """Join the group at a store, and wait until all others have joined."""
         self.rank, self.size = rank, size
         backend = "gloo"
         if device.type == "cuda":
@@ -47,20 +47,20 @@ class TorchProcesses:
 
     def gather(self, value: T) -> list[T]:
         values: list[Any] = [None] * self.size
-        with _patient_with_death():
+        with _wait_on_failure():
             dist.all_gather_object(values, value)
         return values
 
     def add_up(self, tensors: Sequence[torch.Tensor]) -> None:
-        with _patient_with_death():
+        with _wait_on_failure():
             for work in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
                 assert work is not None
                 work.wait()
 
 
 @contextmanager
-def _patient_with_death() -> Iterator[None]:
-    """Leaves time to those who end this process when another one died, and say why."""
+def _wait_on_failure() -> Iterator[None]:
+    """After an error, give the watching thread time to end this process and say why."""
     try:
         yield
     except RuntimeError:
@@ -68,44 +68,43 @@ def _patient_with_death() -> Iterator[None]:
         raise
 
 
-def meeting_point(port: int, size: int) -> Any:
-    """The store at a port where the processes of a run find each other."""
-    return _store(port, size, is_master=False)
+def connect_store(port: int, size: int) -> Any:
+    """Connect to the store at a port, where the processes of a run find each other."""
+    return _open_store(port, size, is_master=False)
 
 
-def _new_meeting_point(size: int) -> Any:
-    """The same at a free port, for the first process."""
-    # A store that opens its port itself listens on all interfaces, whatever its host is.
+def _create_store(size: int) -> Any:
+    """Create the store at a free port, for the first process."""
+    # A store that opens its port itself listens on all interfaces, whatever host it was given.
     listener = socket.create_server((_HOST, 0))
     port = listener.getsockname()[1]
-    return _store(port, size, is_master=True, master_listen_fd=listener.detach())
+    return _open_store(port, size, is_master=True, master_listen_fd=listener.detach())
 
 
-def _store(port: int, size: int, **more: Any) -> Any:
-    # torch documents TCPStore, but does not list it as exported.
+def _open_store(port: int, size: int, **more: Any) -> Any:
+    # torch documents TCPStore but does not list it among its exports.
     store: Any = dist.TCPStore  # pyright: ignore[reportPrivateImportUsage]
     return store(_HOST, port, size, wait_for_workers=False, **more)
 
 
 @contextmanager
-def started(
+def start_processes(
     size: int,
     device: torch.device,
     task: dict[str, Any],
     interrupts: Interrupts,
     died: Callable[[BaseException], None],
 ) -> Iterator[TorchProcesses]:
-    """Start the other size - 1 processes on a task and join them; they end with the block.
+    """Start the other size - 1 processes on a task and join them. They end with the block.
 
-    task: keyword arguments of wordle_rl.backends.torch.backend.follow, as JSON can hold them.
-    A second signal kills them, also one that hangs. died: called when one of them died, just before
-    this process ends.
+    task: what wordle_rl.worker reads, as JSON can hold it. died: called when one of the processes
+    died, just before this one ends. A second signal kills them, even if one hangs.
     """
-    # What is gathered is unpickled, so nobody outside the machine shall reach it.
+    # Gathered values are unpickled, so nothing outside the machine may connect.
     loopback = "lo" if sys.platform == "linux" else "lo0"
     os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
     os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={loopback}")  # without = a prefix
-    store = _new_meeting_point(size)
+    store = _create_store(size)
     others: list[subprocess.Popen[bytes]] = []
     over = threading.Event()
 
@@ -116,7 +115,7 @@ def started(
 
     interrupts.on_second(kill)
     try:
-        others.extend(_start() for _ in range(1, size))
+        others.extend(_start_worker() for _ in range(1, size))
         for rank, other in enumerate(others, 1):
             assert other.stdin is not None
             order = {"rank": rank, "size": size, "port": store.port, "task": task}
@@ -133,14 +132,14 @@ def started(
             dist.destroy_process_group()
 
 
-def _start() -> subprocess.Popen[bytes]:
+def _start_worker() -> subprocess.Popen[bytes]:
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.Popen(
         [sys.executable, "-m", "wordle_rl.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": path},
-        process_group=0,  # Ctrl-C in a terminal is for the first process alone
+        process_group=0,  # Ctrl-C in a terminal reaches the first process only
     )
 
 
@@ -150,18 +149,19 @@ def _watch(
     over: threading.Event,
     died: Callable[[BaseException], None],
 ) -> None:
-    """End this process when another one died: waiting for it would never end."""
+    """End this process when another one dies, because it would wait for it for ever."""
     code = other.wait()
     if code and not over.is_set():
-        told = f"process {rank} of the run ended with exit code {code}"
-        os.write(2, f"\nerror: {told}, so the run stops\n".encode())
+        reason = f"process {rank} of the run ended with exit code {code}"
+        os.write(2, f"\nerror: {reason}, so the run stops\n".encode())
         try:
-            died(ChildProcessError(told))
+            died(ChildProcessError(reason))
         finally:
-            os._exit(1)  # checkpoints survive that at any moment
+            os._exit(1)  # safe at any moment: checkpoints survive it
 
 
 def _end(other: subprocess.Popen[bytes]) -> None:
+    """Close a process's input, which ends it, and kill it if it does not end in time."""
     assert other.stdin is not None
     other.stdin.close()
     try:
@@ -172,7 +172,7 @@ def _end(other: subprocess.Popen[bytes]) -> None:
 
 
 def _kill(other: subprocess.Popen[bytes]) -> None:
-    """With whatever it started; a process that is stopped dies of nothing else."""
+    """Kill a process and its children with SIGKILL, which works on stopped processes too."""
     if other.poll() is None:
         with suppress(ProcessLookupError):  # it ended just now
             os.killpg(other.pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""What the torch backend times to choose precision and threads: products of the model's own shapes.
+"""Chooses precision and CPU threads for torch, by timing products of the model's own shapes.
 
-On accelerators nothing is timed: bf16 where the device computes in it.
+Nothing is timed on accelerators: they use bf16 where the device supports it.
 """
 
 from __future__ import annotations
@@ -11,32 +11,38 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from wordle_rl.policy.computing import Computing, Precision, Threads, faster_precision, timed_sizes
+from wordle_rl.policy.computing import (
+    Computing,
+    Precision,
+    Threads,
+    choose_faster_precision,
+    choose_timed_sizes,
+)
 from wordle_rl.policy.settings import LightningSettings
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
-_LAYERS = 4  # of the decode-like loop
+_LAYERS = 4  # of the timed loop that resembles decoding
 
 
 def choose_computing(
     settings: LightningSettings, device: torch.device, shape: Callable[[], tuple[int, int]]
 ) -> Computing:
-    """Precision and threads as the settings say, timed where they say auto.
+    """Precision and threads from the settings, timed where they say auto.
 
-    shape: reads the widths of the model's layers, where something is timed (see layer_shape).
+    shape: reads the widths of the model's layers (see read_layer_shape); called only if needed.
     """
     precision, reasons = settings.precision, []
     if precision == "auto":
-        precision, reason = _auto_precision(device, shape)
+        precision, reason = _choose_precision(device, shape)
         reasons.append(reason)
-    threads = _threads(settings, device, shape)
+    threads = _prepare_threads(settings, device, shape)
     if change := threads.choose():
         reasons.append(change)
     return Computing(precision=precision, reasons=tuple(reasons), threads=threads)
 
 
-def cpu_threads(processes: int = 1) -> int:
-    """Threads of one of several processes: its share of OMP_NUM_THREADS, or else of the cores."""
+def count_cpu_threads(processes: int = 1) -> int:
+    """Threads for one of several processes: its share of OMP_NUM_THREADS, or of the cores."""
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     if asked.isdecimal() and int(asked):
         cores = int(asked)
@@ -47,13 +53,15 @@ def cpu_threads(processes: int = 1) -> int:
     return max(cores // processes, 1)
 
 
-def _auto_precision(
+def _choose_precision(
     device: torch.device, shape: Callable[[], tuple[int, int]]
 ) -> tuple[Precision, str]:
     if device.type == "cpu":
-        torch.set_num_threads(1)  # least disturbed by other programs
+        torch.set_num_threads(1)  # other programs disturb one thread the least
         sizes = shape()
-        return faster_precision({name: _products(dtype, sizes) for name, dtype in DTYPES.items()})
+        return choose_faster_precision(
+            {name: _build_products(dtype, sizes) for name, dtype in DTYPES.items()}
+        )
     if device.type == "cuda":
         able = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
@@ -71,31 +79,32 @@ def _mps_multiplies_bf16(device: torch.device) -> bool:
         return False
 
 
-def _threads(
+def _prepare_threads(
     settings: LightningSettings, device: torch.device, shape: Callable[[], tuple[int, int]]
 ) -> Threads:
     if settings.threads != "auto":
         return Threads(most=settings.threads, use=torch.set_num_threads)
-    most = cpu_threads(settings.devices)
-    work = _decoding(shape()) if device.type == "cpu" and most > 1 else None
+    most = count_cpu_threads(settings.devices)
+    work = _build_decoding(shape()) if device.type == "cpu" and most > 1 else None
     return Threads(most=most, use=torch.set_num_threads, work=work)
 
 
-def _matrices(
+def _draw_matrices(
     dtype: torch.dtype, shape: tuple[int, int]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Rows of hidden states, and the matrices into a feed-forward layer and out of it."""
-    rows, width, inner = timed_sizes(shape)
-    made = torch.Generator().manual_seed(0)  # the global generator is left alone
+    """Random hidden states, and the two matrices of a feed-forward layer."""
+    rows, width, inner = choose_timed_sizes(shape)
+    generator = torch.Generator().manual_seed(0)  # leaves the global generator alone
     states, up, down = (
-        torch.randn(size, generator=made).to(dtype)
+        torch.randn(size, generator=generator).to(dtype)
         for size in ((rows, width), (inner, width), (width, inner))
     )
     return states, up, down
 
 
-def _products(dtype: torch.dtype, shape: tuple[int, int]) -> Callable[[], object]:
-    states, up, down = _matrices(dtype, shape)
+def _build_products(dtype: torch.dtype, shape: tuple[int, int]) -> Callable[[], object]:
+    """Work that multiplies hidden states by both matrices."""
+    states, up, down = _draw_matrices(dtype, shape)
 
     @torch.inference_mode()
     def work() -> torch.Tensor:
@@ -104,9 +113,9 @@ def _products(dtype: torch.dtype, shape: tuple[int, int]) -> Callable[[], object
     return work
 
 
-def _decoding(shape: tuple[int, int]) -> Callable[[], object]:
-    """Many short operations in a row, where threads wait for each other after each."""
-    states, up, down = _matrices(torch.float32, shape)
+def _build_decoding(shape: tuple[int, int]) -> Callable[[], object]:
+    """Work like decoding: many short operations, after each of which threads must synchronise."""
+    states, up, down = _draw_matrices(torch.float32, shape)
     scale = torch.ones(states.shape[1])
 
     @torch.inference_mode()

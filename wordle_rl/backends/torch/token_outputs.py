@@ -1,4 +1,4 @@
-"""What one pass of a model says of each trained token: log-probability, entropy, value."""
+"""What one forward pass says of each trained token: log-probability, entropy and value."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from wordle_rl.policy.batch import Batch, Targets
 
 @dataclass(frozen=True, kw_only=True)
 class TokenOutputs:
-    """All are [rows, T], and 0 where no token is trained."""
+    """All tensors are [rows, T], and 0 where no token is trained."""
 
     logprobs: torch.Tensor  # natural log
     entropy: torch.Tensor | None  # of the distribution that the token was drawn from
     values: torch.Tensor | None  # before it was drawn
 
 
-def token_outputs(
+def compute_token_outputs(
     lm: CausalLM,
     batch: Batch,
     rows: np.ndarray,
@@ -31,38 +31,41 @@ def token_outputs(
     entropy: bool = False,
     value_head: ValueHead | None = None,
 ) -> TokenOutputs:
-    """One pass over some rows of a batch; entropy and values only if asked for."""
-    width = max(int(batch.lengths[rows].max()), 1)  # a piece may be nothing but padding
+    """One forward pass over some rows of a batch. entropy and values are optional."""
+    width = max(int(batch.lengths[rows].max()), 1)  # rows may hold nothing but padding
     ids = torch.from_numpy(batch.ids[rows, :width]).to(lm.device)
     trained = torch.from_numpy(batch.trained[rows, :width]).to(lm.device)
-    hidden = lm.hidden(ids)
-    # The token at place t is predicted at place t - 1; the head runs only where one is trained.
+    hidden = lm.compute_hidden(ids)
+    # Place t - 1 predicts the token at place t. The head runs only where a token is trained.
     states = hidden[:, :-1][trained[:, 1:]]
-    logits = lm.logits(states) / temperature
+    logits = lm.compute_logits(states) / temperature
     if batch.distributions is None:
         chosen = logits.gather(1, ids[:, 1:][trained[:, 1:]][:, None])[:, 0]
     else:
-        chosen = _expected(logits, trained, [batch.distributions[row] for row in rows])
+        chosen = _compute_mean_logits(logits, trained, [batch.distributions[row] for row in rows])
     normalizer = torch.logsumexp(logits, dim=-1)
 
-    def placed(found: torch.Tensor) -> torch.Tensor:
+    def place(found: torch.Tensor) -> torch.Tensor:
         return torch.zeros(ids.shape, device=ids.device).masked_scatter(trained, found)
 
-    of_all = None
+    entropies = None
     if entropy:
-        of_all = placed(normalizer - ((logits - normalizer[:, None]).exp() * logits).sum(-1))
+        entropies = place(normalizer - ((logits - normalizer[:, None]).exp() * logits).sum(-1))
     return TokenOutputs(
-        logprobs=placed(chosen - normalizer),
-        entropy=of_all,
-        values=None if value_head is None else placed(value_head(states)),
+        logprobs=place(chosen - normalizer),
+        entropy=entropies,
+        values=None if value_head is None else place(value_head(states)),
     )
 
 
-def _expected(
+def _compute_mean_logits(
     logits: torch.Tensor, trained: torch.Tensor, targets: Sequence[Targets]
 ) -> torch.Tensor:
-    """Mean logit [P] under the targets of each trained place; logits [P, V], trained [rows, T]."""
-    # The trained places of all rows, one after the other, are the rows of logits.
+    """The mean logit [P] over the target tokens of each trained place.
+
+    logits: [P, V], one row per trained place. trained: [rows, T]. targets: one per row.
+    """
+    # logits holds the trained places of all rows, one after the other.
     number = trained.flatten().cumsum(0).view(trained.shape) - 1
     parts = [number[row, torch.from_numpy(t.places)] for row, t in enumerate(targets)]
     place = torch.cat(parts).to(logits.device)

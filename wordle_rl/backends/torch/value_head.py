@@ -1,4 +1,4 @@
-"""A value head: one number for each hidden state of a trunk."""
+"""A value head: one number for each hidden state."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from wordle_rl.backends.torch.weights import read_weights
-from wordle_rl.runs.checkpoints import CheckpointError
-
-FILE = "value_head.safetensors"  # beside the model's own files, whose loaders pass over it
+from wordle_rl.backends.saved_weights import VALUE_HEAD, check_value_head_exists
+from wordle_rl.backends.torch.weights import check_fit, read_weights
 
 
 class ValueHead(nn.Module):
-    """A linear function in float32, 0 everywhere at the start."""
+    """A linear function in float32 that starts at 0 everywhere."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()
@@ -28,16 +26,12 @@ class ValueHead(nn.Module):
             return hidden.float() @ self.weight + self.bias
 
     def save(self, folder: Path) -> None:
-        save_file(self.state_dict(), folder / FILE)
+        save_file(self.state_dict(), folder / VALUE_HEAD)
 
     def load(self, folder: Path) -> None:
-        """Restore what save() wrote. Raises CheckpointError unless it fits."""
-        path = folder / FILE
-        if not path.is_file():
-            raise CheckpointError(f"{path} is missing: it was written without a value head")
-        saved = read_weights(path)
-        if {k: v.shape for k, v in saved.items()} != {
-            k: v.shape for k, v in self.state_dict().items()
-        }:
-            raise CheckpointError(f"{path} belongs to another model")
+        """Restore what save() wrote. Raises CheckpointError unless it fits this head."""
+        file = folder / VALUE_HEAD
+        check_value_head_exists(file)
+        saved = read_weights(file)
+        check_fit(file, saved, self.state_dict())
         self.load_state_dict(saved)

@@ -1,68 +1,61 @@
-"""Puts saved weights back into a model, or says that they belong to another one."""
+"""Reads and writes the weights of torch models, and checks that saved weights fit a model."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
-from wordle_rl.runs.checkpoints import CheckpointError
+from wordle_rl.backends.adapters import FILES
+from wordle_rl.backends.saved_weights import check_model_exists, check_shapes, explain_read_errors
 
 
 def read_weights(file: Path) -> dict[str, torch.Tensor]:
     """The tensors of a safetensors file. Raises CheckpointError."""
-    try:
+    with explain_read_errors(file):
         return load_file(file)
-    except Exception as error:  # safetensors has errors of its own, and passes on those of torch
-        raise CheckpointError(f"{file}: cannot be read as safetensors ({error})") from None
 
 
 def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
-    """Load what save_pretrained() wrote to a folder, the adapter `default` alone under LoRA.
+    """Load what save_pretrained() wrote to a folder; under LoRA only the adapter `default`.
 
     Raises CheckpointError, before anything is changed, unless names and shapes are the model's own.
     """
-    file = folder / ("adapter_model.safetensors" if is_lora else "model.safetensors")
-    if not file.is_file():
-        raise CheckpointError(f"{file} is missing: the checkpoint belongs to another kind of model")
+    file = folder / (FILES["peft"] if is_lora else "model.safetensors")
+    check_model_exists(file)
     weights = read_weights(file)
     if is_lora:
         from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
-        _check(file, weights, get_peft_model_state_dict(model), tied=())
+        check_fit(file, weights, get_peft_model_state_dict(model))
         set_peft_model_state_dict(model, weights)
     else:
-        tied = set(getattr(model, "_tied_weights_keys", None) or ())
-        _check(file, weights, model.state_dict(), tied=tied)
+        tied = getattr(model, "_tied_weights_keys", None) or ()
+        check_fit(file, weights, model.state_dict(), optional=tied)
         model.load_state_dict(weights, strict=False)
 
 
-def _check(
+def check_fit(
     file: Path,
-    weights: dict[str, torch.Tensor],
-    expected: dict[str, torch.Tensor],
+    saved: Mapping[str, torch.Tensor],
+    own: Mapping[str, torch.Tensor],
     *,
-    tied: Collection[str],
+    optional: Collection[str] = (),
 ) -> None:
-    missing = sorted(expected.keys() - weights.keys() - set(tied))
-    unexpected = sorted(weights.keys() - expected.keys())
-    reshaped = [
-        f"{name} is {list(weights[name].shape)} instead of {list(tensor.shape)}"
-        for name, tensor in expected.items()
-        if name in weights and weights[name].shape != tensor.shape
-    ]
-    if missing or unexpected or reshaped:
-        raise CheckpointError(
-            f"{file} belongs to another model: missing {missing[:3]}, "
-            f"unexpected {unexpected[:3]}, of another shape {reshaped[:3]}"
-        )
+    """Raise CheckpointError unless a file's weights have a model's own names and shapes.
+
+    optional: names that the file may lack.
+    """
+    saved_shapes = {name: weight.shape for name, weight in saved.items()}
+    own_shapes = {name: weight.shape for name, weight in own.items()}
+    check_shapes(file, saved_shapes, own_shapes, optional=optional)
 
 
 def copy_as_bfloat16(source: Path, target: Path) -> int:
-    """Write a folder's model in bfloat16, and its tokenizer, to another. Returns the vocabulary."""
+    """Copy a folder's model in bfloat16, and its tokenizer. Returns the size of its vocabulary."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16)

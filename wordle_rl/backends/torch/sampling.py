@@ -1,0 +1,52 @@
+"""Draws tokens from logits on torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.sampling import Sampling
+
+
+def sample_tokens(
+    logits: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Invert the distribution of each row at its uniform number.
+
+    logits: float32 [rows, V]. Returns ids and their natural log-probabilities after temperature,
+    top-k and top-p (greedy: at temperature 1). Raises NotFinite.
+    """
+    if sampling.temperature == 0.0:
+        logprobs = torch.log_softmax(logits, dim=-1)
+        ids = logits.argmax(dim=-1, keepdim=True)
+    else:
+        logits = _mask_unlikely(logits / sampling.temperature, sampling)
+        logprobs = torch.log_softmax(logits, dim=-1)
+        cumulative = logprobs.exp().cumsum(dim=-1)
+        total = cumulative[:, -1:]
+        target = torch.from_numpy(uniforms).to(logits.device, torch.float32)[:, None] * total
+        # Rounding must not reach the total, because there is no token beyond it.
+        target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
+        # Logits that are not finite give an index beyond the last token.
+        ids = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
+    chosen = logprobs.gather(1, ids)[:, 0].cpu().numpy()
+    if not np.isfinite(chosen).all():
+        raise NotFinite
+    return ids[:, 0].cpu().numpy(), chosen
+
+
+def _mask_unlikely(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+    """Logits in which every token that top-k or top-p excludes is minus infinity."""
+    if sampling.top_k:
+        kth = logits.topk(min(sampling.top_k, logits.shape[-1]), dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < kth, -torch.inf)
+    if sampling.top_p < 1.0:
+        ordered, index = logits.sort(dim=-1, descending=True)
+        before = ordered.softmax(dim=-1).cumsum(dim=-1) - ordered.softmax(dim=-1)
+        outside = torch.zeros_like(logits, dtype=torch.bool).scatter(
+            1, index, before >= sampling.top_p
+        )
+        logits = logits.masked_fill(outside, -torch.inf)
+    return logits

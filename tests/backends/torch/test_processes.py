@@ -160,9 +160,9 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "expert iteration": (ExpertIteration(), {}),
     "best of, in fresh prompts": (
         Grpo(beta=0.0, minibatches=2),
-        {"play": BestOf(groups=6, num_generations=3).play, "form": "fresh"},
+        {"kind": BestOf, "form": "fresh"},
     ),
-    "single turns": (Grpo(beta=0.0), {"play": OneTurn(groups=6, num_generations=3).play}),
+    "single turns": (Grpo(beta=0.0), {"kind": OneTurn}),
     "sft": (Sft(), {"teacher": TeacherSettings(player=Gibberish()), "num_generations": 1}),
 }
 

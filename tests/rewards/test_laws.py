@@ -114,13 +114,13 @@ def parts_see_each_turn_once() -> Iterator[None]:
 
 
 def kept(call: Callable[..., float]) -> Callable[..., float]:
-    values: dict[tuple[int, PlayedTurn], tuple[object, float]] = {}
+    values: dict[tuple[int, int], tuple[float, object, PlayedTurn]] = {}
 
     def remembered(self: object, turn: PlayedTurn) -> float:
-        key = id(self), turn
+        key = id(self), id(turn)
         if key not in values:
-            values[key] = self, call(self, turn)  # while it is kept, no other has its id
-        return values[key][1]
+            values[key] = call(self, turn), self, turn  # no other has their ids while they are kept
+        return values[key][0]
 
     return remembered
 

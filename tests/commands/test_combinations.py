@@ -89,7 +89,7 @@ SMALL = [
     "model.max_tokens=12", "model.max_context=4096",
     "trainer.steps=2", "trainer.validate_every=2", "trainer.report=false", "trainer.show_games=0",
 ]  # fmt: skip
-LEFT_OUT = {"logger=wandb"}  # needs an account; test_misuse.py is for its absence
+LEFT_OUT = {"logger=wandb"}  # needs an account
 
 Factors = dict[str, dict[str, list[str]]]  # the overrides of each option of each factor
 

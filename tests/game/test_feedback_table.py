@@ -38,15 +38,15 @@ def counting_oracle(guesses: np.ndarray, secret: str) -> np.ndarray:
     that are not in place, are fewer than the secret has.
     """
     target = np.frombuffer(secret.encode(), dtype=np.uint8)
-    same = guesses == target
+    has = np.bincount(target, minlength=256).astype(np.uint8)
+    letters = np.ascontiguousarray(guesses.T)
+    same = letters == target[:, None]
     codes = np.zeros(len(guesses), dtype=np.int64)
     for i in range(5):
-        letter = guesses[:, i, None]
-        has = (target == letter).sum(axis=1)
-        is_copy = guesses == letter
-        in_place = (is_copy & same).sum(axis=1)
-        earlier = (is_copy & ~same)[:, :i].sum(axis=1)
-        digit = np.where(same[:, i], 2, np.where(in_place + earlier < has, 1, 0))
+        is_copy = letters == letters[i]
+        in_place = (is_copy & same).sum(axis=0, dtype=np.uint8)
+        earlier = (is_copy & ~same)[:i].sum(axis=0, dtype=np.uint8)
+        digit = np.where(same[i], 2, np.where(in_place + earlier < has[letters[i]], 1, 0))
         codes += digit * 3 ** (4 - i)
     return codes
 

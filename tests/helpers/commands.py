@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 from tests.helpers.configs import composed
 from wordle_rl import cli
 from wordle_rl.evaluate import evaluate
+from wordle_rl.runs.paths import ROOT
 from wordle_rl.train import train
 
 SMALL_RUN = (
@@ -51,3 +54,20 @@ def largest_file(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files but the manifest, which lists every attempt to resume, and the lock."""
+    files = [p for p in folder.rglob("*") if p.is_file() and p.parent != folder]
+    files += [p for p in folder.glob("*.*") if p.is_file() and p.name != "manifest.json"]
+    return {str(p): p.read_bytes() for p in files if p.name != ".lock"}
+
+
+def command(*arguments: str, **options: object) -> tuple[subprocess.CompletedProcess, float]:
+    """A command as a user types it, and the seconds of processor that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, **options
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return done, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

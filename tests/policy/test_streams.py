@@ -1,4 +1,4 @@
-"""What random numbers are drawn for: no two purposes share any, and no source is left out here."""
+"""No two purposes share random numbers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,9 @@ from wordle_rl.policy import sampling
 from wordle_rl.policy.batch import minibatches
 from wordle_rl.policy.sampling import Purpose, Sampling
 from wordle_rl.rollouts.history import History
-from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.step import spare_secrets, step_secrets, train_step
 from wordle_rl.training.validation import HeldOutPlay
 
-PACKAGE = ROOT / "wordle_rl"
 SMALL = range(6)
 SEEDS = [*SMALL, *(2**32 * high + low for high in (1, 2) for low in (0, 1, 5)), 2**63 - 1]
 

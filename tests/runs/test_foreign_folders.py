@@ -28,7 +28,6 @@ from wordle_rl.runs.checkpoints import CheckpointError, CheckpointStore
 from wordle_rl.runs.files import StepLog, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.untrusted import FolderError, printable
-from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.start_report import read_report
 from wordle_rl.training.state import RunState
 
@@ -381,41 +380,6 @@ def test_a_state_that_no_run_wrote_is_refused(kind: str, run: Path) -> None:
     with pytest.raises(CheckpointError, match=r"step_000002/state\.json") as error:
         RunState.read(path)
     assert told in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("curriculum", "state"),
-    [
-        ("phases", {}),
-        ("phases", {"groups": "5"}),
-        ("linear", {"groups": -5}),
-        ("gated", {"open": 1, "recent": []}),
-        ("gated", {"open": False, "recent": [[1, 2, 3]]}),
-        ("gated", {"open": False, "recent": [[3, 2]]}),
-        ("replay", {"waiting": "crane"}),
-        ("replay", {"waiting": [5]}),
-    ],
-)
-def test_a_curriculum_takes_no_state_of_another_kind(curriculum: str, state: dict) -> None:
-    from wordle_rl.build import build_experiment
-
-    setup = build_experiment(resolve(composed(f"curriculum={curriculum}")))
-    course = CurriculumRunner(setup.curriculum, reporter=None, tells=False)
-    course.load_state_dict(course.state_dict())
-    with pytest.raises(FolderError, match=r"state\.json: curriculum: "):
-        course.load_state_dict(state)
-
-
-def test_a_secret_that_is_none_of_the_run_s_is_not_replayed() -> None:
-    from wordle_rl.build import build_experiment
-
-    setup = build_experiment(resolve(composed("curriculum=replay")))
-    course = CurriculumRunner(setup.curriculum, reporter=None, tells=False)
-    course.load_state_dict({"waiting": [setup.recipe.secrets[0]]})
-    assert course.planned(setup.recipe).replayed == (setup.recipe.secrets[0],)
-    course.load_state_dict({"waiting": ["zzzzz"]})
-    with pytest.raises(FolderError, match="'zzzzz' waits to be replayed"):
-        course.planned(setup.recipe)
 
 
 # -- logs and reports -----------------------------------------------------------------------------

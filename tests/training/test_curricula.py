@@ -24,6 +24,7 @@ from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rollouts import base as scene
 from wordle_rl.rollouts.base import Recipe
+from wordle_rl.runs.untrusted import FolderError
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.step import StepResult, collect_rollouts
@@ -266,3 +267,34 @@ def test_stopped_inside_a_stage_a_run_equals_one_that_never_stopped(  # row 22
     assert_equal_runs(folder, unbroken)
     state = json.loads((folder / "checkpoints" / "step_000006" / "state.json").read_text())
     assert state["curriculum"]
+
+
+@pytest.mark.parametrize(
+    ("curriculum", "state"),
+    [
+        ("phases", {}),
+        ("phases", {"groups": "5"}),
+        ("linear", {"groups": -5}),
+        ("gated", {"open": 1, "recent": []}),
+        ("gated", {"open": False, "recent": [[1, 2, 3]]}),
+        ("gated", {"open": False, "recent": [[3, 2]]}),
+        ("replay", {"waiting": "crane"}),
+        ("replay", {"waiting": [5]}),
+    ],
+)
+def test_a_curriculum_takes_no_state_of_another_kind(curriculum: str, state: dict) -> None:
+    setup = build_experiment(resolve(composed(f"curriculum={curriculum}")))
+    course = CurriculumRunner(setup.curriculum, reporter=None, tells=False)
+    course.load_state_dict(course.state_dict())
+    with pytest.raises(FolderError, match=r"state\.json: curriculum: "):
+        course.load_state_dict(state)
+
+
+def test_a_secret_that_is_none_of_the_run_s_is_not_replayed() -> None:
+    setup = build_experiment(resolve(composed("curriculum=replay")))
+    course = CurriculumRunner(setup.curriculum, reporter=None, tells=False)
+    course.load_state_dict({"waiting": [setup.recipe.secrets[0]]})
+    assert course.planned(setup.recipe).replayed == (setup.recipe.secrets[0],)
+    course.load_state_dict({"waiting": ["zzzzz"]})
+    with pytest.raises(FolderError, match="'zzzzz' waits to be replayed"):
+        course.planned(setup.recipe)

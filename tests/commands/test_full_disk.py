@@ -1,0 +1,71 @@
+"""A full disk ends a command in one line, and what was written before it stays whole."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.commands import (
+    SMALL_RUN,
+    command,
+    contents,
+    largest_file,
+    training,
+)
+from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.errors import full_disk_told
+from wordle_rl.runs.files import StepLog, write_json
+from wordle_rl.runs.folder import RunFolder
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+WRITERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "metrics": ("metrics.jsonl", lambda r: StepLog(r / "metrics.jsonl").append(
+        3, {"a": "a" * 9999})),
+    "summary": ("summary.json", lambda r: write_json(r / "summary.json", {"a": "a" * 9999})),
+    "manifest": ("manifest.json", lambda r: RunFolder(r).note_resume(
+        step=3, command=["a" * 9999], changes={})),
+    "checkpoint": ("checkpoints/step_000002", lambda r: CheckpointStore(r / "checkpoints").save(
+        2, lambda folder: (folder / "state.json").write_text("a" * 9999) and None)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_full_disk_leaves_what_was_there(kind: str, run: Path, refused) -> None:
+    name, write = WRITERS[kind]
+    before = contents(run)
+    with largest_file((run / "metrics.jsonl").stat().st_size):
+        line = refused(full_disk_told()(lambda: write(run)))
+    assert f"{run / name}: File too large; make room" in line
+    assert json.loads((run / "manifest.json").read_text())["status"] == "finished"
+    StepLog(run / "metrics.jsonl").truncate_after(2)  # a torn last line, as the next start does
+    assert contents(run) == before
+    assert CheckpointStore(run / "checkpoints", read_only=True).load_latest().step == 2
+
+
+def test_a_run_that_filled_the_disk_goes_on_when_there_is_room(run: Path, refused) -> None:
+    whole = contents(run / "checkpoints")
+    weights = (run / "model" / "model.safetensors").stat().st_size
+    with largest_file(weights + 1000):  # enough for the weights, not for the optimiser's state
+        line = refused(training(f"resume={run} trainer.steps=3"))
+    assert "checkpoints/step_000003: File too large" in line and "resume=" in line
+    assert contents(run / "checkpoints") == whole
+    training(f"resume={run} trainer.steps=3")()
+    assert [record["step"] for record in StepLog(run / "metrics.jsonl").read()] == [0, 1, 2, 3]
+
+
+@pytest.mark.slow
+def test_a_command_that_fills_the_disk_prints_one_line_and_exits_with_2(tmp_path: Path) -> None:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+
+    words = [f"output_dir={tmp_path}", *shlex.split(SMALL_RUN)]
+    done, _ = command("train.py", *words, preexec_fn=limit)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "checkpoints/step_000000: File too large" in done.stderr

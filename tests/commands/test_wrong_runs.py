@@ -1,0 +1,242 @@
+"""Run folders and models that do not fit a command, and what a refusal leaves as it was."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.commands import contents, evaluation, trained, training
+from tests.helpers.configs import composed
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.policy.stages import stages_of
+from wordle_rl.runs.files import StepLog, write_json
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.train import train
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory) -> Path:
+    """A run of a wider model, trained on all words."""
+    line = "model.shape.hidden_size=64 words.protocol=all trainer.steps=1"
+    return trained(tmp_path_factory.mktemp("runs") / "all", line)
+
+
+def test_a_run_folder_in_use_is_not_resumed_but_can_be_evaluated(
+    run: Path, tmp_path: Path, refused
+) -> None:
+    before, manifest = contents(run), (run / "manifest.json").read_bytes()
+    with RunFolder.open(run).lock():
+        told = refused(training(f"resume={run} trainer.steps=3"))
+        assert str(run) in told and str(os.getpid()) in told
+        evaluation(f"run={run} output_dir={tmp_path} compare=false limit=2 backend.threads=1")()
+    assert contents(run) == before and (run / "manifest.json").read_bytes() == manifest
+
+
+KEPT = {
+    "model=qwen3b": "keeps model",
+    "model.path=embedded/tiny": "keeps model",
+    "words.protocol=all": "words",
+    "words.test=5": "words",
+    "prompt.think=true": "prompt",
+    "rollout.form=fresh": "rollout.form",
+    "output_dir=elsewhere": "output_dir",
+    "init_from=conf": "init_from",
+    "init_checkpoint=last": "init_checkpoint",
+    "reward=phase2": "single values",
+    "+optim.foo=1": "+optim.foo=1",
+    "optim.foo=1": "optim.foo",
+    "optim=adamw": "single values",
+    "optim.name=adamw": "optim.name",
+    "optim.lr='[1'": "optim.lr",
+    "trainer.steps=0": "trainer.steps must be 1..",
+    "trainer.steps=1": "trainer.steps must be 2 or more, as so many are done, not 1",
+}
+
+
+@pytest.mark.parametrize("line", KEPT)
+def test_a_resumed_run_stays_the_same_run(line: str, finished: Path, refused) -> None:
+    before = contents(finished)
+    given = ["resume=" + str(finished), line]
+    config = composed(given[0])
+    assert KEPT[line] in refused(lambda: train(config, given))
+    assert contents(finished) == before
+
+
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "config.yaml is not YAML": (lambda r: (r / "config.yaml").write_text("a: [1"), "YAML"),
+    "config.yaml is not text": (lambda r: (r / "config.yaml").write_bytes(b"\xff\xfe\x00"), "YAML"),
+    "config.yaml is a list": (lambda r: (r / "config.yaml").write_text("- 1\n"), "config.yaml"),
+    "config.yaml is a folder": (
+        lambda r: ((r / "config.yaml").unlink(), (r / "config.yaml").mkdir()),
+        "config.yaml is missing",
+    ),
+    "config.yaml has an evil target": (
+        lambda r: (r / "config.yaml").write_text(
+            (r / "config.yaml").read_text().replace("wordle_rl.policy.optim.Muon", "os.system")
+        ),
+        "optim._target_",
+    ),
+    "manifest.json is not JSON": (lambda r: (r / "manifest.json").write_text("{"), "not JSON"),
+}
+
+
+@pytest.mark.parametrize("kind", SPOILT)
+def test_a_spoilt_run_folder_is_named(kind: str, run: Path, refused) -> None:
+    spoil, told = SPOILT[kind]
+    spoil(run)
+    before = contents(run)
+    line = refused(training(f"resume={run}"))
+    assert told in line and ("_target_" in told or str(run) in line)
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize("part", ["model", "checkpoints/step_000002/model"])
+def test_a_run_on_all_words_is_not_gone_on_from_with_split_words(
+    part: str, other: Path, refused
+) -> None:
+    model = f"words.test=6 words.val=6 model.path={other / part}"
+    line = refused(training(model.replace("step_000002", "step_000001")))
+    assert str(other) in line and "words.protocol=all" in line
+    start = model.replace("step_000002", "step_000001")
+    assert build_experiment(resolve(composed(*start.split(), "words.protocol=all"))).test
+
+
+@pytest.mark.parametrize("part", ["model", "checkpoints/step_000001/model"])
+def test_a_copied_model_still_says_what_it_was_trained_on(
+    part: str, other: Path, tmp_path: Path, refused
+) -> None:
+    model = shutil.copytree(other / part, tmp_path / "elsewhere" / "m")
+    line = f"words.test=6 words.val=6 model.path={model}"
+    told = refused(training(line))
+    assert str(model) in told and other.name in told and "words.protocol=all" in told
+    assert build_experiment(resolve(composed(*line.split(), "words.protocol=all"))).test
+    assert "prompt=letters: not symbols" in refused(
+        training(f"{line} words.protocol=all prompt=letters")
+    )
+
+
+def test_a_run_of_an_earlier_version_says_it_by_its_manifest(
+    other: Path, tmp_path: Path, refused
+) -> None:
+    run = shutil.copytree(other, tmp_path / "run")
+    for record in run.rglob("wordle_rl.json"):
+        record.unlink()
+    line = f"words.test=6 words.val=6 model.path={run / 'model'}"
+    assert "words.protocol=all" in refused(training(line))
+
+
+def test_a_model_that_no_run_made_is_taken_as_it_is(finished: Path, tmp_path: Path) -> None:
+    model = shutil.copytree(finished / "model", tmp_path / "m")
+    (model / "wordle_rl.json").unlink()
+    assert build_experiment(resolve(composed("words.test=7", f"model.path={model}"))).test
+
+
+def test_a_run_that_says_it_began_with_its_own_model_has_one_stage(run: Path) -> None:
+    manifest = RunFolder(run).manifest()
+    (run / "model" / "wordle_rl.json").unlink()
+    write_json(run / "manifest.json", manifest | {"model": str(run / "model")})
+    assert [stage["run"] for stage in stages_of(run / "model")] == ["run"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", '{"stages": []}', '{"stages": [{}]}', '{"stages": 5}',
+        '{"stages": [{"run": "a", "digests": []}]}', '{"stages": ' + "[" * 5000 + "]" * 5000 + "}",
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_a_broken_record_of_a_model_is_named(
+    text: str, finished: Path, tmp_path: Path, refused
+) -> None:
+    model = shutil.copytree(finished / "model", tmp_path / "m")
+    (model / "wordle_rl.json").write_text(text)
+    line = refused(training(f"model.path={model}"))
+    assert f"{model / 'wordle_rl.json'}" in line and "list the runs that made the model" in line
+
+
+def test_a_run_is_gone_on_from_with_the_same_split_only(finished: Path, refused) -> None:
+    model = f"model.path={finished / 'model'} words.val=6"
+    assert "words.protocol" in refused(training(f"{model} words.test=7"))
+    assert len(build_experiment(resolve(composed(*model.split(), "words.test=6"))).test) == 6
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [cut, flip])
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(damage, run: Path) -> None:
+    damage(run / "checkpoints" / "step_000002" / "model" / "model.safetensors")
+    with pytest.warns(UserWarning, match=r"step_000002.*going on from step_000001"):
+        training(f"resume={run} trainer.steps=3")()
+    assert [record["step"] for record in StepLog(run / "metrics.jsonl").read()] == [0, 1, 2, 3]
+
+
+def test_without_any_whole_checkpoint_nothing_is_touched(run: Path, refused) -> None:
+    for path in run.glob("checkpoints/step_*/optimizer.pt"):
+        cut(path)
+    before = contents(run)
+    assert "step_000002/optimizer.pt" in refused(training(f"resume={run} trainer.steps=3"))
+    assert "optimizer.pt" in refused(evaluation(f"run={run} output_dir={run.parent}"))
+    assert contents(run) == before
+
+
+def test_a_checkpoint_of_another_model_is_refused(run: Path, other: Path, refused) -> None:
+    shutil.rmtree(run / "checkpoints" / "step_000002")
+    theirs = shutil.copytree(other / "checkpoints" / "step_000001", run / "checkpoints/step_000001",
+                             dirs_exist_ok=True)  # fmt: skip
+    (run / "checkpoints" / "last").write_text("step_000001\n")
+    before = contents(run)
+    line = refused(training(f"resume={run} trainer.steps=3"))
+    assert f"{theirs}/model/model.safetensors belongs to another model" in line
+    assert contents(run) == before
+
+
+def test_weights_that_are_not_the_ones_of_the_config_are_refused(run: Path, refused) -> None:
+    from safetensors.torch import load_file, save_file
+
+    file = run / "model" / "model.safetensors"
+    weights = load_file(file)
+    save_file({n: w for n, w in weights.items() if "layers.1.mlp" not in n}, file, {"format": "pt"})
+    line = refused(evaluation(f"model.path={run / 'model'} output_dir={run.parent}"))
+    assert f"model.path={run / 'model'} lacks 3 of the weights" in line
+
+
+MODELS = {
+    "model.lora='{targets: [q_proj, k_prj]}'": "k_proj, o_proj",
+    "model.lora='{targets: \".*_prj\"}'": "k_proj, o_proj",
+    "model.max_context=16": "model.max_context must be 20 or more",
+    "form=tool": "rollout.form=tool needs a model whose chat template has tools",
+    "backend.accelerator=mps": "auto, cpu",
+}
+
+
+@pytest.mark.parametrize("line", MODELS)
+def test_what_only_the_model_can_tell_is_told_in_one_line_too(
+    line: str, tmp_path: Path, refused
+) -> None:
+    assert MODELS[line] in refused(evaluation(f"{line} output_dir={tmp_path}"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_model_folder_with_a_torn_file_is_named(name: str, run: Path, refused) -> None:
+    cut(run / "model" / name)
+    line = refused(evaluation(f"model.path={run / 'model'} output_dir={run.parent}"))
+    assert f"model.path={run / 'model'} cannot be loaded" in line
+    (run / "model" / "model.safetensors").unlink()
+    line = refused(evaluation(f"model.path={run / 'model'} output_dir={run.parent}"))
+    assert f"model.path={run / 'model'} is no model folder" in line

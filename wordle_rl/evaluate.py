@@ -40,7 +40,7 @@ from wordle_rl.evaluation.report_table import report_table
 from wordle_rl.evaluation.summary import summarise, write_games, write_summary
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import Player
+from wordle_rl.game.players.base import Player, Speaker
 from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.players.greedy_entropy import GreedyEntropy
 from wordle_rl.game.players.random_consistent import RandomConsistent
@@ -181,7 +181,7 @@ class Table:
             )  # fmt: skip
         return summary, games
 
-    def scripted(self, player: Player, rewards: RewardSet) -> Contestant:
+    def scripted(self, player: Player | Speaker, rewards: RewardSet) -> Contestant:
         """A scripted player, which writes its guesses as in a conversation, whatever form= is."""
         seed = self.settings.seed
 
@@ -287,8 +287,8 @@ def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     return config
 
 
-def _player(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
-    players: dict[str, Callable[[], Player]] = {
+def _player(settings: EvalSettings, knowledge: Knowledge) -> Player | Speaker | None:
+    players: dict[str, Callable[[], Player | Speaker]] = {
         **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
         "entropy": lambda: _entropy(knowledge, settings.opener),
         "random": lambda: RandomWord(knowledge.words),

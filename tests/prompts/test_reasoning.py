@@ -17,6 +17,7 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.players.greedy_entropy import GreedyEntropy
 from wordle_rl.game.players.mistakes import Mistakes
 from wordle_rl.game.players.random_consistent import RandomConsistent
@@ -206,7 +207,7 @@ def test_an_answer_with_a_thought_is_read_as_its_guess(length):
     text = Reasoning(KNOWLEDGE, length)(State(), "crane", 0.2) + "<guess>crane</guess>"
     parsed = parse(text)
     assert parsed.guess == "crane" and parsed.closed_thinks == 1
-    assert thought_of(text) + "<guess>crane</guess>" == text
+    assert parsed.thought + "<guess>crane</guess>" == text
 
 
 def test_what_stands_before_an_answer():
@@ -260,6 +261,12 @@ def test_the_thought_before_a_mistake_gives_no_reason_for_it_and_is_not_learnt(l
             assert tokens[i].trained == (i not in slipped)
 
 
+def test_a_player_that_speaks_cannot_be_given_mistakes_or_thoughts():
+    for more in ({"mistakes": Mistakes(KNOWLEDGE)}, {"reasoning": Reasoning(KNOWLEDGE, "brief")}):
+        with pytest.raises(ValueError, match="gibberish cannot have mistakes or reasoning"):
+            ScriptedActor(player=Gibberish(), seed=5, **more)
+
+
 @pytest.mark.parametrize("form", ["conversation", "fresh", "tool"])
 def test_a_thought_stands_before_the_answer_in_every_form(form):
     chat = Chat(HFTokenizer(qwen_like_tokenizer(QWEN_TOOLS)))
@@ -271,6 +278,7 @@ def test_a_thought_stands_before_the_answer_in_every_form(form):
     for turn, tokens in zip(game.turns, scripted_turns(game, chat, STYLE, form=form), strict=True):
         assert turn.guess is not None
         thought = thought_of(turn.text)
+        assert thought and thought == turn.thought
         answer = chat.answer(seen.write(turn.guess))
         assert tokens.completion.ids[-len(answer) :] == answer
         text = chat.tokenizer.decode(tokens.completion.ids)

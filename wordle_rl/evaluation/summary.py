@@ -20,7 +20,6 @@ import numpy as np
 
 from wordle_rl.evaluation.skill import by_turn, skills, summary
 from wordle_rl.game.rules import Game, GameStatus, Rules, marks_of
-from wordle_rl.prompts.parser import thought_of
 from wordle_rl.runs.files import json_bytes, write_bytes, write_json
 
 if TYPE_CHECKING:
@@ -158,7 +157,7 @@ def _play(games: Sequence[Game]) -> dict[str, Any]:
     parsed = [(game, turn.guess) for game, turn in answers if turn.guess is not None]
     # asked of the list, because rules that accept any five letters do not call them non-words
     non_words = sum(guess not in game.allowed for game, guess in parsed)
-    thoughts = [len(thought) for _, turn in answers if (thought := thought_of(turn.text))]
+    thoughts = [len(turn.thought) for _, turn in answers if turn.thought]
     return {
         "turns": len(answers),
         "tokens_per_game": sum(turn.tokens for _, turn in answers) / len(games),

@@ -105,6 +105,7 @@ class PlayedTurn:
 
     state: State  # before the answer
     text: str  # the answer as written
+    thought: str = ""  # the part of the text before the guess
     guess: str | None  # lower-case letters, or None when none could be read
     reason: str | None  # why no guess could be read, None when one was
     kind: TurnKind
@@ -197,7 +198,13 @@ class Game:
         return self.status in (GameStatus.LOST, GameStatus.OUT_OF_TIME)
 
     def play(
-        self, guess: str | None, *, text: str = "", reason: str | None = None, tokens: int = 0
+        self,
+        guess: str | None,
+        *,
+        text: str = "",
+        thought: str = "",
+        reason: str | None = None,
+        tokens: int = 0,
     ) -> PlayedTurn:
         """Take one answer: its guess, or None with the reason why none could be read.
 
@@ -212,6 +219,7 @@ class Game:
         turn = PlayedTurn(
             state=self.state,
             text=text,
+            thought=thought,
             guess=guess,
             reason=reason,
             kind=kind,

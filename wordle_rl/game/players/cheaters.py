@@ -29,7 +29,7 @@ class Cheater:
         self._knowledge = knowledge
         self._write = write
 
-    def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
+    def speak(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [self._text(s, u) for s, u in zip(states, uniforms.tolist(), strict=True)]
 
     def _text(self, state: State, uniform: float) -> str:

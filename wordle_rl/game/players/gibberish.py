@@ -18,7 +18,7 @@ class Gibberish:
 
     name = "gibberish"
 
-    def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
+    def speak(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [
             _babble(generator(uniform))
             for _, uniform in zip(states, uniforms.tolist(), strict=True)

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.rules import State
 
 _TIE = 1e-9  # bits; sums in another order differ by about 1e-15
@@ -43,7 +42,7 @@ class GreedyEntropy:
         self._chosen: dict[bytes, str] = {}
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
-        return [guess_text(self.choose(state)) for state in states]
+        return [self.choose(state) for state in states]
 
     def choose(self, state: State) -> str:
         """The guess for a state; without any candidate left, the first word of its pool."""

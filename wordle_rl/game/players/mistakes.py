@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import generator, guess_text, pick
+from wordle_rl.game.players.base import generator, pick
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.rules import State
 from wordle_rl.words.lists import WORD_LENGTH
@@ -34,7 +34,7 @@ class Mistakes:
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [
-            guess_text(self._mistake(state, generator(uniform)))
+            self._mistake(state, generator(uniform))
             for state, uniform in zip(states, uniforms.tolist(), strict=True)
         ]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import guess_text, pick
+from wordle_rl.game.players.base import pick
 from wordle_rl.game.rules import State
 
 
@@ -32,7 +32,7 @@ class RandomConsistent:
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [
-            guess_text(self._choose(state, uniform))
+            self._choose(state, uniform)
             for state, uniform in zip(states, uniforms.tolist(), strict=True)
         ]
 

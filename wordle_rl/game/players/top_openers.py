@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import guess_text, pick
+from wordle_rl.game.players.base import pick
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.rules import State
 
@@ -30,8 +30,8 @@ class TopOpeners:
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         later = self._consistent.answer(states, uniforms)
         return [
-            text if state.clues else guess_text(self.openers[pick(uniform, len(self.openers))])
-            for state, text, uniform in zip(states, later, uniforms.tolist(), strict=True)
+            word if state.clues else self.openers[pick(uniform, len(self.openers))]
+            for state, word, uniform in zip(states, later, uniforms.tolist(), strict=True)
         ]
 
     @cached_property

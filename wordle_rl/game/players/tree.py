@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.rules import Clue, State, feedback_code
 from wordle_rl.runs.user_files import read_text
 from wordle_rl.words.lists import WORD_LENGTH
@@ -74,7 +73,7 @@ class TreePlayer:
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         """Answers as every player; ValueError for clues that the tree does not lead to."""
-        return [guess_text(self._guess(state.clues)) for state in states]
+        return [self._guess(state.clues) for state in states]
 
     def _guess(self, clues: Node) -> str:
         if clues not in self._next:

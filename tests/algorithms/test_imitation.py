@@ -102,7 +102,7 @@ def batch_of(played: list[Rollout], recipe: Recipe) -> Batch:
 
     samples = [Sample(rollout=r, reward=GameReward(turns=({},)), scores=None) for r in played]
     ones = [np.ones(len(r.turns)) for r in played]
-    run_updates(cast(Any, Policy()), recipe, 0, samples, Advantages(advantages=ones), CHAT)
+    run_updates(cast(Any, Policy()), recipe, 0, samples, Advantages(per_turn=ones), CHAT)
     [batch] = seen
     return batch
 

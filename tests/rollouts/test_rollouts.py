@@ -131,7 +131,7 @@ def batch_of(
             }
 
     samples = [Sample(rollout=r, reward=GameReward(turns=()), scores=None) for r in played]
-    run_updates(cast(Any, Policy()), recipe, 0, samples, Advantages(advantages=advantages), chat)
+    run_updates(cast(Any, Policy()), recipe, 0, samples, Advantages(per_turn=advantages), chat)
     [batch] = seen
     return batch
 

@@ -80,7 +80,7 @@ class StepOutcomes:
 class Advantages:
     """What a step's rollouts are worth learning from."""
 
-    advantages: list[Floats]  # [R] of [K]
+    per_turn: list[Floats]  # [R] of [K]
     units: NDArray[np.int64] | None = None  # [R] rollouts with one number enter one loss together
     targets: list[Floats] | None = None  # [R] of [K] of the value head
     target_scale: float = 1.0

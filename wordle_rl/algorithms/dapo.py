@@ -67,8 +67,8 @@ class Dapo(PolicyGradient):
         judged = super().advantages(outcomes)
         if self.overlong != "filter":
             return judged
-        pairs = zip(judged.advantages, outcomes.complete, strict=True)
-        return Advantages(advantages=[np.where(whole, a, 0.0) for a, whole in pairs])
+        pairs = zip(judged.per_turn, outcomes.complete, strict=True)
+        return Advantages(per_turn=[np.where(whole, a, 0.0) for a, whole in pairs])
 
     def weights(self, rows: UpdateRows) -> Floats:
         return token_mean(rows)

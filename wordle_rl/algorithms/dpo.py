@@ -70,7 +70,7 @@ class Dpo(Algorithm):
             np.full(len(returns), sign)
             for returns, sign in zip(outcomes.returns, signs, strict=True)
         ]
-        return Advantages(advantages=advantages, units=units)
+        return Advantages(per_turn=advantages, units=units)
 
     def weights(self, rows: UpdateRows) -> Floats:
         """The loss of a pair stands at each of its trained tokens, so these add up to its share."""

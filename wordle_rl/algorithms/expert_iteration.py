@@ -41,7 +41,7 @@ class ExpertIteration(Algorithm):
         best = [members[np.argmax(totals[members])] for members in outcomes.members()]
         kept = {int(i) for i in best if outcomes.won[i]}
         return Advantages(
-            advantages=[
+            per_turn=[
                 np.full(len(returns), float(i in kept))
                 for i, returns in enumerate(outcomes.returns)
             ]

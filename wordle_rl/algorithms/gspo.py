@@ -29,7 +29,7 @@ class Gspo(PolicyGradient):
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
         judged = super().advantages(outcomes)
-        return replace(judged, units=np.arange(len(judged.advantages)))
+        return replace(judged, units=np.arange(len(judged.per_turn)))
 
     def log_ratio(self, xp: Any, terms: LossInputs) -> Any:
         moved = terms.logprobs - terms.old_logprobs  # 0 where not trained

@@ -91,7 +91,7 @@ class PolicyGradient(Algorithm):
             advantages = turn_advantages(outcomes.returns, outcomes.groups, scale=self.scale)
         else:
             advantages = game_advantages(outcomes, self.advantages_by_game)
-        return Advantages(advantages=advantages)
+        return Advantages(per_turn=advantages)
 
     def advantages_by_game(self, rewards: Floats) -> Floats:
         """Advantage of each rollout [G, N] against its group, from summed rewards [G, N].

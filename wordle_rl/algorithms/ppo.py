@@ -16,7 +16,7 @@ from wordle_rl.algorithms.base import (
     in_range,
     token_mean,
 )
-from wordle_rl.algorithms.credit import Scale, turn_gae
+from wordle_rl.algorithms.credit import Scale, deviation, turn_gae
 from wordle_rl.algorithms.losses import clipped_value_loss
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
@@ -65,12 +65,10 @@ class Ppo(PolicyGradient):
             for returns, values in zip(outcomes.returns, outcomes.values, strict=True)
         ]
         targets = [a + v for a, v in zip(estimates, outcomes.values, strict=True)]
-        deviation = float(np.concatenate(targets).std())
+        unit = deviation(np.concatenate(targets))
         if self.scale == "std":
-            every = np.concatenate(estimates)
-            spread = float(every.std()) or 1.0
-            estimates = [(a - every.mean()) / spread for a in estimates]
-        return Advantages(advantages=estimates, targets=targets, target_scale=deviation or 1.0)
+            estimates = _standardised(estimates)
+        return Advantages(per_turn=estimates, targets=targets, target_scale=unit or 1.0)
 
     def weights(self, rows: UpdateRows) -> Floats:
         return token_mean(rows)
@@ -82,3 +80,10 @@ class Ppo(PolicyGradient):
             clip=self.value_clip, scale=terms.target_scale,
         )  # fmt: skip
         return loss + self.value_weight * metrics["value_loss"], metrics
+
+
+def _standardised(estimates: list[Floats]) -> list[Floats]:
+    """The same with mean 0 and deviation 1 over all of them; zeros where they are all equal."""
+    every = np.concatenate(estimates)
+    unit = deviation(every)
+    return [(a - every.mean()) / unit if unit else np.zeros(len(a)) for a in estimates]

@@ -44,7 +44,7 @@ class Sft(Algorithm):
         return Imitation(player=self.player, reasoning=self.reasoning)
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
-        return Advantages(advantages=[np.ones(len(returns)) for returns in outcomes.returns])
+        return Advantages(per_turn=[np.ones(len(returns)) for returns in outcomes.returns])
 
     def weights(self, rows: UpdateRows) -> Floats:
         return token_mean(rows)

@@ -91,7 +91,7 @@ def train_step(
     return StepResult(
         rollouts=[sample.rollout for sample in samples],
         rewards=[sample.reward for sample in samples],
-        advantages=judgement.advantages,
+        advantages=judgement.per_turn,
         metrics=metrics,
     )
 

@@ -85,7 +85,7 @@ def _rows(samples: Sequence[Sample], judgement: Advantages) -> UpdateRows:
     units = np.arange(len(samples)) if judgement.units is None else judgement.units
     return UpdateRows(
         lengths=np.array([_tokens(sample.rollout) for sample in samples], np.int64),
-        used=np.array([bool(np.any(advantages)) for advantages in judgement.advantages]),
+        used=np.array([bool(np.any(advantages)) for advantages in judgement.per_turn]),
         units=units,
     )
 
@@ -110,7 +110,7 @@ def _batch(rows: Sequence[Row], judgement: Advantages, pad_id: int) -> Batch:
         return (values[sequence.turns] * sequence.trained).tolist()
 
     values = {
-        "advantages": [marked(judgement.advantages[s.rollout], s) for s in parts],
+        "advantages": [marked(judgement.per_turn[s.rollout], s) for s in parts],
         "weights": [[0.0] * len(s.ids) for s in parts],
     }
     if judgement.targets is not None:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from wordle_rl.game.entropy import BestBits, all_bits, code_counts, split_bits
+from wordle_rl.game.entropy import BestEntropy, count_codes, entropies, entropy
 from wordle_rl.game.feedback_table import feedback_row, letters_of
 from wordle_rl.game.rules import Clue, State, feedback_code
 from wordle_rl.words.lists import WordLists
@@ -105,7 +105,7 @@ class Knowledge:
         self.words = words
         self.table = table
         self._by_answer = np.ascontiguousarray(table.T)
-        self._best_bits = BestBits(self._by_answer, words.allowed, words.answers)
+        self._best_entropy = BestEntropy(self._by_answer, words.allowed, words.answers)
         self._letters = letters_of(words.answers)
         self._mask = lru_cache(maxsize=_MASKS_KEPT)(self._compute_mask)
         self._allowed_letters = letters_of(words.allowed)
@@ -115,12 +115,6 @@ class Knowledge:
     def candidates(self, state: State) -> np.ndarray:
         """Answers that fit all clues, bool [answers]; guesses need not be allowed words."""
         return self._mask(state.clues)
-
-    def candidates_batch(self, states: Sequence[State]) -> np.ndarray:
-        """candidates of many states, bool [states, answers]."""
-        if not states:
-            return np.zeros((0, len(self.words.answers)), dtype=bool)
-        return np.stack([self._mask(state.clues) for state in states])
 
     def consistent_allowed(self, state: State) -> np.ndarray:
         """Allowed guesses that fit all clues, possible secrets or not, bool [allowed]."""
@@ -137,12 +131,12 @@ class Knowledge:
 
     def entropy(self, guess: str, mask: np.ndarray) -> float:
         """Expected information of a guess in bits, 0 when at most one candidate is left."""
-        codes = self.feedback(guess)[mask]
-        return float(split_bits(codes[None])[0]) if len(codes) else 0.0
+        counts = self._counts(guess, mask)
+        return float(entropy(counts)) if counts.any() else 0.0
 
     def entropies(self, mask: np.ndarray) -> np.ndarray:
         """entropy of every allowed guess, float64 [allowed], in bits."""
-        return all_bits(self._by_answer, np.flatnonzero(mask))
+        return entropies(self._by_answer, np.flatnonzero(mask))
 
     def best_entropy(self, state: State) -> float:
         """The most bits that any allowed guess has in a state."""
@@ -161,38 +155,23 @@ class Knowledge:
 
     def expected_remaining(self, guess: str, mask: np.ndarray) -> float:
         """Mean number of candidates after the feedback to a guess (the secret itself counts)."""
-        codes = self.feedback(guess)[mask]
-        if not len(codes):
-            return 0.0
-        return float(np.square(code_counts(codes[None])).sum() / len(codes))
+        return self.outlook(guess, mask)[1]
 
     def outlook(self, guess: str, mask: np.ndarray) -> tuple[float, float]:
         """entropy and expected_remaining of a guess at once."""
-        codes = self.feedback(guess)[mask]
-        if not len(codes):
-            return 0.0, 0.0
-        counts = code_counts(codes[None])[0]
+        counts = self._counts(guess, mask)
         counts = counts[counts > 0]
-        n = len(codes)
-        bits = np.log2(n) - float((counts * np.log2(counts)).sum()) / n
-        return float(bits), float(np.square(counts).sum() / n)
-
-    def bits_gained(self, clue: Clue, state: State) -> float:
-        """log2 of the factor by which a clue shrinks the candidates of the state before it.
-
-        0 when no candidate is left after it, which only a secret outside the answers can cause.
-        """
-        mask = self.candidates(state)
-        after = np.count_nonzero(self.feedback(clue.guess)[mask] == clue.feedback)
-        return float(np.log2(np.count_nonzero(mask) / after)) if after else 0.0
+        if not len(counts):
+            return 0.0, 0.0
+        return float(entropy(counts)), float(np.square(counts).sum() / counts.sum())
 
     def is_consistent(self, guess: str, state: State) -> bool:
         """Whether any five letters, a word or not, could be the secret after all clues."""
         return all(feedback_code(clue.guess, guess) == clue.feedback for clue in state.clues)
 
-    def broken_clues(self, guess: str, state: State) -> BrokenClues:
-        """How a guess ignores the clues, by kind; each letter counts under one kind at most."""
-        return broken_clues(guess, letter_facts(state.clues))
+    def _counts(self, guess: str, mask: np.ndarray) -> np.ndarray:
+        """How many candidates would give each feedback to a guess, int64 [243]."""
+        return count_codes(self.feedback(guess)[mask][None])[0]
 
     def _compute_mask(self, clues: tuple[Clue, ...]) -> np.ndarray:
         if clues:
@@ -215,4 +194,4 @@ class Knowledge:
 
     def _compute_best(self, packed: bytes) -> float:
         mask = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=len(self.words.answers))
-        return self._best_bits(np.flatnonzero(mask))
+        return self._best_entropy(np.flatnonzero(mask))

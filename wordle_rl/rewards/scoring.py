@@ -5,9 +5,9 @@ outcome. The other components are shaping; P is the most shaping that one turn c
 correct the sum:
 
 1. violation: an answer without a guess, a non-word, a guess that breaks hard mode and a repeat keep
-   their graded format score up to 0.5, which every honest guess gets, and take the declared minimum
-   of everything else. Win's minimum is below 0, so a violation scores below every honest legal
-   guess in the same state.
+   their graded format score up to 0.5, the least that an honest guess gets, and take the declared
+   minimum of everything else. Win's minimum is below 0, so a violation scores below every honest
+   legal guess in the same state.
 2. retry: an answer that is asked for again uses no turn, so its shaping counts at most 0. The
    shaping of a game therefore never exceeds P times the turns it had to play.
 3. credit: a win lifts the shaping of the game to P times the turns it had to play, as if each one

@@ -1,4 +1,4 @@
-"""What the clues of a game say: which secrets remain, and what a guess would tell or ignores.
+"""What the clues of a game say: which secrets remain, what a guess would tell, what it ignores.
 
 A candidate is a possible secret that fits every clue. Entropies take all candidates as equally
 likely and look one guess ahead.
@@ -25,12 +25,12 @@ _BESTS_KEPT = 4_096
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokenClues:
-    """How many letters of a guess ignore what is known; all zero exactly when the guess fits."""
+    """How many letters of a guess ignore what is known; all 0 exactly when the guess fits."""
 
-    placed: int = 0  # places whose letter is known, with another letter there
-    known: int = 0  # copies of known, not yet placed letters that the guess lacks
-    absent: int = 0  # copies of a letter beyond those that the secret can have
-    wrong_place: int = 0  # letters put again where they were seen not to be
+    placed: int = 0  # known places that have another letter
+    known: int = 0  # missing copies of letters that are known but not placed
+    absent: int = 0  # copies of a letter beyond the most that the secret can have
+    wrong_place: int = 0  # letters put where a clue says that they are not
 
     @property
     def total(self) -> int:
@@ -39,16 +39,16 @@ class BrokenClues:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LetterFacts:
-    """The clues letter by letter; places are 0..4."""
+    """The clues, letter by letter; places are 0..4."""
 
-    placed: dict[int, str]  # place -> the letter that stands there
-    excluded: dict[int, frozenset[str]]  # place -> letters in the secret, but not there
-    at_least: dict[str, int]  # letter -> copies that the secret has for sure, 1 or more
-    at_most: dict[str, int]  # letter -> copies that it can have; 0 is an absent letter
+    placed: dict[int, str]  # place -> its letter
+    excluded: dict[int, frozenset[str]]  # place -> letters of the secret that are not there
+    at_least: dict[str, int]  # letter -> fewest copies that the secret can have, 1 or more
+    at_most: dict[str, int]  # letter -> most copies that it can have; 0 for an absent letter
 
 
 def letter_facts(clues: Sequence[Clue]) -> LetterFacts:
-    """Sum up what clues say about each letter, repeated letters included."""
+    """Summarise what clues say about each letter, repeated letters included."""
     placed: dict[int, str] = {}
     excluded: dict[int, set[str]] = {}
     at_least: dict[str, int] = {}
@@ -74,7 +74,7 @@ def letter_facts(clues: Sequence[Clue]) -> LetterFacts:
 
 
 def broken_clues(guess: str, facts: LetterFacts) -> BrokenClues:
-    """How a guess ignores what is known, by kind; each letter counts under one kind at most."""
+    """Count how a guess ignores what is known, by kind; a letter counts under at most one kind."""
     has = Counter(guess)
     dropped = sum(guess[place] != letter for place, letter in facts.placed.items())
     placed = Counter(facts.placed.values())
@@ -94,8 +94,8 @@ class Knowledge:
     """Answers questions about states of games on one pair of word lists.
 
     words, table: the lists and their feedback codes uint8 [allowed, answers] (feedback_table).
-    Masks are bool [answers]; the ones it returns are shared and read-only. It holds a transposed
-    copy of the table (30 MB for the original lists) and bounded caches, and no other state.
+    Masks are bool [answers]; returned masks are shared and read-only. Its only state is a
+    transposed copy of the table (30 MB for the original lists) and bounded caches.
     """
 
     def __init__(self, words: WordLists, table: np.ndarray) -> None:
@@ -135,17 +135,17 @@ class Knowledge:
         return float(entropy(counts)) if counts.any() else 0.0
 
     def entropies(self, mask: np.ndarray) -> np.ndarray:
-        """entropy of every allowed guess, float64 [allowed], in bits."""
+        """The entropy of every allowed guess in bits, float64 [allowed]."""
         return entropies(self._by_answer, np.flatnonzero(mask))
 
     def best_entropy(self, state: State) -> float:
-        """The most bits that any allowed guess has in a state."""
+        """The highest entropy in bits that any allowed guess has in a state."""
         return self._best(np.packbits(self.candidates(state)).tobytes())
 
     def value(self, guess: str, state: State) -> float:
         """entropy / best_entropy of any five letters, in [0, 1].
 
-        When no guess can gain information: 1 for a candidate, else 0.
+        Where no guess can gain information it is 1 for a candidate, else 0.
         """
         mask, best = self.candidates(state), self.best_entropy(state)
         if best <= 0.0:

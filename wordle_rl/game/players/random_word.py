@@ -1,4 +1,4 @@
-"""A player who guesses any allowed word, whatever the clues: the floor of legal play."""
+"""A player that guesses any allowed word regardless of the clues: the floor of legal play."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ from benchmarks._scene import Scene, copy_to_play
 from benchmarks._timing import fastest
 from wordle_rl.game.rules import PlayedTurn, State
 from wordle_rl.policy.sampling import Sampling
+from wordle_rl.prompts.parser import parse
 from wordle_rl.rollouts.play import Reply, new_games, play
 
 Answers = list[list[list[int]]]  # [games][turns] sampled ids
@@ -135,7 +136,9 @@ class FreshActor:
             self.answers[game].append(answer)
             text = self._scene.tokenizer.decode(answer)
             stopped = answer[-1] in self._stops
-            replies.append(Reply(text=text, tokens=len(answer), complete=stopped))
+            replies.append(
+                Reply(text=text, parsed=parse(text), tokens=len(answer), complete=stopped)
+            )
         return replies
 
 

@@ -24,7 +24,7 @@ from wordle_rl.earlier_run import (
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import Player
+from wordle_rl.game.players.base import Player, Speaker
 from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.players.greedy_entropy import GreedyEntropy
 from wordle_rl.game.players.random_consistent import RandomConsistent
@@ -156,7 +156,7 @@ class Tournament:
             )  # fmt: skip
         return summary, games
 
-    def scripted(self, player: Player, rewards: RewardSet) -> Contestant:
+    def scripted(self, player: Player | Speaker, rewards: RewardSet) -> Contestant:
         """A scripted player, which writes its guesses as in a conversation, whatever form= is."""
         seed = self.settings.seed
 
@@ -168,8 +168,8 @@ class Tournament:
         return Contestant(name=player.name, actor=actor, rewards=rewards)
 
 
-def build_player(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
-    players: dict[str, Callable[[], Player]] = {
+def build_player(settings: EvalSettings, knowledge: Knowledge) -> Player | Speaker | None:
+    players: dict[str, Callable[[], Player | Speaker]] = {
         **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
         "entropy": lambda: _entropy(knowledge, settings.opener),
         "random": lambda: RandomWord(knowledge.words),

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from wordle_rl.game.entropy import bits_table, code_counts
+from wordle_rl.game.entropy import count_codes, entropy
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.runs.errors import run_plain
 from wordle_rl.words.lists import WordListError, WordLists, load_words
@@ -46,11 +46,10 @@ def openers(words: WordLists, table: np.ndarray) -> list[Opener]:
     table: feedback codes uint8 [allowed, answers].
     """
     n = len(words.answers)
-    spread_of = bits_table(n)
     bits, remaining = np.empty(len(table)), np.empty(len(table))
     for start in range(0, len(table), _BLOCK):
-        counts = code_counts(table[start : start + _BLOCK])
-        bits[start : start + _BLOCK] = np.log2(n) - spread_of[counts].sum(axis=1) / n
+        counts = count_codes(table[start : start + _BLOCK])
+        bits[start : start + _BLOCK] = entropy(counts)
         remaining[start : start + _BLOCK] = np.square(counts).sum(axis=1) / n
     # rounded, so that equal guesses stay in the order of the alphabet
     order = np.argsort(-np.round(bits, 9), kind="stable")

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from wordle_rl.algorithms.credit import turn_advantages
+from wordle_rl.algorithms.credit import (
+    Scale,
+    group_advantages,
+    leave_one_out,
+    turn_advantages,
+)
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import RewardSet
@@ -39,6 +44,31 @@ def test_the_only_rollout_at_a_turn_gets_no_advantage_there() -> None:
 def test_equal_rewards_give_exact_zeros() -> None:  # row 10
     third = 1.0 / 3.0
     assert advantages([third, 0.1], [third, 0.1], [third, 0.1], n=3) == [[0.0, 0.0]] * 3
+
+
+@pytest.mark.parametrize("scale", ["none", "std"])
+def test_equal_rewards_of_rollouts_alone_give_exact_zeros(scale: str) -> None:
+    assert (0.1 + 0.1 + 0.1 - 0.1) / 2 != 0.1  # the others' mean, as sums round it
+    assert advantages([0.1], [0.1], [0.1], n=1, scale=scale) == [[0.0]] * 3
+
+
+@pytest.mark.parametrize("scale", ["none", "std"])
+def test_rewards_that_differ_by_rounding_give_exact_zeros(scale: Scale) -> None:
+    rewards = np.array([[0.3, 0.1 + 0.2, 0.3], [7e5, 7e5 + 1e-9, 7e5]])
+    assert (rewards[:, 0] != rewards[:, 1]).all()
+    assert not group_advantages(rewards, scale).any()
+    assert not leave_one_out(rewards).any()
+    assert not np.array(advantages(*rewards.reshape(6, 1).tolist(), n=3, scale=scale)).any()
+
+
+@pytest.mark.parametrize("base", [0.0, 0.3, 0.9])
+def test_the_least_difference_that_rewards_keep_counts_in_full(base: float) -> None:
+    """Rewards are rounded to nine digits."""
+    rewards = np.round([[base, base + 1e-9]], 9)
+    assert group_advantages(rewards, "std")[0] == pytest.approx([-(0.5**0.5), 0.5**0.5])
+    assert leave_one_out(rewards)[0] == pytest.approx([-1e-9, 1e-9], rel=1e-5)
+    scaled = advantages(*rewards.reshape(2, 1).tolist(), scale="std")
+    assert scaled == [pytest.approx([-1.0]), pytest.approx([1.0])]
 
 
 def test_scale_std_gives_the_step_unit_deviation() -> None:

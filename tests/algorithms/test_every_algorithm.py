@@ -11,6 +11,7 @@ import pytest
 
 from tests.helpers.configs import OPTIONS, composed
 from tests.helpers.tiny import (
+    WORDS,
     AlwaysGuesses,
     many_stops,
     policy_of,
@@ -24,7 +25,7 @@ from tests.helpers.tiny import weights_of as parameters_of
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.build import resolve
-from wordle_rl.game.players.gibberish import Gibberish
+from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rollouts.lesson import TeacherSettings
@@ -62,7 +63,7 @@ def steps(
     def reward(turn: PlayedTurn) -> float:
         return float(turn.won) + 0.05 * turn.tokens
 
-    teacher = TeacherSettings(player=Gibberish()) if algorithm.imitates else None
+    teacher = TeacherSettings(player=RandomWord(WORDS)) if algorithm.imitates else None
     recipe = {"teacher": teacher, **recipe}
     setup = recipe_of(algorithm, recipe.pop("reward", reward), **recipe)
     results: list[StepResult] = []

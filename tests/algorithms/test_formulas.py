@@ -292,7 +292,7 @@ def outcomes(totals: list[float], groups: list[int], **fields: Any) -> StepOutco
 
 
 def advantages_of(algorithm: Algorithm, told: StepOutcomes) -> list[list[float]]:
-    return [a.tolist() for a in algorithm.advantages(told).advantages]
+    return [a.tolist() for a in algorithm.advantages(told).per_turn]
 
 
 def test_rewards_of_groups_become_the_published_advantages():
@@ -320,12 +320,12 @@ def test_expert_iteration_keeps_the_best_win_of_each_group_and_nothing_of_a_grou
 def test_dpo_pairs_best_with_worst_and_leaves_out_equals():
     told = outcomes([3.0, 9.0, 5.0, 1.0, 2.0, 2.0, 4.0, 2.0], [0, 0, 0, 0, 1, 1, 1, 1])
     one = Dpo().advantages(told)
-    assert [a.item() for a in one.advantages] == [0, 1, 0, -1, 0, 0, 1, -1]
+    assert [a.item() for a in one.per_turn] == [0, 1, 0, -1, 0, 0, 1, -1]
     assert one.units is not None
     assert one.units[1] == one.units[3] and one.units[6] == one.units[7]
     assert len(set(one.units)) == 6
     two = Dpo(pairs=2).advantages(told)  # 5 and 3 as well; the other 2s are equal
-    assert [a.item() for a in two.advantages] == [-1, 1, 1, -1, 0, 0, 1, -1]
+    assert [a.item() for a in two.per_turn] == [-1, 1, 1, -1, 0, 0, 1, -1]
     assert two.units is not None and two.units[0] == two.units[2]
 
 

@@ -22,7 +22,7 @@ from wordle_rl.game.players.mistakes import Mistakes
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
 from wordle_rl.policy.batch import Batch
-from wordle_rl.prompts.parser import parse, thought_of
+from wordle_rl.prompts.parser import thought_of
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rewards.scoring import GameReward
@@ -101,7 +101,7 @@ def batch_of(played: list[Rollout], recipe: Recipe) -> Batch:
 
     samples = [Sample(rollout=r, reward=GameReward(turns=({},)), scores=None) for r in played]
     ones = [np.ones(len(r.turns)) for r in played]
-    run_updates(step_of(Policy(), recipe, chat=CHAT), samples, Advantages(advantages=ones))
+    run_updates(step_of(Policy(), recipe, chat=CHAT), samples, Advantages(per_turn=ones))
     [batch] = seen
     return batch
 
@@ -117,7 +117,7 @@ def games_of(guess: str, *, distribution: bool) -> Batch:
         name = "reads"
 
         def answer(self, states: list[State], uniforms: np.ndarray) -> list[str]:
-            return [guess_text("sleep" if not states[0].turn else guess)]
+            return ["sleep" if not states[0].turn else guess]
 
     [game] = play(
         ScriptedActor(player=Reads(), seed=0), new_games(["crate"], WORDS, Rules(max_turns=2))
@@ -223,8 +223,8 @@ def test_a_player_without_a_choice_of_guesses_is_no_teacher_of_distributions():
 
 
 def test_mistakes_on_the_empty_board_are_non_words():
-    texts = Mistakes(KNOWLEDGE).answer([State()] * 50, np.linspace(0, 0.99, 50))
-    assert not {parse(text).guess for text in texts} & set(WORDS.allowed)
+    words = Mistakes(KNOWLEDGE).answer([State()] * 50, np.linspace(0, 0.99, 50))
+    assert not set(words) & set(WORDS.allowed)
 
 
 def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay():

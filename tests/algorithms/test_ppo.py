@@ -102,19 +102,31 @@ def outcomes(returns: list[list[float]], values: list[list[float]]) -> StepOutco
 def test_targets_are_values_and_estimates_and_advantages_are_put_on_a_unit_scale():
     told = outcomes([[2.0, 2.0], [4.0], []], [[1.0, 0.5], [1.0], []])
     plain = Ppo(scale="none", lam=0.8).advantages(told)
-    assert [a.tolist() for a in plain.advantages] == [pytest.approx([0.85, 1.5]), [3.0], []]
+    assert [a.tolist() for a in plain.per_turn] == [pytest.approx([0.85, 1.5]), [3.0], []]
     assert plain.targets is not None
     assert [t.tolist() for t in plain.targets] == [pytest.approx([1.85, 2.0]), [4.0], []]
     assert plain.target_scale == pytest.approx(np.std([1.85, 2.0, 4.0]))
-    scaled = np.concatenate(Ppo(lam=0.8).advantages(told).advantages)
+    scaled = np.concatenate(Ppo(lam=0.8).advantages(told).per_turn)
     assert scaled.mean() == pytest.approx(0.0) and scaled.std() == pytest.approx(1.0)
     assert np.argsort(scaled).tolist() == [0, 1, 2]
 
 
 def test_games_that_all_earn_what_was_expected_do_not_divide_by_zero():
     judged = Ppo().advantages(outcomes([[1.0], [1.0]], [[1.0], [1.0]]))
-    assert [a.tolist() for a in judged.advantages] == [[0.0], [0.0]]
+    assert [a.tolist() for a in judged.per_turn] == [[0.0], [0.0]]
     assert judged.target_scale == 1.0
+
+
+@pytest.mark.parametrize("values", [[0.0, 0.0, 0.0], [0.3, -0.7, 1.1]])
+def test_equal_returns_are_no_spread_though_their_targets_differ_by_rounding(values):
+    told = outcomes([[0.1]] * 3, [[v] for v in values])
+    targets = np.array([0.1 - v + v for v in values])
+    assert targets.std() > 0.0  # 1e-17, which is no unit to measure values in
+    judged = Ppo().advantages(told)
+    assert judged.target_scale == 1.0
+    expected = np.array(values).mean() - values
+    expected = expected / (expected.std() or 1.0)
+    assert np.concatenate(judged.per_turn) == pytest.approx(expected, abs=1e-12)
 
 
 # -- loss -----------------------------------------------------------------------------------------

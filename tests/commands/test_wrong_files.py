@@ -30,7 +30,7 @@ FILES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a folder": ("a.txt", Path.mkdir, "is a folder, not a file"),
     "a pipe": ("a.txt", os.mkfifo, "is a pipe, not a file"),
     "a device": ("a.txt", lambda p: p.symlink_to("/dev/zero"), "is a device, not a file"),
-    "a file of 2 GB": ("a.txt", lambda p: large(p, 2**31), "has 2,048 MB, and at most 64 MB"),
+    "a file of 2 GB": ("a.txt", lambda p: large(p, 2**31), "larger than 67,108,864 bytes"),
     "a binary file": ("a.txt", lambda p: p.write_bytes(bytes(range(256))), "row "),
     "a file in a file": ("a.txt/b.txt", lambda p: p.parent.touch(), "(Not a directory)"),
     "a link to nothing": ("a.txt", lambda p: p.symlink_to("nothing.txt"), "no such file"),

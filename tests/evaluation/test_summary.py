@@ -8,17 +8,9 @@ from typing import cast
 import numpy as np
 import pytest
 
+from wordle_rl.evaluation.intervals import compare_paired, standard_error, wilson, win_interval
 from wordle_rl.evaluation.report_table import report_table
-from wordle_rl.evaluation.summary import (
-    game_record,
-    paired,
-    standard_error,
-    summarise,
-    wilson,
-    win_interval,
-    write_games,
-    write_summary,
-)
+from wordle_rl.evaluation.summary import game_record, summarise, write_games, write_summary
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, GameStatus, Rules, State, feedback_code
 from wordle_rl.rewards.scoring import GameReward
@@ -216,13 +208,13 @@ def test_paired_test_is_the_exact_mcnemar_test():
     def games_won(chosen):
         return [played(s, [s] if i in chosen else [None] * 6, rules) for i, s in enumerate(secrets)]
 
-    result = paired(games_won(set(range(0, 12))), games_won(set(range(2, 20))))
+    result = compare_paired(games_won(set(range(0, 12))), games_won(set(range(2, 20))))
     assert (result["only_a_won"], result["only_b_won"], result["games"]) == (2, 8, 30)
     assert result["difference"] == pytest.approx(6 / 30)
     assert result["p_value"] == pytest.approx(112 / 1024)  # 2 (1 + 10 + 45) / 2^10
-    assert paired(games_won({1}), games_won({1}))["p_value"] == 1.0
+    assert compare_paired(games_won({1}), games_won({1}))["p_value"] == 1.0
     with pytest.raises(ValueError, match="same secrets"):
-        paired(games_won({1}), games_won({1})[1:])
+        compare_paired(games_won({1}), games_won({1})[1:])
 
 
 def test_summary_of_a_known_game_agrees_with_a_count_by_hand_and_is_json(tmp_path):

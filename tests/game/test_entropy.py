@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from wordle_rl.game.entropy import (
-    BestBits,
+    BestEntropy,
     LetterBound,
-    all_bits,
-    bits_table,
-    code_counts,
-    split_bits,
+    count_codes,
+    entropies,
+    entropy,
 )
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.words.lists import WordLists, load_words
@@ -29,47 +28,53 @@ def by_answer(words: WordLists) -> np.ndarray:
     return np.ascontiguousarray(build_table(words).T)
 
 
-def test_bits_table_is_count_times_log_of_count():
-    assert bits_table(4).tolist() == pytest.approx([0, 0, 2, 3 * math.log2(3), 8])
+def test_entropy_is_the_definition():
+    def slow(counts: list[int]) -> float:
+        shares = [count / sum(counts) for count in counts if count]
+        return -sum(share * math.log2(share) for share in shares)
+
+    rows = [[3, 0, 5, 1], [0, 0, 9, 0], [2, 2, 2, 2], [1, 700, 0, 30]]
+    assert entropy(np.array(rows)).tolist() == pytest.approx([slow(row) for row in rows])
+    assert entropy(np.array(rows[0])) == pytest.approx(slow(rows[0]))
 
 
-def test_code_counts_count_each_row_by_itself():
-    counts = code_counts(np.array([[0, 242, 0], [7, 7, 7]], dtype=np.uint8))
+def test_codes_are_counted_in_each_row_by_itself():
+    counts = count_codes(np.array([[0, 242, 0], [7, 7, 7]], dtype=np.uint8))
     assert counts.shape == (2, 243) and counts.sum() == 6
     assert (counts[0, 0], counts[0, 242], counts[1, 7]) == (2, 1, 3)
 
 
 def test_even_split_has_the_log_of_its_parts_and_no_split_has_nothing():
     rows = np.array([[1, 2, 3, 4], [1, 1, 2, 2], [9, 9, 9, 9]], dtype=np.uint8)
-    assert split_bits(rows).tolist() == pytest.approx([2.0, 1.0, 0.0])
+    assert entropy(count_codes(rows)).tolist() == pytest.approx([2.0, 1.0, 0.0])
 
 
 @pytest.mark.parametrize("n", [3, 20, 21, 80, 81, 600])
-def test_best_bits_equal_the_maximum_of_all_bits_on_random_candidates(words, by_answer, n):
-    best = BestBits(by_answer, words.allowed, words.answers)
+def test_the_best_entropy_is_the_maximum_of_all_on_random_candidates(words, by_answer, n):
+    best = BestEntropy(by_answer, words.allowed, words.answers)
     draw = np.random.default_rng(n)
     for _ in range(4):
         chosen = np.sort(draw.choice(len(words.answers), n, replace=False))
-        every = split_bits(by_answer[chosen].T)
+        every = entropy(count_codes(by_answer[chosen].T))
         assert best(chosen) == pytest.approx(every.max(), abs=1e-9)
 
 
 @pytest.mark.parametrize("ending", ["ight", "ound", "atch", "aste", "illy"])
-def test_best_bits_are_right_where_candidates_differ_in_one_letter(words, by_answer, ending):
+def test_the_best_entropy_is_right_where_candidates_differ_in_one_letter(words, by_answer, ending):
     # such families are where no guess tells all candidates apart
     chosen = np.array([i for i, word in enumerate(words.answers) if word.endswith(ending)])
-    best = BestBits(by_answer, words.allowed, words.answers)
+    best = BestEntropy(by_answer, words.allowed, words.answers)
     assert len(chosen) >= 3
     for n in range(2, len(chosen) + 1):
-        every = split_bits(by_answer[chosen[:n]].T)
+        every = entropy(count_codes(by_answer[chosen[:n]].T))
         assert best(chosen[:n]) == pytest.approx(every.max(), abs=1e-9)
 
 
 def test_no_candidate_and_one_candidate_have_no_bits(words, by_answer):
-    best = BestBits(by_answer, words.allowed, words.answers)
+    best = BestEntropy(by_answer, words.allowed, words.answers)
     for chosen in (np.array([], dtype=np.int64), np.array([5])):
         assert best(chosen) == 0.0
-        assert not all_bits(by_answer, chosen).any()
+        assert not entropies(by_answer, chosen).any()
 
 
 def test_letter_bound_is_never_below_the_entropy(words, by_answer):
@@ -77,7 +82,7 @@ def test_letter_bound_is_never_below_the_entropy(words, by_answer):
     draw = np.random.default_rng(8)
     for n in (2, 3, 13, 60, 400, 2315):
         chosen = draw.choice(2315, n, replace=False)
-        assert (bound(chosen) >= all_bits(by_answer, chosen) - 1e-9).all()
+        assert (bound(chosen) >= entropies(by_answer, chosen) - 1e-9).all()
 
 
 def test_letter_bound_of_words_made_of_two_letters_is_never_below_the_entropy():
@@ -88,11 +93,11 @@ def test_letter_bound_of_words_made_of_two_letters_is_never_below_the_entropy():
     draw = np.random.default_rng(9)
     for n in (2, 5, 12, 32):
         chosen = draw.choice(32, n, replace=False)
-        assert (bound(chosen) >= all_bits(table, chosen) - 1e-9).all()
+        assert (bound(chosen) >= entropies(table, chosen) - 1e-9).all()
 
 
 def test_letter_bound_spares_nearly_all_guesses(words, by_answer):
     bound = LetterBound(words.allowed, words.answers)
     chosen = np.flatnonzero(by_answer[:, words.guess_index["crane"]] == 0)
-    rivals = np.count_nonzero(bound(chosen) >= all_bits(by_answer, chosen).max())
+    rivals = np.count_nonzero(bound(chosen) >= entropies(by_answer, chosen).max())
     assert 1 <= rivals < 0.1 * len(words.allowed)

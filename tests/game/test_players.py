@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import Player, pick
+from wordle_rl.game.players.base import Player, Speaker, pick
 from wordle_rl.game.players.cheaters import (
     CHEATERS,
     CopiedFeedback,
@@ -37,15 +38,27 @@ def small() -> Knowledge:
     return Knowledge(lists, build_table(lists))
 
 
-def play(player: Player, knowledge: Knowledge, secrets: Sequence[str], seed: int) -> list[Game]:
+def answers_of(player: Player | Speaker, states: Sequence[State], uniforms: Any) -> list[str]:
+    """The guesses of a player, or the texts of a speaker."""
+    if isinstance(player, Speaker):
+        return player.speak(states, uniforms)
+    return player.answer(states, uniforms)
+
+
+def play(
+    player: Player | Speaker, knowledge: Knowledge, secrets: Sequence[str], seed: int
+) -> list[Game]:
     """One game for each secret, all side by side."""
     draw = np.random.default_rng(seed)
     games = [Game(secret, knowledge.words.allowed_set, Rules()) for secret in secrets]
     while live := [game for game in games if game.status == "playing"]:
-        texts = player.answer([game.state for game in live], draw.random(len(live)))
-        for game, text in zip(live, texts, strict=True):
-            parsed = parse(text)
-            game.play(parsed.guess, text=text, reason=parsed.reason)
+        answers = answers_of(player, [game.state for game in live], draw.random(len(live)))
+        for game, answer in zip(live, answers, strict=True):
+            if isinstance(player, Speaker):
+                parsed = parse(answer)
+                game.play(parsed.guess, text=answer, reason=parsed.reason)
+            else:
+                game.play(answer)
     return games
 
 
@@ -60,7 +73,7 @@ def after(secret: str, *guesses: str) -> State:
     return State(clues, len(clues))
 
 
-def everyone(knowledge: Knowledge) -> list[Player]:
+def everyone(knowledge: Knowledge) -> list[Player | Speaker]:
     return [
         RandomConsistent(knowledge),
         RandomConsistent(knowledge, "allowed"),
@@ -108,22 +121,21 @@ def test_random_consistent_picks_each_candidate_equally_often(small):
     state = after(small.words.answers[5], small.words.answers[30])
     left = small.candidate_words(state)
     uniforms = (np.arange(len(left) * 50) + 0.5) / (len(left) * 50)
-    texts = RandomConsistent(small).answer([state] * len(uniforms), uniforms)
-    assert Counter(texts) == {f"<guess>{word}</guess>": 50 for word in left}
+    words = RandomConsistent(small).answer([state] * len(uniforms), uniforms)
+    assert Counter(words) == dict.fromkeys(left, 50)
 
 
 def test_random_consistent_from_allowed_words_guesses_words_that_are_no_secrets(small):
     player = RandomConsistent(small, "allowed")
     uniforms = (np.arange(1000) + 0.5) / 1000
-    guesses = {parse(text).guess for text in player.answer([State()] * 1000, uniforms)}
-    assert guesses == set(small.words.allowed)
+    assert set(player.answer([State()] * 1000, uniforms)) == set(small.words.allowed)
 
 
 def test_random_consistent_still_answers_when_no_word_fits(small):
     state = State((Clue("zzzzz", 242),), 1)
     for pool in ("answers", "allowed"):
-        (text,) = RandomConsistent(small, pool).answer([state], np.array([0.999]))
-        assert parse(text).guess in small.words.allowed_set
+        (word,) = RandomConsistent(small, pool).answer([state], np.array([0.999]))
+        assert word in small.words.allowed_set
 
 
 def test_unknown_pool_and_opener_are_refused(small):
@@ -138,9 +150,9 @@ def test_same_state_and_uniform_get_the_same_answer_in_any_batch(small):
     states = [after(small.words.answers[i], small.words.answers[i // 2]) for i in range(12)]
     uniforms = np.random.default_rng(1).random(12)
     for player, again in zip(everyone(small), everyone(small), strict=True):
-        together = player.answer(states, uniforms)
-        backwards = again.answer(states[::-1], uniforms[::-1])[::-1]
-        alone = [player.answer([s], uniforms[i : i + 1])[0] for i, s in enumerate(states)]
+        together = answers_of(player, states, uniforms)
+        backwards = answers_of(again, states[::-1], uniforms[::-1])[::-1]
+        alone = [answers_of(player, [s], uniforms[i : i + 1])[0] for i, s in enumerate(states)]
         assert together == backwards == alone, player.name
 
 
@@ -183,7 +195,7 @@ def test_greedy_entropy_always_makes_a_guess_with_the_most_bits(small):
 
 def test_gibberish_is_readable_half_of_the_time_and_never_wins(small):
     uniforms = np.random.default_rng(2).random(2000)
-    parsed = [parse(text) for text in Gibberish().answer([State()] * 2000, uniforms)]
+    parsed = [parse(text) for text in Gibberish().speak([State()] * 2000, uniforms)]
     assert 0.45 < sum(p.guess is not None for p in parsed) / 2000 < 0.55
     assert len({p.reason for p in parsed}) >= 6  # and breaks in many ways
 
@@ -206,7 +218,7 @@ def test_cheater_breaks_the_format_on_every_turn(small, cheater, reasons):  # ro
 
 
 def test_two_guesses_of_the_hedger_are_legal_words(small):
-    (text,) = TwoGuesses(small).answer([State()], np.array([0.2]))
+    (text,) = TwoGuesses(small).speak([State()], np.array([0.2]))
     words = text.replace("<guess>", " ").replace("</guess>", " ").split()
     assert len(set(words)) == 2 and set(words) <= small.words.allowed_set
 
@@ -234,5 +246,5 @@ def test_staller_looks_consistent_while_it_can(original):  # row 19
 def test_staller_must_play_a_candidate_where_all_words_are():
     words = WordLists(answers=("crane", "slate"), allowed=("crane", "slate"))
     knowledge = Knowledge(words, build_table(words))
-    (text,) = Staller(knowledge).answer([State()], np.array([0.9]))
+    (text,) = Staller(knowledge).speak([State()], np.array([0.9]))
     assert parse(text).guess == "slate"

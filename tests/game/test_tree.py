@@ -9,7 +9,6 @@ import pytest
 
 from wordle_rl.game.players.tree import TreePlayer
 from wordle_rl.game.rules import Clue, Game, State
-from wordle_rl.prompts.parser import parse
 from wordle_rl.words.lists import load_words
 
 
@@ -29,8 +28,8 @@ def test_tree_player_finds_every_secret_of_its_file_along_its_line(tmp_path):
     expected = {row[-1]: row for row in rows}
     for game in games:
         while game.status == "playing":
-            (text,) = player.answer([game.state], np.array([0.5]))
-            game.play(parse(text).guess)
+            (word,) = player.answer([game.state], np.array([0.5]))
+            game.play(word)
         assert list(game.state.guesses) == expected[game.secret]
 
 

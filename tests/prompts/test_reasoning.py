@@ -12,6 +12,7 @@ import pytest
 from tests.helpers.characters import CharacterTokenizer, bracketed
 from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS, fitting, states
 from wordle_rl.algorithms.base import LENGTHS
+from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.players.mistakes import Mistakes
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.rules import Rules, State, feedback_code, marks
@@ -175,7 +176,7 @@ def test_an_answer_with_a_thought_is_read_as_its_guess(length):
     text = Reasoning(KNOWLEDGE, length)(State(), "crane", 0.2) + "<guess>crane</guess>"
     parsed = parse(text)
     assert parsed.guess == "crane" and parsed.closed_thinks == 1
-    assert thought_of(text) + "<guess>crane</guess>" == text
+    assert parsed.thought + "<guess>crane</guess>" == text
 
 
 def test_what_stands_before_an_answer():
@@ -227,3 +228,9 @@ def test_the_thought_before_a_mistake_gives_no_reason_for_it_and_is_not_learnt(l
             said = read(thought_of(turn.text), length)
             assert said.why == ("" if i in slipped else "fits")
             assert tokens[i].trained == (i not in slipped)
+
+
+def test_a_player_that_speaks_cannot_be_given_mistakes_or_thoughts():
+    for more in ({"mistakes": Mistakes(KNOWLEDGE)}, {"reasoning": Reasoning(KNOWLEDGE, "brief")}):
+        with pytest.raises(ValueError, match="gibberish cannot have mistakes or reasoning"):
+            ScriptedActor(player=Gibberish(), seed=5, **more)

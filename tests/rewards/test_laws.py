@@ -132,7 +132,7 @@ def turns_of(cheater: type[Cheater], form: str) -> list[tuple[PlayedTurn, Game]]
     for uniform, secret in product((0.1, 0.6, 0.9), ANSWERS):
         texts: list[str] = []
         while (game := play(texts, secret=secret, form=form)).status is GameStatus.PLAYING:
-            texts.append(player.answer([game.state], np.array([uniform]))[0])
+            texts.append(player.speak([game.state], np.array([uniform]))[0])
         played += [(turn, game) for turn in game.turns]
     return played
 

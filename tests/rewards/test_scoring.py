@@ -7,6 +7,7 @@ import pytest
 
 from tests.helpers.reward_sets import POLICIES, SECRET, SETS, WORDS, guesses, play
 from wordle_rl.game.rules import Game, GameStatus
+from wordle_rl.rewards import scoring
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.repeat import Repeat
 from wordle_rl.rewards.scoring import RewardSet
@@ -61,6 +62,25 @@ def test_an_unlawful_set_is_the_weighted_sum_and_lets_repeating_a_word_pay():
     assert rewards.score(game).turn_totals[1] > rewards.score(game).turn_totals[2]
     lawful = SETS["phase1"].score(game).turn_totals
     assert lawful[1] < lawful[2]
+
+
+def test_the_example_in_the_docstring_is_what_a_set_gives():
+    rewards = RewardSet(components={"format": Format(words=WORDS), "win": Win(speed=0.5)},
+                        weights={"format": 1.0, "win": 2.0})  # fmt: skip
+    text = scoring.__doc__ or ""
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
+    score = rewards.score(play(guesses("zzzzz", "crane", "match")))
+    parts, totals = [*score.turns, score.components], [*score.turn_totals, score.total]
+    for name, part, total in zip(
+        ("non-word", "word", "secret", "game"), parts, totals, strict=True
+    ):
+        assert part.keys() <= {"format", "win", "credit"}
+        expected = [f"{value:.3f}" for value in (*part.values(), total)]
+        assert rows[name][: len(expected)] == expected
+    retried = rewards.score(play(guesses("zzzzz", "match"), invalid="retry")).turns[0]
+    assert f"retry {retried['retry']:.3f}" in text
+    ended = rewards.score(play(guesses("zzzzz"), invalid="end_game")).turns[0]
+    assert f"forfeit {ended['forfeit']:.3f}" in text
 
 
 def test_a_won_game_is_worth_a_perfect_turn_for_each_turn_plus_its_win():

@@ -93,8 +93,8 @@ def test_a_groups_state_depends_on_seed_step_and_number_alone(knowledge) -> None
 def test_the_top_openers_are_the_published_ones_each_as_likely(knowledge) -> None:
     player = TopOpeners(knowledge)
     assert player.openers == ["soare", "roate", "raise", "raile", "reast"]
-    texts = player.answer([State()] * 100, np.arange(100) / 100)
-    assert set(Counter(texts).values()) == {20}
+    words = player.answer([State()] * 100, np.arange(100) / 100)
+    assert set(Counter(words).values()) == {20}
 
 
 def test_after_its_opener_the_player_fits_the_clues(knowledge) -> None:

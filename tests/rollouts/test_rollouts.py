@@ -135,7 +135,7 @@ def batch_of(
 
     samples = [Sample(rollout=r, reward=GameReward(turns=()), scores=None) for r in played]
     step = step_of(Policy(), recipe, chat=chat)
-    run_updates(step, samples, Advantages(advantages=advantages))
+    run_updates(step, samples, Advantages(per_turn=advantages))
     [batch] = seen
     return batch
 

@@ -155,7 +155,8 @@ def test_a_game_that_was_played_reads_as_one_that_is_taken_over(name):
 
 def test_a_thought_and_the_guess_behind_it_read_as_one_answer():
     game = Game("sleep", WORDS.allowed_set)
-    game.play("slate", text="<think>s?</think>\n<guess>slate</guess>")
+    thought = "<think>s?</think>\n"
+    game.play("slate", text=f"{thought}<guess>slate</guess>", thought=thought)
     for name in TEMPLATES:
         chat = Chat(HFTokenizer(tokenizer(name)))
         [turn] = scripted_turns(game, build_form("conversation", chat, Symbols(think=True)))

@@ -40,6 +40,7 @@ def test_a_thought_stands_before_the_answer_in_every_form(form):
     ):
         assert turn.guess is not None
         thought = thought_of(turn.text)
+        assert thought and thought == turn.thought
         answer = chat.answer(seen.write(turn.guess))
         assert tokens.completion.ids[-len(answer) :] == answer
         text = chat.tokenizer.decode(tokens.completion.ids)

@@ -10,7 +10,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from wordle_rl.runs import folder as run_folder
+from wordle_rl.runs.environment import git_revision
 from wordle_rl.runs.folder import RunFolder, RunFolderError
 from wordle_rl.runs.paths import ROOT
 
@@ -86,18 +86,18 @@ def test_git_revision_tells_commit_and_dirt_of_this_repository_only(tmp_path):
         command = ["git", *identity, "-C", str(tmp_path), *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
-    assert run_folder.git_revision(tmp_path) is None
+    assert git_revision(tmp_path) is None
     git("init", "-q")
-    assert run_folder.git_revision(tmp_path) is None  # no commit yet
+    assert git_revision(tmp_path) is None  # no commit yet
     (tmp_path / "a").write_text("1")
     git("add", "a")
     git("commit", "-q", "-m", "first")
     clean = {"revision": git("rev-parse", "HEAD"), "dirty": False}
-    assert run_folder.git_revision(tmp_path) == clean
+    assert git_revision(tmp_path) == clean
     (tmp_path / "a").write_text("2")
-    assert run_folder.git_revision(tmp_path) == {**clean, "dirty": True}
+    assert git_revision(tmp_path) == {**clean, "dirty": True}
     (tmp_path / "inside").mkdir()
-    assert run_folder.git_revision(tmp_path / "inside") is None
+    assert git_revision(tmp_path / "inside") is None
 
 
 def test_a_machine_without_git_still_writes_a_manifest(run, monkeypatch):

@@ -155,7 +155,7 @@ MANIFESTS: dict[str, tuple[Damage, str]] = {
     ),
     "a large file": (added("manifest.json", " " * 5_000_000), "larger than 4,000,000 bytes"),
     "half a letter": (manifest(status="\ud800", digests=[]), "digests must be"),
-    "a pipe": (pipe("manifest.json"), "not a regular file"),
+    "a pipe": (pipe("manifest.json"), "is a pipe, not a file"),
 }  # fmt: skip
 
 
@@ -265,7 +265,7 @@ def test_a_file_that_has_a_name_outside_is_not_written_to(
 def test_a_pipe_inside_a_run_folder_is_not_waited_for(name: str, run: Path) -> None:
     (run / name).unlink(missing_ok=True)
     os.mkfifo(run / name)
-    assert f"{run / name}: n" in error_of(lambda: lock(run))  # not regular, or neither
+    assert f"{run / name}: is a pipe, not a file" in error_of(lambda: lock(run))
 
 
 @pytest.mark.parametrize("name", [".lock", "checkpoints", "metrics.jsonl"])
@@ -305,7 +305,7 @@ def renamed(name: str) -> Damage:
 CHECKPOINTS: dict[str, tuple[Damage, str]] = {
     "a path upwards": (renamed("../../manifest.json"), "'../../manifest.json' is no file"),
     "an absolute path": (renamed("/etc/passwd"), "'/etc/passwd' is no file"),
-    "a folder": (renamed("model"), "not a regular file"),
+    "a folder": (renamed("model"), "is a folder, not a file"),
     "an escape sequence": (renamed("\x1b[2J"), "is no file"),
     "bytes as text": (listed(lambda m: m["files"]["state.json"].update(bytes="9")), "bytes must"),
     "bytes as truth": (listed(lambda m: m["files"]["state.json"].update(bytes=True)), "bytes must"),
@@ -318,8 +318,8 @@ CHECKPOINTS: dict[str, tuple[Damage, str]] = {
     "a list": (listed(lambda m: [m]), "not a JSON object"),
     "deep lists": (text("checkpoint.json", "[" * 100_000), "too deeply nested"),
     "a large file": (added("checkpoint.json", " " * 5_000_000), "larger than"),
-    "a pipe": (pipe("checkpoint.json"), "not a regular file"),
-    "a pipe as state": (pipe("state.json"), "neither a file nor a folder"),
+    "a pipe": (pipe("checkpoint.json"), "is a pipe, not a file"),
+    "a pipe as state": (pipe("state.json"), "is a pipe, not a file"),
     "a link": (lambda f: (f / "link").symlink_to("/etc/passwd"), "is a link"),
     "a link as model": (
         lambda f: ((f / "model").rename(f.parent / "m"), (f / "model").symlink_to("../m")),
@@ -415,7 +415,7 @@ def test_metrics_that_cannot_be_drawn_are_named(
 def test_a_pipe_in_the_place_of_metrics_is_named(run: Path, capsys) -> None:
     pipe("metrics.jsonl")(run)
     assert refused_drawing(run)
-    assert capsys.readouterr().err == f"error: {run / 'metrics.jsonl'}: not a regular file\n"
+    assert capsys.readouterr().err == f"error: {run / 'metrics.jsonl'}: is a pipe, not a file\n"
 
 
 def test_a_run_with_a_name_full_of_commands_is_drawn(run: Path, capsys) -> None:

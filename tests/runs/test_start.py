@@ -17,7 +17,8 @@ from tests.helpers.configs import composed
 from wordle_rl.build import resolve
 from wordle_rl.cli import quoted
 from wordle_rl.runs import start
-from wordle_rl.runs.folder import RunFolder, RunFolderError, git_revision
+from wordle_rl.runs.environment import git_revision
+from wordle_rl.runs.folder import RunFolder, RunFolderError
 from wordle_rl.runs.paths import ROOT
 
 COMMANDS = {

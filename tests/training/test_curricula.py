@@ -20,7 +20,7 @@ from tests.helpers.tiny import policy_of, qwen, recipe_of, step_of
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.build import build_experiment, resolve
-from wordle_rl.game.players.gibberish import Gibberish
+from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rollouts import base as scene
 from wordle_rl.rollouts.base import Recipe
@@ -189,7 +189,7 @@ def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
     from wordle_rl.rollouts.lesson import TeacherSettings
 
     policy = policy_of(qwen(340))
-    scripted = {"teacher": TeacherSettings(player=Gibberish())}
+    scripted = {"teacher": TeacherSettings(player=RandomWord(recipe.words))}
     one, other = (
         collect_rollouts(
             step_of(policy, Recipe(**{**vars(recipe), **scripted, "replayed": replayed}), 4),

@@ -1,4 +1,4 @@
-"""What the training step asks of an algorithm; the step itself knows none of them.
+"""The interface of an algorithm to the training step, which knows no algorithm by name.
 
 Axes: R rollouts of a step, K turns of a rollout, S sequences, T tokens.
 """
@@ -16,7 +16,7 @@ from wordle_rl.runs.instantiate import check_range
 
 Floats = NDArray[np.float64]
 
-LENGTHS = (  # of the thoughts that a scripted player can write
+LENGTHS = (  # of the thoughts that a scripted player writes
     "none",
     "notes",
     "brief",
@@ -26,9 +26,9 @@ LENGTHS = (  # of the thoughts that a scripted player can write
 
 @dataclass(frozen=True, kw_only=True)
 class LossInputs:
-    """Quantities of some sequences, as arrays of one namespace; [S, T] unless said otherwise.
+    """Inputs of a loss, as arrays of one namespace; [S, T] unless noted, 0 where not trained.
 
-    All are 0 where not trained. The last five arrays are None unless the algorithm needs them.
+    Arrays with the default None are given only to algorithms that need them.
     """
 
     logprobs: Any  # of the policy now, with gradient
@@ -36,59 +36,59 @@ class LossInputs:
     advantages: Any
     trained: Any  # True at sampled tokens
     sampler_logprobs: Any = None  # when sampled
-    units: Any = None  # [S] sequences with one number are one unit, and all of them are here
+    units: Any = None  # [S] sequences with equal numbers are one unit; units are always whole
     ref_logprobs: Any = None  # the reference's
-    entropy: Any = None  # of the distribution that the token was drawn from, with gradient
-    values: Any = None  # of the value head before the token was drawn, with gradient
+    entropy: Any = None  # of the distribution of each token, with gradient
+    values: Any = None  # of the value head before each token, with gradient
     old_values: Any = None  # the same before the first update, no gradient
-    targets: Any = None  # what the value head should have said
+    targets: Any = None  # of the value head
     target_scale: float = 1.0  # unit of values in the loss
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerLengths:
-    """What the answers of one rollout took. Arrays are [K]."""
+    """How long the answers of one rollout are, and how far from the reference. Arrays are [K]."""
 
     lengths: NDArray[np.int64]  # sampled tokens
-    max_tokens: int  # that an answer may have
-    divergence: Floats | None = None  # log-probability less the reference's; None if not scored
+    max_tokens: int  # limit of an answer
+    divergence: Floats | None = None  # log-probability minus the reference's; None if not scored
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepOutcomes:
-    """What came of all rollouts of a step."""
+    """The results of all rollouts of a step."""
 
     groups: NDArray[np.int64]  # [R] number of each rollout's group
-    returns: list[Floats]  # [R] of [K] reward from each turn on; by game: the game's, at each turn
+    returns: list[Floats]  # [R] of [K] reward from each turn on; the game's if not by_turn
     won: NDArray[np.bool_]  # [R]
     complete: list[NDArray[np.bool_]]  # [R] of [K] False where a limit cut the answer off
-    values: list[Floats] | None = None  # [R] of [K] of the value head before each answer
-    by_turn: bool  # credit: by turn or by game
+    values: list[Floats] | None = None  # [R] of [K] value head before each answer
+    by_turn: bool  # whether credit is by turn, not by game
     discount: float  # of later turns in returns
 
     @property
     def totals(self) -> Floats:
-        """[R] what each rollout earned from its first turn on."""
+        """[R] reward of each rollout from its first turn on."""
         return np.array([returns[0] if len(returns) else 0.0 for returns in self.returns])
 
     def members(self) -> list[NDArray[np.int64]]:
-        """The rollouts of each group."""
+        """The indices of each group's rollouts."""
         return [np.flatnonzero(self.groups == group) for group in np.unique(self.groups)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advantages:
-    """What a step's rollouts are worth learning from."""
+    """How much to learn from each turn of a step's rollouts, and the value head's targets."""
 
-    advantages: list[Floats]  # [R] of [K]
-    units: NDArray[np.int64] | None = None  # [R] rollouts with one number enter one loss together
-    targets: list[Floats] | None = None  # [R] of [K] of the value head
-    target_scale: float = 1.0
+    per_turn: list[Floats]  # [R] of [K] advantage of each turn
+    units: NDArray[np.int64] | None = None  # [R] rollouts with equal numbers share one loss
+    targets: list[Floats] | None = None  # [R] of [K] targets of the value head
+    target_scale: float = 1.0  # unit of values in the loss
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateRows:
-    """The rollouts of one update, those of all processes. All are [R]."""
+    """The rollouts of one update, of all processes together. All arrays are [R]."""
 
     lengths: NDArray[np.int64]  # trained tokens
     used: NDArray[np.bool_]  # False where every advantage is 0
@@ -97,17 +97,17 @@ class UpdateRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Imitation:
-    """The games of a scripted player."""
+    """Which scripted player's games an algorithm learns from, and how they are made."""
 
     player: str  # its name, see wordle_rl.game.players.base
-    reasoning: str = "none"  # length of the thought that is written before each guess
-    choices: bool = False  # all that the player might have guessed is learnt, not only its guess
-    slips: float = 0.0  # share of turns in which a mistake, never learnt, takes the guess's place
+    reasoning: str = "none"  # length of the thought before each guess, one of LENGTHS
+    choices: bool = False  # learn every guess that the player might have made, not only its own
+    slips: float = 0.0  # share of turns in which a mistake, never learnt, replaces the guess
 
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm(ABC):
-    """Policies are improved by minimising the weighted sum of `loss` over trained tokens."""
+    """Improves a policy by minimising the weighted sum of `loss` over trained tokens."""
 
     epochs: int = 1  # passes over one batch of rollouts
     minibatches: int = 1  # updates per pass, each on its share of the groups
@@ -118,22 +118,22 @@ class Algorithm(ABC):
 
     @property
     def imitates(self) -> Imitation | None:
-        """What is learnt in place of the policy's own games, or None when the policy plays."""
+        """The games to learn from when they are not the policy's own, else None."""
         return None
 
     @property
     def needs_reference(self) -> bool:
-        """Whether ref_logprobs are read, in the loss or in penalties."""
+        """Whether the loss or the penalties read ref_logprobs."""
         return False
 
     @property
     def needs_entropy(self) -> bool:
-        """Whether `loss` reads entropy."""
+        """Whether the loss reads entropy."""
         return False
 
     @property
     def needs_values(self) -> bool:
-        """Whether a value head is judged by and trained."""
+        """Whether the algorithm uses and trains a value head."""
         return False
 
     @property
@@ -143,24 +143,24 @@ class Algorithm(ABC):
 
     @property
     def skips_zero_advantages(self) -> bool:
-        """Whether a sequence of zero advantage gives exactly zero gradient and may be left out."""
+        """Whether a sequence of zero advantage has zero gradient, so that it may be left out."""
         return False
 
     @property
     def resample_rounds(self) -> int:
-        """How often groups that teach nothing are replaced by new ones."""
+        """In how many rounds groups that teach nothing are replaced by new ones."""
         return 0
 
     @property
     def needs_whole_games(self) -> bool:
-        """Whether `advantages` reads how games ended, which single guesses seldom say."""
+        """Whether `advantages` reads how games ended, which a single guess seldom shows."""
         return False
 
     def check(self, num_generations: int) -> None:  # noqa: B027  # most have nothing to refuse
-        """Raise ValueError when this many rollouts per group cannot be learnt from."""
+        """Raise ValueError when the algorithm cannot learn from so many rollouts per group."""
 
     def penalties(self, answers: AnswerLengths) -> dict[str, Floats]:
-        """Further components [K] of the reward, by name, for what answers took."""
+        """Further components [K] of the reward by name, such as a penalty for long answers."""
         return {}
 
     @abstractmethod
@@ -169,7 +169,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def weights(self, rows: UpdateRows) -> Floats:
-        """Weight [R] of every trained token of a rollout in the loss of one update."""
+        """[R] weight of each trained token of a rollout in the loss of one update."""
 
     @abstractmethod
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
@@ -185,10 +185,10 @@ def in_range(name: str, value: float, least: float, most: float) -> None:
 
 
 def token_mean(rows: UpdateRows) -> Floats:
-    """All trained tokens weigh alike, and together 1."""
+    """Weights that are equal for all trained tokens and add up to 1."""
     return np.full(len(rows.lengths), 1.0 / max(int(rows.lengths.sum()), 1))
 
 
 def sequence_mean(rows: UpdateRows) -> Floats:
-    """All rollouts weigh alike, the tokens of one alike, and all together 1."""
+    """Weights that are equal for all rollouts and for the tokens of each, and add up to 1."""
     return 1.0 / (len(rows.lengths) * np.maximum(rows.lengths, 1))

@@ -1,8 +1,8 @@
-"""Credit: advantages of whole rollouts or of single turns, each against its own group.
+"""Credit: the advantage of whole rollouts or of single turns, each against its own group.
 
-With credit by game every turn of a rollout gets the same advantage, so good and bad guesses of one
-game are not told apart; with credit by turn each is judged by what it and the later turns earned.
-Axes: R rollouts of a step, K turns of a rollout.
+With credit by game, every turn of a rollout gets the same advantage, so good and bad guesses of one
+game are not told apart. With credit by turn, a guess is judged by what it and the later turns
+earned. Axes: R rollouts of a step, K turns of a rollout; G groups, N rollouts of a group.
 """
 
 from __future__ import annotations
@@ -13,16 +13,30 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import (
-    Floats,
-    StepOutcomes,
-)
+from wordle_rl.algorithms.base import Floats, StepOutcomes
 
 Scale = Literal["std", "none"]
+# Rewards are rounded to nine digits (wordle_rl.rewards.scoring). Less than half of the last one is
+# what sums leave behind, and dividing by it would turn rounding into advantages of size 1.
+_ROUNDING = 0.5e-9
+
+
+def has_spread(values: Floats) -> NDArray[np.bool_]:
+    """Whether the numbers of each row [..., N] differ by more than rounding: [..., 1]."""
+    largest = np.abs(values).max(axis=-1, keepdims=True, initial=1.0)
+    return np.ptp(values, axis=-1, keepdims=True) > _ROUNDING * largest
+
+
+def deviation(values: Floats) -> float:
+    """Standard deviation of numbers [N]; exactly 0 where they differ by no more than rounding."""
+    return float(values.std()) if values.size and has_spread(values).all() else 0.0
 
 
 def game_advantages(outcomes: StepOutcomes, compare: Callable[[Floats], Floats]) -> list[Floats]:
-    """[R] of [K]: what `compare` makes of the totals [1, N] of each group, at all its turns."""
+    """[R] of [K]: the advantage of each rollout, repeated at each of its turns.
+
+    compare: makes advantages [1, N] of the total rewards [1, N] of one group.
+    """
     totals = outcomes.totals
     of_game = np.zeros(len(totals))
     for members in outcomes.members():
@@ -39,33 +53,39 @@ def turn_advantages(
     *,
     scale: str,
 ) -> list[Floats]:
-    """Advantage of each turn [K] of each of R rollouts, whose groups are given by number [R].
+    """[R] of [K]: the advantage of each turn, its reward to go less a leave-one-out baseline.
 
-    to_go: reward from each turn on. The baseline is the mean of the other rollouts of the group
-    that still played at that turn; for a rollout alone, the other groups' mean at that turn; for
-    the only one of all, none, and its advantage is 0. Equal rewards give exact zeros.
+    to_go: [R] of [K] reward from each turn on. groups: [R] number of each rollout's group.
+    The baseline is the mean of the other rollouts of the group that still play at that turn. A
+    rollout that is alone in its group there is compared with all other groups. The only rollout of
+    all has advantage 0. Equal rewards give exact zeros.
     scale="std" divides by the deviation of all advantages of the step.
     Source: leave-one-out baselines as in RLOO (arXiv 2402.14740), applied to each turn.
     """
     advantages = [np.zeros(len(rewards)) for rewards in to_go]
     for turn in range(max(map(len, to_go))):
         playing = [i for i, rewards in enumerate(to_go) if len(rewards) > turn]
-        playing_groups: dict[int, list[int]] = {}
-        for i in playing:
-            playing_groups.setdefault(int(groups[i]), []).append(i)
-        total = sum(to_go[i][turn] for i in playing)
-        for members in playing_groups.values():
-            rewards = np.array([to_go[i][turn] for i in members])
-            for i, reward in zip(members, rewards, strict=True):
-                if len(members) > 1:
-                    if np.ptp(rewards) > 0.0:
-                        others = (rewards.sum() - reward) / (len(members) - 1)
-                        advantages[i][turn] = reward - others
-                elif len(playing) > 1:
-                    advantages[i][turn] = reward - (total - reward) / (len(playing) - 1)
-    deviation = float(np.concatenate(advantages).std())
-    if scale == "std" and deviation > 0.0:
-        advantages = [values / deviation for values in advantages]
+        rewards = np.array([to_go[i][turn] for i in playing])
+        at_turn = _against_group(rewards, np.array([groups[i] for i in playing]))
+        for i, advantage in zip(playing, at_turn, strict=True):
+            advantages[i][turn] = advantage
+    if scale == "std" and (unit := deviation(np.concatenate(advantages))):
+        advantages = [values / unit for values in advantages]
+    return advantages
+
+
+def _against_group(rewards: Floats, groups: NDArray[np.int64]) -> Floats:
+    """Advantages [N] of the rollouts that play at one turn, from rewards and groups [N]."""
+    advantages = np.zeros(len(rewards))
+    total = sum(rewards)
+    for group in np.unique(groups):
+        members = np.flatnonzero(groups == group)
+        compared = rewards if len(members) == 1 else rewards[members]
+        if len(compared) == 1 or not has_spread(compared).all():
+            continue
+        all_of_them = total if len(members) == 1 else compared.sum()
+        others = (all_of_them - rewards[members]) / (len(compared) - 1)
+        advantages[members] = rewards[members] - others
     return advantages
 
 
@@ -73,21 +93,18 @@ def group_advantages(rewards: Floats, scale: Scale) -> Floats:
     """Advantage of each rollout against its own group: its reward less the group's mean.
 
     rewards: [G, N] summed reward per rollout, unitless.
-    Returns [G, N]; all zeros, exactly, in a group whose rewards are equal.
-    Nothing is added to the deviation, where TRL adds 1e-4. Such an epsilon keeps the rounding of
-    sums from looking like spread, but here RewardSet rounds rewards to nine digits, so that equal
-    ones are equal; all that an epsilon could still do is shrink differences that were meant.
+    Returns [G, N]; exact zeros in a group whose rewards are equal.
+    Nothing is added to the deviation, where TRL adds 1e-4. Such an epsilon keeps rounding from
+    looking like spread, which has_spread does here. It would also shrink real differences.
     Raises ValueError when N < 2. Source: DeepSeekMath (arXiv 2402.03300), section 4.1.2;
     scale="none" is Dr. GRPO (arXiv 2503.20783).
     """
     _check_group(rewards)
-    centred = rewards - rewards.mean(axis=1, keepdims=True)
-    spread = np.ptp(rewards, axis=1, keepdims=True)
-    centred = np.where(spread == 0.0, 0.0, centred)
+    spread = has_spread(rewards)
+    centred = np.where(spread, rewards - rewards.mean(axis=1, keepdims=True), 0.0)
     if scale == "none":
         return centred
-    deviation = rewards.std(axis=1, keepdims=True, ddof=1)
-    return centred / np.where(spread == 0.0, 1.0, deviation)
+    return centred / np.where(spread, rewards.std(axis=1, keepdims=True, ddof=1), 1.0)
 
 
 def leave_one_out(rewards: Floats) -> Floats:
@@ -96,10 +113,8 @@ def leave_one_out(rewards: Floats) -> Floats:
     rewards, result, errors: as group_advantages. Source: RLOO (arXiv 2402.14740), section 2.
     """
     _check_group(rewards)
-    n = rewards.shape[1]
-    others = (rewards.sum(axis=1, keepdims=True) - rewards) / (n - 1)
-    spread = np.ptp(rewards, axis=1, keepdims=True)
-    return np.where(spread == 0.0, 0.0, rewards - others)
+    others = (rewards.sum(axis=1, keepdims=True) - rewards) / (rewards.shape[1] - 1)
+    return np.where(has_spread(rewards), rewards - others, 0.0)
 
 
 def _check_group(rewards: Floats) -> None:
@@ -112,8 +127,8 @@ def _check_group(rewards: Floats) -> None:
 def turn_gae(returns: Floats, values: Floats, *, discount: float, lam: float) -> Floats:
     """Generalised advantage estimate [K] of each turn of a finished rollout.
 
-    returns: [K] discounted reward from each turn on, so that a turn's own reward is its return less
-    the discounted next one. values: [K] before each turn. Source: arXiv 1506.02438, eq. 16.
+    returns: [K] discounted reward from each turn on, so a turn's own reward is its return less the
+    discounted next one. values: [K] before each turn. Source: arXiv 1506.02438, eq. 16.
     """
     rewards = returns - discount * np.append(returns[1:], 0.0)
     errors = rewards + discount * np.append(values[1:], 0.0) - values

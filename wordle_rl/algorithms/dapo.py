@@ -22,13 +22,15 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class Dapo(PolicyGradient):
-    """GRPO with four changes: the ratio may rise further than it may fall (clip-higher); all tokens
-    of a batch weigh alike; groups without spread are replaced by new ones (dynamic sampling); and
-    answers that are too long are handled.
+    """GRPO with four changes.
 
-    overlong=punish takes max(0, min(1, (length - (limit - buffer)) / buffer)) off the reward of an
-    answer's turn, with limit = sampling.max_tokens and buffer = overlong_buffer * limit (eq. 13);
-    overlong=filter gives answers that the limit cut off no advantage (section 3.4).
+    - The ratio may rise further than it may fall (clip-higher).
+    - All tokens of a batch have equal weights.
+    - Groups without spread are replaced by new ones (dynamic sampling).
+    - Long answers lose reward. overlong=punish subtracts
+      max(0, min(1, (length - (limit - buffer)) / buffer)) from the reward of an answer's turn, with
+      limit = sampling.max_tokens and buffer = overlong_buffer * limit (eq. 13). overlong=filter
+      sets the advantage of answers that the limit cut off to 0 (section 3.4).
     """
 
     clip_high: float = 0.28
@@ -64,11 +66,11 @@ class Dapo(PolicyGradient):
         return found
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
-        judged = super().advantages(outcomes)
+        found = super().advantages(outcomes)
         if self.overlong != "filter":
-            return judged
-        pairs = zip(judged.advantages, outcomes.complete, strict=True)
-        return Advantages(advantages=[np.where(whole, a, 0.0) for a, whole in pairs])
+            return found
+        pairs = zip(found.per_turn, outcomes.complete, strict=True)
+        return Advantages(per_turn=[np.where(whole, a, 0.0) for a, whole in pairs])
 
     def weights(self, rows: UpdateRows) -> Floats:
         return token_mean(rows)

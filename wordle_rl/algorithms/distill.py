@@ -1,6 +1,6 @@
-"""Supervised fine-tuning on all that a scripted player might have guessed (Hinton et al. 2015).
+"""Supervised fine-tuning on every guess a scripted player might have made (Hinton et al. 2015).
 
-A player who never errs never shows how to go on after an error; slips put some into its games.
+A player that never errs never shows how to recover from an error; slips put some into its games.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from wordle_rl.algorithms.sft import Sft
 
 @dataclass(frozen=True, kw_only=True)
 class Distill(Sft):
-    """As sft; log p is its mean over what the player might have answered given the tokens before.
+    """As sft, with log p averaged over all answers that the player might have given.
 
-    With targets=sampled it is that of the player's guess, as in sft.
+    The average is over the answers that begin with the tokens so far. targets=sampled uses only the
+    player's own guess, as in sft.
     """
 
     targets: Literal["sampled", "distribution"] = "distribution"
-    slips: float = 0.3  # share of turns in which a mistake, never learnt, takes the guess's place
+    slips: float = 0.3  # share of turns in which a mistake, never learnt, replaces the guess
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,6 +1,6 @@
 """Direct Preference Optimization on pairs of own games (Rafailov et al. 2023, arXiv 2305.18290).
 
-Pairs are made anew from each step's rollouts, as in online DPO (arXiv 2402.04792); the reference is
+Each step makes pairs from its own rollouts, as in online DPO (arXiv 2402.04792). The reference is
 the policy at the start of the run.
 """
 
@@ -28,13 +28,13 @@ from wordle_rl.runs.instantiate import check_above_zero
 class Dpo(Algorithm):
     """loss = -log sigmoid(beta (log p(w) / p_ref(w) - log p(l) / p_ref(l))), averaged over pairs.
 
-    w and l: the better and the worse of two rollouts of one group, by reward from the first turn
-    on. The best is paired with the worst, the second best with the second worst, and so on; equal
-    ones are no pair.
+    w and l are the better and the worse of two rollouts of one group, by reward from the first turn
+    on. The best is paired with the worst, the second best with the second worst, and so on. Equal
+    rewards make no pair.
     """
 
-    beta: float = 0.1  # how dearly the reference is kept
-    pairs: int = 1  # of each group, at most half its rollouts
+    beta: float = 0.1  # how strongly the policy is held to the reference
+    pairs: int = 1  # per group, at most half its rollouts
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,7 +57,7 @@ class Dpo(Algorithm):
             )
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
-        """Advantage 1 for the better of a pair, -1 for the worse, 0 for those without one."""
+        """1 for the better of a pair, -1 for the worse, 0 for rollouts without a pair."""
         totals, signs = outcomes.totals, np.zeros(len(outcomes.returns))
         units = np.arange(len(signs))
         for members in outcomes.members():
@@ -70,10 +70,10 @@ class Dpo(Algorithm):
             np.full(len(returns), sign)
             for returns, sign in zip(outcomes.returns, signs, strict=True)
         ]
-        return Advantages(advantages=advantages, units=units)
+        return Advantages(per_turn=advantages, units=units)
 
     def weights(self, rows: UpdateRows) -> Floats:
-        """The loss of a pair stands at each of its trained tokens, so these add up to its share."""
+        """[R] a pair's share, split evenly among its trained tokens: each has the pair's loss."""
         tokens = np.bincount(rows.units, rows.lengths)
         pairs = max(len(np.unique(rows.units[rows.used])), 1)
         return rows.used / (pairs * np.maximum(tokens[rows.units], 1.0))

@@ -2,8 +2,7 @@
 
 GRPO divides by the length of each answer, which makes long wrong answers cheap. It also divides by
 the group's deviation, which favours questions that are nearly always or nearly never solved. Dr.
-GRPO divides by a constant in place of the length, the token budget of a rollout, and leaves the
-deviation out.
+GRPO divides by a constant, the token budget of a rollout, and not by the deviation.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ class DrGrpo(PolicyGradient):
     """loss = 1/(R budget) sum over R rollouts and their tokens of -min(r A, clip(r) A);
     A = reward - mean of the group; budget = sampling.max_tokens x answers of a rollout at most.
 
-    A game may have as many answers as turns are left to it and answers may be asked for again
-    (rules.max_retries, where the rules have retries); a single guess is one answer. The paper's
-    rollouts have one answer each, so there the budget is the most tokens of an answer.
+    A game may have as many answers as it has turns left, plus rules.max_retries where the rules
+    have retries. A single guess is one answer. The paper's rollouts have one answer each, so its
+    budget is the most tokens of an answer.
     """
 
-    normalizer: float | None = None  # another constant in the place of the budget
+    normalizer: float | None = None  # another constant in place of the budget
     budget: int | None = None  # filled in by the builder
 
     def __post_init__(self) -> None:

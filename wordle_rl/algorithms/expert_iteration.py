@@ -23,8 +23,8 @@ from wordle_rl.algorithms.base import (
 class ExpertIteration(Algorithm):
     """loss = -log p(token), averaged over all tokens of the kept rollouts.
 
-    Kept is, of each group's wins, the one with the highest reward from its first turn on, the first
-    of equals; a group without a win teaches nothing.
+    Each group keeps the win with the highest reward from its first turn on, the first of equals. A
+    group without a win teaches nothing.
     """
 
     @property
@@ -36,12 +36,12 @@ class ExpertIteration(Algorithm):
         return True
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
-        """Advantage 1 for what is kept, else 0."""
+        """1 for the kept rollouts, else 0."""
         totals = np.where(outcomes.won, outcomes.totals, -np.inf)
         best = [members[np.argmax(totals[members])] for members in outcomes.members()]
         kept = {int(i) for i in best if outcomes.won[i]}
         return Advantages(
-            advantages=[
+            per_turn=[
                 np.full(len(returns), float(i in kept))
                 for i, returns in enumerate(outcomes.returns)
             ]

@@ -11,7 +11,8 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 @dataclass(frozen=True, kw_only=True)
 class Grpo(PolicyGradient):
     """loss = -min(r A, clip(r, 1 - low, 1 + high) A) + beta KL, averaged over the tokens of each
-    sequence, then over sequences; A = (reward - mean of the group) / std of the group."""
+    sequence, then over sequences; A = (reward - mean of the group) / std of the group.
+    """
 
     beta: float = 0.04
     scale: Scale = "std"

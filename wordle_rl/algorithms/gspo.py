@@ -17,10 +17,10 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 class Gspo(PolicyGradient):
     """loss = -min(s A, clip(s, 1 - low, 1 + high) A), averaged over rollouts; A as in GRPO.
 
-    s = (p(rollout) / p_old(rollout)) ** (1 / its tokens): one ratio for a whole rollout, which is
-    the paper's sequence, however many prompts its form has. Tokens carry their own advantages as in
-    the paper's GSPO-token (eq. 13), whose value and gradient are GSPO's where all tokens of a
-    rollout have the same one.
+    s = (p(rollout) / p_old(rollout)) ** (1 / its tokens) is one ratio for a whole rollout, which is
+    the paper's sequence, however many prompts its form has. Each token has its own advantage, as in
+    the paper's GSPO-token (eq. 13). Where all tokens of a rollout have the same advantage, this is
+    GSPO in value and gradient.
     """
 
     clip_low: float = 3e-4
@@ -28,8 +28,8 @@ class Gspo(PolicyGradient):
     scale: Scale = "std"
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
-        judged = super().advantages(outcomes)
-        return replace(judged, units=np.arange(len(judged.advantages)))
+        found = super().advantages(outcomes)
+        return replace(found, units=np.arange(len(found.per_turn)))
 
     def log_ratio(self, xp: Any, terms: LossInputs) -> Any:
         moved = terms.logprobs - terms.old_logprobs  # 0 where not trained
@@ -40,7 +40,7 @@ class Gspo(PolicyGradient):
 
 
 def _of_rollout(sums: Any, units: Any) -> Any:
-    """Sums [S] over sequences as those of the rollouts that they are parts of."""
+    """For each sequence, the sum [S] over all sequences of its rollout."""
     if units is None:
         return sums
     return ((units[:, None] == units[None, :]) * sums[None, :]).sum(-1)

@@ -13,9 +13,9 @@ def clipped_surrogate(
 ) -> tuple[Any, Any, Any]:
     """Pessimistic clipped policy-gradient loss, per token.
 
-    log_ratio: log-probability now less that of the old policy. low and high: how far the ratio may
-    fall below and rise above 1.
-    Returns loss, ratio, and 1 where the clip took the gradient away.
+    log_ratio: log-probability now minus the old policy's. low, high: how far the ratio may fall
+    below and rise above 1.
+    Returns loss, ratio, and 1 where the clip removed the gradient.
     Source: PPO (arXiv 1707.06347), eq. 7; the asymmetric range is DAPO's (arXiv 2503.14476).
     """
     ratio = xp.exp(log_ratio)
@@ -37,9 +37,9 @@ def kl_k3(xp: Any, logprobs: Any, ref_logprobs: Any) -> Any:
 def clipped_value_loss(
     xp: Any, values: Any, old_values: Any, targets: Any, *, clip: float, scale: float
 ) -> Any:
-    """Half the squared error of a value, or of the value kept near the old one if that is worse.
+    """Half the squared error of a value, or of the value clipped near the old one if that is worse.
 
-    clip: how far a value may usefully move from the old one, in units of scale; 0 for any distance.
+    clip: how far a value may move from the old one, in units of scale; 0 for any distance.
     Source: PPO's reference code (github.com/openai/baselines, ppo2).
     """
     errors = ((values - targets) / scale) ** 2

@@ -1,6 +1,6 @@
-"""What the policy-gradient algorithms share: clipped ratios, KL, entropy bonus and credit.
+"""The base of the policy-gradient algorithms: clipped ratios, KL, entropy bonus and credit.
 
-Each algorithm is a file of its own that says how it differs.
+Each algorithm has a file of its own that says how it differs.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ from wordle_rl.runs.instantiate import check_above_zero
 class PolicyGradient(Algorithm):
     """loss = -min(r A, clip(r, 1 - clip_low, 1 + clip_high) A) + beta KL - entropy H, per token.
 
-    r: ratio of the probability now to that before the first update of the batch; A: advantage.
+    r: the probability now divided by the one before the first update of the batch. A: advantage.
+
     importance_cap multiplies the first term by min(p_trainer / p_sampler, importance_cap), both
     probabilities from before the first update. Tokens sampled in another precision, or by another
-    engine, then count as if the trainer had sampled them. Weights above the cap are cut off.
+    engine, then count as if the trainer had sampled them.
     Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy training".
-    With kl=reward, beta (log p - log p_ref), summed over an answer's tokens, is taken off the
-    reward of its turn instead, as in arXiv 2009.01325.
+
+    kl=reward subtracts beta (log p - log p_ref), summed over an answer's tokens, from the reward of
+    its turn instead, as in arXiv 2009.01325.
     """
 
     clip_low: float = 0.2  # how far the probability ratio may fall below 1
     clip_high: float = 0.2  # how far it may rise above 1
     beta: float = 0.0  # weight of the KL divergence from the reference
-    kl: Literal["loss", "reward"] = "loss"  # where it is counted
+    kl: Literal["loss", "reward"] = "loss"  # where the divergence is counted
     entropy: float = 0.0  # weight of the entropy bonus
-    scale: Scale = "none"  # std divides advantages by their deviation, none leaves them
-    importance_cap: float | None = None  # 1 or more; None leaves what was sampled unweighted
+    scale: Scale = "none"  # std divides advantages by their deviation
+    importance_cap: float | None = None  # 1 or more; None applies no such weight
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,17 +88,17 @@ class PolicyGradient(Algorithm):
         return {"kl": -self.beta * answers.divergence}
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
-        """With credit by turn, alike in all algorithms that do not override this."""
+        """Credit by turn is the same in all algorithms that do not override this."""
         if outcomes.by_turn:
             advantages = turn_advantages(outcomes.returns, outcomes.groups, scale=self.scale)
         else:
             advantages = game_advantages(outcomes, self.advantages_by_game)
-        return Advantages(advantages=advantages)
+        return Advantages(per_turn=advantages)
 
     def advantages_by_game(self, rewards: Floats) -> Floats:
-        """Advantage of each rollout [G, N] against its group, from summed rewards [G, N].
+        """Advantages [G, N] of rollouts against their groups, from summed rewards [G, N].
 
-        Credit by turn has no use for it.
+        Used with credit by game alone.
         """
         return group_advantages(rewards, self.scale)
 

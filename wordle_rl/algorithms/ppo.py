@@ -16,7 +16,7 @@ from wordle_rl.algorithms.base import (
     in_range,
     token_mean,
 )
-from wordle_rl.algorithms.credit import Scale, turn_gae
+from wordle_rl.algorithms.credit import Scale, deviation, turn_gae
 from wordle_rl.algorithms.losses import clipped_value_loss
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
@@ -27,16 +27,16 @@ class Ppo(PolicyGradient):
 
     A turn is one action. A = sum over later turns d of (discount lam)^d delta, with
     delta = reward + discount V(next turn) - V(turn); target = A + V(turn). V is a linear function
-    of the trunk's hidden state before an answer's first token, and learns at all its tokens. It is
-    measured in standard deviations of the step's targets, so that value_weight and value_clip mean
-    the same whatever the size of rewards. Advantages get mean 0 and deviation 1 over the step
-    (scale=std). Groups are not compared, so one rollout of each is enough.
+    of the trunk's hidden state before an answer's first token, and is trained at all its tokens.
+    The loss measures V in standard deviations of the step's targets, so that value_weight and
+    value_clip mean the same for rewards of any size. scale=std gives advantages mean 0 and
+    deviation 1 over the step. Groups are not compared, so one rollout per group is enough.
     """
 
     epochs: int = 4
     minibatches: int = 4
     scale: Scale = "std"
-    lam: float = 0.95  # 0 trusts the value of the next turn, 1 what was earned
+    lam: float = 0.95  # 0 trusts the value of the next turn, 1 the rewards
     value_weight: float = 0.5
     value_clip: float = 0.2  # how far a value may move in one batch of rollouts; 0: any distance
 
@@ -65,12 +65,10 @@ class Ppo(PolicyGradient):
             for returns, values in zip(outcomes.returns, outcomes.values, strict=True)
         ]
         targets = [a + v for a, v in zip(estimates, outcomes.values, strict=True)]
-        deviation = float(np.concatenate(targets).std())
+        unit = deviation(np.concatenate(targets))
         if self.scale == "std":
-            every = np.concatenate(estimates)
-            spread = float(every.std()) or 1.0
-            estimates = [(a - every.mean()) / spread for a in estimates]
-        return Advantages(advantages=estimates, targets=targets, target_scale=deviation or 1.0)
+            estimates = _standardised(estimates)
+        return Advantages(per_turn=estimates, targets=targets, target_scale=unit or 1.0)
 
     def weights(self, rows: UpdateRows) -> Floats:
         return token_mean(rows)
@@ -82,3 +80,10 @@ class Ppo(PolicyGradient):
             clip=self.value_clip, scale=terms.target_scale,
         )  # fmt: skip
         return loss + self.value_weight * metrics["value_loss"], metrics
+
+
+def _standardised(estimates: list[Floats]) -> list[Floats]:
+    """Estimates with mean 0 and deviation 1 over all of them; zeros if all are equal."""
+    every = np.concatenate(estimates)
+    unit = deviation(every)
+    return [(a - every.mean()) / unit if unit else np.zeros(len(a)) for a in estimates]

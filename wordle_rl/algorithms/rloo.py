@@ -13,11 +13,11 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class Rloo(PolicyGradient):
-    """gradient = -A times that of the log-probability of a whole sequence, averaged over sequences;
+    """gradient = -A gradient(log p(sequence)), averaged over sequences;
     A = reward - mean reward of the others in the group.
 
-    With one update per batch the clipped ratio has just this gradient; with several it keeps them
-    near the policy that played, where the paper has one.
+    With one update per batch, as in the paper, the clipped ratio has exactly this gradient. With
+    several, it keeps the policy near the one that played.
     """
 
     def __post_init__(self) -> None:

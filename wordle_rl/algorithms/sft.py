@@ -1,6 +1,6 @@
 """Supervised fine-tuning: cross-entropy on the guesses of a scripted player.
 
-The rollouts are the player's games, each seen as the conversation a policy would have had.
+The rollouts are the player's games, written as if the policy had played them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from wordle_rl.algorithms.base import (
 class Sft(Algorithm):
     """loss = -log p(token), averaged over all tokens of the player's answers."""
 
-    player: str = (
-        "random_consistent"  # the scripted player to imitate, see wordle_rl.game.players.base
-    )
+    player: str = "random_consistent"  # the scripted player to imitate, see wordle_rl.game.players
     reasoning: Literal["none", "notes", "brief", "full"] = "none"  # the thought before each guess
 
     def __post_init__(self) -> None:
@@ -44,7 +42,7 @@ class Sft(Algorithm):
         return Imitation(player=self.player, reasoning=self.reasoning)
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
-        return Advantages(advantages=[np.ones(len(returns)) for returns in outcomes.returns])
+        return Advantages(per_turn=[np.ones(len(returns)) for returns in outcomes.returns])
 
     def weights(self, rows: UpdateRows) -> Floats:
         return token_mean(rows)

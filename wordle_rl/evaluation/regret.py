@@ -16,7 +16,6 @@ from wordle_rl.game.players.base import Player
 from wordle_rl.game.players.greedy_entropy import GreedyEntropy
 from wordle_rl.game.players.tree import TreePlayer
 from wordle_rl.game.rules import Clue, Game, GameStatus, State, feedback_code
-from wordle_rl.prompts.parser import parse
 
 OPENER = "salet"
 
@@ -79,8 +78,7 @@ class Regret:
         clues: tuple[Clue, ...] = ()
         for turn in range(self._max_turns):
             state = State(clues, turn, self._max_turns)
-            guess = parse(self._player.answer([state], np.zeros(1))[0]).guess
-            assert guess is not None
+            (guess,) = self._player.answer([state], np.zeros(1))
             if guess == secret:
                 return turn + 1
             clues = (*clues, Clue(guess, feedback_code(guess, secret)))

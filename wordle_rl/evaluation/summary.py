@@ -1,14 +1,11 @@
-"""The numbers of a report: what finished games say about a player, with intervals; and its files.
+"""The summary of a player's finished games, and its files summary.json and games.jsonl.
 
-Intervals are 95 %. They take secrets as independent, not games: several games on one secret tend to
-end alike.
-Bits are expected ones (what a guess would tell on average over the candidates), because the bits of
-the one feedback that was seen are mostly luck.
+Bits are expected ones: what a guess tells on average over the candidates. The bits of the one
+feedback that was seen are mostly luck.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -18,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wordle_rl.evaluation.intervals import Z95, standard_error, win_interval
 from wordle_rl.evaluation.skill import by_turn, skills, summary
 from wordle_rl.game.rules import Game, GameStatus, Rules, marks_of
-from wordle_rl.prompts.parser import thought_of
 from wordle_rl.runs.files import json_bytes, write_bytes, write_json
 
 if TYPE_CHECKING:
@@ -28,58 +25,7 @@ if TYPE_CHECKING:
     from wordle_rl.game.knowledge import Knowledge
     from wordle_rl.rewards.scoring import GameReward, RewardSet
 
-Z95 = 1.959963984540054  # the normal quantile of 97.5 %
 _COMMON = 10  # how many guesses are listed as the most common
-
-
-def wilson(wins: float, games: float) -> tuple[float, float]:
-    """Wilson's 95 % score interval of a share, without continuity correction; (0, 1) at no games.
-
-    Both may be fractions, where `games` is an effective sample size.
-    Source: Newcombe, Statistics in Medicine 17 (1998), method 3.
-    """
-    if not 0 <= wins <= games:
-        raise ValueError(f"wins must be 0..{games}, not {wins}")
-    if games == 0:
-        return 0.0, 1.0
-    z2, share = Z95 * Z95, wins / games
-    middle = (share + z2 / (2 * games)) / (1 + z2 / games)
-    half = Z95 * math.sqrt(share * (1 - share) / games + z2 / (4 * games**2)) / (1 + z2 / games)
-    # rounding must not move the ends off 0 and 1, nor off the share itself
-    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
-
-
-def standard_error(values: Sequence[float], secrets: Sequence[str]) -> float | None:
-    """Standard error of the mean of one value per game; None with fewer than two secrets.
-
-    secrets: of each game. Games on one secret are one cluster, whose deviations add up first.
-    Source: the linearised variance of a ratio, Cochran, Sampling Techniques (1977), section 11.9.
-    """
-    clusters: defaultdict[str, float] = defaultdict(float)
-    mean = float(np.mean(values))
-    for value, secret in zip(values, secrets, strict=True):
-        clusters[secret] += value - mean
-    count = len(clusters)
-    if count < 2:
-        return None
-    squares = math.fsum(total**2 for total in clusters.values())
-    return math.sqrt(count / (count - 1) * squares) / len(values)
-
-
-def win_interval(won: Sequence[float], secrets: Sequence[str]) -> tuple[float, float]:
-    """95 % interval of the win rate, in 0..1.
-
-    won: 1 or 0 for each game. secrets: of each game. Wilson's interval, with as many games as would
-    be as precise if all were independent: their number when each has a secret of its own, otherwise
-    at least the number of secrets.
-    Source: Dean and Pagano, Journal of Survey Statistics and Methodology 3 (2015).
-    """
-    share, distinct = sum(won) / len(won), len(set(secrets))
-    effective = float(distinct)
-    error = standard_error(won, secrets)
-    if error and distinct < len(won):
-        effective = min(max(share * (1 - share) / error**2, distinct), len(won))
-    return wilson(share * effective, effective)
 
 
 def summarise(
@@ -95,13 +41,18 @@ def summarise(
 ) -> dict[str, Any]:
     """The summary of one player on one split, ready for JSON.
 
-    seconds: time that all games took together. An unfinished game counts as lost, and so does one
-    that ran out of time. Shares are in 0..1, None where there is nothing to divide by;
-    format_compliance, non_words, repeats and thinks are shares of all turns; distinct_openers is
-    the number of different first guesses by the number of games; thought_characters is
-    over turns that think; tokens_per_game are sampled ones, 0 for scripted players; what
-    wordle_rl.evaluation.skill measures is over accepted guesses, all together and by turn. regret,
-    rewards: None leaves them out.
+    seconds: time that all games took together. regret, rewards: None leaves them out.
+    Shares are in 0..1, and None where there is nothing to divide by. Intervals are 95 %.
+
+    - A game that is unfinished or ran out of time counts as lost.
+    - mean_guesses: mean turns of the won games. mean_guesses_with_losses: mean over all games, in
+      which a lost game counts as max_turns + 1, which is 7 at six turns.
+    - format_compliance, non_words, repeats and thinks: shares of all turns.
+    - thought_characters: mean over the turns with a thought.
+    - tokens_per_game: sampled tokens, 0 for scripted players.
+    - distinct_openers: number of different first guesses, divided by the number of games.
+    - What wordle_rl.evaluation.skill measures: over accepted guesses, together and by turn.
+
     Raises ValueError without games, or when one was played by other rules.
     """
     if not games:
@@ -130,10 +81,10 @@ def summarise(
 
 def _results(games: Sequence[Game], max_turns: int) -> dict[str, Any]:
     won = [game.state.turn for game in games if game.won]  # a retry uses no turn
-    as_lost = [float(game.state.turn if game.won else max_turns + 1) for game in games]
-    mean = float(np.mean(as_lost))
+    guesses = [float(game.state.turn if game.won else max_turns + 1) for game in games]
+    mean = float(np.mean(guesses))
     secrets = [game.secret for game in games]
-    error = standard_error(as_lost, secrets)
+    error = standard_error(guesses, secrets)
     half = None if error is None else Z95 * error
     low, high = win_interval([float(game.won) for game in games], secrets)
     counts = Counter(won)
@@ -143,7 +94,7 @@ def _results(games: Sequence[Game], max_turns: int) -> dict[str, Any]:
         "win_rate_low": low,
         "win_rate_high": high,
         "mean_guesses": sum(won) / len(won) if won else None,
-        "mean_guesses_with_losses": mean,  # 7 at six turns: one more than the turns of the rules
+        "mean_guesses_with_losses": mean,
         "mean_guesses_with_losses_low": None if half is None else mean - half,
         "mean_guesses_with_losses_high": None if half is None else mean + half,
         "histogram": {
@@ -156,9 +107,9 @@ def _results(games: Sequence[Game], max_turns: int) -> dict[str, Any]:
 def _play(games: Sequence[Game]) -> dict[str, Any]:
     answers = [(game, turn) for game in games for turn in game.turns]
     parsed = [(game, turn.guess) for game, turn in answers if turn.guess is not None]
-    # asked of the list, because rules that accept any five letters do not call them non-words
+    # The list decides, because rules that accept any five letters do not call them non-words.
     non_words = sum(guess not in game.allowed for game, guess in parsed)
-    thoughts = [len(thought) for _, turn in answers if (thought := thought_of(turn.text))]
+    thoughts = [len(turn.thought) for _, turn in answers if turn.thought]
     return {
         "turns": len(answers),
         "tokens_per_game": sum(turn.tokens for _, turn in answers) / len(games),
@@ -181,7 +132,7 @@ def most_common_guesses(games: Sequence[Game]) -> list[tuple[str, int]]:
 def distinct_openers(games: Sequence[Game]) -> float | None:
     """Number of different first guesses by number of games; None without games.
 
-    Games that were taken over with clues do not count.
+    Games that began with clues do not count.
     """
     first = [game.turns[0] for game in games if game.turns and not game.turns[0].state.clues]
     openers = {turn.guess for turn in first if turn.guess is not None}
@@ -189,7 +140,7 @@ def distinct_openers(games: Sequence[Game]) -> float | None:
 
 
 def reward_means(rewards: Sequence[GameReward]) -> dict[str, float]:
-    """Mean over games of each component of the reward, summed over a game's turns."""
+    """Each component's mean over games of its sum over a game's turns."""
     sums: defaultdict[str, float] = defaultdict(float)
     for reward in rewards:
         for turn in reward.turns:
@@ -209,33 +160,10 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def paired(a: Sequence[Game], b: Sequence[Game]) -> dict[str, Any]:
-    """Compare two players on the same secrets, each played once by both.
-
-    p_value is the exact two-sided McNemar test of equal win rates: the binomial sign test on the
-    secrets that only one player won. difference is b's win rate minus a's.
-    Raises ValueError when the secrets differ or repeat.
-    """
-    first, second = ({game.secret: game.won for game in games} for games in (a, b))
-    if not first or first.keys() != second.keys() or not len(a) == len(b) == len(first):
-        raise ValueError("paired games need the same secrets, each played once by both players")
-    only_a = sum(first[secret] and not second[secret] for secret in first)
-    only_b = sum(second[secret] and not first[secret] for secret in first)
-    split = only_a + only_b
-    tail = sum(math.comb(split, k) for k in range(min(only_a, only_b) + 1)) / 2**split
-    return {
-        "games": len(first),
-        "only_a_won": only_a,
-        "only_b_won": only_b,
-        "difference": (only_b - only_a) / len(first),
-        "p_value": min(1.0, 2 * tail),
-    }
-
-
 def game_record(
     game: Game, reward: GameReward | None = None, advantage: float | None = None
 ) -> dict[str, Any]:
-    """One game as a line of games.jsonl; lists have one entry per turn, lost turns included."""
+    """One game as a line of games.jsonl; lists have an entry per turn, lost turns included."""
     record: dict[str, Any] = {
         "secret": game.secret,
         "won": game.won,
@@ -262,7 +190,7 @@ def write_games(
     rewards: Sequence[GameReward] | None = None,
     advantages: Sequence[float] | None = None,
 ) -> Path:
-    """Write <folder>/games.jsonl, one game_record a line, atomically; returns its path.
+    """Write <folder>/games.jsonl atomically, one game_record per line; returns its path.
 
     rewards, advantages: one per game when given, else ValueError.
     """
@@ -281,7 +209,7 @@ def write_games(
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
-    """Write <folder>/summary.json atomically: the last file of a run, and the sign of success."""
+    """Write <folder>/summary.json atomically. It is the last file of a run and marks success."""
     path = Path(folder) / "summary.json"
     write_json(path, summary)
     return path

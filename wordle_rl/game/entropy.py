@@ -1,7 +1,7 @@
-"""Entropy of guesses, computed fast: for one guess, for all guesses, and only the best one.
+"""Expected information of guesses in bits: the definition, all guesses at once, and the best one.
 
-Shannon entropy in bits of the feedback when every candidate is equally likely. Exact for word
-lists of any size; wordle_rl.game.knowledge asks these functions about states of games.
+All take the candidates as equally likely, are exact for word lists of any size, and agree up to
+rounding. wordle_rl.game.knowledge asks these functions about states of games.
 """
 
 from __future__ import annotations
@@ -13,51 +13,55 @@ from wordle_rl.game.rules import ALL_PLACED
 from wordle_rl.words.lists import WORD_LENGTH
 
 CODES = ALL_PLACED + 1
-_PAIRWISE_MAX = 80  # candidates up to which comparing all pairs beats counting codes
-_PAIRS_MAX = 20  # candidates up to which counting pairs beats bounding by letters
+_PAIRWISE_MAX = 80  # up to so many candidates, comparing all pairs is faster than counting codes
+_PAIRS_MAX = 20  # up to so many candidates, counting pairs is faster than bounds by letters
 _BLOCK = 256  # guesses counted together, so that the counters stay in the processor's cache
-_FIRST = 128  # guesses tried first, of those with the highest bounds
+_FIRST = 128  # guesses tried first: those with the highest bounds
 _SLACK = 1e-9  # bits; far above rounding, far below any difference between guesses
 
 
-def bits_table(largest: int) -> np.ndarray:
-    """c * log2(c) for c = 0..largest, float64, 0 at c = 0."""
+def entropy(counts: np.ndarray) -> np.ndarray:
+    """Shannon entropy in bits of the feedback to a guess, float64 [...].
+
+    counts: int [..., codes], how many candidates would give each feedback, 1 or more in all.
+    With p = counts / n it is -sum(p log2 p), which equals log2(n) - sum(counts log2(counts)) / n.
+    """
+    n = counts.sum(axis=-1)
+    return np.log2(n) - _count_times_log(int(counts.max()))[counts].sum(axis=-1) / n
+
+
+def count_codes(codes: np.ndarray) -> np.ndarray:
+    """How often each feedback code occurs in each row: uint8 [rows, n] -> int64 [rows, 243]."""
+    offsets = np.arange(len(codes), dtype=np.int64)[:, None] * CODES
+    counts = np.bincount((codes + offsets).ravel(), minlength=len(codes) * CODES)
+    return counts.reshape(len(codes), CODES)
+
+
+def _count_times_log(largest: int) -> np.ndarray:
+    """c log2(c) for c = 0..largest, float64, 0 at c = 0. Looking it up is faster than log2."""
     counts = np.arange(largest + 1, dtype=np.float64)
     return counts * np.log2(np.maximum(counts, 1.0))
 
 
-def code_counts(rows: np.ndarray) -> np.ndarray:
-    """How often each code stands in each row: uint8 [rows, n] -> int64 [rows, 243]."""
-    offsets = np.arange(len(rows), dtype=np.int64)[:, None] * CODES
-    counts = np.bincount((rows + offsets).ravel(), minlength=len(rows) * CODES)
-    return counts.reshape(len(rows), CODES)
-
-
-def split_bits(rows: np.ndarray) -> np.ndarray:
-    """Entropy in bits, float64 [rows], of feedback codes uint8 [rows, n], n >= 1."""
-    n = rows.shape[1]
-    return np.log2(n) - bits_table(n)[code_counts(rows)].sum(axis=1) / n
-
-
-def all_bits(by_answer: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+def entropies(by_answer: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     """Entropy in bits of every guess, float64 [guesses].
 
     by_answer: the transposed feedback table, uint8 [answers, guesses].
-    candidates: places in answers, int [n]. Zeros when n is 0.
+    candidates: indices of answers, int [n]. Zeros when n is at most 1.
     """
     n, guesses = len(candidates), by_answer.shape[1]
     if n <= 1:
         return np.zeros(guesses)
     if n <= _PAIRWISE_MAX:
         return np.log2(n) - _pairwise_spread(by_answer[candidates]) / n
-    blocks = range(0, guesses, _BLOCK)
-    return np.concatenate([split_bits(by_answer[candidates, b : b + _BLOCK].T) for b in blocks])
+    blocks = (by_answer[candidates, b : b + _BLOCK].T for b in range(0, guesses, _BLOCK))
+    return np.concatenate([entropy(count_codes(block)) for block in blocks])
 
 
-class BestBits:
-    """The most bits that any guess has, without computing the entropy of every guess.
+class BestEntropy:
+    """The highest entropy that any guess has, without computing that of every guess.
 
-    allowed, answers: the words in the order of by_answer's axes (all_bits describes it).
+    by_answer: as in entropies. allowed, answers: the words in the order of its axes.
     """
 
     def __init__(self, by_answer: np.ndarray, allowed: tuple[str, ...], answers: tuple[str, ...]):
@@ -65,7 +69,7 @@ class BestBits:
         self._bound = LetterBound(allowed, answers)
 
     def __call__(self, candidates: np.ndarray) -> float:
-        """candidates: places in answers, int [n]; 0 bits when n is at most 1."""
+        """In bits. candidates: indices of answers, int [n]; 0 when n is at most 1."""
         n = len(candidates)
         if n <= 2:
             return float(n == 2)  # guessing one of two candidates tells them apart
@@ -83,22 +87,24 @@ class BestBits:
         return max([best, *(self._exact(candidates, block) for block in blocks)])
 
     def _exact(self, candidates: np.ndarray, guesses: np.ndarray) -> float:
-        return float(split_bits(self._by_answer[candidates[:, None], guesses].T).max())
+        codes = self._by_answer[candidates[:, None], guesses].T
+        return float(entropy(count_codes(codes)).max())
 
 
 class LetterBound:
     """An upper bound on the entropy of every guess, from counts of single letters.
 
-    What a guess with k copies of a letter learns about it is fixed by which of their places are
-    right and by min(k, copies in the secret). So the entropy is at most the sum over its letters of
-    H(copies) + sum over places of H(place right | letter present); with one copy H(present) is
-    enough. About 2 % of all guesses have a bound above the best entropy of a typical state.
+    What a guess with k copies of a letter learns about it depends only on which of their places
+    are right and on min(k, copies in the secret). So the entropy is at most the sum over its
+    letters of H(copies) + sum over places of H(place right | letter present). With one copy,
+    H(present) is enough. About 2 % of all guesses have a bound above the best entropy of a typical
+    state.
     """
 
     def __init__(self, allowed: tuple[str, ...], answers: tuple[str, ...]) -> None:
         letters = letters_of(answers).astype(np.int64) - ord("a")  # [answers, 5]
         places = WORD_LENGTH
-        # per answer: [letter, place] letter stands there; then [letter, k] it has k copies
+        # per answer: [letter, place] it has the letter there; then [letter, k] it has k copies
         self._facts = np.zeros((len(letters), 26, places + places + 1), dtype=np.float32)
         rows = np.arange(len(letters))
         for place in range(places):
@@ -114,7 +120,7 @@ class LetterBound:
         self._terms = np.ascontiguousarray(((kind * 26 + guesses) * places + np.arange(places)).T)
 
     def __call__(self, candidates: np.ndarray) -> np.ndarray:
-        """Bounds in bits, float64 [allowed]; candidates: places in answers, int [n], n >= 1."""
+        """Bounds in bits, float64 [allowed]. candidates: indices of answers, int [n], n >= 1."""
         shares = self._facts[candidates].sum(axis=0, dtype=np.float32).astype(np.float64)
         shares /= len(candidates)
         right, copies = shares[:, :WORD_LENGTH], shares[:, WORD_LENGTH:]
@@ -133,10 +139,10 @@ def _plogp(share: np.ndarray) -> np.ndarray:
 
 
 def _best_by_pairs(rows: np.ndarray) -> float:
-    """The most bits of any guess: codes uint8 [n, guesses], 2 <= n < 23.
+    """The highest entropy of any guess: codes uint8 [n, guesses], 2 <= n < 23.
 
-    Counts, for every guess, the pairs of candidates that share a code, which is fast; the exact
-    entropy is then needed only of guesses whose pairs are few enough to be the best.
+    Counts, for every guess, the pairs of candidates that share a code, which is fast. Only guesses
+    whose pairs are few enough to be the best then need their exact entropy.
     """
     n = len(rows)
     pairs = np.zeros(rows.shape[1], dtype=np.uint8)
@@ -168,7 +174,7 @@ def _pairwise_spread(rows: np.ndarray) -> np.ndarray:
 
     A candidate that joins k others of its code adds (k+1) log2(k+1) - k log2(k).
     """
-    added = np.diff(bits_table(len(rows)))
+    added = np.diff(_count_times_log(len(rows)))
     spread = np.zeros(rows.shape[1])
     for j in range(1, len(rows)):
         spread += added[_equal_before(rows, j)]

@@ -1,7 +1,7 @@
 """Feedback of every legal guess to every possible secret, as one table.
 
 The table is built once per pair of word lists (under a second for the original ones) and
-memory-mapped from a cache afterwards. wordle_rl.game.rules has the same rule for one pair of words.
+memory-mapped from a cache afterwards. wordle_rl.game.rules has the rule for one pair of words.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from wordle_rl.words.lists import WORD_LENGTH, WordLists
 
-CACHE_VERSION = 1  # part of the file name: raise it when the meaning of the bytes changes
-_BLOCK = 64  # guesses worked on together, so that the temporaries stay in the processor's cache
+CACHE_VERSION = 1  # part of the file name; raise it when the meaning of the bytes changes
+_BLOCK = 64  # guesses computed together, so that temporaries stay in the processor's cache
 _CRC_BYTES = 4
 
 
@@ -30,7 +30,7 @@ def letters_of(words: Sequence[str]) -> np.ndarray:
 
 
 def feedback_row(guess: str, secrets: np.ndarray | Sequence[str]) -> np.ndarray:
-    """Feedback codes uint8 [secrets] of any five letters, whether or not they are a word.
+    """Feedback codes uint8 [secrets] of any five letters, a word or not.
 
     secrets: words, or their letters uint8 [secrets, 5] from letters_of.
     """
@@ -41,8 +41,8 @@ def feedback_row(guess: str, secrets: np.ndarray | Sequence[str]) -> np.ndarray:
 def feedback_table(words: WordLists, *, cache_dir: Path | None = None) -> np.ndarray:
     """Feedback codes uint8 [allowed, answers], read-only.
 
-    cache_dir: where the table is kept, default $WORDLE_RL_CACHE, else ~/.cache/wordle-rl. A damaged
-    file there is replaced; a folder that cannot be written only means that nothing is kept.
+    cache_dir: folder of the cached table, default $WORDLE_RL_CACHE, else ~/.cache/wordle-rl. A
+    damaged file there is replaced; without write access the table is built at every start.
     """
     shape = (len(words.allowed), len(words.answers))
     path = cache_folder(cache_dir) / f"feedback-v{CACHE_VERSION}-{words.digest[:32]}.bin"
@@ -73,7 +73,7 @@ def cache_folder(cache_dir: Path | None = None) -> Path:
 
 
 def keep(path: Path, content: bytes) -> bool:
-    """Write a cache file so that nobody ever sees half of it; False when the folder refuses."""
+    """Write a cache file that nobody ever sees half-written; False when the folder is read-only."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,8 +111,8 @@ def _load(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
 def _codes(guesses: np.ndarray, secrets: np.ndarray) -> np.ndarray:
     """Codes uint8 [guesses, secrets] from letters [guesses, 5] and [secrets, 5].
 
-    Places are settled first; then each other letter of the guess, from the left, takes the first
-    free equal letter of the secret. Which one it takes does not matter, so first is as good as any.
+    Letters in place come first. Then each other letter of the guess, from the left, takes the first
+    free equal letter of the secret; which of several equal ones it takes makes no difference.
     """
     columns = np.ascontiguousarray(secrets.T)
     placed = [guesses[:, i, None] == columns[i] for i in range(WORD_LENGTH)]

@@ -1,4 +1,4 @@
-"""What the clues of a game say: which secrets remain, and what a guess would tell or ignores.
+"""What the clues of a game say: which secrets remain, what a guess would tell, what it ignores.
 
 A candidate is a possible secret that fits every clue. Entropies take all candidates as equally
 likely and look one guess ahead.
@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from wordle_rl.game.entropy import BestBits, all_bits, code_counts, split_bits
+from wordle_rl.game.entropy import BestEntropy, count_codes, entropies, entropy
 from wordle_rl.game.feedback_table import feedback_row, letters_of
 from wordle_rl.game.rules import Clue, State, feedback_code
 from wordle_rl.words.lists import WordLists
@@ -25,12 +25,12 @@ _BESTS_KEPT = 4_096
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokenClues:
-    """How many letters of a guess ignore what is known; all zero exactly when the guess fits."""
+    """How many letters of a guess ignore what is known; all 0 exactly when the guess fits."""
 
-    placed: int = 0  # places whose letter is known, with another letter there
-    known: int = 0  # copies of known, not yet placed letters that the guess lacks
-    absent: int = 0  # copies of a letter beyond those that the secret can have
-    wrong_place: int = 0  # letters put again where they were seen not to be
+    placed: int = 0  # known places that have another letter
+    known: int = 0  # missing copies of letters that are known but not placed
+    absent: int = 0  # copies of a letter beyond the most that the secret can have
+    wrong_place: int = 0  # letters put where a clue says that they are not
 
     @property
     def total(self) -> int:
@@ -39,16 +39,16 @@ class BrokenClues:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LetterFacts:
-    """The clues letter by letter; places are 0..4."""
+    """The clues, letter by letter; places are 0..4."""
 
-    placed: dict[int, str]  # place -> the letter that stands there
-    excluded: dict[int, frozenset[str]]  # place -> letters in the secret, but not there
-    at_least: dict[str, int]  # letter -> copies that the secret has for sure, 1 or more
-    at_most: dict[str, int]  # letter -> copies that it can have; 0 is an absent letter
+    placed: dict[int, str]  # place -> its letter
+    excluded: dict[int, frozenset[str]]  # place -> letters of the secret that are not there
+    at_least: dict[str, int]  # letter -> fewest copies that the secret can have, 1 or more
+    at_most: dict[str, int]  # letter -> most copies that it can have; 0 for an absent letter
 
 
 def letter_facts(clues: Sequence[Clue]) -> LetterFacts:
-    """Sum up what clues say about each letter, repeated letters included."""
+    """Summarise what clues say about each letter, repeated letters included."""
     placed: dict[int, str] = {}
     excluded: dict[int, set[str]] = {}
     at_least: dict[str, int] = {}
@@ -74,7 +74,7 @@ def letter_facts(clues: Sequence[Clue]) -> LetterFacts:
 
 
 def broken_clues(guess: str, facts: LetterFacts) -> BrokenClues:
-    """How a guess ignores what is known, by kind; each letter counts under one kind at most."""
+    """Count how a guess ignores what is known, by kind; a letter counts under at most one kind."""
     has = Counter(guess)
     dropped = sum(guess[place] != letter for place, letter in facts.placed.items())
     placed = Counter(facts.placed.values())
@@ -94,8 +94,8 @@ class Knowledge:
     """Answers questions about states of games on one pair of word lists.
 
     words, table: the lists and their feedback codes uint8 [allowed, answers] (feedback_table).
-    Masks are bool [answers]; the ones it returns are shared and read-only. It holds a transposed
-    copy of the table (30 MB for the original lists) and bounded caches, and no other state.
+    Masks are bool [answers]; returned masks are shared and read-only. Its only state is a
+    transposed copy of the table (30 MB for the original lists) and bounded caches.
     """
 
     def __init__(self, words: WordLists, table: np.ndarray) -> None:
@@ -105,7 +105,7 @@ class Knowledge:
         self.words = words
         self.table = table
         self._by_answer = np.ascontiguousarray(table.T)
-        self._best_bits = BestBits(self._by_answer, words.allowed, words.answers)
+        self._best_entropy = BestEntropy(self._by_answer, words.allowed, words.answers)
         self._letters = letters_of(words.answers)
         self._mask = lru_cache(maxsize=_MASKS_KEPT)(self._compute_mask)
         self._allowed_letters = letters_of(words.allowed)
@@ -115,12 +115,6 @@ class Knowledge:
     def candidates(self, state: State) -> np.ndarray:
         """Answers that fit all clues, bool [answers]; guesses need not be allowed words."""
         return self._mask(state.clues)
-
-    def candidates_batch(self, states: Sequence[State]) -> np.ndarray:
-        """candidates of many states, bool [states, answers]."""
-        if not states:
-            return np.zeros((0, len(self.words.answers)), dtype=bool)
-        return np.stack([self._mask(state.clues) for state in states])
 
     def consistent_allowed(self, state: State) -> np.ndarray:
         """Allowed guesses that fit all clues, possible secrets or not, bool [allowed]."""
@@ -137,21 +131,21 @@ class Knowledge:
 
     def entropy(self, guess: str, mask: np.ndarray) -> float:
         """Expected information of a guess in bits, 0 when at most one candidate is left."""
-        codes = self.feedback(guess)[mask]
-        return float(split_bits(codes[None])[0]) if len(codes) else 0.0
+        counts = self._counts(guess, mask)
+        return float(entropy(counts)) if counts.any() else 0.0
 
     def entropies(self, mask: np.ndarray) -> np.ndarray:
-        """entropy of every allowed guess, float64 [allowed], in bits."""
-        return all_bits(self._by_answer, np.flatnonzero(mask))
+        """The entropy of every allowed guess in bits, float64 [allowed]."""
+        return entropies(self._by_answer, np.flatnonzero(mask))
 
     def best_entropy(self, state: State) -> float:
-        """The most bits that any allowed guess has in a state."""
+        """The highest entropy in bits that any allowed guess has in a state."""
         return self._best(np.packbits(self.candidates(state)).tobytes())
 
     def value(self, guess: str, state: State) -> float:
         """entropy / best_entropy of any five letters, in [0, 1].
 
-        When no guess can gain information: 1 for a candidate, else 0.
+        Where no guess can gain information it is 1 for a candidate, else 0.
         """
         mask, best = self.candidates(state), self.best_entropy(state)
         if best <= 0.0:
@@ -161,38 +155,23 @@ class Knowledge:
 
     def expected_remaining(self, guess: str, mask: np.ndarray) -> float:
         """Mean number of candidates after the feedback to a guess (the secret itself counts)."""
-        codes = self.feedback(guess)[mask]
-        if not len(codes):
-            return 0.0
-        return float(np.square(code_counts(codes[None])).sum() / len(codes))
+        return self.outlook(guess, mask)[1]
 
     def outlook(self, guess: str, mask: np.ndarray) -> tuple[float, float]:
         """entropy and expected_remaining of a guess at once."""
-        codes = self.feedback(guess)[mask]
-        if not len(codes):
-            return 0.0, 0.0
-        counts = code_counts(codes[None])[0]
+        counts = self._counts(guess, mask)
         counts = counts[counts > 0]
-        n = len(codes)
-        bits = np.log2(n) - float((counts * np.log2(counts)).sum()) / n
-        return float(bits), float(np.square(counts).sum() / n)
-
-    def bits_gained(self, clue: Clue, state: State) -> float:
-        """log2 of the factor by which a clue shrinks the candidates of the state before it.
-
-        0 when no candidate is left after it, which only a secret outside the answers can cause.
-        """
-        mask = self.candidates(state)
-        after = np.count_nonzero(self.feedback(clue.guess)[mask] == clue.feedback)
-        return float(np.log2(np.count_nonzero(mask) / after)) if after else 0.0
+        if not len(counts):
+            return 0.0, 0.0
+        return float(entropy(counts)), float(np.square(counts).sum() / counts.sum())
 
     def is_consistent(self, guess: str, state: State) -> bool:
         """Whether any five letters, a word or not, could be the secret after all clues."""
         return all(feedback_code(clue.guess, guess) == clue.feedback for clue in state.clues)
 
-    def broken_clues(self, guess: str, state: State) -> BrokenClues:
-        """How a guess ignores the clues, by kind; each letter counts under one kind at most."""
-        return broken_clues(guess, letter_facts(state.clues))
+    def _counts(self, guess: str, mask: np.ndarray) -> np.ndarray:
+        """How many candidates would give each feedback to a guess, int64 [243]."""
+        return count_codes(self.feedback(guess)[mask][None])[0]
 
     def _compute_mask(self, clues: tuple[Clue, ...]) -> np.ndarray:
         if clues:
@@ -215,4 +194,4 @@ class Knowledge:
 
     def _compute_best(self, packed: bytes) -> float:
         mask = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=len(self.words.answers))
-        return self._best_bits(np.flatnonzero(mask))
+        return self._best_entropy(np.flatnonzero(mask))

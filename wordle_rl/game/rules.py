@@ -1,7 +1,7 @@
-"""The rules of Wordle: feedback, what counts as a legal guess, and when a game ends.
+"""The rules of Wordle: feedback, which guesses are legal, and when a game ends.
 
-The feedback rule is feedback_code(). Plain Python on single games; feedback_table.py has the same
-rule for whole word lists at once.
+feedback_code() decides every mark, repeated letters included. This is plain Python for single
+games; feedback_table.py applies the same rule to whole word lists at once.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ UnparsablePolicy = Literal["lose_turn", "end_game", "retry"]
 def feedback_code(guess: str, secret: str) -> int:
     """Feedback of the real game as a base-3 number 0..242, first letter most significant.
 
-    A letter guessed more often than the secret has it is marked as often as the secret has it:
-    places first, then from the left. Source: the New York Times game's rules.
+    A letter that the guess has more often than the secret gets only as many marks as the secret
+    has copies: letters in place first, then from the left. Source: the New York Times game's rules.
     """
     spare = Counter(s for g, s in zip(guess, secret, strict=True) if g != s)
     code = 0
@@ -60,7 +60,7 @@ def marks(guess: str, secret: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Clue:
-    """A guess together with the feedback it got."""
+    """A guess and its feedback."""
 
     guess: str  # five lower-case letters
     feedback: int  # code 0..242
@@ -84,11 +84,11 @@ class State:
 
 
 class TurnKind(StrEnum):
-    """What became of an answer."""
+    """What an answer turned out to be."""
 
     ACCEPTED = "accepted"  # it got feedback
-    NOT_A_WORD = "not_a_word"  # five letters that the list of allowed guesses lacks
-    BREAKS_HARD_MODE = "breaks_hard_mode"  # ignores a clue that hard mode makes binding
+    NOT_A_WORD = "not_a_word"  # five letters that are not in the list of allowed guesses
+    BREAKS_HARD_MODE = "breaks_hard_mode"  # ignores a clue, which hard mode forbids
     UNPARSABLE = "unparsable"  # no guess could be read
 
 
@@ -101,10 +101,11 @@ class GameStatus(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlayedTurn:
-    """One answer of a player and what came of it."""
+    """One answer of a player and its result."""
 
     state: State  # before the answer
     text: str  # the answer as written
+    thought: str = ""  # the beginning of the text, up to the end of its last think block
     guess: str | None  # lower-case letters, or None when none could be read
     reason: str | None  # why no guess could be read, None when one was
     kind: TurnKind
@@ -117,17 +118,18 @@ class PlayedTurn:
 
     @property
     def repeat(self) -> bool:
-        """Whether this guess was made before in the same game."""
+        """Whether this guess already got feedback in the same game."""
         return self.guess is not None and self.guess in self.state.guesses
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Which guesses are legal, and what the others cost; the same in training and evaluation.
+    """Which guesses are legal and what the others cost, in training as in evaluation.
 
-    invalid decides about non-words (and, in hard mode, about guesses that ignore a clue):
-    accept gives feedback on any five letters, lose_turn uses up a turn without feedback,
-    end_game loses at once, retry asks again without using a turn, max_retries times a game.
+    invalid decides about non-words and, in hard mode, about guesses that ignore a clue. unparsable
+    decides about answers without a guess. accept gives feedback on any five letters; lose_turn uses
+    up a turn without feedback; end_game loses at once; retry asks again without using a turn, at
+    most max_retries times a game.
     """
 
     max_turns: int = 6
@@ -177,7 +179,7 @@ class Game:
     turns: list[PlayedTurn] = field(default_factory=list)
     status: GameStatus = GameStatus.PLAYING
     state: State = State()
-    retries: int = 0  # answers that were asked for again
+    retries: int = 0  # answers that had to be repeated
 
     def __post_init__(self) -> None:
         if self.state == State():
@@ -197,9 +199,15 @@ class Game:
         return self.status in (GameStatus.LOST, GameStatus.OUT_OF_TIME)
 
     def play(
-        self, guess: str | None, *, text: str = "", reason: str | None = None, tokens: int = 0
+        self,
+        guess: str | None,
+        *,
+        text: str = "",
+        thought: str = "",
+        reason: str | None = None,
+        tokens: int = 0,
     ) -> PlayedTurn:
-        """Take one answer: its guess, or None with the reason why none could be read.
+        """Play one answer: its guess, or None and the reason why no guess could be read.
 
         Returns the turn, which is also appended to turns. Raises ValueError on a finished game.
         """
@@ -212,6 +220,7 @@ class Game:
         turn = PlayedTurn(
             state=self.state,
             text=text,
+            thought=thought,
             guess=guess,
             reason=reason,
             kind=kind,

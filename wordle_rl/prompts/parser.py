@@ -44,6 +44,7 @@ class Parsed:
 
     guess: str | None  # five lower-case ASCII letters
     reason: ParseFailure | None
+    thought: str = ""  # the answer up to the end of its last think block
     open_tags: int = 0  # opening guess tags after the last closed think block
     close_tags: int = 0  # closing guess tags there
     closed_thinks: int = 0  # closing think tags in the whole answer
@@ -96,6 +97,7 @@ def read_tagged(
     return Parsed(
         guess=found if failure is None else None,
         reason=failure,
+        thought=thought_of(text),
         open_tags=opens,
         close_tags=closes,
         closed_thinks=text.count(CLOSE_THINK),

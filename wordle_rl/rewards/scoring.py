@@ -1,23 +1,37 @@
 """Adds up the rewards of a game, turn by turn, so that playing badly on purpose never pays.
 
-A set that is not lawful is the plain weighted sum. A lawful one has a Win, whose share of the
-reward is the outcome; the other components are shaping, and P is the most that a turn can get of
-it. Then:
+A set that is not lawful is the plain weighted sum. A lawful one has a Win, whose share is the
+outcome. The other components are shaping; P is the most shaping that one turn can get. Four laws
+correct the sum:
 
-1. A violation (no guess, no word, hard mode broken, a repeat) keeps its graded format score up to
-   0.5, which is what an honest guess has at the least, and takes the declared minimum of everything
-   else; Win's minimum is below 0, so it scores below every honest legal guess in the same state.
-2. "retry": an answer that is asked for again uses no turn, so its shaping counts at most 0.
-   Shaping of a game therefore never exceeds P times the turns it had to play.
-3. "credit": a win lifts the shaping of the game to P times the turns it had to play, as if each one
-   had been perfect. A won game is worth that much plus its Win, whatever came before, so the only
-   way to more is to win earlier, and the worst win is above every loss. Winning after violations
-   takes off less than half of what one turn is worth: the order of wins by turn stays.
-4. "forfeit": a game that a violation ended is charged the minimum of every component for each turn
-   it did not play, so that giving up is no way out of turns that would score below 0.
+1. violation: an answer without a guess, a non-word, a guess that breaks hard mode and a repeat keep
+   their graded format score up to 0.5, the least that an honest guess gets, and take the declared
+   minimum of everything else. Win's minimum is below 0, so a violation scores below every honest
+   legal guess in the same state.
+2. retry: an answer that is asked for again uses no turn, so its shaping counts at most 0. The
+   shaping of a game therefore never exceeds P times the turns it had to play.
+3. credit: a win lifts the shaping of the game to P times the turns it had to play, as if each one
+   had been perfect. A won game is worth that plus its Win, so the only way to more is to win
+   earlier, and the worst win is above every loss. Violations take off less than half of what
+   winning one turn earlier is worth, so wins stay in the order of their turns.
+4. forfeit: a game that a violation ended is charged the minimum of every component for each turn it
+   did not play, so giving up is no way out of turns that would score below 0.
 
-Turns to play are counted from the state in which the player took over, so the order of games by
+Turns to play are counted from the state in which the player took over. So the order of games by
 reward holds among games taken over after equally many turns, such as those of one group.
+
+Example: format has weight 1 and a maximum of 1, so P = 1. Win has weight 2 and speed 0.5, so
+winning one turn earlier is worth 2 * 0.5 / 5 = 0.2. A game of six turns has a non-word, a legal
+word, and then the secret:
+
+    turn       format     win  credit   total
+    non-word    0.500  -0.200           0.300   law 1: the minimum of win is 2 * -0.1
+    word        1.000   0.000           1.000
+    secret      1.000   2.600   3.667   7.267   win: 2 * (1 + 0.5 * 3 / 5)
+    game        2.500   2.400   3.667   8.567   law 3: 6 P + 2.6 - 0.2 / 2 * 1 violation / 3 turns
+
+Where a non-word is asked for again, law 2 takes off the 0.5 of its format: retry -0.500. Where it
+ends the game, law 4 charges five turns of 0 - 0.2: forfeit -1.000.
 """
 
 from __future__ import annotations
@@ -35,14 +49,14 @@ from wordle_rl.runs.instantiate import check_range
 
 CREDIT, FORFEIT, RETRY = "credit", "forfeit", "retry"
 KL, OVERLONG = "kl", "overlong"  # what an algorithm may take off; outside the laws above
-# Sums are rounded, so that games of equal reward compare equal whatever order they were added in.
+# Sums are rounded, so that equal rewards compare equal in whatever order they were added.
 _DIGITS = 9
-MOST_WEIGHT = 1_000_000  # sums keep those digits
+MOST_WEIGHT = 1_000_000  # up to here, sums keep those digits
 
 
 @dataclass(frozen=True, kw_only=True)
 class GameReward:
-    """The reward of one game and all that it is made of."""
+    """The reward of one game, turn by turn and component by component."""
 
     turns: tuple[dict[str, float], ...]  # [K] weighted share of each component, per played turn
 
@@ -53,7 +67,7 @@ class GameReward:
 
     @property
     def components(self) -> dict[str, float]:
-        """Sum over the turns of each component, and of the corrections that were made."""
+        """Sum over the turns of each component and each correction."""
         names = dict.fromkeys(name for turn in self.turns for name in turn)
         return {name: _sum(turn.get(name, 0.0) for turn in self.turns) for name in names}
 
@@ -63,19 +77,18 @@ class GameReward:
         return _sum(share for turn in self.turns for share in turn.values())
 
     def charged(self, name: str, shares: Iterable[float]) -> GameReward:
-        """The same with one more component, which has a share [K] in each turn."""
+        """This reward with one more component, whose shares [K] are given."""
         turns = zip(self.turns, shares, strict=True)
         return GameReward(turns=tuple({**turn, name: float(share)} for turn, share in turns))
 
 
 @dataclass(frozen=True, kw_only=True)
 class RewardSet:
-    """Named rewards with their weights.
+    """Named rewards with their weights; a component of weight 0 is not computed.
 
-    Raises ValueError when names and weights differ, a weight is below 0 or too large, or a range
-    is reversed, and for a lawful set unless it has exactly one Win, of positive weight, and no
-    component whose greatest value is below 0. A weight of 0 switches a component off: it is not
-    computed.
+    Raises ValueError when the names of components and weights differ, a weight is below 0 or too
+    large, or a range is reversed. A lawful set must have exactly one Win, of positive weight, and
+    no component whose greatest value is below 0.
     """
 
     components: Mapping[str, Reward]
@@ -102,25 +115,10 @@ class RewardSet:
                     f"not {part.range}"
                 )
         if self.lawful:
-            self._check_lawful()
-
-    def _check_lawful(self) -> None:
-        wins = [name for name, part in self.components.items() if isinstance(part, Win)]
-        if [self.weights[name] > 0 for name in wins] != [True]:
-            given = ", ".join(f"{name} of weight {self.weights[name]:g}" for name in wins)
-            raise ValueError(
-                "a lawful reward set must have exactly one win component with a weight above 0, "
-                f"not {given or 'none'}; or set reward.lawful=false"
-            )
-        for name, part in self.components.items():
-            if part.range[1] < 0:
-                raise ValueError(
-                    f"in a lawful reward set {name} must be able to reach 0 or more, "
-                    f"not at most {part.range[1]}"
-                )
+            _check_lawful(self.components, self.weights)
 
     def with_weights(self, weights: Mapping[str, float]) -> RewardSet:
-        """The same set with some or all weights replaced."""
+        """This set with some or all weights replaced."""
         return replace(self, weights={**self.weights, **weights})
 
     @property
@@ -145,19 +143,19 @@ class RewardSet:
     def score_turns(self, turns: Sequence[PlayedTurn], *, unplayed: int = 0) -> GameReward:
         """Reward of successive turns of one game, or of a single candidate turn.
 
-        unplayed: turns that a violation took from a lost game.
+        unplayed: turns that a lost game still had when a violation ended it.
         """
         parts = [self._turn(turn) for turn in turns]
         if self.lawful and turns:
-            self._settle(turns, parts, unplayed)
+            self._correct(turns, parts, unplayed)
         return GameReward(turns=tuple(parts))
 
     def to_go(self, game: Game, reward: GameReward, discount: float = 1.0) -> list[float]:
-        """[K] what each turn and those after it earned, given what came before.
+        """[K] what each turn and the later ones earned.
 
-        A reward d turns later counts discount ** d. A win credits the most shaping for each turn it
-        left unused, discounted alike, so at discount 1 playing longer never pays. What the credit
-        of the whole game makes up for earlier turns is left out: those were already played.
+        A reward d turns later counts discount ** d. A win credits the most shaping for each unused
+        turn, discounted in the same way, so at discount 1 playing longer never pays. The credit of
+        the whole game also makes up for earlier turns; that part is left out here.
         """
         own = [math.fsum(v for n, v in turn.items() if n != CREDIT) for turn in reward.turns]
         if self.lawful and game.won:
@@ -167,45 +165,87 @@ class RewardSet:
         return [round(total, _DIGITS) for total in totals][::-1]
 
     def _turn(self, turn: PlayedTurn) -> dict[str, float]:
-        violation = self.lawful and is_violation(turn)
+        """The weighted share of each component in a turn."""
+        score = violation_value if self.lawful and is_violation(turn) else reward_value
         return {
-            name: weight * self._value(name, turn, violation) if weight else 0.0
+            name: weight * score(name, self.components[name], turn) if weight else 0.0
             for name, weight in self.weights.items()
         }
 
-    def _value(self, name: str, turn: PlayedTurn, violation: bool) -> float:
-        part = self.components[name]
-        if violation and not isinstance(part, Format):
-            return part.range[0]
-        value = part(turn)
-        if not part.range[0] <= value <= part.range[1]:  # also false for NaN
-            raise ValueError(f"reward {name} gave {value}, outside its range {part.range}")
-        return min(value, NOT_IN_LIST) if violation else value
-
-    def _settle(
+    def _correct(
         self, turns: Sequence[PlayedTurn], parts: list[dict[str, float]], unplayed: int
     ) -> None:
-        """Add the corrections of a lawful set to the shares; no share is changed."""
-        name, win = self._win()
+        """Add what laws 2 to 4 give and take to the shares [K]; no share is changed."""
+        name, win = next((n, p) for n, p in self.components.items() if isinstance(p, Win))
         for (turn, after), part in zip(pairwise(turns), parts, strict=False):
-            shaping = math.fsum(part.values()) - part[name]
-            if after.state.turn == turn.state.turn and shaping > 0:
-                part[RETRY] = -shaping
-        first, last = turns[0].state, turns[-1]
-        if last.won:
-            violations = sum(map(is_violation, turns))
-            step = self.weights[name] * win.step(first.max_turns)
-            target = (
-                (first.max_turns - first.turn) * self.turn_maximum
-                + parts[-1][name]
-                - step / 2 * violations / len(turns)
+            asked_again = after.state.turn == turn.state.turn
+            if asked_again and (charge := retry_charge(math.fsum(part.values()) - part[name])):
+                part[RETRY] = charge
+        if turns[-1].won:
+            value = won_game_value(
+                turns,
+                win=parts[-1][name],
+                turn_maximum=self.turn_maximum,
+                one_turn_earlier=self.weights[name] * win.step(turns[0].state.max_turns),
             )
-            parts[-1][CREDIT] = target - math.fsum(v for part in parts for v in part.values())
+            parts[-1][CREDIT] = value - math.fsum(v for part in parts for v in part.values())
         elif unplayed:
-            parts[-1][FORFEIT] = unplayed * self.turn_minimum
+            parts[-1][FORFEIT] = forfeit_charge(unplayed, self.turn_minimum)
 
-    def _win(self) -> tuple[str, Win]:
-        return next((n, part) for n, part in self.components.items() if isinstance(part, Win))
+
+def reward_value(name: str, part: Reward, turn: PlayedTurn) -> float:
+    """The unweighted reward of a turn. Raises ValueError when it is outside its range."""
+    value = part(turn)
+    if not part.range[0] <= value <= part.range[1]:  # also false for NaN
+        raise ValueError(f"reward {name} gave {value}, outside its range {part.range}")
+    return value
+
+
+def violation_value(name: str, part: Reward, turn: PlayedTurn) -> float:
+    """Law 1: the unweighted reward of a violation."""
+    if isinstance(part, Format):
+        return min(reward_value(name, part, turn), NOT_IN_LIST)
+    return part.range[0]
+
+
+def retry_charge(shaping: float) -> float:
+    """Law 2: what is taken off the shaping of an answer that is asked for again."""
+    return -max(shaping, 0.0)
+
+
+def won_game_value(
+    turns: Sequence[PlayedTurn], *, win: float, turn_maximum: float, one_turn_earlier: float
+) -> float:
+    """Law 3: the reward of a won game.
+
+    win: the share of Win. turn_maximum: P. one_turn_earlier: what winning one turn earlier adds.
+    """
+    first = turns[0].state
+    violations = sum(map(is_violation, turns))
+    perfect = (first.max_turns - first.turn) * turn_maximum
+    return perfect + win - one_turn_earlier / 2 * violations / len(turns)
+
+
+def forfeit_charge(unplayed: int, turn_minimum: float) -> float:
+    """Law 4: what a game that a violation ended is charged for the turns it did not play."""
+    return unplayed * turn_minimum
+
+
+def _check_lawful(components: Mapping[str, Reward], weights: Mapping[str, float]) -> None:
+    """Raise ValueError for a set that the four laws cannot order."""
+    wins = [name for name, part in components.items() if isinstance(part, Win)]
+    if [weights[name] > 0 for name in wins] != [True]:
+        given = ", ".join(f"{name} of weight {weights[name]:g}" for name in wins)
+        raise ValueError(
+            "a lawful reward set must have exactly one win component with a weight above 0, "
+            f"not {given or 'none'}; or set reward.lawful=false"
+        )
+    for name, part in components.items():
+        if part.range[1] < 0:
+            raise ValueError(
+                f"in a lawful reward set {name} must be able to reach 0 or more, "
+                f"not at most {part.range[1]}"
+            )
 
 
 def _sum(shares: Iterable[float]) -> float:

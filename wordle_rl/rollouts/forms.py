@@ -15,7 +15,7 @@ from typing import Protocol
 from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.rules import Clue, PlayedTurn, State, TurnKind
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.prompts.parser import Parsed, parse, thought_of
+from wordle_rl.prompts.parser import Parsed, parse
 from wordle_rl.prompts.styles import CALL, CALL_THINKING, REFUSALS, PromptStyle
 from wordle_rl.prompts.tool_calls import parse_call
 from wordle_rl.rollouts.chat import Chat, ToolChat
@@ -53,7 +53,7 @@ class Form(Protocol):
         ...
 
     def written(self, turn: PlayedTurn) -> str:
-        """The answer that a scripted player's turn is in this form."""
+        """A scripted player's answer in this form, without the thought before it."""
         ...
 
     def parse(self, text: str) -> Parsed:
@@ -87,7 +87,9 @@ class Conversation:
         return guess_text(guess)
 
     def written(self, turn: PlayedTurn) -> str:
-        return turn.text
+        return (
+            turn.text.removeprefix(turn.thought) if turn.guess is None else self.write(turn.guess)
+        )
 
     def parse(self, text: str) -> Parsed:
         return parse(text)
@@ -105,11 +107,6 @@ class Tool(Conversation):
 
     def write(self, guess: str) -> str:
         return self.chat.call(guess)
-
-    def written(self, turn: PlayedTurn) -> str:
-        if turn.guess is None:
-            return turn.text
-        return thought_of(turn.text) + self.write(turn.guess)
 
     def parse(self, text: str) -> Parsed:
         return parse_call(text)

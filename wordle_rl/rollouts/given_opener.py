@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.rules import PlayedTurn, State
 from wordle_rl.rollouts.play import Actor, Reply
 
@@ -26,7 +25,7 @@ class GivenOpener:
 
     def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
         if not self._taken_over:
-            return [Reply(text=guess_text(self._opener))] * len(games)
+            return [Reply.of_guess(self._opener)] * len(games)
         return self._actor.answer(games, states, turn)
 
     def hear(

@@ -15,7 +15,6 @@ import numpy as np
 from wordle_rl.game.players.base import Player, pick
 from wordle_rl.game.rules import Clue, State, feedback_code
 from wordle_rl.policy.sampling import Stream, uniforms
-from wordle_rl.prompts.parser import parse
 
 _ATTEMPTS = 16  # at a guess that does not win
 
@@ -61,10 +60,8 @@ class History:
             numbers = self._uniforms(groups, 1 + guesses, seed=seed, step=step)
             for attempt in range(_ATTEMPTS):
                 player = self.player if attempt < _ATTEMPTS // 2 else self.stand_in
-                texts = player.answer([states[i] for i in wanting], numbers[wanting, attempt])
-                drawn = [parse(text).guess for text in texts]
+                drawn = player.answer([states[i] for i in wanting], numbers[wanting, attempt])
                 for i, guess in zip(wanting, drawn, strict=True):
-                    assert guess is not None, f"{player.name} made no guess"
                     if guess != secrets[i]:
                         clue = Clue(guess, feedback_code(guess, secrets[i]))
                         states[i] = State((*states[i].clues, clue), guesses + 1, max_turns)

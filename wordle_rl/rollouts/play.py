@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.rules import Game, GameStatus, PlayedTurn, Rules, State
-from wordle_rl.prompts.parser import Parsed, parse
+from wordle_rl.prompts.parser import Parsed
 from wordle_rl.rollouts.records import Rollout, TokenTurn
 from wordle_rl.words.lists import WordLists
 
@@ -21,9 +22,15 @@ class Reply:
     """An actor's answer in one game."""
 
     text: str
+    parsed: Parsed  # what the text says
     tokens: int = 0  # sampled, 0 for scripted players
     complete: bool = True  # False when a limit cut it off
-    parsed: Parsed | None = None  # None reads guess tags out of the text
+
+    @classmethod
+    def of_guess(cls, word: str, thought: str = "") -> Reply:
+        """The answer that guesses a word, behind a thought if there is one."""
+        parsed = Parsed(guess=word, reason=None, thought=thought)
+        return cls(text=thought + guess_text(word), parsed=parsed)
 
 
 class Actor(Protocol):
@@ -101,10 +108,11 @@ def play(
 
 def take(game: Game, reply: Reply) -> PlayedTurn:
     """Play an answer in a game; one that was cut off is no guess, whatever it says."""
-    parsed = reply.parsed or parse(reply.text)
-    if not reply.complete:
-        parsed = parsed.truncated()
-    return game.play(parsed.guess, text=reply.text, reason=parsed.reason, tokens=reply.tokens)
+    parsed = reply.parsed if reply.complete else reply.parsed.truncated()
+    return game.play(
+        parsed.guess, text=reply.text, thought=parsed.thought, reason=parsed.reason,
+        tokens=reply.tokens,
+    )  # fmt: skip
 
 
 def _keep(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) -> list[int]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from wordle_rl.game.players.base import Player
+from wordle_rl.game.players.base import Player, Speaker
 from wordle_rl.game.rules import Game, PlayedTurn, State
 from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.policy.sampling import Stream, uniforms
-from wordle_rl.prompts.parser import parse, thought_of
+from wordle_rl.prompts.parser import parse
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.play import Reply
@@ -20,21 +20,24 @@ from wordle_rl.rollouts.records import TokenTurn
 
 @dataclass(kw_only=True)
 class ScriptedActor:
-    """A scripted player; what it draws depends on (seed, stream, step, game, turn) alone.
+    """A scripted player. What it draws depends on (seed, stream, step, game, turn) alone.
 
-    slips: how often mistakes answers in the player's place. reasoning: writes the thought before
-    each guess; before a mistake it gives no reason for it.
+    A Speaker's text is read as a model's would be; it can have neither mistakes nor reasoning.
     """
 
-    player: Player
+    player: Player | Speaker
     seed: int
     step: int = 0
-    stream: Stream = Stream.TRAINING  # what its games are for
+    stream: Stream = Stream.TRAINING  # purpose of its games
     first_rollout: int = 0  # number of game 0 within the step
-    mistakes: Player | None = None
-    slips: float = 0.0
-    reasoning: Reasoning | None = None
-    slipped: list[set[int]] = field(default_factory=list)  # by game: turns that were mistakes
+    mistakes: Player | None = None  # sometimes guesses in the player's place
+    slips: float = 0.0  # how often, 0..1
+    reasoning: Reasoning | None = None  # writes a thought before each guess
+    slipped: list[set[int]] = field(default_factory=list)  # per game: turns that were mistakes
+
+    def __post_init__(self) -> None:
+        if isinstance(self.player, Speaker) and (self.mistakes or self.reasoning):
+            raise ValueError(f"{self.player.name} cannot have mistakes or reasoning: it speaks")
 
     def start(self, states: Sequence[State]) -> list[bool]:
         self.slipped = [set() for _ in states]
@@ -49,19 +52,24 @@ class ScriptedActor:
             tokens=3,
             stream=self.stream,
         )
-        texts = self.player.answer(states, numbers[:, 0])
+        if isinstance(self.player, Speaker):
+            texts = self.player.speak(states, numbers[:, 0])
+            return [Reply(text=text, parsed=parse(text)) for text in texts]
+        words = self.player.answer(states, numbers[:, 0])
         if self.mistakes is not None:
             instead = self.mistakes.answer(states, numbers[:, 0])
             for i, slip in enumerate(numbers[:, 1] < self.slips):
                 if slip:
-                    texts[i] = instead[i]
+                    words[i] = instead[i]
                     self.slipped[games[i]].add(turn)
-        if self.reasoning is not None:
-            for i, (game, state) in enumerate(zip(games, states, strict=True)):
-                reasoned = turn not in self.slipped[game]
-                guess = parse(texts[i]).guess if reasoned else None
-                texts[i] = self.reasoning(state, guess, numbers[i, 2]) + texts[i]
-        return [Reply(text=text) for text in texts]
+        if self.reasoning is None:
+            return [Reply.of_guess(word) for word in words]
+        replies = []
+        for game, state, word, uniform in zip(games, states, words, numbers[:, 2], strict=True):
+            # The thought before a mistake gives no reason for it.
+            reasoned = None if turn in self.slipped[game] else word
+            replies.append(Reply.of_guess(word, self.reasoning(state, reasoned, uniform)))
+        return replies
 
     def hear(
         self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
@@ -73,9 +81,9 @@ class ScriptedActor:
 
 
 def scripted_turns(game: Game, form: Form, slipped: Collection[int] = ()) -> list[TokenTurn]:
-    """A scripted player's game as a policy would have seen it, its guesses written as in the form.
+    """A scripted player's game as tokens, as if a policy had played it in this form.
 
-    slipped: turns that were mistakes, which nobody is to learn.
+    slipped: turns that were mistakes; they are not trained.
     """
     chat = form.chat
     turns: list[TokenTurn] = []
@@ -84,11 +92,9 @@ def scripted_turns(game: Game, form: Form, slipped: Collection[int] = ()) -> lis
             prompt = form.opening(turn.state)
         else:
             prompt = form.reply(game.turns[i - 1], turn.state, last_id=chat.turn_end_id)
-        text = form.written(turn)
-        # On its own, so that the tokens of the guess do not depend on the thought before it.
-        thought = thought_of(text)
-        guess = chat.answer(text.removeprefix(thought), begins=not thought)
-        ids = [*(chat.thought(thought) if thought else []), *guess]
+        # Encoded apart, so that the tokens of the guess do not depend on the thought before it.
+        thought = chat.thought(turn.thought) if turn.thought else []
+        ids = [*thought, *chat.answer(form.written(turn), begins=not thought)]
         drawn = Completion(ids=ids, logprobs=[0.0] * len(ids), stop=StopReason.STOP_TOKEN)
         fresh = form.fresh or i == 0
         turns.append(

@@ -1,13 +1,13 @@
-"""Settings of the parts that are built late: plain values, checked before heavy imports."""
+"""Checks of settings that several parts share; a wrong value raises ValueError naming its key."""
 
 from __future__ import annotations
 
-MOST_GAMES = 1_000_000  # side by side; more fill any memory
+MOST_GAMES = 1_000_000  # side by side; more would fill any memory
 MOST_SAMPLES = 10_000  # games per secret
 
 
 def check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Raise ValueError unless the value of a setting is one of those allowed."""
+    """Raise ValueError unless the value of a setting is one of the allowed ones."""
     if value not in allowed:
         raise ValueError(f"{key} must be one of {', '.join(allowed)}, not {value!r}")
 

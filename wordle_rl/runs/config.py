@@ -1,4 +1,4 @@
-"""The resolved config in a run folder."""
+"""Writes the resolved config into a run folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_TEXT = re.compile("[\udc80-\udcff]")
 
 
 def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:
-    """Write the resolved config that a run goes by from now on."""
+    """Write the resolved config that the run uses from now on."""
     from omegaconf import OmegaConf
 
     write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(OmegaConf.create(config)).encode())

@@ -1,4 +1,4 @@
-"""How a command ends: its output is written, and what is wrong is told in one line."""
+"""How a command ends: its output is flushed, and an error of the user is one line."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from wordle_rl.runs.untrusted import printable
 
 
 def run_plain(main: Callable[[], int | None]) -> NoReturn:
-    """Call the main function of a command without Hydra, which returns its exit code."""
+    """Run a command that does not use Hydra. main: returns its exit code."""
     with whole_command():
         sys.exit(main())
 
 
 @contextmanager
 def whole_command() -> Iterator[None]:
-    """The whole of a command, whose output is written when the block is left."""
+    """Wrap a whole command: its output is flushed when the block is left."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -33,14 +33,14 @@ def whole_command() -> Iterator[None]:
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """End the command with one line on the standard error, its arguments' passwords masked."""
+    """End the command with one line on standard error; passwords in arguments are masked."""
     message = printable(" ".join(hidden(message, sys.argv).split()))
     say(f"error: {message}")
     raise Failed(message, code)
 
 
 def fail_without_library(error: ImportError) -> NoReturn:
-    """The same when an import failed for want of a library that is an option; else raise it."""
+    """End the command when an optional library is missing; raise any other import error."""
     advice = libraries.missing(error)
     if advice is None:
         raise error
@@ -49,15 +49,12 @@ def fail_without_library(error: ImportError) -> NoReturn:
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Errors about values and files in this block are the user's: one line, exit code 2.
-
-    So is a library that is not installed.
-    """
+    """Turn errors about values, files and missing libraries in this block into one line, exit 2."""
     try:
         yield
     except (ValueError, OSError) as error:
         if type(error).__module__.startswith("hydra."):
-            raise  # run() reads those
+            raise  # the command reads these
         fail(str(error))
     except ModuleNotFoundError as error:
         fail_without_library(error)
@@ -65,7 +62,7 @@ def user_errors() -> Iterator[None]:
 
 @contextmanager
 def full_disk_told() -> Iterator[None]:
-    """A full disk in this block, or in a function that this decorates, ends in the same way."""
+    """End the command with one line when the disk is full in this block or decorated function."""
     try:
         yield
     except Exception as error:

@@ -1,7 +1,7 @@
-"""Files that a killed process cannot spoil: JSON written at once, and logs of one line per step.
+"""Files that a killed process cannot spoil: JSON replaced as a whole, and logs of a line per step.
 
-A reader never sees half a file; of a log only the last line can be torn, and it is dropped. Logs
-are rewritten whole when they are cut back, so they should stay below a gigabyte.
+A reader never sees half a file. Only the last line of a log can be torn, and it is dropped. Cutting
+a log back rewrites it, so logs should stay below a gigabyte.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from wordle_rl.runs.full_disk import full_disk_named
 from wordle_rl.runs.untrusted import FolderError, open_regular, parse_json
 
-_LONGEST = 2**26  # bytes of a line of a log; ours stay below a megabyte
+_LONGEST = 2**26  # bytes of a line in a log; ours stay below a megabyte
 
 
 class RunFolderError(FolderError):
@@ -26,7 +26,7 @@ class RunFolderError(FolderError):
 
 
 def plain(value: Any) -> Any:
-    """The same value as JSON can hold it: NaN and infinities become None, arrays become lists.
+    """A value in the form that JSON can hold: NaN and infinities become None, arrays lists.
 
     Raises TypeError for anything that has no such form.
     """
@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder survive a power cut."""
+    """Make the names of a folder's files survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -56,7 +56,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a whole file at once: after a crash it holds the old bytes or the new, never a mix."""
+    """Replace a whole file: after a crash it holds the old bytes or the new, never a mix."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.tmp")
     try:
         with full_disk_named(path), open(temporary, "xb") as file:
@@ -71,7 +71,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def overwrite(path: Path, data: bytes) -> None:
-    """Overwrite a file in place with as many bytes as it has, which needs no room on the disk.
+    """Overwrite a file in place with equally many bytes, which needs no room on the disk.
 
     Raises ValueError for more or fewer bytes.
     """
@@ -84,16 +84,16 @@ def overwrite(path: Path, data: bytes) -> None:
 
 
 def remove_temporary_files(folder: Path) -> None:
-    """Remove what killed writers left in a folder that nobody else writes to now."""
+    """Remove what killed writers left in a folder that nobody else writes to."""
     for left in folder.glob(".*.tmp"):
         if not left.is_dir():
             left.unlink()
 
 
 def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
-    """An object as UTF-8 JSON with a final newline; see plain for what becomes of NaN."""
+    """An object as UTF-8 JSON with a final newline; plain() says how NaN is written."""
     text = json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
-    # half of a surrogate pair has no UTF-8, but backslash and number are what JSON wants for it
+    # Half of a surrogate pair has no UTF-8; JSON wants a backslash and its number instead.
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
@@ -110,17 +110,17 @@ class StepLog:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._whole = False  # whether the last line is known to be no torn one
+        self._whole = False  # whether the last line is known to be whole
 
     def append(self, step: int, record: Mapping[str, Any]) -> None:
-        """Add one line, {"step": step, **record}, and hand it to the operating system at once."""
+        """Add one line, {"step": step, **record}; the operating system has it on return."""
         if record.get("step", step) != step:
             raise ValueError(f"record of step {record['step']} appended at step {step}")
         line = json_bytes({"step": step, **record})
         if not self._whole:
             self._drop_torn_line()
         self._whole = False  # until this line is written, too
-        # an open file would outlive truncate_after elsewhere
+        # Opened anew each time: an open file would outlive truncate_after elsewhere.
         with full_disk_named(self.path), open(self.path, "ab") as file:
             file.write(line)
         self._whole = True
@@ -133,7 +133,7 @@ class StepLog:
         return [record for _, record in self._lines()]
 
     def truncate_after(self, step: int) -> int:
-        """Drop the records of later steps, and a torn last line; returns how many records went."""
+        """Drop the records of later steps, and a torn last line; returns how many were dropped."""
         if not self.path.exists():
             return 0
         kept, dropped = [], 0
@@ -146,7 +146,7 @@ class StepLog:
         return dropped
 
     def sync(self) -> None:
-        """Bring the file to the disk, so that it holds no less than a checkpoint written next."""
+        """Flush the file to disk, so that it is never behind a checkpoint written next."""
         if self.path.exists():
             with open(self.path, "rb") as file:
                 os.fsync(file.fileno())

@@ -1,20 +1,17 @@
-"""A run folder that a reader understands alone: where a run keeps everything it made.
+"""The run folder: everything that a run made, in a form that can be read without the program.
 
-Creates and opens folders, writes the manifest and locks a folder against a second training process
-(between processes of one machine, and over NFS where the server supports flock).
+Creates and opens folders, writes the manifest, and locks a folder against a second training process
+(on one machine, and over NFS where the server supports flock).
 """
 
 from __future__ import annotations
 
 import fcntl
-import importlib.metadata
 import os
-import platform
 import re
 import secrets
 import shutil
 import stat
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,9 +19,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from wordle_rl.runs.environment import describe_environment
 from wordle_rl.runs.files import RunFolderError, StepLog, overwrite, write_json
 from wordle_rl.runs.full_disk import DiskFullError
-from wordle_rl.runs.paths import ROOT
 from wordle_rl.runs.untrusted import (
     FolderError,
     check_entries,
@@ -38,25 +35,21 @@ from wordle_rl.runs.untrusted import (
 __all__ = ["RunFolder", "RunFolderError", "StepLog", "write_json"]
 
 STATUSES = ("running", "finished", "interrupted", "failed")
-PACKAGES = (  # whose versions a manifest holds, where they are installed
-    *("numpy", "torch", "lightning", "transformers", "tokenizers", "peft", "safetensors"),
-    *("mlx", "mlx-lm", "hydra-core", "omegaconf", "optuna", "tensorboard"),
-)
-_KINDS: dict[str, Any] = {  # of those entries of a manifest that are read again
+_KINDS: dict[str, Any] = {  # types of the manifest's entries that are read again
     "status": str,
     "digests": dict[str, str],
     "computing": dict,
     "resumes": list[dict],
     **dict.fromkeys(("model", "prompt", "form", "protocol"), str | None),
 }
-_FOREIGN = "wandb"  # a folder in which its logger keeps links of its own
+_FOREIGN = "wandb"  # the folder in which this logger keeps links of its own
 _NAME_LENGTH = 60  # characters of a run's name that its folder keeps
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The paths of one run, and what is written there but once."""
+    """The folder of one run: its paths, its manifest and its lock."""
 
     path: Path
 
@@ -101,7 +94,7 @@ class RunFolder:
         return StepLog(self.path / "games.jsonl")
 
     def manifest(self) -> dict[str, Any]:
-        """What write_manifest wrote. Raises RunFolderError when it is missing or broken."""
+        """The entries of manifest.json. Raises RunFolderError when it is missing or broken."""
         path = self.path / "manifest.json"
         try:
             manifest = read_object(path)
@@ -125,9 +118,9 @@ class RunFolder:
         command: Sequence[str],
         **more: Any,
     ) -> dict[str, Any]:
-        """Write manifest.json: what is needed to run this again; status is "running".
+        """Write manifest.json: all that is needed to run this again; its status is "running".
 
-        digests: word lists and splits by name. more: further entries, as JSON. Returns it all.
+        digests: of word lists and splits, by name. more: further entries, as JSON. Returns it all.
         """
         manifest = {
             "status": "running",
@@ -142,20 +135,20 @@ class RunFolder:
         return manifest
 
     def set_status(self, status: str, reason: str | None = None) -> None:
-        """Record that the run is running, finished, interrupted or failed, since when, and why."""
+        """Record one of STATUSES, the time and the reason."""
         if status not in STATUSES:
             raise ValueError(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
         self._update_manifest(status=status, status_since=_now(), status_reason=reason)
 
     def set_failed(self, error: BaseException) -> None:
-        """Record that the run failed and why, also on a full disk."""
+        """Record that the run failed and why; works on a full disk, too."""
         reason = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
         reason = " ".join(reason.split())[:_REASON_LENGTH]
         with suppress(OSError, FolderError):  # the error itself matters more
             try:
                 self.set_status("failed", reason)
             except DiskFullError:
-                # The file keeps its place on the disk, and "failed" is shorter than "running".
+                # Overwriting in place needs no room, and "failed" is shorter than "running".
                 path = self.path / "manifest.json"
                 running, failed = b'"status": "running"', b'"status": "failed" '
                 overwrite(path, path.read_bytes().replace(running, failed, 1))
@@ -164,11 +157,11 @@ class RunFolder:
         write_json(self.path / "manifest.json", {**self.manifest(), **entries})
 
     def note_first_checkpoint(self) -> None:
-        """Record that there is something to go on from, so that a later lack of it is noticed."""
+        """Record that a checkpoint exists, so that a later loss of all checkpoints is noticed."""
         self._update_manifest(first_checkpoint=_now())
 
     def note_computing(self, record: Mapping[str, Any]) -> None:
-        """Record how the run computes since its start, or since it was last resumed."""
+        """Record how the run computes from its start, or its last resume, on."""
         resumes = self.manifest().get("resumes")
         if resumes:
             last = {**resumes[-1], "computing": dict(record)}
@@ -177,13 +170,13 @@ class RunFolder:
             self._update_manifest(computing=dict(record))
 
     def computing(self) -> dict[str, Any]:
-        """What note_computing() recorded last; empty in runs of earlier versions."""
+        """The last record of note_computing(); empty in runs of earlier versions."""
         manifest = self.manifest()
         parts = [manifest, *manifest.get("resumes", [])]
         return next((part["computing"] for part in reversed(parts) if "computing" in part), {})
 
     def note_resume(self, *, step: int, command: Sequence[str], changes: Mapping[str, Any]) -> None:
-        """Record that the run goes on from a step, and which settings differ from before."""
+        """Record that the run is resumed at a step, and which settings differ from before."""
         manifest = self.manifest()
         resume = {
             "step": step,
@@ -199,24 +192,24 @@ class RunFolder:
         )
 
     def remove_unless_begun(self) -> bool:
-        """Remove the folder of a run that failed before anything was measured; whether it went."""
+        """Remove the folder of a run that failed before it measured anything; returns whether."""
         begun = any((self.path / name).exists() for name in ("start.json", "metrics.jsonl"))
         if not begun:
             shutil.rmtree(self.path, ignore_errors=True)
         return not begun
 
     def _lock_file(self) -> int:
-        """A descriptor of .lock, made when missing."""
+        """Open .lock, which is made when missing, and return its descriptor."""
         path = self.path / ".lock"
         if path.is_symlink():
             check_plain(path, path.lstat())
         return open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
 
     def _check_own(self) -> None:
-        """Raise FolderError where writing into the folder would write elsewhere, or wait."""
+        """Raise FolderError when writing into the folder would write elsewhere, or wait."""
         for path, about in contents(self.path, leave_out=_FOREIGN):
             check_plain(path, about)
-            # Checkpoints are replaced whole, so that theirs may be shared with a copy.
+            # Checkpoints are replaced as a whole, so their files may be shared with a copy.
             shared = about.st_nlink > 1 and stat.S_ISREG(about.st_mode)
             if shared and self.checkpoints not in path.parents:
                 raise FolderError(
@@ -226,11 +219,11 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder alone; the kernel lets go when the process dies.
+        """Hold the folder for this process alone; the kernel unlocks it when the process dies.
 
-        Raises RunFolderError at once when another process, or another lock here, holds it, and
-        FolderError when links lead out of the folder. A forked child holds it too; processes
-        started with subprocess do not.
+        Raises RunFolderError at once when another process, or another lock in this one, holds it,
+        and FolderError when links lead out of the folder. A forked child also holds the lock;
+        processes started with subprocess do not.
         """
         with open(self._lock_file(), "a+b") as file:
             try:
@@ -249,7 +242,7 @@ class RunFolder:
 
 
 def maker(model: str | Path) -> RunFolder | None:
-    """The run that a model folder lies in, as <run>/model or in a checkpoint; None for others."""
+    """The run that a model folder belongs to: <run>/model or a checkpoint; None for others."""
     for folder in list(Path(model).resolve().parents)[:3]:
         if (folder / "manifest.json").is_file() and (folder / "checkpoints").is_dir():
             return RunFolder(folder)
@@ -257,7 +250,7 @@ def maker(model: str | Path) -> RunFolder | None:
 
 
 def _check_text(path: Path) -> None:
-    """Raise RunFolderError for a path of bytes that are no text: no model can be written there."""
+    """Raise RunFolderError for a path that is not UTF-8: no model could be written there."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -265,48 +258,5 @@ def _check_text(path: Path) -> None:
 
 
 def _now() -> str:
-    """Local time with its offset, to the second."""
+    """Local time with its UTC offset, to the second."""
     return datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def describe_environment() -> dict[str, Any]:
-    """Python, platform, processors, package versions and git revision of this process."""
-    versions = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # a backend that is not installed
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cpu_count": os.cpu_count(),
-        "versions": versions,
-        "git": git_revision(ROOT),
-    }
-
-
-def git_revision(folder: Path) -> dict[str, Any] | None:
-    """{"revision", "dirty"} of the repository whose root is folder.
-
-    None without git, without a commit, or when folder only lies inside another repository (an
-    installed package in somebody's project). dirty counts untracked files that are not ignored.
-    """
-    found = _git(folder, "rev-parse", "HEAD", "--show-toplevel")
-    if found is None or len(found.splitlines()) != 2:
-        return None
-    revision, root = found.splitlines()
-    if Path(root).resolve() != Path(folder).resolve():
-        return None
-    changes = _git(folder, "status", "--porcelain")
-    return {"revision": revision, "dirty": None if changes is None else bool(changes)}
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    # without optional locks, asking for the status never disturbs a git command beside it
-    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return os.fsdecode(done.stdout).strip()

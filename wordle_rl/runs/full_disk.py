@@ -1,7 +1,7 @@
-"""A full disk, told in one line that names the file.
+"""Recognises a full disk, and reports it in one line that names the file.
 
-Libraries written in Rust or C++ report it in their own ways, which are recognised here. A quota and
-the limit on the size of a file (ulimit -f) count as a full disk.
+Libraries written in Rust report it in their own words. A disk quota and the limit on the size of a
+file (ulimit -f) count as a full disk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class DiskFullError(OSError):
 
 
 def full_disk(error: BaseException | None) -> str | None:
-    """Why the disk took no more, or None when neither the error nor what led to it says so."""
+    """The system's words for a full disk when the error or one of its causes is one; else None."""
     while error is not None:
         number = error.errno if isinstance(error, OSError) else None
         if found := _RUST.search(str(error)):

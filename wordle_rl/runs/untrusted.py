@@ -1,7 +1,7 @@
-"""Files that somebody else may have written: checked before they are used, and before shown.
+"""Reads files that somebody else may have written, and checks what they hold.
 
-A run or model folder may come from anywhere. Its files may be links, pipes, huge, deeply nested or
-of other types than ours, and their texts may hold commands for a terminal.
+A run folder, a model folder or a word list may come from anywhere. Its files may be links, pipes,
+huge, deeply nested or of other types than ours, and their texts may hold commands for a terminal.
 """
 
 from __future__ import annotations
@@ -17,9 +17,17 @@ from typing import Any, NoReturn
 
 from wordle_rl.runs.instantiate import ConfigError, check_type
 
-_LARGEST = 4_000_000  # bytes of a JSON file that is read at once; ours stay below some 100 kB
+_LARGEST = 4_000_000  # bytes of a JSON file; ours stay below some 100 kB
+_LARGEST_TEXT = 64 * 2**20  # bytes of a text file
 _DEEPEST = 50  # lists and objects within each other
-_TOLD = 300  # characters that a message about a wrong value may have
+_TOLD = 300  # characters of a message about a wrong value
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 _STEERING = re.compile(
     r"[\0-\x08\x0b-\x1f\x7f-\x9f"  # control characters but newline and tab
     r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # turn the direction of text
@@ -37,21 +45,23 @@ def printable(text: str) -> str:
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a regular file; never waits, as opening a pipe would.
+    """Open a regular file and return its descriptor; never waits, as opening a pipe would.
 
-    Raises FolderError for anything else than a regular file, OSError as os.open does.
+    Raises FolderError for anything but a regular file, OSError as os.open does.
     """
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        _check_regular(path, os.fstat(descriptor))
+    except FolderError:
         os.close(descriptor)
-        raise FolderError(f"{path}: not a regular file")
+        raise
     return descriptor
 
 
 def contents(folder: Path, leave_out: str = "") -> Iterator[tuple[Path, os.stat_result]]:
-    """All that lies in a folder and below, as it is: links are not followed.
+    """Every path in a folder and below, with its lstat: links are not followed.
 
-    leave_out: a folder right inside whose own contents do not matter.
+    leave_out: name of a folder right inside whose contents are skipped.
     """
     waiting = [folder]
     while waiting:
@@ -63,20 +73,36 @@ def contents(folder: Path, leave_out: str = "") -> Iterator[tuple[Path, os.stat_
 
 
 def check_plain(path: Path, about: os.stat_result) -> None:
-    """Raise FolderError unless this is a file or a folder itself."""
+    """Raise FolderError unless a path is a file or a folder, and no link to one."""
     if stat.S_ISLNK(about.st_mode):
         raise FolderError(f"{path}: is a link; put a copy in its place")
-    if not stat.S_ISDIR(about.st_mode) and not stat.S_ISREG(about.st_mode):
-        raise FolderError(f"{path}: neither a file nor a folder")
+    if not stat.S_ISDIR(about.st_mode):
+        _check_regular(path, about)
 
 
 def read_file(path: Path, most: int = _LARGEST) -> bytes:
-    """A whole regular file. Raises FolderError when it is longer than `most` bytes."""
+    """A whole regular file, links followed. Raises FolderError for more than `most` bytes."""
     with open(open_regular(path), "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise FolderError(f"{path}: larger than {most:,} bytes, which no file of ours is")
+        raise FolderError(f"{path}: larger than {most:,} bytes, the most that is read")
     return data
+
+
+def read_text(path: Path) -> str:
+    """The UTF-8 text of a file that a user names, without a byte order mark.
+
+    Raises FolderError in one line that begins with the path.
+    """
+    try:
+        return read_file(path, _LARGEST_TEXT).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise FolderError(f"{path}: no such file") from None
+    except OSError as error:
+        raise FolderError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        row = error.object.count(b"\n", 0, error.start) + 1
+        raise FolderError(f"{path} row {row}: not UTF-8 text") from None
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -110,7 +136,7 @@ def parse_json(data: bytes) -> Any:
 
 
 def check_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
-    """Raise FolderError unless the entries that are there are of these annotated types.
+    """Raise FolderError unless the entries are of these annotated types; any may be missing.
 
     place: the file, or the part of it, for the message.
     """
@@ -123,10 +149,16 @@ def check_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, An
 
 
 def check_all_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
-    """The same, and raise FolderError when one is missing."""
+    """Raise FolderError unless all these entries exist and are of these annotated types."""
     if missing := [name for name in kinds if name not in entries]:
         raise FolderError(f"{place}: {missing[0]} is missing")
     check_entries(place, entries, kinds)
+
+
+def _check_regular(path: Path, about: os.stat_result) -> None:
+    kind = stat.S_IFMT(about.st_mode)
+    if kind != stat.S_IFREG:
+        raise FolderError(f"{path}: is {_KINDS.get(kind, 'something else')}, not a file")
 
 
 def _check_depth(value: Any, left: int) -> None:
@@ -144,4 +176,4 @@ def _finite(text: str) -> float:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise ValueError(f"{text[:20]} is no number")
+    raise ValueError(f"{text[:20]} is not a finite number")

@@ -137,5 +137,5 @@ def _turn_values(sample: Sample) -> Floats:
 def groups_without_spread(samples: Sequence[Sample], advantages: Advantages) -> NDArray[np.int64]:
     """Numbers of the groups that teach nothing: every advantage is exactly 0."""
     groups = np.array([sample.rollout.group for sample in samples])
-    teaches = np.array([np.any(a != 0.0) for a in advantages.advantages])
+    teaches = np.array([np.any(a != 0.0) for a in advantages.per_turn])
     return np.setdiff1d(groups, groups[teaches])

@@ -8,7 +8,6 @@ import numpy as np
 
 from wordle_rl.evaluation.summary import distinct_openers, most_common_guesses, reward_means
 from wordle_rl.game.rules import Game, PlayedTurn
-from wordle_rl.prompts.parser import thought_of
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.records import Rollout, games_of
 
@@ -31,7 +30,7 @@ def game_metrics(games: Sequence[Game], turns: Sequence[PlayedTurn]) -> dict[str
     """How a step's games went, and all answers that were drawn in them."""
     wins = [game for game in games if game.won]
     begun = [game for game in games if game.turns]
-    thoughts = [len(thought) for t in turns if (thought := thought_of(t.text))]
+    thoughts = [len(turn.thought) for turn in turns if turn.thought]
     return {
         "train/games": float(len(games)),
         "train/wins": float(len(wins)),

@@ -93,7 +93,7 @@ def train_step(step: Step) -> StepResult:
     return StepResult(
         rollouts=[sample.rollout for sample in samples],
         rewards=[sample.reward for sample in samples],
-        advantages=advantages.advantages,
+        advantages=advantages.per_turn,
         metrics=metrics,
     )
 

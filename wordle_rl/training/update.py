@@ -61,7 +61,7 @@ def select_rows(step: Step, samples: Sequence[Sample], advantages: Advantages) -
     groups = np.array([sample.rollout.group for sample in samples])
     rows = UpdateRows(
         lengths=np.array([_count_trained(sample.rollout) for sample in samples], np.int64),
-        used=np.array([bool(np.any(values)) for values in advantages.advantages]),
+        used=np.array([bool(np.any(values)) for values in advantages.per_turn]),
         units=np.arange(len(samples)) if advantages.units is None else advantages.units,
     )
     kept = rows.lengths > 0
@@ -83,7 +83,7 @@ def build_batch(step: Step, selection: Selection, advantages: Advantages) -> Bat
         return (of_turns[sequence.turns] * sequence.trained).tolist()
 
     values = {
-        "advantages": [spread(advantages.advantages[s.rollout], s) for s in parts],
+        "advantages": [spread(advantages.per_turn[s.rollout], s) for s in parts],
         "weights": [[0.0] * len(s.ids) for s in parts],
     }
     if advantages.targets is not None:

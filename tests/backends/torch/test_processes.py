@@ -20,6 +20,7 @@ import torch
 from tests.helpers.configs import composed
 from tests.helpers.runs import assert_close_runs, assert_saved, resume, run, settings, stop
 from tests.helpers.tiny import (
+    WORDS,
     AlwaysGuesses,
     batch_of,
     many_stops,
@@ -39,7 +40,7 @@ from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.game.players.gibberish import Gibberish
+from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.rollouts.best_of import BestOf
 from wordle_rl.rollouts.lesson import TeacherSettings
@@ -163,7 +164,7 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
         {"kind": BestOf, "form": "fresh"},
     ),
     "single turns": (Grpo(beta=0.0), {"kind": OneTurn}),
-    "sft": (Sft(), {"teacher": TeacherSettings(player=Gibberish()), "num_generations": 1}),
+    "sft": (Sft(), {"teacher": TeacherSettings(player=RandomWord(WORDS)), "num_generations": 1}),
 }
 
 

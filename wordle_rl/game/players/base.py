@@ -1,7 +1,8 @@
-"""Scripted players: floors, ceilings and teachers that need no model.
+"""What scripted players are: floors, ceilings and teachers that need no model.
 
-A player answers states with text, like a policy does, and draws all its randomness from the given
-uniforms: the same state and uniform always get the same answer.
+A Player answers with words. A Speaker answers with text, as a policy does, because it tests how
+text is read. Both draw all their randomness from the given uniforms: the same state and uniform
+always get the same answer.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from wordle_rl.game.rules import State
 
 
 class Player(Protocol):
-    """Something that plays many games side by side."""
+    """Guesses words in many games side by side."""
 
     @property
     def name(self) -> str:
-        """What reports call it."""
+        """Its name in reports."""
         ...
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
-        """One answer text per state, such as <guess>crane</guess>.
+        """One guess per state: five lower-case letters, a word or not.
 
         uniforms: float64 [states] in [0, 1), the only randomness.
         """
@@ -33,8 +34,22 @@ class Player(Protocol):
 
 
 @runtime_checkable
+class Speaker(Protocol):
+    """Answers in many games side by side with text that may hold no guess."""
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        ...
+
+    def speak(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
+        """One answer per state, as a model might write it. uniforms: as in Player.answer."""
+        ...
+
+
+@runtime_checkable
 class Teacher(Player, Protocol):
-    """A scripted player whose guess is drawn uniformly from some of its words."""
+    """A player that guesses one of several words, each equally likely."""
 
     @property
     def pool(self) -> Sequence[str]:
@@ -42,12 +57,12 @@ class Teacher(Player, Protocol):
         ...
 
     def choices(self, state: State) -> NDArray[np.intp]:
-        """Which words of the pool it draws from in this state, each equally likely."""
+        """Indices into the pool of the words it may guess in this state."""
         ...
 
 
 def guess_text(guess: str) -> str:
-    """The answer that makes a guess."""
+    """The answer that makes a guess, e.g. <guess>crane</guess>."""
     return f"<guess>{guess}</guess>"
 
 

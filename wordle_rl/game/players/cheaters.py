@@ -1,6 +1,6 @@
-"""Scripted cheaters: answers that a careless reward would pay for, used to test rewards and parser.
+"""Scripted cheaters: answers that a careless reward would pay for, to test rewards and parser.
 
-Each cheats on every turn. They know the candidates, so that nothing but the cheat can cost them.
+Each cheats on every turn. They know the candidates, so that only the cheat itself can cost them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _FULL_WIDTH = str.maketrans({chr(ord("a") + i): chr(0xFF41 + i) for i in range(2
 
 
 class Cheater:
-    """What the cheaters share: a good word to cheat with.
+    """The base of all cheaters: finds a good word to cheat with.
 
-    write: makes the answer of a guess, in the form that is cheated.
+    write: turns a guess into an answer, in the form under test.
     """
 
     name = "cheater"
@@ -29,7 +29,7 @@ class Cheater:
         self._knowledge = knowledge
         self._write = write
 
-    def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
+    def speak(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [self._text(s, u) for s, u in zip(states, uniforms.tolist(), strict=True)]
 
     def _text(self, state: State, uniform: float) -> str:
@@ -97,7 +97,7 @@ class LookAlikeLetters(Cheater):
     def _text(self, state: State, uniform: float) -> str:
         word = self._candidate(state, uniform)
         disguised = word.translate(_CYRILLIC)
-        # the lower half of the uniforms prefers Cyrillic, which has no look-alike of some words
+        # Half of the answers prefer Cyrillic, which has no look-alikes for some words.
         cyrillic = uniform < 0.5 and disguised != word
         return self._write(disguised if cyrillic else word.translate(_FULL_WIDTH))
 

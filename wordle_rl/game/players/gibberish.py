@@ -1,4 +1,4 @@
-"""A player who cannot play: random letters in the right format, or a broken format."""
+"""A player that cannot play: random letters in the right format, or a broken format."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from wordle_rl.words.lists import WORD_LENGTH
 
 
 class Gibberish:
-    """Half of the answers are five random letters in the format, the others cannot be read."""
+    """Half of its answers are five random letters in the right format; most others are broken."""
 
     name = "gibberish"
 
-    def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
+    def speak(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [
             _babble(generator(uniform))
             for _, uniform in zip(states, uniforms.tolist(), strict=True)

@@ -1,7 +1,7 @@
-"""A player who errs as a learner does, so that a teacher can show how to go on after it.
+"""A player that errs as a learner does, so that a teacher can show how to recover.
 
-Three kinds: a word that is none, any word whatever the clues, and a word that fits all clues but
-one or two.
+It makes three kinds of mistakes: a non-word, any word regardless of the clues, and a word that
+ignores one or two clues.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import generator, guess_text, pick
+from wordle_rl.game.players.base import generator, pick
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.rules import State
 from wordle_rl.words.lists import WORD_LENGTH
 
 
 class Mistakes:
-    """Non-words, words that ignore the clues, and words that overlook some: 30, 20 and 50 %.
+    """Non-words (30 %), words regardless of the clues (20 %), and words that ignore some (50 %).
 
-    On the empty board, which has no clues to overlook, all are non-words.
+    On the empty board, which has no clues to ignore, all are non-words.
     """
 
     name = "mistakes"
@@ -34,7 +34,7 @@ class Mistakes:
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [
-            guess_text(self._mistake(state, generator(uniform)))
+            self._mistake(state, generator(uniform))
             for state, uniform in zip(states, uniforms.tolist(), strict=True)
         ]
 
@@ -50,7 +50,7 @@ class Mistakes:
         return self._fitting(dataclasses.replace(state, clues=tuple(clues)), draw)
 
     def _non_word(self, state: State, draw: random.Random) -> str:
-        """A fitting word with one letter replaced; a word after all when every try makes one."""
+        """A fitting word with one letter replaced; the word itself when 20 tries make words."""
         word = self._fitting(state, draw)
         for _ in range(20):
             place, letter = draw.randrange(WORD_LENGTH), draw.choice(string.ascii_lowercase)

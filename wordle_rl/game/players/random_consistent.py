@@ -1,4 +1,4 @@
-"""A player who guesses any word that fits all clues; the teacher of warm starts."""
+"""A player that guesses any word that fits all clues; the teacher of warm starts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import guess_text, pick
+from wordle_rl.game.players.base import pick
 from wordle_rl.game.rules import State
 
 
 class RandomConsistent:
-    """Picks uniformly among the consistent words of the pool; among the whole pool if none is.
+    """Picks uniformly among the words of its pool that fit, or from the whole pool if none does.
 
-    pool: "answers" knows which words can be secrets, "allowed" takes every legal guess for one.
-    On the original lists: 97.9 % wins with mean 4.04 turns, and 89.7 % with 4.57.
+    pool: "answers" guesses possible secrets, "allowed" any legal word. On the original lists they
+    win 97.9 % of games in 4.04 turns on average, and 89.7 % in 4.57.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class RandomConsistent:
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [
-            guess_text(self._choose(state, uniform))
+            self._choose(state, uniform)
             for state, uniform in zip(states, uniforms.tolist(), strict=True)
         ]
 
@@ -41,6 +41,6 @@ class RandomConsistent:
         return self.pool[choices[pick(uniform, len(choices))]]
 
     def choices(self, state: State) -> NDArray[np.intp]:
-        """Which words of the pool it draws from, each equally likely."""
+        """Indices into the pool of the words it may guess, each equally likely."""
         fitting = self._mask(state).nonzero()[0]
         return fitting if len(fitting) else np.arange(len(self.pool))

@@ -1,4 +1,4 @@
-"""A player who guesses any allowed word, whatever the clues: the floor of legal play."""
+"""A player that guesses any allowed word regardless of the clues: the floor of legal play."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wordle_rl.game.players.base import guess_text, pick
+from wordle_rl.game.players.base import pick
 from wordle_rl.game.rules import State
 from wordle_rl.words.lists import WordLists
 
@@ -21,7 +21,4 @@ class RandomWord:
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         count = len(self._words)
-        return [
-            guess_text(self._words[pick(u, count)])
-            for _, u in zip(states, uniforms.tolist(), strict=True)
-        ]
+        return [self._words[pick(u, count)] for _, u in zip(states, uniforms.tolist(), strict=True)]

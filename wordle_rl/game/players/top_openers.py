@@ -1,4 +1,4 @@
-"""A player who opens with one of the five best first guesses; then any answer that fits."""
+"""A player that opens with one of the five best first guesses, then any answer that fits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import guess_text, pick
+from wordle_rl.game.players.base import pick
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.rules import State
 
@@ -16,9 +16,10 @@ _TOP = 5
 
 
 class TopOpeners:
-    """The openers are the allowed words with the most bits on the empty board, each as likely.
+    """Opens with one of the five allowed words of highest entropy, each equally likely.
 
-    On the original lists: soare, roate, raise, raile, reast.
+    On the original lists they are soare, roate, raise, raile and reast. Later it guesses any answer
+    that fits all clues.
     """
 
     name = "top openers"
@@ -30,13 +31,13 @@ class TopOpeners:
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         later = self._consistent.answer(states, uniforms)
         return [
-            text if state.clues else guess_text(self.openers[pick(uniform, len(self.openers))])
-            for state, text, uniform in zip(states, later, uniforms.tolist(), strict=True)
+            word if state.clues else self.openers[pick(uniform, len(self.openers))]
+            for state, word, uniform in zip(states, later, uniforms.tolist(), strict=True)
         ]
 
     @cached_property
     def openers(self) -> list[str]:
-        """The best first guesses, best first; computed when asked for, in about a second."""
+        """The best first guesses, best first; computed on first use, in about a second."""
         bits = self._knowledge.entropies(self._knowledge.candidates(State()))
         best = np.argsort(-bits, kind="stable")[:_TOP]
         return [self._knowledge.words.allowed[i] for i in best]

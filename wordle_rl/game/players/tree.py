@@ -1,8 +1,8 @@
-"""A player who follows a decision tree from a text file, for instance an optimal one.
+"""A player that follows a decision tree from a text file, for instance an optimal one.
 
-The file has one line per answer: the guesses of its game in order, separated by blanks or commas,
-the answer itself last (`salet courd mince` or `salet,courd,mince`). Blank lines and lines that
-start with # are skipped. Lines that share the clues so far must share the next guess.
+The file has one line per answer: the guesses of its game in order, separated by spaces or commas,
+with the answer itself last (`salet courd mince` or `salet,courd,mince`). Blank lines and lines that
+start with # are skipped. Lines with the same clues so far must have the same next guess.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.rules import Clue, State, feedback_code
-from wordle_rl.runs.user_files import read_text
+from wordle_rl.runs.untrusted import read_text
 from wordle_rl.words.lists import WORD_LENGTH
 
 _WORD = re.compile(rf"[A-Za-z]{{{WORD_LENGTH}}}")
@@ -23,9 +22,9 @@ Node = tuple[Clue, ...]
 
 
 class TreePlayer:
-    """Plays the tree; uses no randomness. Make one with TreePlayer.from_file.
+    """Plays a tree, which TreePlayer.from_file reads; uses no randomness.
 
-    games: for each row of the file, its guesses in order. answers: the secrets it can find.
+    games: row of the file -> its guesses in order. answers: the secrets it can find.
     """
 
     name = "tree"
@@ -48,7 +47,7 @@ class TreePlayer:
 
     @classmethod
     def from_file(cls, path: str | Path) -> TreePlayer:
-        """Read a tree; ValueError with one line that names the file and the row."""
+        """Read a tree. Raises ValueError in one line that names the file and the row."""
         path = Path(path)
         text = read_text(path)
         games: dict[int, tuple[str, ...]] = {}
@@ -73,8 +72,8 @@ class TreePlayer:
         return cls(games, str(path))
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
-        """Answers as every player; ValueError for clues that the tree does not lead to."""
-        return [guess_text(self._guess(state.clues)) for state in states]
+        """One guess per state. Raises ValueError for clues that do not occur in the tree."""
+        return [self._guess(state.clues) for state in states]
 
     def _guess(self, clues: Node) -> str:
         if clues not in self._next:

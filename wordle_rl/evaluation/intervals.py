@@ -1,0 +1,90 @@
+"""How sure a number of a report is: 95 % intervals, and a test of two players against each other.
+
+Secrets are taken as independent, games are not: several games on one secret tend to end alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wordle_rl.game.rules import Game
+
+Z95 = 1.959963984540054  # the normal quantile of 97.5 %
+
+
+def wilson(wins: float, games: float) -> tuple[float, float]:
+    """Wilson's 95 % score interval of a share, without continuity correction; (0, 1) at no games.
+
+    Both may be fractions when `games` is an effective sample size.
+    Source: Newcombe, Statistics in Medicine 17 (1998), method 3.
+    """
+    if not 0 <= wins <= games:
+        raise ValueError(f"wins must be 0..{games}, not {wins}")
+    if games == 0:
+        return 0.0, 1.0
+    z2, share = Z95 * Z95, wins / games
+    middle = (share + z2 / (2 * games)) / (1 + z2 / games)
+    half = Z95 * math.sqrt(share * (1 - share) / games + z2 / (4 * games**2)) / (1 + z2 / games)
+    # Rounding must not move the ends beyond 0, 1 or the share itself.
+    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
+
+
+def standard_error(values: Sequence[float], secrets: Sequence[str]) -> float | None:
+    """Standard error of the mean of one value per game; None with fewer than two secrets.
+
+    secrets: one per game. Games on one secret are one cluster, whose deviations are summed first.
+    Source: the linearised variance of a ratio, Cochran, Sampling Techniques (1977), section 11.9.
+    """
+    clusters: defaultdict[str, float] = defaultdict(float)
+    mean = float(np.mean(values))
+    for value, secret in zip(values, secrets, strict=True):
+        clusters[secret] += value - mean
+    count = len(clusters)
+    if count < 2:
+        return None
+    squares = math.fsum(total**2 for total in clusters.values())
+    return math.sqrt(count / (count - 1) * squares) / len(values)
+
+
+def win_interval(won: Sequence[float], secrets: Sequence[str]) -> tuple[float, float]:
+    """95 % interval of the win rate, in 0..1.
+
+    won: 1 or 0 per game. secrets: one per game. This is Wilson's interval for the effective number
+    of games: how many independent games would be equally precise. It is the number of games when
+    each has a secret of its own, otherwise at least the number of secrets.
+    Source: Dean and Pagano, Journal of Survey Statistics and Methodology 3 (2015).
+    """
+    share, distinct = sum(won) / len(won), len(set(secrets))
+    effective = float(distinct)
+    error = standard_error(won, secrets)
+    if error and distinct < len(won):
+        effective = min(max(share * (1 - share) / error**2, distinct), len(won))
+    return wilson(share * effective, effective)
+
+
+def compare_paired(a: Sequence[Game], b: Sequence[Game]) -> dict[str, Any]:
+    """Compare two players on the same secrets, each played once by both.
+
+    p_value: the exact two-sided McNemar test of equal win rates, which is the binomial sign test on
+    the secrets that only one player won. difference: b's win rate minus a's.
+    Raises ValueError when the secrets differ or repeat.
+    """
+    first, second = ({game.secret: game.won for game in games} for games in (a, b))
+    if not first or first.keys() != second.keys() or not len(a) == len(b) == len(first):
+        raise ValueError("paired games need the same secrets, each played once by both players")
+    only_a = sum(first[secret] and not second[secret] for secret in first)
+    only_b = sum(second[secret] and not first[secret] for secret in first)
+    split = only_a + only_b
+    tail = sum(math.comb(split, k) for k in range(min(only_a, only_b) + 1)) / 2**split
+    return {
+        "games": len(first),
+        "only_a_won": only_a,
+        "only_b_won": only_b,
+        "difference": (only_b - only_a) / len(first),
+        "p_value": min(1.0, 2 * tail),
+    }

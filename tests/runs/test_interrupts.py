@@ -62,7 +62,7 @@ def test_the_first_signal_ends_the_process_in_order(signum, code, arguments):
     process.send_signal(signum)
     out, err = process.communicate(timeout=60)
     assert process.returncode == code and out == "cleaned up\n"
-    assert ("once more" in err) == (arguments[0] == "held") and "Traceback" not in err
+    assert ("Ctrl-C again" in err) == (arguments[0] == "held") and "Traceback" not in err
 
 
 @pytest.mark.parametrize(("second", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -80,7 +80,7 @@ def twice(process: subprocess.Popen[str], second: int) -> tuple[int, str]:
     """Send two signals. Returns the exit code and what was printed until nobody could any more."""
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
-    while "once more" not in process.stderr.readline():
+    while "Ctrl-C again" not in process.stderr.readline():
         assert process.poll() is None
     process.send_signal(second)
     out, _ = process.communicate(timeout=60)

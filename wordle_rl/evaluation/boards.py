@@ -1,7 +1,7 @@
 """Games as coloured boards, for terminals and for Markdown.
 
-A terminal needs ANSI colours and a font in which a letter is one column wide. Clues that a game
-started with are shown above its own turns.
+A terminal needs ANSI colours and a fixed-width font. Clues that a game began with are shown above
+its own turns.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Line = tuple[str, str, str]  # guess in capitals, marks or "", note
 def ansi_board(game: Game, *, colour: bool = True) -> str:
     """The secret, how the game ended, and a row of tiles per turn.
 
-    Without colour a row is the letters and the marks. A turn that got no feedback says why.
+    Without colour, a row is the letters and the marks. A turn without feedback says why.
     """
     return "\n".join(text for text, _ in _terminal_rows(game, colour))
 
@@ -46,7 +46,7 @@ def boards_side_by_side(
 ) -> str:
     """Boards in as many columns as fit into width characters, at least one; "" without games.
 
-    rewards: of the games; the sum and its parts then stand below each board.
+    rewards: one per game; the sum and its parts are shown below each board.
     """
     boards = [_terminal_rows(game, colour) for game in games]
     if rewards is not None:
@@ -105,7 +105,7 @@ def _lines(game: Game) -> list[_Line]:
 
 def _turn_line(turn: PlayedTurn) -> _Line:
     note = turn.reason or _NOTES[turn.kind]
-    # a note may quote what a model wrote, which must not steer a terminal
+    # A note may quote a model, whose text must not control the terminal.
     note = "".join(letter if letter.isprintable() else "?" for letter in note)
     marks = "" if turn.feedback is None else marks_of(turn.feedback)
     return (turn.guess or "").upper(), marks, note
@@ -120,7 +120,7 @@ def _ending(game: Game) -> str:
 
 
 def _terminal_rows(game: Game, colour: bool) -> list[tuple[str, int]]:
-    """Lines of a board, each with the columns it takes on the screen (colours take none)."""
+    """The lines of a board, each with its width in columns (colours have none)."""
     title = f"{game.secret.upper()} {_ending(game)}"
     rows = [(title, len(title))]
     for guess, marks, note in _lines(game):

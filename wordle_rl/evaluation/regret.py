@@ -1,7 +1,7 @@
-"""How many guesses games took beyond those of the best player on the same secrets.
+"""How many more guesses a player needs than the best player on the same secrets.
 
 The best player is greedy entropy from SALET, 0.012 guesses above the optimum on the original lists,
-or an optimal tree from a file. It plays by the plain rules, whatever those of the games are.
+or an optimal tree from a file. It always plays by the plain rules.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ OPENER = "salet"
 
 
 class Regret:
-    """Remembers what the best player needs for each secret that it was asked about.
+    """Compares games with those of the best player, whose results are computed once per secret.
 
-    max_turns: of the games; a lost one counts as one guess more, for both players. tree: file of a
-    decision tree (wordle_rl.game.players.tree), setting: what names it. Raises ValueError when it
-    cannot be read or lacks an answer.
+    max_turns: of the games; a lost game counts as max_turns + 1 guesses, for both players. tree:
+    file of a decision tree (wordle_rl.game.players.tree). setting: its key, for messages. Raises
+    ValueError when the tree cannot be read or lacks an answer.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Regret:
         return self._needed[secret]
 
     def mean(self, games: Sequence[Game]) -> float | None:
-        """Mean guesses beyond those of the best player, below 0 for one that was luckier.
+        """Mean number of guesses more than the best player's; below 0 for a luckier player.
 
-        Only of finished games that began with an empty board; None without any.
+        Over finished games that began with an empty board; None without any.
         """
         lost = self._max_turns + 1
         beyond = [

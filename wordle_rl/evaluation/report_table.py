@@ -1,4 +1,4 @@
-"""The table at the end of a run and of eval.py: players as plain text, at most 100 columns wide."""
+"""The table of players at the end of a run and of eval.py: plain text, at most 100 columns wide."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from wordle_rl.runs.untrusted import printable
 
-Summary = Mapping[str, Any]  # as game_statistics.summarise makes it, or read from a summary.json
+Summary = Mapping[str, Any]  # from wordle_rl.evaluation.summary.summarise, or a summary.json
 
 _NAME = 20  # columns of a player's name
 _BAR = 60  # columns of the longest bar
@@ -51,8 +51,9 @@ _SHOWN_GUESSES = 4
 
 
 def report_table(summaries: Sequence[Summary]) -> str:
-    """Three rows per summary, what the columns mean, the rules, and the first one's histogram.
+    """Three tables with a row per player, a legend for each, the rules, and a histogram.
 
+    The histogram and the reward by part are the first player's.
     Raises ValueError without summaries.
     """
     if not summaries:
@@ -111,7 +112,7 @@ def _skill_cells(summary: Summary) -> list[str]:
 def _habits(summary: Summary) -> list[str]:
     guesses = summary["most_common_guesses"][:_SHOWN_GUESSES]
     return [
-        str(summary.get("out_of_time", 0)),  # runs of earlier versions lack this and the next
+        str(summary.get("out_of_time", 0)),  # earlier versions lack this key and the next two
         _percent(summary.get("distinct_openers")),
         _number(summary.get("reward"), 2),
         ", ".join(f"{guess} {count}" for guess, count in guesses) or "-",
@@ -133,7 +134,7 @@ def _percent(share: float | None) -> str:
 
 
 def _rules(names: Sequence[str], summaries: Sequence[Summary]) -> list[str]:
-    """One line when all played by the same rules, else one per player."""
+    """One line if all players had the same rules, else one per player."""
     told = [
         f"rules: {s['rules']['max_turns']} turns, a non-word: {s['rules']['invalid']}, "
         f"no readable guess: {s['rules']['unparsable']}, "
@@ -150,7 +151,7 @@ def _histogram(name: str, summary: Summary) -> list[str]:
     most = max(max(counts.values()), 1)
     lines = [f"{name}: games by number of guesses"]
     for label, count in counts.items():
-        # a count above zero shows at least a thin bar
+        # A count above zero has at least a thin bar.
         bar = "█" * round(_BAR * count / most) or ("▏" if count else "")
         lines.append(f"{label:>6} {bar} {count}" if bar else f"{label:>6} {count}")
     return lines

@@ -1,7 +1,7 @@
-"""How well turns were played, against what the clues allowed: only a solved game can tell.
+"""How well each turn was played, compared with the best that the clues allowed.
 
-Information is expected (what a guess would tell on average over the candidates) and looks one guess
-ahead; what a whole game lost against the best player is wordle_rl.evaluation.regret's affair.
+Information is expected, that is averaged over the candidates, and looks one guess ahead. For whole
+games compared with the best player see wordle_rl.evaluation.regret.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.knowledge import Knowledge, broken_clues, letter_facts
 from wordle_rl.game.rules import Game, PlayedTurn, TurnKind
 
-# A step's skill is measured on a part of its games: the best bits of a state cost 0.3 ms where no
-# reward has asked for them, everything else 0.04 ms a turn.
-_GAMES = 96  # of a step, evenly spread
-_EVERY = 6  # of these games, one has its best bits computed
-_TURNS = 6  # that have metrics of their own
+# A step's skill is measured on some of its games: the best bits of a state cost 0.3 ms where no
+# reward has computed them, everything else costs 0.04 ms a turn.
+_GAMES = 96  # measured games of a step, evenly spread
+_EVERY = 6  # one of so many of these has its best bits computed
+_TURNS = 6  # turns with metrics of their own
 _BY_TURN = ("bits_ratio", "consistency", "expected_remaining")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TurnSkill:
-    """What an accepted guess made of the clues before it; None where they did not ask for it."""
+    """How an accepted guess used the clues before it; None where there was no such clue."""
 
     number: int  # of the turn in its game, from 1
     bits: float  # expected information
-    best_bits: float | None  # the most that any allowed guess had; None where that was left out
+    best_bits: float | None  # the most that any allowed guess had; None if not computed
     remaining: float  # expected number of candidates after the feedback
     fits: bool | None  # ignores no clue
     fits_placed: bool | None  # ✓: keeps every known place
@@ -39,7 +39,7 @@ class TurnSkill:
 
 
 def turn_skill(turn: PlayedTurn, knowledge: Knowledge, *, best: bool = True) -> TurnSkill:
-    """The skill in one accepted guess; best: whether to compute best_bits."""
+    """The skill in one accepted guess. best: whether to compute best_bits."""
     guess, state = turn.guess or "", turn.state
     facts = letter_facts(state.clues)
     broken = broken_clues(guess, facts)
@@ -65,8 +65,9 @@ def skills(games: Iterable[Game], knowledge: Knowledge, *, best: bool = True) ->
 def summary(turns: Sequence[TurnSkill]) -> dict[str, float | None]:
     """Means over guesses; None where there is nothing to divide by.
 
-    bits_ratio is that of the sums, as single states may have nothing to gain. consistency is the
-    share of guesses that fit all clues, of those that had any; the rest of that name by kind.
+    bits_ratio is the ratio of the sums, as single states may have nothing to gain. consistency is
+    the share of guesses that fit all clues, among guesses with any clue; the others of that name
+    count one kind of clue.
     """
     known = [(turn.bits, turn.best_bits) for turn in turns if turn.best_bits is not None]
     best = sum(most for _, most in known)
@@ -83,7 +84,7 @@ def summary(turns: Sequence[TurnSkill]) -> dict[str, float | None]:
 
 
 def by_turn(turns: Sequence[TurnSkill], max_turns: int) -> dict[str, dict[str, Any]]:
-    """The same for the guesses of each turn, by its number; at most the first six."""
+    """summary() of the guesses of each turn, by its number; at most the first six turns."""
     return {
         str(number): summary([turn for turn in turns if turn.number == number])
         for number in range(1, min(max_turns, _TURNS) + 1)
@@ -93,9 +94,10 @@ def by_turn(turns: Sequence[TurnSkill], max_turns: int) -> dict[str, dict[str, A
 def skill_metrics(
     games: Sequence[Game], knowledge: Knowledge, regret: Regret, prefix: str = "skill"
 ) -> dict[str, float]:
-    """Metrics of one step's games: regret of all, the rest of at most 96, evenly spread.
+    """Metrics of one step's games; NaN where nothing was played.
 
-    Best bits are those of every sixth of these; NaN where nothing was played.
+    Regret is over all games, the rest over at most 96, evenly spread; best bits over every sixth of
+    these.
     """
     chosen = [games[place] for place in _spread(len(games), _GAMES)]
     turns = skills(chosen[::_EVERY], knowledge)
@@ -109,7 +111,7 @@ def skill_metrics(
 
 
 def _spread(total: int, count: int) -> list[int]:
-    """At most `count` of the places 0..total-1, evenly spread."""
+    """At most `count` of the indices 0..total-1, evenly spread."""
     if total <= count:
         return list(range(total))
     return (np.arange(count) * total // count).tolist()

@@ -1,10 +1,9 @@
-"""Reads the guess out of an answer: `<think>...</think><guess>crane</guess>`, thinking optional.
+"""Reads the guess in an answer: `<think>...</think><guess>crane</guess>`, thinking optional.
 
-Linear time on any input: only str.find, str.count and str.strip, no regular expressions.
-Tags are lower case and exact. Only the text after the last `</think>` is looked at, so a `</think>`
-whose opening tag was part of the prompt is fine, and what is thought never counts as a guess.
-Between the guess tags there is the word and nothing else: a space or a line break beside it is no
-letter, and refused as any other character is.
+Takes linear time on any input: only str.find, str.count and str.strip, no regular expressions.
+Tags are lower case and exact. Only the text after the last `</think>` counts, so a thought never
+holds a guess, and its opening tag may be part of the prompt. The word alone is allowed between the
+guess tags: spaces and line breaks are refused like any other character.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ WHITE_SPACE = " \t\r\n"
 
 
 class ParseFailure(StrEnum):
-    """Why no guess could be read. With tool calls (tool_calls.py) theirs are the guess tags."""
+    """Why no guess could be read. For tool calls (tool_calls.py), the guess tags are a call's."""
 
     EMPTY = "empty"  # nothing but white space
     NO_GUESS_TAG = "no_guess_tag"  # no guess tag anywhere
     UNCLOSED_GUESS = "unclosed_guess"  # an opening guess tag only
     UNOPENED_GUESS = "unopened_guess"  # a closing guess tag only, or before the opening one
-    GUESS_INSIDE_THINK = "guess_inside_think"  # a guess tag, but none after the last think block
+    GUESS_INSIDE_THINK = "guess_inside_think"  # guess tags only before the end of a think block
     UNCLOSED_THINK = "unclosed_think"  # the last think block never ends
     SEVERAL_GUESSES = "several_guesses"  # more than one opening or closing guess tag
     NESTED_GUESSES = "nested_guesses"  # a second opening guess tag before the first is closed
     NOT_ASCII_LETTERS = "not_ascii_letters"  # anything but a-z and A-Z inside the tag
     NOT_FIVE_LETTERS = "not_five_letters"  # ASCII letters, but not five of them
-    MALFORMED_CALL = "malformed_call"  # tool calls: no JSON object of the tool and one word
+    MALFORMED_CALL = "malformed_call"  # tool calls: not a JSON object with the tool and a word
     TRUNCATED = "truncated"  # the answer hit its token limit; set by the caller
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parsed:
-    """What one answer says; exactly one of guess and reason is None."""
+    """The result of reading an answer; exactly one of guess and reason is None."""
 
     guess: str | None  # five lower-case ASCII letters
     reason: ParseFailure | None
@@ -52,11 +51,11 @@ class Parsed:
 
     @classmethod
     def failed(cls, reason: ParseFailure) -> Parsed:
-        """A failure about whose text nothing else is known."""
+        """A failure, without anything else about the text."""
         return cls(guess=None, reason=reason)
 
     def truncated(self) -> Parsed:
-        """The same answer when it hit its token limit: whatever it says, it is no guess."""
+        """The result for an answer that hit its token limit, which never holds a guess."""
         return replace(self, guess=None, reason=ParseFailure.TRUNCATED)
 
 
@@ -78,7 +77,7 @@ def parse(text: str) -> Parsed:
 def read_tagged(
     text: str, opening: str, closing: str, read: Callable[[str], str | ParseFailure]
 ) -> Parsed:
-    """The guess that `read` finds between two tags, of which there must be one pair."""
+    """The guess between two tags, of which there must be one pair. read: reads the part between."""
     start = text.rfind(CLOSE_THINK)
     start = 0 if start < 0 else start + len(CLOSE_THINK)
     opens, closes = text.count(opening, start), text.count(closing, start)
@@ -108,7 +107,7 @@ def read_tagged(
 def _between_tags(
     text: str, start: int, opening_tags: tuple[str, int], closing_tags: tuple[str, int]
 ) -> str | ParseFailure:
-    """What stands between the tags after start, each given with its count; one of them is there."""
+    """The text between the tags after start. Each tag comes with its count, one of them above 0."""
     (opening, opens), (closing, closes) = opening_tags, closing_tags
     if opens == 0:
         return ParseFailure.UNOPENED_GUESS
@@ -126,7 +125,7 @@ def _between_tags(
 
 
 def as_guess(content: str) -> str | ParseFailure:
-    """Five ASCII letters in lower case, or what is wrong."""
+    """Five ASCII letters in lower case, or what is wrong with the content."""
     # isalpha() alone accepts Cyrillic and full-width letters.
     if content and not (content.isascii() and content.isalpha()):
         return ParseFailure.NOT_ASCII_LETTERS

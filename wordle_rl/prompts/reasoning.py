@@ -1,14 +1,14 @@
-"""What a teacher thinks before its guess: true statements about the state, in varied words.
+"""Writes a teacher's thought before its guess: true statements about the state, in varied words.
 
-Known places, letters known to be elsewhere, letters that are not in the secret, how many answers
-remain, and why this guess. The guess is not named, so one thought goes before every guess that the
-teacher might make in a state. The order of letters is that in which they were found, so most of a
-thought repeats the one before it.
+A thought gives the known places, letters known to be elsewhere, absent letters, the number of
+answers that remain, and the reason for the guess. It does not name the guess, so the same
+thought can precede every guess that the teacher might make in a state. Letters come in the order in
+which they were found, so most of a thought repeats the one before it.
 
-`notes` are made for character-level models: `_r__e+a34-cst=10+✓` reads place 2 is r, place 5 is e,
-a is in the word but not at places 3 and 4, c, s and t are not, ten answers or more remain, the
-guess fits all clues (x: it does not). A letter stands as often as the word has it for sure, `!`
-says that it has no more. `brief` is a line of English, `full` whole sentences.
+`notes` are made for character-level models: `_r__e+a34-cst=10+✓` means that place 2 is r, place 5
+is e, a is in the word but not at places 3 and 4, c, s and t are not in the word, ten answers or
+more remain, and the guess fits all clues (x: it does not). A letter is repeated for each certain
+copy; `!` says that there are no more. `brief` is a line of English, `full` is whole sentences.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from wordle_rl.words.lists import WORD_LENGTH
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Known:
-    """A letter that is in the secret, where the known places do not say it all."""
+    """A letter of the secret about which the known places do not say everything."""
 
     letter: str
-    copies: int  # that the secret has for sure
-    exact: bool  # whether it has no more
-    barred: tuple[int, ...]  # places 1..5 where it is not
+    copies: int  # fewest that the secret can have
+    exact: bool  # whether the secret has no more
+    barred: tuple[int, ...]  # places 1..5 where the letter is not
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class View:
-    """What is to be said of a state and a guess."""
+    """The content of a thought about a state and a guess."""
 
     placed: dict[int, str]  # place 1..5 -> letter
     known: tuple[Known, ...]
     absent: str
     left: int  # answers that fit all clues
-    fits: bool | None  # whether the guess does; None says nothing about it
-    rest: float = 0.0  # answers that a guess which does not fit leaves on average
+    fits: bool | None  # whether the guess fits all clues; None gives no reason
+    rest: float = 0.0  # mean number of answers left after a guess that does not fit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wording:
-    """One way to put a View into English."""
+    """One way to write a View in English."""
 
     nothing: str
     placed: str  # {pattern} as _r__e, {places} as r at 2, e at 5
@@ -115,7 +115,7 @@ _FULL = (
 
 
 class Reasoning:
-    """Writes the thought before a guess, at one of LENGTHS but none."""
+    """Writes the thought before a guess; length is notes, brief or full."""
 
     def __init__(self, knowledge: Knowledge, length: str) -> None:
         self.length = length
@@ -125,17 +125,17 @@ class Reasoning:
     def __call__(self, state: State, guess: str | None, uniform: float) -> str:
         """The think block and the line break behind it.
 
-        guess: None says nothing about why. uniform: in [0, 1), chooses the wording.
+        guess: None gives no reason for the guess. uniform: in [0, 1), chooses the wording.
         """
         blocks = self.wordings(state, guess)
         return blocks[pick(uniform, len(blocks))]
 
     def wordings(self, state: State, guess: str | None) -> list[str]:
-        """All that might be drawn, each equally likely."""
+        """All think blocks that might be drawn, each equally likely."""
         return self._blocks(self._view(state, guess))
 
     def longest(self) -> list[str]:
-        """Thoughts longer than any state asks for, one of each wording."""
+        """Thoughts longer than any real state needs, one per wording."""
         known = (
             Known(letter=letter, copies=1, exact=True, barred=(1, 2, 3, 4))
             for letter in string.ascii_lowercase[:WORD_LENGTH]
@@ -201,7 +201,7 @@ def _notes(view: View, unknown: str) -> str:
 
 
 def _roughly(left: int) -> str:
-    """The number below ten, then a power of ten that it reaches: 7, 10+, 100+, 1000+."""
+    """The number below ten, else the greatest power of ten below it: 7, 10+, 100+, 1000+."""
     return str(left) if left < 10 else f"{10 ** (len(str(left)) - 1)}+"
 
 

@@ -1,8 +1,8 @@
-"""What a player is told: the rules once, then the feedback of each turn, in one of three styles.
+"""The text that a player gets: the rules once, then feedback for each turn, in one of three styles.
 
-`symbols` gives five marks, `letters` one mark behind each letter, `state` the whole state in plain
-English. A style is text only; chat templates and tokens come later (wordle_rl.rollouts.chat). The
-texts are built from phrases, so that the embedded model's tokenizer can hold each as one token.
+`symbols` gives five marks, `letters` a mark behind each letter, `state` the whole state in plain
+English. A style is only text; chat templates and tokens come later (wordle_rl.rollouts.chat). The
+texts are made of fixed phrases, so that the embedded model's tokenizer can hold each as one token.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ REFUSALS = {
     TurnKind.BREAKS_HARD_MODE: "Hard mode: a guess must use every clue.",
     TurnKind.UNPARSABLE: "No guess could be read.",
 }
-# One more would give every token behind it another id in tokenizers that are built from now on, so
-# what came later (HOW_OFTEN, other numbers of guesses) is spelt out.
+# A new phrase would change the ids of all tokens behind it, so later texts (HOW_OFTEN, other
+# numbers of guesses) are not in this list.
 PHRASES = (
     TASK, ANSWER, ANSWER_THINKING, MARKS_LEGEND, STATE_LEGEND, FIRST, NEXT, PLACED, MISPLACED,
     ABSENT, GUESSED, NOTHING_KNOWN, *REFUSALS.values(), " -> ", "(✓)", "(-)", "(x)",
@@ -60,7 +60,7 @@ class PromptStyle(Protocol):
 
     @property
     def think(self) -> bool:
-        """Whether reasoning is asked for before the guess."""
+        """Whether the prompt asks for reasoning before the guess."""
         ...
 
     @property
@@ -70,15 +70,15 @@ class PromptStyle(Protocol):
 
     @property
     def system(self) -> str:
-        """The rules and the answer format, where the answer is text."""
+        """The rules and the format of an answer that is text."""
         ...
 
     def opening(self, state: State) -> str:
-        """The first message about a game, whose state may already hold clues."""
+        """The first message of a game, whose state may already have clues."""
         ...
 
     def feedback(self, turn: PlayedTurn, state: State) -> str:
-        """The message after a turn; state is the one after it."""
+        """The message after a turn. state: the one after it."""
         ...
 
 
@@ -87,7 +87,7 @@ class Symbols:
     """`x-✓xx` after each guess."""
 
     think: bool = False  # ask for reasoning before the guess
-    game: Rules = _ORIGINAL  # that the text states; filled in by the builder
+    game: Rules = _ORIGINAL  # the rules in the text; filled in by the builder
     name = "symbols"
 
     @property
@@ -130,12 +130,12 @@ class Letters(Symbols):
 class WholeState:
     """The whole state in plain English.
 
-    Places, letters with excluded places, how often a letter occurs where that is known, and absent
-    letters. The words that fit the text are those that fit the clues.
+    It gives known places, letters with excluded places, known counts of letters, and absent
+    letters. A word fits this text exactly when it fits the clues.
     """
 
     think: bool = False  # ask for reasoning before the guess
-    game: Rules = _ORIGINAL  # that the text states; filled in by the builder
+    game: Rules = _ORIGINAL  # the rules in the text; filled in by the builder
     name = "state"
 
     @property
@@ -170,7 +170,7 @@ class WholeState:
 
 
 def _task(game: Rules) -> str:
-    """What the game is, with its number of guesses, and what hard mode asks for."""
+    """The task, with the number of guesses and the rule of hard mode."""
     number = NUMBERS[game.max_turns - 1] if game.max_turns <= len(NUMBERS) else game.max_turns
     guesses = f"{number} guess{'es' * (game.max_turns > 1)}"
     hard_mode = f"{REFUSALS[TurnKind.BREAKS_HARD_MODE]}\n" if game.hard_mode else ""
@@ -178,7 +178,7 @@ def _task(game: Rules) -> str:
 
 
 def _how_often(facts: LetterFacts) -> list[str]:
-    """What places, misplaced and absent letters leave open about how often a letter occurs."""
+    """Counts of letters that do not follow from the other lines."""
     placed = Counter(facts.placed.values())
     told = []
     for letter, copies in sorted(facts.at_least.items()):

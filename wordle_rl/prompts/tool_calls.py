@@ -1,8 +1,8 @@
 """The guess as a tool call: the tool's description, and a strict reader of answers that call it.
 
-Reads the form of Qwen2.5 and Hermes, <tool_call>{"name": "guess", "arguments": {"word": "crane"}}
-</tool_call>, with the parser's laws: linear time, only after the last closed think block, one call
-of five ASCII letters in any case.
+Reads the format of Qwen2.5 and Hermes, <tool_call>{"name": "guess", "arguments": {"word": "crane"}}
+</tool_call>, by the rules of parser.py: linear time, only after the last closed think block, one
+call of five ASCII letters in any case.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ TOOL: dict[str, Any] = {
         },
     },
 }
-_LONGEST = 1_000  # characters of a call; a longer one is no guess, and JSON's nesting stays shallow
+_LONGEST = 1_000  # characters of a call; longer ones are refused, which bounds JSON's nesting
 
 
 def call_message(word: str) -> dict[str, Any]:
-    """The assistant's message that guesses a word, as chat templates take it."""
+    """The assistant's message that guesses a word, as chat templates expect it."""
     function = {"name": NAME, "arguments": {ARGUMENT: word}}
     return {
         "role": "assistant",
@@ -50,7 +50,7 @@ def parse_call(text: str) -> Parsed:
 
 
 def _guess_of_call(content: str) -> str | ParseFailure:
-    """The guess of what stands between the tags."""
+    """The guess in the text between the tags."""
     if len(content) > _LONGEST:
         return ParseFailure.MALFORMED_CALL
     try:
@@ -72,7 +72,7 @@ def _is_call(call: Any) -> bool:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """JSON's objects, but a key that stands twice is an error: it could hold two guesses."""
+    """A JSON object; a repeated key is an error, as it could hold two guesses."""
     if len(found := dict(pairs)) < len(pairs):
         raise ValueError("a key stands twice")
     return found

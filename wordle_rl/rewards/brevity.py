@@ -11,7 +11,7 @@ from wordle_rl.runs.instantiate import MOST, check_range
 
 @dataclass(frozen=True, kw_only=True)
 class Brevity:
-    """0 up to `free` sampled tokens, then falling evenly to -1 at free + per tokens."""
+    """0 up to `free` sampled tokens, then falls linearly to -1 at free + per tokens."""
 
     free: int = 256  # tokens that cost nothing
     per: int = 256  # tokens beyond them that cost 1

@@ -1,9 +1,9 @@
-"""Reward for a guess that makes use of all earlier clues of the game, letter by letter.
+"""Reward for a guess that uses all earlier clues of the game, letter by letter.
 
 Repeated letters: the clues bound how many copies of a letter the secret has. A mark "in place" or
-"elsewhere" counts a copy that is known; a mark "absent" says that the copies marked otherwise in
-that same guess are all there are. So a letter can be known and have a surplus: after SLEEP against
-CREPT the secret has exactly one E; a second E in a later guess is an absent letter, the first not.
+"elsewhere" counts one known copy. A mark "absent" says that there are no more copies than the same
+guess has marked otherwise. After SLEEP against CREPT the secret has exactly one E: in a later guess
+the first E is a known letter, a second one is an absent letter.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ class ClueUse:
     """Per letter: +0.2 keeps a confirmed place, +0.1 known letter in a place not tried yet,
     +0.05 new letter, -0.2 known letter where it cannot be, -0.5 known-absent letter.
 
-    A letter counts once for each copy in the guess: copies at confirmed places first, then at
-    places it may have, then at places where it cannot be, each from the left. A copy beyond the
-    most that the secret has is absent. A copy beyond those known was never asked for before, and is
-    new: so is every letter of a first guess. A known letter cannot be where it was marked
-    "elsewhere" or "absent", where another letter is confirmed, or anywhere new once all its copies
-    are confirmed.
+    A letter counts once for each copy in the guess: first copies at confirmed places, then at
+    possible places, then at impossible ones, each from the left. A copy beyond the most that the
+    secret can have is absent. A copy beyond the known ones is new, as is every letter of a first
+    guess. A known letter cannot be where it was marked "elsewhere" or "absent", nor where another
+    letter is confirmed, nor anywhere new once all its copies are confirmed.
     0 when no guess could be read.
     """
 
@@ -47,7 +46,7 @@ class ClueUse:
 
 
 def _letter(facts: LetterFacts, guess: str, letter: str) -> int:
-    """Twentieths for all copies of a letter in the guess."""
+    """The reward of all copies of a letter in the guess, in twentieths."""
     places = [i for i in range(WORD_LENGTH) if guess[i] == letter]
     kept = [i for i in places if facts.placed.get(i) == letter]
     wrong = [

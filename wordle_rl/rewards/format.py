@@ -1,4 +1,4 @@
-"""Reward for an answer of the right form, graded so that a beginner finds the way to it."""
+"""Reward for an answer in the right format, graded so that a beginner can find it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wordle_rl.words.lists import WordLists
 
 IN_LIST = 1.0
 NOT_IN_LIST = 0.5
-WRONG_CONTENT = 0.4  # also the most that a truncated answer gets
+WRONG_CONTENT = 0.4  # also the most for a truncated answer
 _GRADES = {
     ParseFailure.NOT_FIVE_LETTERS: WRONG_CONTENT,
     ParseFailure.NOT_ASCII_LETTERS: WRONG_CONTENT,
@@ -29,11 +29,15 @@ _ONLY_THOUGHT = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """1 for a guess in the list, 0.5 for five letters that are not, less for less.
+    """1 for a guess in the list, 0.5 for other five letters, less for a broken format.
 
-    0.4 one guess tag with wrong content, or any guess of a truncated answer; 0.3 several guesses,
-    or one inside the think block; 0.2 half a guess tag; 0.1 a think block only; 0 anything else.
-    Where guesses are tool calls, their tags are the guess tags.
+    - 0.4: one guess tag with wrong content, or any guess in a truncated answer
+    - 0.3: several guesses, or one inside the think block
+    - 0.2: half a guess tag
+    - 0.1: only a think block
+    - 0: anything else
+
+    Where guesses are tool calls, the tags of a call are the guess tags.
     """
 
     words: WordLists  # its allowed guesses are the list
@@ -44,7 +48,7 @@ class Format:
         if turn.guess is not None:
             return IN_LIST if turn.guess in self.words.allowed_set else NOT_IN_LIST
         parsed = (parse_call if self.form == "tool" else parse)(turn.text)
-        if parsed.reason is None:  # a guess that was not taken: the answer hit its token limit
+        if parsed.reason is None:  # a guess that does not count: the answer hit its token limit
             return WRONG_CONTENT
         if parsed.reason is ParseFailure.NO_GUESS_TAG and parsed.closed_thinks:
             return _ONLY_THOUGHT

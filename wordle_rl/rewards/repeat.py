@@ -1,7 +1,6 @@
 """Penalty for making the same guess twice in a game.
 
-With a lawful reward set a repeat is also a violation, as a non-word is: see is_violation in
-base.py.
+In a lawful reward set a repeat is also a violation, like a non-word: see is_violation in base.py.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from wordle_rl.game.rules import PlayedTurn
 
 @dataclass(frozen=True, kw_only=True)
 class Repeat:
-    """-1 when the guess was already made, with feedback, in this game; else 0."""
+    """-1 when the guess already got feedback in this game, else 0."""
 
     range: ClassVar[tuple[float, float]] = (-1.0, 0.0)
 

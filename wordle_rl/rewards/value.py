@@ -1,4 +1,4 @@
-"""Reward for the information in a guess, against the best that could be had."""
+"""Reward for the information in a guess, relative to the best guess."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from wordle_rl.game.rules import PlayedTurn, TurnKind
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """Entropy of the guess over the most that any allowed guess has in that state.
+    """Entropy of the guess divided by the highest entropy of any allowed guess in that state.
 
-    When no guess can gain information: 1 for a candidate, else 0. 0 for a guess without feedback.
-    Looks one guess ahead, so it prefers a telling guess to a likely secret; Win makes up for that.
+    Where no guess can gain information it is 1 for a candidate, else 0. A guess without feedback
+    gets 0. It looks one guess ahead, so it prefers an informative guess to a likely secret; Win
+    makes up for that.
     """
 
     knowledge: Knowledge

@@ -13,14 +13,14 @@ VIOLATION = -0.1
 class Win:
     """1 + speed * unused turns / (max_turns - 1) on the winning turn, 0 on every other.
 
-    Its declared least is -0.1, which it never gives by itself: a lawful set gives it to violations,
-    so that they stay below an honest guess even where nothing else is rewarded.
+    Its declared least is -0.1, which only violations get, in a lawful set. They so stay below an
+    honest guess even where nothing else is rewarded.
     """
 
     speed: float = 0.5  # what winning at the first turn adds to winning at the last
 
     def __post_init__(self) -> None:
-        # Above 0, or an early win is worth no more than a late one; see scoring for the upper end.
+        # At 0 an early win would be worth no more than a late one; scoring needs the upper bound.
         if not 0 < self.speed <= 1:
             raise ValueError(f"win.speed must be above 0 and at most 1, not {self.speed}")
 

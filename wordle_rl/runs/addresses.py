@@ -1,6 +1,6 @@
-"""Addresses of databases as they may be shown: without their passwords.
+"""Hides the passwords in addresses of databases before they are shown or stored.
 
-They are read as SQLAlchemy reads them; of an address that cannot be read only the scheme is shown.
+SQLAlchemy reads the addresses. When it cannot read one, only the scheme is shown.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 HIDDEN = "***"
 STORAGE = "WORDLE_RL_STORAGE"  # the environment variable with the address of a study's database
 _SECRET = re.compile(r"pass(?!file)|pwd|secret|token|credential|odbc_connect", re.I)  # query keys
-_WITHIN = re.compile(r"(pass\w*|pwd|secret|token)\s*=", re.I)  # in a part that is no password
-_SCHEME = re.compile(r"(?!https?:)[A-Za-z][\w+.-]*://", re.I)  # pages are no databases
+_WITHIN = re.compile(r"(pass\w*|pwd|secret|token)\s*=", re.I)  # inside some other part
+_SCHEME = re.compile(r"(?!https?:)[A-Za-z][\w+.-]*://", re.I)  # not web pages
 _SHORTEST = 4  # letters of a password that is masked wherever it occurs in a message
 # An address in an argument: the value of the setting or the option, or all from a scheme on.
 _GIVEN = (
@@ -42,14 +42,14 @@ def shown_address(address: str) -> str:
 
 
 def readable(address: str) -> bool:
-    """Whether it is known which parts of an address are secret."""
+    """Whether the secret parts of an address can be told from the others."""
     return _parsed(address) is not None
 
 
 def without_hidden(address: str) -> str:
-    """A shown address without what stands for its passwords, for drivers that have their own ways.
+    """A shown address without its hidden passwords, for drivers that find the password elsewhere.
 
-    PostgreSQL's read PGPASSWORD and ~/.pgpass.
+    PostgreSQL's drivers read PGPASSWORD and ~/.pgpass.
     """
     from sqlalchemy.engine import URL
 
@@ -63,7 +63,7 @@ def without_hidden(address: str) -> str:
 
 
 def hidden(text: str, arguments: Iterable[str]) -> str:
-    """A text without the passwords of the addresses in some arguments, as given and as read."""
+    """The text with the passwords of all addresses in these arguments hidden."""
     for argument in arguments:
         found = next(filter(None, (given.search(argument) for given in _GIVEN)), None)
         if found is None:
@@ -79,12 +79,12 @@ def hidden(text: str, arguments: Iterable[str]) -> str:
 
 
 def shown_command(arguments: Iterable[str]) -> list[str]:
-    """A command as it may be kept in a file."""
+    """A command without passwords, as it may be stored in a file."""
     return [hidden(argument, [argument]) for argument in arguments]
 
 
 def _parsed(address: str) -> URL | None:
-    """None where some of a password may have been read as another part, as of user:p@ss@host."""
+    """None when part of a password may have been read as another part, as in user:p@ss@host."""
     try:
         from sqlalchemy.engine import make_url
         from sqlalchemy.exc import ArgumentError

@@ -1,9 +1,9 @@
 """Checkpoints that survive being killed at any moment, and that notice when they are broken.
 
 A checkpoint is a folder step_000123 with a checkpoint.json that lists size and sha256 of each file.
-It appears under its name only when complete. What it holds is written by Training._save (counters,
-curriculum) and by Policy.save in backends/*_policy.py (weights, optimiser). One process writes to a
-store; others open it with read_only=True.
+It gets its name only when it is complete. The training loop writes the state of the run into it
+(counters, curriculum), and Policy.save in the backends the weights and the optimiser. One process
+writes to a store; others open it with read_only=True.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from wordle_rl.runs.untrusted import (
 MANIFEST = "checkpoint.json"
 _STEP = re.compile(r"step_(\d{6,})")
 _POINTER = 1000  # bytes that a file with the name of a checkpoint may have
-_TEMPORARY, _REPLACED = ".tmp_", ".old_"  # what a kill may leave behind; removed on start
+_TEMPORARY, _REPLACED = ".tmp_", ".old_"  # left behind by a killed process, removed on start
 
 
 class CheckpointError(FolderError):
@@ -44,14 +44,14 @@ class CheckpointError(FolderError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint:
-    """A checkpoint whose files were found to be as they were written."""
+    """A checkpoint whose files were verified."""
 
     path: Path  # its folder
     step: int
 
 
 class CheckpointStore:
-    """The checkpoints of one run; keeps the newest and the one marked as best.
+    """The checkpoints of one run; keeps the newest ones and the best.
 
     folder: made when missing, best on a local file system. keep: how many of the newest stay.
     """
@@ -67,11 +67,11 @@ class CheckpointStore:
             self._clean_up()
 
     def save(self, step: int, write: Callable[[Path], None]) -> Path:
-        """Write a checkpoint: write(folder) fills an empty folder; returns where it ended up.
+        """Write a checkpoint and return its folder. write: fills an empty folder.
 
-        An earlier checkpoint of this step is replaced. When write or the disk fails, the error
-        passes through (a full disk as DiskFullError), the older checkpoints are as before and
-        nothing half-written is left.
+        An earlier checkpoint of this step is replaced. When write or the disk fails, the error is
+        raised (a full disk as DiskFullError), older checkpoints are unchanged and nothing
+        half-written is left.
         """
         self._check_writable()
         if step < 0:
@@ -112,9 +112,9 @@ class CheckpointStore:
         return Checkpoint(path=path, step=manifest["step"])
 
     def load_latest(self) -> Checkpoint | None:
-        """The newest unbroken checkpoint, or None when there is none at all.
+        """The newest unbroken checkpoint, or None without any checkpoint.
 
-        Warns about each broken one it passes over. Raises CheckpointError when all are broken.
+        Warns about each broken one that is newer. Raises CheckpointError when all are broken.
         """
         faults = []
         if (self.folder / "last").exists() and self._pointed("last") is None:
@@ -133,9 +133,9 @@ class CheckpointStore:
         return None
 
     def load_best(self) -> Checkpoint | None:
-        """The checkpoint marked as best, or None when there is none at all.
+        """The checkpoint marked as best, or None without any checkpoint.
 
-        Where it is missing or broken, warns and gives load_latest() instead, with its errors.
+        When it is missing or broken, warns and returns load_latest(), whose errors it raises.
         """
         if not self._all():
             return None
@@ -151,19 +151,19 @@ class CheckpointStore:
             return newest
 
     def latest(self) -> Path | None:
-        """Folder of the newest checkpoint, unverified, or None."""
+        """Folder of the newest checkpoint, not verified, or None."""
         return next(iter(self._newest_first()), None)
 
     def best(self) -> Path | None:
-        """Folder of the checkpoint marked as best, unverified, or None."""
+        """Folder of the checkpoint marked as best, not verified, or None."""
         return self._pointed("best")
 
     def start(self) -> Path | None:
-        """Folder of the checkpoint before the first step, unverified, or None."""
+        """Folder of the checkpoint before the first step, not verified, or None."""
         return next((path for path in self._all() if _step_of(path) == 0), None)
 
     def mark_best(self, step: int) -> None:
-        """Keep the checkpoint of this step whatever follows, until another one is marked."""
+        """Keep the checkpoint of this step until another one is marked."""
         self._check_writable()
         target = self.folder / f"step_{step:06d}"
         if not target.is_dir():
@@ -172,9 +172,9 @@ class CheckpointStore:
         self._prune()
 
     def _newest_first(self) -> list[Path]:
-        """The last one saved, then earlier steps, then later ones.
+        """The last saved one, then earlier steps, then later ones.
 
-        Later steps than the last saved belong to a course of training that a resume gave up.
+        Steps after the last saved one are from before a resume from an earlier step.
         """
         paths = {_step_of(path): path for path in self._all()}
         last = self._pointed("last")
@@ -190,13 +190,13 @@ class CheckpointStore:
         best = self.best()
         for path in self._newest_first()[self.keep :]:
             if path != best:
-                # renamed first: a killed removal must not leave half a checkpoint under its name
+                # Renamed first, so that a kill cannot leave half a checkpoint under its name.
                 doomed = self._beside(_TEMPORARY, path)
                 path.rename(doomed)
                 shutil.rmtree(doomed)
 
     def _clean_up(self) -> None:
-        """Finish what a killed or failed save left: put replaced ones back, remove the rest."""
+        """Clean up after a killed or failed save: restore replaced checkpoints, remove the rest."""
         for left in self.folder.glob(f"{_REPLACED}step_*"):
             target = self.folder / left.name.removeprefix(_REPLACED).rsplit("-", 1)[0]
             if target.exists():
@@ -230,7 +230,7 @@ def _step_of(path: Path) -> int:
 
 
 def _seal(folder: Path, step: int) -> None:
-    """Bring every file to the disk and list it with its hash."""
+    """Flush every file to disk and list it with its hash."""
     files: dict[str, dict[str, Any]] = {}
     folders = [folder]
     for path in sorted(folder.rglob("*")):

@@ -1,7 +1,7 @@
-"""A config node becomes an object: its class is allowed, and its settings fit the class's fields.
+"""Turns a config node into an object after checking its class and its settings.
 
-A node names its class with `_target_`. Only dataclasses of this package that are of the kind asked
-for are taken, so that a config cannot run anything else.
+A node names its class with `_target_`. Only dataclasses of this package and of the wanted kind are
+allowed, so a config cannot run anything else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-PACKAGE, BACKENDS = "wordle_rl.", "wordle_rl.backends."  # the latter holds no components
+PACKAGE, BACKENDS = "wordle_rl.", "wordle_rl.backends."  # which has no components
 MOST = 1_000_000_000  # of anything that is counted: steps, tokens, games
 
 
@@ -22,11 +22,11 @@ class ConfigError(ValueError):
 
 
 def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
-    """The object of a config node; injected values fill the fields of those names, if any.
+    """Make the object of a config node; injected values fill the fields of the same names, if any.
 
-    key: where the node stands in the config, for messages; empty for the config itself. kind: the
-    class or protocol that it must be of. Raises ConfigError naming the key for another class, and
-    for settings that it lacks or cannot take.
+    key: the node's place in the config, for messages; empty for the config itself. kind: the class
+    or protocol of the object. Raises ConfigError naming the key for another class and for missing,
+    unknown or wrong settings.
     """
     if not isinstance(node, Mapping):
         raise ConfigError(f"{key} must be a group of settings, not {node!r}")
@@ -49,7 +49,7 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
 
 
 def settings_of(target: Any) -> list[str]:
-    """Settings of the class that a `_target_` names; none where it is no component."""
+    """Names of the settings of a `_target_`; empty if it is not a component."""
     try:
         return [f.name for f in dataclasses.fields(_named("", target))]
     except ConfigError:
@@ -57,7 +57,7 @@ def settings_of(target: Any) -> list[str]:
 
 
 def option_of(part: object) -> str:
-    """The option that a part comes from: it is called as the file of the part's class."""
+    """The config option of a part, which is the name of the file with its class."""
     return type(part).__module__.rpartition(".")[2]
 
 
@@ -80,7 +80,7 @@ def check_above_zero(key: str, value: float, most: float, *, unit: str = "") -> 
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a config value is of an annotated type; what YAML cannot express always is."""
+    """Whether a config value is of an annotated type; types that YAML lacks always fit."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return value in arguments
@@ -126,7 +126,7 @@ def _class(key: str, target: Any, kind: type) -> type:
 
 
 def _named(key: str, target: Any) -> Any:
-    """The class of a `_target_`. Raises ConfigError naming the key when it may be none."""
+    """The class of a `_target_`. Raises ConfigError naming the key when it is not allowed."""
     module, _, name = str(target).rpartition(".")
     what = f"a dataclass of {PACKAGE}*"
     other = ConfigError(f"{key}._target_ must be {what}, not {target!r}")
@@ -151,7 +151,7 @@ def _is_protocol(kind: type) -> bool:
 
 
 def _lacking(cls: type, kind: type) -> list[str]:
-    """Members of the kind that a class does not have; one that several share may lack some."""
+    """Names of the kind's members that a class lacks."""
     lacking = set(getattr(cls, "__abstractmethods__", ()))
     if _is_protocol(kind):
         wanted = {name for name in vars(kind) if not name.startswith("_") or name == "__call__"}

@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM as requests to stop, looked at where a run can be left without loss.
+"""Ctrl-C and SIGTERM as requests to stop, obeyed where a run can stop without loss.
 
-Python runs signal handlers in the main thread only, so a run must be started there. It runs none
-while that thread is inside a library, where it may wait for another process for ever; so a second
-thread counts the signals.
+Python runs signal handlers only in the main thread, so a run must be started there. It runs none
+while that thread is inside a library, which may wait for another process for ever. A second thread
+therefore counts the signals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _END = 0  # number of no signal
 
 
 class Interrupted(SystemExit):
-    """A signal asked the run to stop; the exit code is a shell's for a process that died of it."""
+    """A signal asked the run to stop. The exit code is a shell's for a process killed by it."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)
@@ -33,7 +33,7 @@ class Interrupted(SystemExit):
 class Interrupts:
     """While entered, keeps the first signal for check(); a second one ends the process at once.
 
-    Before hold() there is nothing to lose, and the first signal raises Interrupted where it comes.
+    Before hold() nothing can be lost, and the first signal raises Interrupted at once.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Interrupts:
         os.close(self._writing)
 
     def install(self) -> None:
-        """Take the signals, also from a library that took them meanwhile."""
+        """Install the handlers, again after a library has replaced them."""
         for signum in SIGNALS:
             signal.signal(signum, self._take)
         signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
@@ -76,9 +76,9 @@ class Interrupts:
             raise Interrupted(self._signum)
 
     def on_second(self, act: Callable[[], None]) -> None:
-        """Have a second signal call this, in another thread, before it ends the process.
+        """Call this in another thread when a second signal comes, before the process ends.
 
-        What was asked for last is called first.
+        The last one added is called first.
         """
         self._last_acts.append(act)
 
@@ -99,9 +99,11 @@ class Interrupts:
                 self._end(signum)
             come = True
             if self._held:
-                # print() might wait for the main thread, which may be in the middle of one
-                with suppress(OSError):  # whoever read it has left
-                    os.write(2, b"\nstopping; once more stops at once\n")
+                # print() could wait for the main thread, which may be printing.
+                with suppress(OSError):  # the reader may have left
+                    os.write(
+                        2, b"\nStopping at the next safe point; press Ctrl-C again to quit now.\n"
+                    )
         os.close(reading)
 
     def _end(self, signum: int) -> NoReturn:
@@ -109,4 +111,4 @@ class Interrupts:
             for act in reversed(self._last_acts):
                 act()
         finally:
-            os._exit(128 + signum)  # checkpoints survive that at any moment
+            os._exit(128 + signum)  # checkpoints survive this at any moment

@@ -1,4 +1,4 @@
-"""Libraries that only some choices need: what to do when one of them is not installed."""
+"""Optional libraries, and what to do when one of them is not installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ _MLX = f"{_ALL[:-1]}'.[mlx]'"
 _TORCH = "backend=lightning", _ALL, "choose backend=mlx"
 _MODEL = "a model", _ALL, "evaluate a scripted player (python eval.py player=...)"
 _POSTGRES = "storage=postgresql://...", "pip install -e '.[postgres]'", "leave storage alone"
-_WITHOUT: dict[str, tuple[str, str, str]] = {  # what needs it, how to install it, what else to do
+_WITHOUT: dict[str, tuple[str, str, str]] = {  # who needs it, how to install it, the alternative
     "torch": _TORCH,
     "lightning": _TORCH,
     "transformers": _MODEL,
@@ -26,7 +26,7 @@ _WITHOUT: dict[str, tuple[str, str, str]] = {  # what needs it, how to install i
 
 
 def missing(error: ImportError) -> str | None:
-    """What to do about an import that failed, in one line; None when no such library is missing."""
+    """One line of advice for a failed import; None when no optional library is missing."""
     cause: BaseException | None = error
     while cause is not None:  # transformers raises an error of its own
         library = (getattr(cause, "name", None) or "").partition(".")[0]
@@ -37,6 +37,6 @@ def missing(error: ImportError) -> str | None:
 
 
 def advice(library: str) -> str:
-    """The same for one of these libraries by its name."""
+    """One line of advice for a missing library, by its name."""
     what, install, instead = _WITHOUT[library]
     return f"{what} needs {library}, which is not installed: {install}, or {instead}"

@@ -1,4 +1,4 @@
-"""Where the project lies: its root, and the folder of its configs."""
+"""The root of the project and the folder of its configs."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Processes(Protocol):
-    """What the processes of a run need of each other; every call waits for all of them."""
+    """How the processes of a run exchange data; every call waits for all of them."""
 
     @property
     def rank(self) -> int:
@@ -23,7 +23,7 @@ class Processes(Protocol):
     def size(self) -> int: ...
 
     def gather(self, value: T) -> list[T]:
-        """The value of each process, in the order of their numbers, in all of them."""
+        """The values of all processes, in the order of their ranks; every process gets them."""
         ...
 
     def add_up(self, tensors: Sequence[Any]) -> None:
@@ -35,7 +35,7 @@ class Processes(Protocol):
 
 
 class OneProcess:
-    """A run that is alone."""
+    """The only process of a run."""
 
     rank = 0
     size = 1
@@ -51,6 +51,6 @@ ALONE = OneProcess()
 
 
 def share(total: int, processes: Processes) -> range:
-    """The places 0..total-1 that are this process's own; neighbours, in the order of ranks."""
+    """This process's own indices of 0..total-1; contiguous, in the order of ranks."""
     rank, size = processes.rank, processes.size
     return range(total * rank // size, total * (rank + 1) // size)

@@ -1,7 +1,7 @@
-"""What every command does first, before it imports anything slow: signals, streams, libraries.
+"""Prepares the process for a command, before it imports anything slow: signals, streams, libraries.
 
-Imports nothing but the standard library's quickest modules, so that a Ctrl-C right after the start
-finds its handler, and stays readable for an older Python, which is refused here.
+Imports only the quickest modules of the standard library, so that a Ctrl-C right after the start
+finds its handler. Older versions of Python can read this file, which refuses them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IMPORT = "<frozen importlib._bootstrap>"  # file of the frames of an import
 
 
 class Failed(SystemExit):
-    """A command ends for a reason that can be told in one line, `message`."""
+    """Ends a command for a reason that fits in one line, `message`."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(code)
@@ -32,8 +32,8 @@ class Failed(SystemExit):
 def begin(*more: str) -> None:
     """Prepare the process for a command; call it first.
 
-    more: libraries that the command needs besides those of every command. Until something else
-    takes the signals, Ctrl-C ends the process with 130 and SIGTERM with 143, without a traceback.
+    more: libraries that this command needs besides those of every command. Until other handlers
+    are installed, Ctrl-C ends the process with 130 and SIGTERM with 143, without a traceback.
     """
     for signum in _SIGNALS:
         if signal.getsignal(signum) != signal.SIG_IGN:  # as for a job in the background
@@ -47,7 +47,7 @@ def begin(*more: str) -> None:
 
 
 def check_python(*more: str) -> None:
-    """End the command unless this Python is new enough and has the libraries that it needs."""
+    """End the command unless Python is new enough and all needed libraries are installed."""
     import importlib.util
 
     if sys.version_info[:2] < _OLDEST:
@@ -58,16 +58,16 @@ def check_python(*more: str) -> None:
 
 
 def end_at_once() -> None:
-    """From now on a signal ends the process where it is: there is nothing left to tidy up."""
+    """Let a signal end the process at once from now on: nothing is left to clean up."""
     for signum in _SIGNALS:
         if signal.getsignal(signum) is _stop:
             signal.signal(signum, _exit)
 
 
 def nearest(error: UnicodeError) -> tuple[str | bytes, int]:
-    """For codecs.register_error: what a terminal gets in place of a mark that it cannot show.
+    """For codecs.register_error: a replacement for a character that a terminal cannot show.
 
-    The bytes of a file's name that are no text stay the bytes that they were.
+    Bytes of a file name that are not text stay as they are.
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -80,14 +80,14 @@ def nearest(error: UnicodeError) -> tuple[str | bytes, int]:
 class Output(io.TextIOWrapper):
     """A standard output that ends the command when it cannot be written.
 
-    When its reader has left that is silent, with exit code 1, otherwise a line and exit code 2.
-    What another thread finds out ends the command at the next output of the main thread.
+    Without its reader the command ends silently with exit code 1, else with a line and code 2. When
+    another thread notices, the command ends at the next output of the main thread.
     """
 
     _failure: Failed | None = None
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
-        """stream: the standard output so far, which cannot be used any more."""
+        """stream: the standard output so far, which becomes unusable."""
         encoding, lines = stream.encoding, stream.line_buffering
         through = stream.write_through
         super().__init__(
@@ -127,7 +127,7 @@ class Output(io.TextIOWrapper):
 
 
 def say(line: str) -> None:
-    """Print a line on the standard error, if that can be written."""
+    """Print a line on standard error, if possible."""
     try:
         print(line, file=sys.stderr, flush=True)
     except OSError:
@@ -135,14 +135,14 @@ def say(line: str) -> None:
 
 
 def _let_go(stream: int) -> None:
-    """Lead a standard stream to nowhere: what is in its buffer would fail again at the exit."""
+    """Redirect a standard stream to /dev/null: its buffer would fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
 
 
 def _open_streams() -> None:
-    """Put /dev/null where a standard stream is closed.
+    """Open /dev/null in place of closed standard streams.
 
-    Nobody wants to read what goes there, and a file that is opened later must not take its number.
+    Otherwise a file that is opened later would get the stream's number.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -157,8 +157,8 @@ def _open_streams() -> None:
 def _stop(signum: int, frame: FrameType | None) -> None:
     """End in order, so that half-written files are removed; a second signal ends at once.
 
-    In the middle of an import it ends at once, too: there is nothing to remove, and libraries may
-    catch whatever is raised there.
+    During an import it also ends at once: nothing needs removing, and libraries may catch an
+    exception there.
     """
     for each in _SIGNALS:
         signal.signal(each, _exit)

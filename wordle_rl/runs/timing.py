@@ -1,4 +1,4 @@
-"""Where the seconds of a step go."""
+"""Measures where the time of a step goes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class Timers:
-    """Adds up wall-clock seconds by name; names nest by being subtracted from their parent."""
+    """Adds up wall-clock seconds by name; a nested block counts for itself alone."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)

@@ -1,7 +1,7 @@
 """The two word lists of a game: possible secrets and legal guesses.
 
 The lists are the original game's, which ship with the package, or a user's .txt or .csv files.
-Words are five ASCII letters; upper case is folded. What is wrong with a file is told in one line.
+Words are five ASCII letters; upper case becomes lower case. Faults of a file are one-line errors.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ DATA = Path(__file__).parent
 PRESETS = ("original",)  # folders here that hold answers.txt and allowed.txt
 
 _WORD = re.compile(rf"[A-Za-z]{{{WORD_LENGTH}}}")
-_MOST_PAIRS = 1_000_000_000  # of an answer and an allowed word: bytes of the feedback table
-_SHOWN = 40  # characters of a faulty word that an error shows
+_MOST_PAIRS = 1_000_000_000  # answers times allowed words, the bytes of the feedback table
+_SHOWN = 40  # most characters of a faulty word in an error
 
 
 class WordListError(ValueError):
@@ -37,8 +37,8 @@ class WordListError(ValueError):
 class WordLists:
     """Possible secrets and legal guesses of a game.
 
-    Raises WordListError unless both lists are sorted, distinct, five lower-case ASCII letters, and
-    every answer is allowed; load_words brings files into this form.
+    Raises WordListError unless both lists are sorted, without repeats, of five lower-case ASCII
+    letters, and every answer is allowed. load_words brings files into this form.
     """
 
     answers: tuple[str, ...]  # possible secrets, sorted, lower case
@@ -70,7 +70,7 @@ class WordLists:
 
     @cached_property
     def digest(self) -> str:
-        """Hex sha256 over both lists; the name does not count."""
+        """Hex sha256 over both lists, without the name."""
         return hashlib.sha256(f"{self.answers_digest} {self.allowed_digest}".encode()).hexdigest()
 
     @cached_property
@@ -79,12 +79,12 @@ class WordLists:
 
     @cached_property
     def guess_index(self) -> dict[str, int]:
-        """Allowed guess -> its place in allowed, which is its row in the feedback table."""
+        """Allowed guess -> its index in allowed, which is its row in the feedback table."""
         return {word: i for i, word in enumerate(self.allowed)}
 
     @cached_property
     def answer_index(self) -> dict[str, int]:
-        """Answer -> its place in answers, which is its column in the feedback table."""
+        """Answer -> its index in answers, which is its column in the feedback table."""
         return {word: i for i, word in enumerate(self.answers)}
 
 
@@ -102,8 +102,8 @@ def load_words(
 ) -> WordLists:
     """Read the word lists of a preset or, when answers is given, of a user's files.
 
-    answers, allowed: a .txt file with one word a line (blank lines are skipped), or a .csv file
-    with a header, whose words are in column. Without allowed, the answers are the legal guesses.
+    answers, allowed: a .txt file with a word per line (blank lines are skipped), or a .csv file
+    with a header and its words in column. Without allowed, the answers are the legal guesses.
     Raises WordListError with one line that names the file and the row.
     """
     if answers is None:
@@ -141,7 +141,7 @@ def _lists(name: str, answers: Path, allowed: Path | None, column: str | None) -
 
 
 def _read(which: str, path: Path, column: str | None) -> dict[str, int]:
-    """The words of a file in lower case, each with the row it stands in."""
+    """The words of a file in lower case, each with its row."""
     try:
         return _words(path, column)
     except ValueError as error:
@@ -149,7 +149,7 @@ def _read(which: str, path: Path, column: str | None) -> dict[str, int]:
 
 
 def _words(path: Path, column: str | None) -> dict[str, int]:
-    """The same; the message of its ValueError begins with the path."""
+    """As _read, but raises ValueError with a message that begins with the path."""
     suffix = path.suffix.lower()
     if suffix not in (".txt", ".csv"):
         raise WordListError(f"{path}: a word list must be a file whose name ends in .txt or .csv")
@@ -172,7 +172,7 @@ def _words(path: Path, column: str | None) -> dict[str, int]:
 
 
 def _csv_rows(path: Path, text: str, column: str | None) -> list[tuple[int, str]]:
-    """Line number and cell of the named column, header left out."""
+    """Line number and cell of the named column, without the header."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]

@@ -1,7 +1,7 @@
 """Train, validation and test secrets: disjoint, and the same on every machine.
 
-The secrets are put in the order of the sha256 of each word; the first are for the test, the next
-for validation, the rest for training. So a word keeps its place in that order whatever the list.
+Secrets are sorted by the sha256 of each word. The first ones are for the test, the next for
+validation, the rest for training. Two words are in the same order in every list.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VAL_SHARE = 200 / 2315  # exactly 200 of them
 
 @dataclass(frozen=True, kw_only=True)
 class Splits:
-    """Secrets by purpose, each part in hash order, so that any first n of it are a fair sample.
+    """Secrets by purpose, each part in hash order, so that its first n are a fair sample.
 
     Raises ValueError when a part is empty or a secret is in two parts.
     """
@@ -60,9 +60,9 @@ def split_secrets(
 ) -> Splits:
     """Split the answers.
 
-    test, val: a number of secrets (int), or a share of them (float between 0 and 1), which is
-    rounded and is at least one secret. Raises ValueError when a size is out of range or nothing
-    would be left to train on.
+    test, val: a number of secrets (int), or a share of them (float between 0 and 1) that is rounded
+    to one secret or more. Raises ValueError when a size is out of range or no secret is left to
+    train on.
     """
     ordered = sorted(words.answers, key=lambda word: hashlib.sha256(word.encode()).digest())
     tests = _size("test", test, len(ordered))

@@ -197,7 +197,7 @@ PATTERNS = [
 ]
 
 
-def _seconds(text: str, runs: int = 5) -> float:
+def _seconds(text: str, runs: int = 3) -> float:
     best = float("inf")
     for _ in range(runs):
         start = time.process_time()

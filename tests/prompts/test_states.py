@@ -68,20 +68,18 @@ def left_by_a_state(text: str) -> np.ndarray:
     return fits
 
 
-def slow_code(guess: str, secret: str) -> int:
-    """Feedback by counting, written apart from the game's."""
-    code = 0
-    for i, letter in enumerate(guess):
-        before = [j for j in range(i) if guess[j] == letter and secret[j] != letter]
-        elsewhere = [j for j in range(5) if secret[j] == letter and guess[j] != letter]
-        digit = 2 if secret[i] == letter else int(len(before) < len(elsewhere))
-        code = 3 * code + digit
-    return code
-
-
 @cache
 def codes(guess: str) -> np.ndarray:
-    return np.array([slow_code(guess, secret) for secret in lists().answers])
+    """[answers] feedback by counting, written apart from the game's."""
+    code = np.zeros(len(letters()), int)
+    for i, letter in enumerate(guess):
+        has = letters() == letter
+        copies_before = [j for j in range(i) if guess[j] == letter]
+        other_places = [j for j in range(5) if guess[j] != letter]
+        before = (~has[:, copies_before]).sum(axis=1)  # not in place
+        elsewhere = has[:, other_places].sum(axis=1)
+        code = 3 * code + np.where(has[:, i], 2, before < elsewhere)
+    return code
 
 
 def left_by_marks(text: str) -> np.ndarray:

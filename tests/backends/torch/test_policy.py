@@ -42,7 +42,7 @@ def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_toke
         assert (scores[row, len(ids) :] == 0).all()
 
 
-# -- ratio ----------------------------------------------------------------------------------------
+# -- learning rate --------------------------------------------------------------------------------
 
 
 def test_the_learning_rate_of_a_step_is_the_one_that_was_set():

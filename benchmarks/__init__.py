@@ -1,5 +1,5 @@
 """Timed comparisons; each file here that has no underscore is a command."""
 
-from wordle_rl.cli import brief_spins
+from wordle_rl.cli import shorten_spins
 
-brief_spins()  # as the commands do; whoever imports torch imports this first
+shorten_spins()  # as the commands do; whoever imports torch imports this first

@@ -27,7 +27,7 @@ def run(main: Callable[[], None]) -> None:
     """Call a Hydra main function; what Hydra finds wrong in the input ends in the same way."""
     # Hydra then raises its errors instead of printing paragraphs about them.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    brief_spins()
+    shorten_spins()
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
@@ -35,7 +35,7 @@ def run(main: Callable[[], None]) -> None:
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     with whole_command():
         try:
-            with _unknown_flags_told():
+            with _report_unknown_flags():
                 main()
         except (HydraException, OmegaConfBaseException) as error:
             fail(describe_hydra_error(error))
@@ -43,7 +43,7 @@ def run(main: Callable[[], None]) -> None:
             fail(str(error))
 
 
-def brief_spins() -> None:
+def shorten_spins() -> None:
     """Let threads that wait for each other spin only briefly; call before torch is imported.
 
     Beside other processes long spins of GNU's OpenMP slow every operation, up to tenfold.
@@ -67,7 +67,7 @@ def quoted(argument: str) -> str:
 
 
 @contextmanager
-def _unknown_flags_told() -> Iterator[None]:
+def _report_unknown_flags() -> Iterator[None]:
     """Hydra's parser of arguments ends in one line, too, instead of its usage."""
 
     def error(self: argparse.ArgumentParser, message: str) -> NoReturn:

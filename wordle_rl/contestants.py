@@ -48,7 +48,7 @@ from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import MOST, ConfigError, check_above_zero, check_range, instantiate
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.progress import GameCount, told
+from wordle_rl.training.progress import GameCount, announce
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
 
@@ -132,7 +132,7 @@ class Tournament:
         secrets = [s for s in self.secrets for _ in range(self.settings.samples)]
         games: list[Game] = []
         count = GameCount(len(secrets))
-        with told(lambda: f"{contestant.name}: {count}"):
+        with announce(lambda: f"{contestant.name}: {count}"):
             for first in range(0, len(secrets), most):
                 batch = new_games(secrets[first : first + most], self.knowledge.words, self.rules)
                 seconds = math.inf if limit is None else limit
@@ -147,7 +147,7 @@ class Tournament:
         begin = time.monotonic()
         games = self.games(contestant)
         seconds = time.monotonic() - begin
-        with told(f"{contestant.name}: judging {len(games)} games"):
+        with announce(f"{contestant.name}: judging {len(games)} games"):
             summary = summarise(
                 games, self.knowledge, player=contestant.name, split=self.split, rules=self.rules,
                 seconds=seconds, regret=self.regret, rewards=contestant.rewards,
@@ -216,7 +216,7 @@ def build_contestant(
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
     module = load_backend(backend)
-    with told(f"loading {model.path}"):
+    with announce(f"loading {model.path}"):
         policy = module.build_policy(model, backend, temperature=1.0, optim=Optim())
     for line in policy.computing.reasons:
         print(line, flush=True)

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.fuse:
             if given.base is not None:
                 raise ConfigError("--base and --fuse exclude each other")
-            print(_fused(given.adapter, given.target))
+            print(_fuse(given.adapter, given.target))
             return
         from wordle_rl.backends.adapters import convert
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{given.target}: the adapter in the form of {form}")
 
 
-def _fused(adapter: Path, target: Path) -> str:
+def _fuse(adapter: Path, target: Path) -> str:
     from wordle_rl.backends import need_mlx
 
     with need_mlx():

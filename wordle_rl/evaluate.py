@@ -57,7 +57,7 @@ _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run 
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Play, print the table, write summary.json and games.jsonl; returns the summary."""
     with user_errors():
-        config = _with_run(cfg, overrides)
+        config = _add_run(cfg, overrides)
         check_keys(config, KEYS)
         own = {k: v for k, v in config.items() if k in EvalSettings.__dataclass_fields__}
         target = {"_target_": f"{EvalSettings.__module__}.EvalSettings"}
@@ -87,7 +87,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         if settings.opener is not None and settings.player != "entropy":
             contestant = contestant.after(settings.opener)
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
-    with _broken_weights_told():
+    with _report_broken_weights():
         summary, games = tournament.summary(contestant)
     summaries = [summary]
     if settings.compare:
@@ -114,14 +114,14 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def _broken_weights_told() -> Iterator[None]:
+def _report_broken_weights() -> Iterator[None]:
     try:
         yield
     except NotFinite as error:
         fail(f"{error}: the weights of the model may be broken")
 
 
-def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
+def _add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """The config, with what a run was trained with where the command line says nothing."""
     given = keys_of(overrides)
     if cfg.player is not None and "model" in given:

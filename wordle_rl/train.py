@@ -65,11 +65,11 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             check_type("restart", cfg.restart, bool)
         open_run = start_run if cfg.resume is None else resume_run
         opened = open_run(cfg, overrides, stack)
-        summary = _train_in(opened, interrupts)
+        summary = _run_backend(opened, interrupts)
     folder = opened.folder
     print(f"\nrun folder: {folder.path}\nfull games: python eval.py run={folder.path}")
     print(f"curves: tensorboard --logdir {folder.path.parent}")
-    print(_lesson(summary), flush=True)
+    print(_count_idle_groups(summary), flush=True)
     return summary
 
 
@@ -80,16 +80,16 @@ def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Op
             raise ConfigError("restart=true needs resume=<the run that is to start over>")
         start = begin_from(cfg, overrides, ROOT)
         setup = build_experiment(resolve(cfg))
-        folder = RunFolder.create(_anchored(setup.config["output_dir"]), cfg.name)
+        folder = RunFolder.create(_resolve_path(setup.config["output_dir"]), cfg.name)
         stack.enter_context(folder.lock())
-    _describe(folder, setup, start)
-    return Opened(setup=setup, folder=folder, resume=False, again=[_resume(folder)])
+    _write_start(folder, setup, start)
+    return Opened(setup=setup, folder=folder, resume=False, again=[_override_to_resume(folder)])
 
 
 def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:
     """An earlier run in its own folder, from its newest checkpoint. stack: holds its lock."""
     with user_errors():
-        folder = RunFolder.open(_anchored(cfg.resume))
+        folder = RunFolder.open(_resolve_path(cfg.resume))
         saved, changes = resumed_config(folder, overrides)
         check_begun(folder, restart=cfg.restart)
         setup = build_experiment(resolve(with_kept_precision(folder, saved, changes)))
@@ -101,18 +101,18 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
     return Opened(setup=setup, folder=folder, resume=True, again=again)
 
 
-def _train_in(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
+def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
     """Hand over to the backend. Whatever ends the run is noted in its folder."""
     setup, folder = opened.setup, opened.folder
     try:
-        interrupts.on_second(partial(_stopped, folder))
+        interrupts.on_second(partial(_note_hard_stop, folder))
         print(f"run folder: {folder.path}", flush=True)
         with user_errors():
             backend = load_backend(setup.backend)
-        with _failures_told():
+        with _report_failures():
             return backend.train(setup, folder, resume=opened.resume, interrupts=interrupts)
     except MemoryFull as full:
-        _go_on(folder, full, opened.again, interrupts)
+        _continue_afresh(folder, full, opened.again, interrupts)
     except Interrupted as signal:
         keep_config(folder, setup.config)  # what a resume changes, also before its first step
         folder.set_status("interrupted")
@@ -125,7 +125,7 @@ def _train_in(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
 
 
 @contextmanager
-def _failures_told() -> Iterator[None]:
+def _report_failures() -> Iterator[None]:
     """A run that cannot continue ends in one line and exit code 1."""
     try:
         yield
@@ -133,7 +133,7 @@ def _failures_told() -> Iterator[None]:
         fail(str(error), code=1)
 
 
-def _lesson(summary: dict[str, Any]) -> str:
+def _count_idle_groups(summary: dict[str, Any]) -> str:
     """How many groups of a run taught nothing, from its summary."""
     groups, idle, skipped, replaced = (
         int(summary[f"total_{name}"])
@@ -146,7 +146,7 @@ def _lesson(summary: dict[str, Any]) -> str:
     )
 
 
-def _go_on(
+def _continue_afresh(
     folder: RunFolder, full: MemoryFull, overrides: Sequence[str], interrupts: Interrupts
 ) -> NoReturn:
     """Go on in a fresh process, which takes this one's place; everything is saved."""
@@ -161,7 +161,7 @@ def _go_on(
     start_afresh(overrides)
 
 
-def _stopped(folder: RunFolder) -> None:
+def _note_hard_stop(folder: RunFolder) -> None:
     """What a second signal leaves behind before it ends the process, in a thread of its own."""
     line = f"stopped without saving: go on with python train.py resume={folder.path}\n"
     with suppress(OSError):
@@ -170,18 +170,18 @@ def _stopped(folder: RunFolder) -> None:
         folder.set_status("interrupted", "stopped by a second signal, without saving")
 
 
-def _resume(folder: RunFolder) -> str:
+def _override_to_resume(folder: RunFolder) -> str:
     """The override that resumes a run, whatever its path is made of."""
     path = str(folder.path).replace("\\", "\\\\").replace("'", "\\'")
     return f"resume='{path}'"
 
 
-def _anchored(path: str | Path) -> Path:
+def _resolve_path(path: str | Path) -> Path:
     """Relative paths are relative to the project, wherever the command was typed."""
     return ROOT / str(path)
 
 
-def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None) -> None:
+def _write_start(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None) -> None:
     if start is not None:
         print(
             f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "

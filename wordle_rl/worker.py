@@ -23,7 +23,7 @@ _PATIENCE = 60.0  # seconds in which the first process saves what it has
 def main() -> None:
     with open(0, "rb", buffering=0, closefd=False) as lines:
         order = json.loads(lines.readline())
-    threading.Thread(target=_end_with_the_first, daemon=True).start()
+    threading.Thread(target=_exit_with_first_process, daemon=True).start()
     from wordle_rl.backends.torch.backend import follow
 
     task = order["task"]
@@ -40,7 +40,7 @@ def main() -> None:
         raise SystemExit(f"error: {error}") from None
 
 
-def _end_with_the_first() -> None:
+def _exit_with_first_process() -> None:
     while os.read(0, 1):
         pass
     os._exit(0)

@@ -400,7 +400,7 @@ def test_a_curriculum_takes_no_state_of_another_kind(curriculum: str, state: dic
     from wordle_rl.build import build_experiment
 
     setup = build_experiment(resolve(composed(f"curriculum={curriculum}")))
-    course = CurriculumRunner(setup.curriculum, reporter=None, tells=False)
+    course = CurriculumRunner(setup.curriculum, reporter=None, prints=False)
     course.load_state_dict(course.state_dict())
     with pytest.raises(FolderError, match=r"state\.json: curriculum: "):
         course.load_state_dict(state)
@@ -410,12 +410,12 @@ def test_a_secret_that_is_none_of_the_run_s_is_not_replayed() -> None:
     from wordle_rl.build import build_experiment
 
     setup = build_experiment(resolve(composed("curriculum=replay")))
-    course = CurriculumRunner(setup.curriculum, reporter=None, tells=False)
+    course = CurriculumRunner(setup.curriculum, reporter=None, prints=False)
     course.load_state_dict({"waiting": [setup.recipe.secrets[0]]})
-    assert course.planned(setup.recipe).replayed == (setup.recipe.secrets[0],)
+    assert course.plan_step(setup.recipe).replayed == (setup.recipe.secrets[0],)
     course.load_state_dict({"waiting": ["zzzzz"]})
     with pytest.raises(FolderError, match="'zzzzz' waits to be replayed"):
-        course.planned(setup.recipe)
+        course.plan_step(setup.recipe)
 
 
 # -- logs and reports -----------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def test_a_state_that_json_would_change_is_refused(state, words, monkeypatch):
     taught, _ = curriculum(words, "curriculum=replay")
     monkeypatch.setattr(type(taught), "state_dict", lambda self: state)
     with pytest.raises(TypeError, match="curriculum=replay: state_dict must hold what JSON does"):
-        CurriculumRunner(taught, None, tells=False).state_dict()
+        CurriculumRunner(taught, None, prints=False).state_dict()
 
 
 def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
@@ -212,14 +212,14 @@ def test_every_switch_is_told_once(words, capsys):
 
     taught, recipe = curriculum(words, "curriculum=phases")
     loggers = Texts()
-    course = CurriculumRunner(taught, loggers, tells=True)
+    course = CurriculumRunner(taught, loggers, prints=True)
     result = StepResult(rollouts=[], rewards=[], advantages=[], metrics={})
     for number in range(1, 5):
-        assert course.planned(recipe).rewards is taught.plan().rewards
+        assert course.plan_step(recipe).rewards is taught.plan().rewards
         with pytest.MonkeyPatch.context() as patch:
             real = taught.observe
             patch.setattr(taught, "observe", lambda _, real=real: real(games(ANY)))
-            course.follow(number, result)
+            course.observe(number, result)
     assert loggers.seen == [("curriculum after step 2: first -> reward", 2)]
     assert capsys.readouterr().out.count("curriculum after step") == 1
 

@@ -14,7 +14,7 @@ from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rollouts.base import RolloutKind, RolloutTask
 from wordle_rl.rollouts.play import Reply, take
 from wordle_rl.rollouts.policy_actor import PolicyActor
-from wordle_rl.rollouts.records import Rollout, last_alone
+from wordle_rl.rollouts.records import Rollout, isolate_last_turn
 from wordle_rl.runs.checks import check_choice
 
 
@@ -105,7 +105,7 @@ class _Games:
             Rollout(
                 game=candidate,
                 group=self._task.places[number] + turn * recipe.rollout.groups,
-                turns=[last_alone(self._actor.turns[seat])],
+                turns=[isolate_last_turn(self._actor.turns[seat])],
                 within=game,
                 taken=place == chosen,
             )

@@ -16,15 +16,19 @@ from wordle_rl.prompts.tool_calls import TOOL, call_message, parse_call
 
 # Stand-ins that survive templates' trimming.
 _ANSWER, _MESSAGE, _SYSTEM = "ANSWERPLACE", "MESSAGEPLACE", "SYSTEMPLACE"
-_TOLD = 400  # characters of a rendered conversation that a message shows
-_KEPT = 20_000  # entries of a cache, of some 10 kB at most; the allowed words are 12,972
+_LONGEST_QUOTE = 400  # characters of a rendered conversation that a message shows
+_CACHE_SIZE = 20_000  # entries of a cache, of some 10 kB at most; the allowed words are 12,972
 
 
-def _said(role: str, content: str) -> dict[str, Any]:
+def _make_message(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-_CONVERSATION = [_said("user", "a"), _said("assistant", _ANSWER), _said("user", _MESSAGE)]
+_CONVERSATION = [
+    _make_message("user", "a"),
+    _make_message("assistant", _ANSWER),
+    _make_message("user", _MESSAGE),
+]
 
 
 class Chat:
@@ -37,7 +41,7 @@ class Chat:
         if not text.count(_ANSWER) == text.count(_MESSAGE) == between.count(_MESSAGE) == 1:
             raise ValueError(
                 "the chat template must show each message once; it rendered a three-message "
-                f"conversation as {text[:_TOLD]!r}{'...' * (len(text) > _TOLD)}"
+                f"conversation as {text[:_LONGEST_QUOTE]!r}{'...' * (len(text) > _LONGEST_QUOTE)}"
             )
         begin = tokenizer.render(_CONVERSATION[:1])
         self._lead = text[len(begin) : text.index(_ANSWER)] if text.startswith(begin) else ""
@@ -61,11 +65,11 @@ class Chat:
         ids = self._openings.get((system, message))
         if ids is None:
             if self._takes_system:
-                messages = [_said("system", system), _said("user", message)]
+                messages = [_make_message("system", system), _make_message("user", message)]
             else:
-                messages = [_said("user", f"{system}\n\n{message}")]
+                messages = [_make_message("user", f"{system}\n\n{message}")]
             ids = self.tokenizer.encode(self._render(messages))
-            _keep(self._openings, (system, message), ids)
+            _store(self._openings, (system, message), ids)
         return ids
 
     def reply(self, message: str, *, last_id: int) -> list[int]:
@@ -77,7 +81,7 @@ class Chat:
         ids = self._replies.get(message)
         if ids is None:
             ids = self.tokenizer.encode(self._before + message + self._after)
-            _keep(self._replies, message, ids)
+            _store(self._replies, message, ids)
         return ids[1:] if last_id == self.turn_end_id else ids
 
     def answer(self, text: str, *, begins: bool = True) -> list[int]:
@@ -89,7 +93,7 @@ class Chat:
         ids = self._answers.get(text)
         if ids is None:
             ids = [*self.tokenizer.encode(text), self.turn_end_id]
-            _keep(self._answers, text, ids)
+            _store(self._answers, text, ids)
         return ids
 
     def thought(self, text: str) -> list[int]:
@@ -103,7 +107,7 @@ class Chat:
         Some raise, some leave it out, some move it to whichever message is the last.
         """
         try:
-            text = self._render([_said("system", _SYSTEM), *_CONVERSATION])
+            text = self._render([_make_message("system", _SYSTEM), *_CONVERSATION])
         except ValueError:
             return False
         return text.count(_SYSTEM) == 1 and text.find(_SYSTEM) < text.find(_ANSWER)
@@ -132,19 +136,19 @@ class ToolChat(Chat):
             text = self._render([question, call_message(_ANSWER), result])
             begin = self._render([question])
         except ValueError as error:
-            raise _no_tools(str(error)) from None
+            raise _tool_error(str(error)) from None
         end = self._end_of_turn()
         if end is None:
-            raise _no_tools("this one has text before the token that ends a call")
+            raise _tool_error("this one has text before the token that ends a call")
         call, _, rest = text[len(begin) :].partition(end)
         complete = text.startswith(begin) and text.count(_MESSAGE) == rest.count(_MESSAGE) == 1
         if not complete or call.count(_ANSWER) != 1 or "parameters" not in begin:
-            raise _no_tools("this one writes a call or its result otherwise")
+            raise _tool_error("this one writes a call or its result otherwise")
         self._call = call.removeprefix(self._lead)
         self._before, self._after = (end + rest).split(_MESSAGE)
         read = parse_call(tokenizer.decode(tokenizer.encode(self.call("crane"))))
         if read.guess != "crane":
-            raise _no_tools("this one writes a call otherwise")
+            raise _tool_error("this one writes a call otherwise")
 
     def call(self, guess: str) -> str:
         """The answer that guesses a word, as the template writes it."""
@@ -159,7 +163,7 @@ class ToolChat(Chat):
         return next((e for e in ends if self.tokenizer.encode(e) == [self.turn_end_id]), None)
 
 
-def _no_tools(found: str) -> ValueError:
+def _tool_error(found: str) -> ValueError:
     return ValueError(
         "rollout.form=tool needs a model whose chat template has tools and writes their calls as "
         f"<tool_call>{{...}}</tool_call>, as Qwen2.5's does: {found}. "
@@ -167,7 +171,7 @@ def _no_tools(found: str) -> ValueError:
     )
 
 
-def _keep(cache: dict[Any, list[int]], key: Any, ids: list[int]) -> None:
-    if len(cache) >= _KEPT:
+def _store(cache: dict[Any, list[int]], key: Any, ids: list[int]) -> None:
+    if len(cache) >= _CACHE_SIZE:
         cache.clear()
     cache[key] = ids

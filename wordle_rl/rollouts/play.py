@@ -75,7 +75,7 @@ def play(
     """
     begin = time.monotonic()
     started = actor.start([game.state for game in games])
-    live = _keep(actor, games, list(range(len(games))), started)
+    live = _drop_finished(actor, games, list(range(len(games))), started)
     turn = 0
     while live:
         if watch is not None:
@@ -87,12 +87,12 @@ def play(
             for i in live:
                 if games[i].status is GameStatus.PLAYING:
                     games[i].forfeit(GameStatus.OUT_OF_TIME)
-        live = _keep(actor, games, live, [True] * len(live))
+        live = _drop_finished(actor, games, live, [True] * len(live))
         turn += 1
         if turn == answers:
             break
         turns, states = [games[i].turns[-1] for i in live], [games[i].state for i in live]
-        live = _keep(actor, games, live, actor.hear(live, turns, states))
+        live = _drop_finished(actor, games, live, actor.hear(live, turns, states))
     actor.leave(live)
     if watch is not None:
         watch(games)
@@ -107,7 +107,7 @@ def take(game: Game, reply: Reply) -> PlayedTurn:
     return game.play(parsed.guess, text=reply.text, reason=parsed.reason, tokens=reply.tokens)
 
 
-def _keep(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) -> list[int]:
+def _drop_finished(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) -> list[int]:
     """The games that go on; those that cannot are forfeited, those that are over are left."""
     for i, fit in zip(live, fits, strict=True):
         if not fit:

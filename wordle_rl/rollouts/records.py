@@ -45,7 +45,7 @@ def games_of(rollouts: Iterable[Rollout]) -> list[Game]:
     return list({id(rollout.whole_game): rollout.whole_game for rollout in rollouts}.values())
 
 
-def last_alone(turns: list[TokenTurn]) -> TokenTurn:
+def isolate_last_turn(turns: list[TokenTurn]) -> TokenTurn:
     """The last of a game's turns on its own: all it was drawn after is its prompt, not trained."""
     last, begin = turns[-1], len(turns) - 1
     while begin > 0 and not turns[begin].fresh:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class CurriculumRunner:
-    """Takes a run through its curriculum. tells: whether this process speaks for the run."""
+    """Takes a run through its curriculum. prints: whether this process speaks for the run."""
 
-    def __init__(self, curriculum: Curriculum, reporter: Reporter, *, tells: bool) -> None:
-        self._curriculum, self._reporter, self._tells = curriculum, reporter, tells
+    def __init__(self, curriculum: Curriculum, reporter: Reporter, *, prints: bool) -> None:
+        self._curriculum, self._reporter, self._prints = curriculum, reporter, prints
 
     def state_dict(self) -> dict[str, Any]:
         """The curriculum's state. Raises TypeError unless JSON gives it back as it is."""
@@ -41,14 +41,14 @@ class CurriculumRunner:
         except ValueError as error:
             raise FolderError(f"state.json: {error}") from None
 
-    def planned(self, recipe: Recipe) -> Recipe:
+    def plan_step(self, recipe: Recipe) -> Recipe:
         """The recipe of the next step. Raises FolderError for a state of other words."""
         plan = self._curriculum.plan()
         if unknown := [secret for secret in plan.replayed if secret not in recipe.secrets]:
             raise FolderError(f"state.json: {unknown[0]!r} waits to be replayed, but is no secret")
         return replace(recipe, rewards=plan.rewards, replayed=plan.replayed)
 
-    def follow(self, done: int, result: StepResult) -> dict[str, float]:
+    def observe(self, done: int, result: StepResult) -> dict[str, float]:
         """Take note of a whole step, the done-th; to be called once. Returns metrics."""
         plan = self._curriculum.plan()
         groups: dict[int, list[Game]] = {}
@@ -59,7 +59,7 @@ class CurriculumRunner:
             groups.setdefault(rollout.group, []).append(rollout.whole_game)
         self._curriculum.observe(list(groups.values()))
         stage = self._curriculum.plan().stage
-        if self._tells and stage != plan.stage:
+        if self._prints and stage != plan.stage:
             told = f"curriculum after step {done}: {plan.stage} -> {stage}"
             print(f"\n{told}", flush=True)
             self._reporter.text("curriculum", told, done)

@@ -33,12 +33,12 @@ class GameLog:
 
     def training(self, step: int, result: StepResult, size: int) -> None:
         """One game of each secret, whose groups have `size` rollouts; boards of the first."""
-        games = list(shown_games(result, size))
+        games = list(select_games(result, size))
         for one in games:
             record = game_record(one.game, one.reward, one.advantage)
             self._log.append(step, {"split": "train", **record, **one.more})
         shown = games[: self._shown]
-        self._show(
+        self._print_boards(
             step, "training games", [one.game for one in shown], [one.reward for one in shown],
             games_of(result.rollouts),
         )  # fmt: skip
@@ -49,9 +49,9 @@ class GameLog:
         games, rewards = games[: self._shown], rewards[: self._shown]
         for game, reward in zip(games, rewards, strict=True):
             self._log.append(step, {"split": "val", **game_record(game, reward)})
-        self._show(step, "validation games", games, rewards, everything)
+        self._print_boards(step, "validation games", games, rewards, everything)
 
-    def _show(
+    def _print_boards(
         self,
         step: int,
         tag: str,
@@ -85,19 +85,19 @@ class ShownGame:
         return {"candidates": self.candidates} if self.candidates else {}
 
 
-def shown_games(result: StepResult, num_generations: int) -> Iterator[ShownGame]:
+def select_games(result: StepResult, num_generations: int) -> Iterator[ShownGame]:
     """The first game of each group; with candidates, each game with those of all its turns."""
     games: dict[int, list[int]] = {}
     for i, rollout in enumerate(result.rollouts):
         if rollout.within is not None:
             games.setdefault(id(rollout.within), []).append(i)
         elif i % num_generations == 0:
-            yield _one(result, i)
+            yield _describe_first(result, i)
     for members in games.values():
-        yield _with_candidates(result, members, num_generations)
+        yield _describe_candidates(result, members, num_generations)
 
 
-def _one(result: StepResult, i: int) -> ShownGame:
+def _describe_first(result: StepResult, i: int) -> ShownGame:
     advantages = result.advantages[i]
     return ShownGame(
         game=result.rollouts[i].game,
@@ -106,7 +106,7 @@ def _one(result: StepResult, i: int) -> ShownGame:
     )
 
 
-def _with_candidates(result: StepResult, members: list[int], num_generations: int) -> ShownGame:
+def _describe_candidates(result: StepResult, members: list[int], num_generations: int) -> ShownGame:
     """The game that these rollouts, turn by turn, were candidates in."""
     game = result.rollouts[members[0]].within
     assert game is not None

@@ -49,7 +49,7 @@ class RunLog:
         if self.writes:
             for log in (self._metrics, self._games):
                 log.truncate_after(step)
-            self._reporter.go_on(self._metrics.read())
+            self._reporter.continue_from(self._metrics.read())
 
     def last_metrics(self) -> dict[str, float]:
         """The newest record of metrics.jsonl; empty when there is none."""

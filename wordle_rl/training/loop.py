@@ -39,9 +39,9 @@ from wordle_rl.training.outcome import (
     report,
     stages_of_run,
 )
-from wordle_rl.training.progress import told
+from wordle_rl.training.progress import announce
 from wordle_rl.training.reporter import Reporter
-from wordle_rl.training.start_report import start_report
+from wordle_rl.training.start_report import read_start_report
 from wordle_rl.training.state import RunState
 from wordle_rl.training.step import StepResult, train_step
 from wordle_rl.training.threads import watch_threads
@@ -81,7 +81,7 @@ def run_training(
         training.save()
         raise
     except NotFinite as error:
-        raise training.failed(str(error)) from error
+        raise training.record_failure(str(error)) from error
 
 
 class Training:
@@ -114,7 +114,7 @@ class Training:
             resident=trainer.memory_limit_gb, device=trainer.device_memory_limit_gb
         )
         self._state = RunState()
-        self._curriculum = CurriculumRunner(setup.curriculum, reporter, tells=self._writes)
+        self._curriculum = CurriculumRunner(setup.curriculum, reporter, prints=self._writes)
         self._checkpoints = Checkpointing(
             policy, self._curriculum, folder, stages_of_run(setup, folder.path.name)
         )
@@ -163,7 +163,7 @@ class Training:
             reports = [report("end", self._held_out, self._check)]
             summary |= reports[0]
             if self._writes:
-                if (start := start_report(self.folder.path / "start.json")) is not None:
+                if (start := read_start_report(self.folder.path / "start.json")) is not None:
                     reports.append(start)
                     summary["start"] = start
                 print("\n" + report_table(reports), flush=True)
@@ -183,18 +183,18 @@ class Training:
         lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
-        recipe = self._curriculum.planned(self.setup.recipe)
+        recipe = self._curriculum.plan_step(self.setup.recipe)
         step = Step(
             policy=self.policy, form=self._form, recipe=recipe, number=number, check=self._check
         )
         done = number + 1
-        with told(f"step {done} of {trainer.steps}"):
+        with announce(f"step {done} of {trainer.steps}"):
             result = train_step(step)
         self._state.step = done
         seconds = time.monotonic() - begin
         metrics = {
             **result.metrics,
-            **self._curriculum.follow(done, result),
+            **self._curriculum.observe(done, result),
             "lr": lr,
             "time/step": seconds,
             **watch_threads(self.policy, seconds),
@@ -236,9 +236,11 @@ class Training:
     def _check_failures(self) -> None:
         if self._state.failures >= _PATIENCE:
             self._save()
-            raise self.failed(f"loss or gradient was not finite in {_PATIENCE} updates in a row")
+            raise self.record_failure(
+                f"loss or gradient was not finite in {_PATIENCE} updates in a row"
+            )
 
-    def failed(self, reason: str) -> TrainingFailed:
+    def record_failure(self, reason: str) -> TrainingFailed:
         """Keep what the run was like when it failed; returns the error to be raised.
 
         The policy goes to the folder `failure`, beside the checkpoints.

@@ -19,7 +19,9 @@ from wordle_rl.policy.policy import Policy
 
 GB = 1e9  # bytes
 RESIDENT, DEVICE = "memory/resident_gb", "memory/device_gb"
-_FEWEST = 3  # steps that a fresh process must come through, or another one would not help either
+_FEWEST_STEPS = (
+    3  # steps that a fresh process must come through, or another one would not help either
+)
 
 
 class MemoryFull(RuntimeError):
@@ -56,7 +58,7 @@ class MemoryGuard:
         ):
             if limit is not None and self.seen.get(key, 0.0) > limit:
                 told = f"{self.seen[key]:.2f} GB are in use, {name}={limit:g} allows less"
-                raise MemoryFull(told, helps=steps >= _FEWEST)
+                raise MemoryFull(told, helps=steps >= _FEWEST_STEPS)
 
 
 def resident_bytes() -> int:

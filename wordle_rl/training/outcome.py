@@ -13,7 +13,7 @@ from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.stages import Stage, prompt_name, stages_of
 from wordle_rl.runs.files import write_json
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.progress import told
+from wordle_rl.training.progress import announce
 from wordle_rl.training.validation import HeldOutPlay
 
 
@@ -45,7 +45,7 @@ def report(player: str, play: HeldOutPlay, check: Callable[[], None]) -> dict[st
     what = f"report on the {player}"
     games = play.play(setup.test, f"{what}, {split} secrets", check=check)
     seconds = time.monotonic() - begin
-    with told(f"{what}: judging {len(games)} games"):
+    with announce(f"{what}: judging {len(games)} games"):
         return summarise(
             games, setup.knowledge, player=player, split=split, rules=setup.recipe.rules,
             seconds=seconds, regret=setup.regret, rewards=setup.recipe.rewards,

@@ -22,7 +22,7 @@ _SHOWN = {  # name on the terminal -> metric
 }
 
 
-def shown(metrics: Mapping[str, float]) -> dict[str, float]:
+def select_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     """The few metrics that are shown, by the name that they have there."""
     return {
         name: metrics[metric] * (100.0 if name.endswith("%") else 1.0)
@@ -32,7 +32,7 @@ def shown(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 @contextmanager
-def told(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterator[None]:
+def announce(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterator[None]:
     """While the block lasts, print what is being done and for how long, every so many seconds.
 
     A thread prints, so the work need not do anything for it. Work that ends sooner prints nothing.

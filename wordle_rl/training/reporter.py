@@ -12,6 +12,6 @@ class Reporter(Protocol):
 
     def text(self, tag: str, markdown: str, step: int) -> None: ...
 
-    def go_on(self, records: list[dict[str, Any]]) -> None:
+    def continue_from(self, records: list[dict[str, Any]]) -> None:
         """Be told what was logged before a resume, oldest first."""
         ...

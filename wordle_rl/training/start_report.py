@@ -19,7 +19,7 @@ _REPORT: dict[str, Any] = {  # what report_table() shows
     "expected_remaining": _NUMBER, "by_turn": dict[str, dict], "histogram": dict[str, int],
     "most_common_guesses": list[list],
 }  # fmt: skip
-_LATER = {  # that reports of earlier versions lack
+_LATER_ENTRIES = {  # that reports of earlier versions lack
     "out_of_time": int, "distinct_openers": _NUMBER, "reward": float,
     "reward_parts": dict[str, float],
 }  # fmt: skip
@@ -31,7 +31,7 @@ def read_report(path: Path) -> dict[str, Any]:
     try:
         report = read_object(path)
         check_all_entries(path, report, {**_REPORT, "rules": dict})
-        check_entries(path, report, _LATER)
+        check_entries(path, report, _LATER_ENTRIES)
         check_all_entries(f"{path}: rules", report["rules"], _RULES)
         for turn in report["by_turn"].values():
             check_entries(f"{path}: by_turn", turn, {"consistency": _NUMBER})
@@ -40,7 +40,7 @@ def read_report(path: Path) -> dict[str, Any]:
     return report
 
 
-def start_report(path: Path) -> dict[str, Any] | None:
+def read_start_report(path: Path) -> dict[str, Any] | None:
     """The report on the start in a file; None without one. Warns about one that cannot be read."""
     try:
         return read_report(path)

@@ -26,7 +26,7 @@ class TokenTeacher:
     def __init__(self, teacher: Player, form: Form, reasoning: Reasoning | None = None) -> None:
         assert isinstance(teacher, Teacher)
         self._teacher, self._form, self._reasoning = teacher, form, reasoning
-        self._ids = _rows([self._guess(word) for word in teacher.pool])
+        self._ids = _pad_rows([self._guess(word) for word in teacher.pool])
 
     def _guess(self, word: str) -> list[int]:
         """Ids of a guess, which follows a thought or begins the answer."""
@@ -46,10 +46,10 @@ class TokenTeacher:
                 begin = len(ids) - len(self._guess(turn.guess))
                 if self._reasoning is not None:
                     wordings = self._reasoning.wordings(turn.state, turn.guess)
-                    thoughts = _rows([self._form.chat.thought(text) for text in wordings])
-                    parts.append(_shares(thoughts, ids[:begin], place))
+                    thoughts = _pad_rows([self._form.chat.thought(text) for text in wordings])
+                    parts.append(_compute_targets(thoughts, ids[:begin], place))
                 parts.append(self.targets(turn.state, ids[begin:], place + begin))
-        return joined(parts)
+        return join_targets(parts)
 
     def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
         """Targets of an answer's tokens, each given those before it.
@@ -58,12 +58,12 @@ class TokenTeacher:
         sequence. Raises ValueError for an answer that the teacher would not give.
         """
         try:
-            return _shares(self._ids[self._teacher.choices(state)], answer, start)
+            return _compute_targets(self._ids[self._teacher.choices(state)], answer, start)
         except LookupError:
             raise ValueError(f"the teacher would not answer {list(answer)} in {state}") from None
 
 
-def _rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
+def _pad_rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
     """Ids of several texts [texts, tokens], -1 behind their ends."""
     rows = np.full((len(texts), max(map(len, texts))), -1, np.int64)
     for row, ids in zip(rows, texts, strict=True):
@@ -71,7 +71,7 @@ def _rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
     return rows
 
 
-def _shares(left: NDArray[np.int64], drawn: Sequence[int], start: int) -> Targets:
+def _compute_targets(left: NDArray[np.int64], drawn: Sequence[int], start: int) -> Targets:
     """Targets of the tokens of a text that was drawn from equally likely ones.
 
     left: [texts, tokens]. start: place of the drawn text. Raises LookupError when it is not there.
@@ -92,7 +92,7 @@ def _shares(left: NDArray[np.int64], drawn: Sequence[int], start: int) -> Target
     )
 
 
-def joined(parts: Sequence[Targets]) -> Targets:
+def join_targets(parts: Sequence[Targets]) -> Targets:
     """The targets of several answers of one sequence as one."""
     none = np.zeros(0)
     return Targets(

@@ -23,7 +23,7 @@ from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.runs.processes import share
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.metrics import habit_metrics
-from wordle_rl.training.progress import GameCount, told
+from wordle_rl.training.progress import GameCount, announce
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class HeldOutPlay:
             check()
             count.look(batch)
 
-        with told(lambda: f"{what}: {count}"):
+        with announce(lambda: f"{what}: {count}"):
             for start in range(mine.start, mine.stop, most):
                 actor = PolicyActor(
                     engine=self.policy.engine(),

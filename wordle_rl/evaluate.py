@@ -1,4 +1,4 @@
-"""The eval command: full games of a run, a model or a scripted player, beside the solvers."""
+"""The eval command: plays full games with a run, a model or a scripted player, and the solvers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run 
 
 @full_disk_told()
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Play, print the table, write summary.json and games.jsonl; returns the summary."""
+    """Play, print the table, write summary.json and games.jsonl. Returns the summary."""
     with user_errors():
         config = _add_run(cfg, overrides)
         check_keys(config, KEYS)
@@ -115,6 +115,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
 @contextmanager
 def _report_broken_weights() -> Iterator[None]:
+    """End in one line if the model's predictions are not finite."""
     try:
         yield
     except NotFinite as error:
@@ -122,7 +123,7 @@ def _report_broken_weights() -> Iterator[None]:
 
 
 def _add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """The config, with what a run was trained with where the command line says nothing."""
+    """Resolve the config. A run's settings apply unless the command line overrides them."""
     given = keys_of(overrides)
     if cfg.player is not None and "model" in given:
         raise ConfigError("player and model exclude each other: give one of them")
@@ -132,7 +133,7 @@ def _add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     saved = saved_config(folder)
     if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
         raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")
-    # A run's checkpoints are of its backend's kind; how that computes is up to this command.
+    # Checkpoints need their run's backend, but this command chooses how that computes.
     other = saved.backend._target_ != cfg.backend._target_
     for node in (*_FROM_RUN, *["backend"] * other):
         adopt(cfg, saved, node, given)

@@ -167,7 +167,7 @@ TRAIN = {
     "rollout=best_of algorithm=dapo": "algorithm.resample must be 0",
     "rollout=best_of algorithm=expert_iteration": "use rollout=game",
     "rollout=turn algorithm=expert_iteration": "use rollout=game",
-    "rollout=turn curriculum=replay": "curriculum=replay goes by how games end",
+    "rollout=turn curriculum=replay": "curriculum=replay depends on how games end",
     "rollout.advance=best": "it is for rollout=best_of",
     "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
     "rules=hard history=one history.player=entropy": "rules.hard_mode=true",
@@ -394,7 +394,7 @@ KEPT = {
     "optim.foo=1": "optim.foo",
     "optim.lr='[1'": "optim.lr",
     "trainer.steps=0": "trainer.steps must be 1..",
-    "trainer.steps=1": "trainer.steps must be 2 or more, as so many are done, not 1",
+    "trainer.steps=1": "trainer.steps must be 2 or more, because 2 are done, not 1",
 }
 
 

@@ -170,7 +170,7 @@ def test_a_run_that_is_not_finished_is_not_started_from(copy, refused: Callable)
     write_json(copy / "manifest.json", RunFolder(copy).manifest() | {"status": "interrupted"})
     line = refused(training(f"init_from={copy}"))
     assert (
-        f"the run is interrupted, not finished; first end it with python train.py resume={copy}"
+        f"the run is interrupted, not finished; finish it first with python train.py resume={copy}"
         in line
     )
 

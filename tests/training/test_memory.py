@@ -202,7 +202,7 @@ def test_the_command_replaces_itself_and_ends_as_one_run(tmp_path, root):
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     [folder] = set(root.iterdir()) - {unbroken}
-    assert out.count("goes on in a fresh process") == 2
+    assert out.count("continues in a fresh process") == 2
     assert [line.split()[1] for line in out.splitlines() if line.startswith("step ")] == [
         str(number) for number in range(1, 10)
     ]

@@ -279,7 +279,7 @@ def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
 def test_a_start_report_that_cannot_be_read_is_left_out_of_the_table(spoiled, capsys):
     start = spoiled / "start.json"
     start.write_bytes(start.read_bytes()[:200])
-    with pytest.warns(UserWarning, match=r"start\.json: not JSON.*the table does without it"):
+    with pytest.warns(UserWarning, match=r"start\.json: not JSON.*the table leaves it out"):
         summary = resume(spoiled)
     assert "start" not in summary
     assert json.loads((spoiled / "summary.json").read_text())["player"] == "end"

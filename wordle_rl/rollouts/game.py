@@ -1,4 +1,4 @@
-"""rollout=game: whole games; a group is several games on one secret from the same state."""
+"""rollout=game: whole games. A group is several games with one secret from the same state."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""rollout=turn: single guesses; a group is several guesses in the same state.
+"""rollout=turn: single guesses. A group is several guesses in the same state.
 
-A guess is judged by its own reward, as the last turn of a game that goes no further.
+Each guess has its own reward, as the last turn of a game that ends there.
 """
 
 from __future__ import annotations

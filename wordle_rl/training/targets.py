@@ -1,7 +1,7 @@
-"""What a teacher would have answered, as distributions over the next token.
+"""A teacher's answers as distributions over the next token.
 
-A guess drawn from hundreds of equally good ones says little about why it was drawn. Training on the
-whole distribution of the teacher has the same expected gradient and none of that noise.
+A single guess, drawn from hundreds of equally good ones, is a noisy lesson. Training on the
+teacher's whole distribution has the same expected gradient without that noise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wordle_rl.training.sequences import TrainingSequence, answers_at
 
 
 class TokenTeacher:
-    """A teacher's distribution over each next token of its answer, for one tokenizer and form."""
+    """Computes a teacher's distribution over each next token, for one tokenizer and form."""
 
     def __init__(self, teacher: Player, form: Form, reasoning: Reasoning | None = None) -> None:
         assert isinstance(teacher, Teacher)
@@ -29,14 +29,14 @@ class TokenTeacher:
         self._ids = _pad_rows([self._guess(word) for word in teacher.pool])
 
     def _guess(self, word: str) -> list[int]:
-        """Ids of a guess, which follows a thought or begins the answer."""
+        """Ids of a guess. It begins the answer unless a thought comes before it."""
         return self._form.chat.answer(self._form.write(word), begins=self._reasoning is None)
 
     def of_sequence(self, rollout: Rollout, sequence: TrainingSequence) -> Targets:
-        """Targets at the trained places of one of a rollout's sequences.
+        """Targets at the trained positions of one sequence of a rollout.
 
-        A thought before a guess does not depend on which guess follows, so its targets are those of
-        its wordings alone, and the guess's targets are those without it.
+        A thought does not depend on the guess after it. So its targets come from its wordings
+        alone, and the guess has the same targets as without a thought.
         """
         parts = []
         for i, place in answers_at(rollout, sequence):
@@ -52,9 +52,9 @@ class TokenTeacher:
         return join_targets(parts)
 
     def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
-        """Targets of an answer's tokens, each given those before it.
+        """Targets of an answer's tokens, each given the tokens before it.
 
-        answer: ids of one of the teacher's own answers in this state. start: its place in the
+        answer: ids of one of the teacher's answers in this state. start: its position in the
         sequence. Raises ValueError for an answer that the teacher would not give.
         """
         try:
@@ -64,7 +64,7 @@ class TokenTeacher:
 
 
 def _pad_rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
-    """Ids of several texts [texts, tokens], -1 behind their ends."""
+    """Ids of several texts as [texts, tokens], with -1 after each end."""
     rows = np.full((len(texts), max(map(len, texts))), -1, np.int64)
     for row, ids in zip(rows, texts, strict=True):
         row[: len(ids)] = ids
@@ -72,9 +72,9 @@ def _pad_rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
 
 
 def _compute_targets(left: NDArray[np.int64], drawn: Sequence[int], start: int) -> Targets:
-    """Targets of the tokens of a text that was drawn from equally likely ones.
+    """Targets of the tokens of a text drawn from equally likely texts.
 
-    left: [texts, tokens]. start: place of the drawn text. Raises LookupError when it is not there.
+    left: [texts, tokens]. start: position of the drawn text. Raises LookupError if left lacks it.
     """
     places, ids, probabilities = [], [], []
     for i, token in enumerate(drawn):
@@ -93,7 +93,7 @@ def _compute_targets(left: NDArray[np.int64], drawn: Sequence[int], start: int) 
 
 
 def join_targets(parts: Sequence[Targets]) -> Targets:
-    """The targets of several answers of one sequence as one."""
+    """Join the targets of a sequence's answers."""
     none = np.zeros(0)
     return Targets(
         places=np.concatenate([none, *(p.places for p in parts)]).astype(np.int64),

@@ -69,7 +69,7 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     folder = opened.folder
     print(f"\nrun folder: {folder.path}\nfull games: python eval.py run={folder.path}")
     print(f"curves: tensorboard --logdir {folder.path.parent}")
-    print(_count_idle_groups(summary), flush=True)
+    print(_describe_idle_groups(summary), flush=True)
     return summary
 
 
@@ -83,7 +83,7 @@ def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Op
         folder = RunFolder.create(_resolve_path(setup.config["output_dir"]), cfg.name)
         stack.enter_context(folder.lock())
     _write_start(folder, setup, start)
-    return Opened(setup=setup, folder=folder, resume=False, again=[_override_to_resume(folder)])
+    return Opened(setup=setup, folder=folder, resume=False, again=[_make_resume_override(folder)])
 
 
 def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:
@@ -133,7 +133,7 @@ def _report_failures() -> Iterator[None]:
         fail(str(error), code=1)
 
 
-def _count_idle_groups(summary: dict[str, Any]) -> str:
+def _describe_idle_groups(summary: dict[str, Any]) -> str:
     """One line about how many groups of a run taught nothing, from its summary."""
     groups, idle, skipped, replaced = (
         int(summary[f"total_{name}"])
@@ -170,7 +170,7 @@ def _note_hard_stop(folder: RunFolder) -> None:
         folder.set_status("interrupted", "stopped by a second signal, without saving")
 
 
-def _override_to_resume(folder: RunFolder) -> str:
+def _make_resume_override(folder: RunFolder) -> str:
     """The override that resumes a run. Any characters are allowed in its path."""
     path = str(folder.path).replace("\\", "\\\\").replace("'", "\\'")
     return f"resume='{path}'"

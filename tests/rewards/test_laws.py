@@ -80,7 +80,7 @@ def stages(curriculum: str, rewards: RewardSet, form: str) -> list[RewardSet]:
     planned = []
     for _ in range(12):
         planned.append(taught.plan().rewards)
-        taught.update([[play(guesses(secret), secret=secret)] for secret in ANSWERS[:4]])
+        taught.observe([[play(guesses(secret), secret=secret)] for secret in ANSWERS[:4]])
     return planned
 
 

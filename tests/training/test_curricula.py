@@ -179,7 +179,7 @@ def test_a_restored_curriculum_plans_what_the_one_that_never_stopped_plans(name,
 def test_a_state_that_json_would_change_is_refused(state, words, monkeypatch):
     taught, _ = curriculum(words, "curriculum=replay")
     monkeypatch.setattr(type(taught), "state_dict", lambda self: state)
-    with pytest.raises(TypeError, match="curriculum=replay: state_dict must hold what JSON does"):
+    with pytest.raises(TypeError, match="curriculum=replay: state_dict must hold what JSON can"):
         CurriculumRunner(taught, None, prints=False).state_dict()
 
 

@@ -1,7 +1,7 @@
 """rollout=best_of: whole games in which every turn draws several guesses and takes one of them.
 
-A group is the guesses drawn in one state, each with its own reward. All of them are trained,
-including those that the game does not take. Each is a separate training sequence that repeats the
+A group is the guesses drawn in one state, each with its own reward. All of them are trained, also
+the guesses that the game does not take. Each is a separate training sequence that repeats the
 conversation before it, so a game is read once per turn. That is affordable because a step has few
 groups.
 """

@@ -34,14 +34,17 @@ class GameLog:
     def training(self, step: int, result: StepResult, size: int) -> None:
         """Write one game of each group, and boards of the first. size: rollouts per group."""
         games = list(select_games(result, size))
-        for one in games:
-            record = game_record(one.game, one.reward, one.advantage)
-            self._log.append(step, {"split": "train", **record, **one.more})
+        for played in games:
+            record = game_record(played.game, played.reward, played.advantage)
+            self._log.append(step, {"split": "train", **record, **played.extra_entries})
         shown = games[: self._shown]
         self._print_boards(
-            step, "training games", [one.game for one in shown], [one.reward for one in shown],
+            step,
+            "training games",
+            [played.game for played in shown],
+            [played.reward for played in shown],
             games_of(result.rollouts),
-        )  # fmt: skip
+        )
 
     def validation(self, step: int, games: Sequence[Game], rewards: Sequence[GameReward]) -> None:
         """Write the first games. They have the same secrets every time."""
@@ -80,7 +83,7 @@ class ShownGame:
     candidates: list[list[dict[str, Any]]] = field(default_factory=list)  # by turn, if any
 
     @property
-    def more(self) -> Mapping[str, Any]:
+    def extra_entries(self) -> Mapping[str, Any]:
         """Entries of games.jsonl beyond the game itself."""
         return {"candidates": self.candidates} if self.candidates else {}
 

@@ -46,7 +46,7 @@ from wordle_rl.rollouts.scripted_actor import ScriptedActor
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_seed
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import MOST, ConfigError, check_above_zero, check_range, instantiate
+from wordle_rl.runs.instantiate import MOST, ConfigError, check_above_zero, check_range
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.progress import GameCount, announce
 from wordle_rl.words.lists import WordLists
@@ -203,13 +203,16 @@ def build_solvers(knowledge: Knowledge) -> list[Player]:
 
 
 def build_contestant(
-    config: dict[str, Any], tournament: Tournament, splits: Splits, rewards: RewardSet
+    config: dict[str, Any],
+    tournament: Tournament,
+    splits: Splits,
+    sampling: Sampling,
+    rewards: RewardSet,
 ) -> tuple[Contestant, dict[str, Any]]:
     """Build the config's model. Returns the contestant, and a record of precision and threads."""
     settings = tournament.settings
     model = choose_model(config, settings)
     style = build_style(config, tournament.rules)
-    sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
     if not settings.allow_mismatch:
         check_match(model.location, style, ("form", settings.form), tournament.knowledge.words)
     backend = build_backend_settings(config["backend"], model)

@@ -39,7 +39,7 @@ _LATER_KEYS = {
 _OWN_MODEL = ("model", "model.path", "model.shape", "model.name")  # exclude init_from
 
 
-def saved_config(folder: RunFolder) -> DictConfig:
+def read_saved_config(folder: RunFolder) -> DictConfig:
     """Read the config that a run was started with. Raises ConfigError."""
     path = folder.path / CONFIG
     if not path.is_file():
@@ -80,12 +80,12 @@ def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -
         OmegaConf.update(cfg, key, value, force_add=True)
 
 
-def form_of_run(saved: DictConfig) -> str:
+def read_form(saved: DictConfig) -> str:
     """The form that a run was trained in. Earlier versions did not record it."""
     return OmegaConf.select(saved, "rollout.form") or "conversation"
 
 
-def keys_of(overrides: Iterable[str]) -> set[str]:
+def list_keys(overrides: Iterable[str]) -> set[str]:
     """The keys that overrides set."""
     return {override.partition("=")[0].lstrip("+~") for override in overrides}
 
@@ -104,11 +104,11 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
         if cfg.init_checkpoint != "best":
             raise ConfigError("init_checkpoint needs init_from=<its run>")
         return None
-    given = keys_of(overrides)
+    given = list_keys(overrides)
     if other := [key for key in _OWN_MODEL if key in given]:
         raise ConfigError(f"{other[0]} and init_from exclude each other: a run has its own model")
     folder = RunFolder.open(root / str(cfg.init_from))
-    saved = saved_config(folder)
+    saved = read_saved_config(folder)
     status = folder.manifest().get("status")
     if status != "finished":
         raise ConfigError(
@@ -133,7 +133,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
         cfg.model.name, cfg.model.learning_rate = saved.name, rate
     adopt(cfg, saved, "prompt", given)
     if "rollout.form" not in given:
-        cfg.rollout.form = form_of_run(saved)
+        cfg.rollout.form = read_form(saved)
     # Weights work with either backend, but adapters only with their own.
     if saved.backend._target_ != cfg.backend._target_:
         adopt(cfg, saved, "backend", given)
@@ -185,7 +185,7 @@ def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: Wo
             )
 
 
-def steps_done(folder: RunFolder) -> int:
+def count_steps(folder: RunFolder) -> int:
     """The step of a run's newest checkpoint, 0 without one."""
     newest = CheckpointStore(folder.checkpoints, read_only=True).latest()
     return int(newest.name.removeprefix("step_")) if newest else 0
@@ -193,7 +193,7 @@ def steps_done(folder: RunFolder) -> int:
 
 def check_steps(folder: RunFolder, steps: int) -> None:
     """Print a line if a resumed run has no step left. Raise ConfigError if it did too many."""
-    done = steps_done(folder)
+    done = count_steps(folder)
     if steps < done:
         raise ConfigError(
             f"trainer.steps must be {done} or more, because {done} are done, not {steps}"
@@ -202,11 +202,11 @@ def check_steps(folder: RunFolder, steps: int) -> None:
         print(f"nothing left to train: all {done} steps are done", flush=True)
 
 
-def resumed_config(
+def build_resumed_config(
     folder: RunFolder, overrides: Sequence[str]
 ) -> tuple[DictConfig, dict[str, Any]]:
     """The saved config with single values replaced, and a record of the changes."""
-    saved = saved_config(folder)
+    saved = read_saved_config(folder)
     changes = {}
     for override in overrides:
         key, _, value = override.partition("=")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.build import build_experiment, resolve
-from wordle_rl.earlier_run import saved_config
+from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.policy.settings import EMBEDDED, LightningSettings
 from wordle_rl.rollouts.chat import Chat
@@ -89,7 +89,7 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
     from wordle_rl.backends.torch.backend import build_policy
     from wordle_rl.backends.torch.weights import copy_as_bfloat16
 
-    setup = build_experiment(resolve(saved_config(run)))
+    setup = build_experiment(resolve(read_saved_config(run)))
     if setup.recipe.algorithm.imitates is None:
         raise ValueError(f"{run.path}: must be a warm start, a run that imitates a player")
     newest = CheckpointStore(run.checkpoints, read_only=True).latest()

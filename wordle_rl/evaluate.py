@@ -26,9 +26,9 @@ from wordle_rl.contestants import (
 )
 from wordle_rl.earlier_run import (
     adopt,
-    form_of_run,
-    keys_of,
-    saved_config,
+    list_keys,
+    read_form,
+    read_saved_config,
 )
 from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.regret import Regret
@@ -38,6 +38,7 @@ from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.errors import fail, full_disk_told, user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, instantiate
@@ -75,13 +76,15 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             settings=settings,
         )
         check_opener(settings, words)
+        # A scripted player does not sample, but wrong settings are refused all the same.
+        sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
         rewards = partial(build_reward_set, config["reward"], words, knowledge)
         player, computing = build_player(settings, knowledge), None
         who = settings.run or settings.player or config["model"]["path"]
         print(f"evaluation of {who} on {len(tournament.secrets)} {split} secrets", flush=True)
         if player is None:
             judged = rewards(settings.form)
-            contestant, computing = build_contestant(config, tournament, splits, judged)
+            contestant, computing = build_contestant(config, tournament, splits, sampling, judged)
         else:
             contestant = tournament.scripted(player, rewards())
         if settings.opener is not None and settings.player != "entropy":
@@ -124,13 +127,13 @@ def _report_broken_weights() -> Iterator[None]:
 
 def _add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Resolve the config. A run's settings apply unless the command line overrides them."""
-    given = keys_of(overrides)
+    given = list_keys(overrides)
     if cfg.player is not None and "model" in given:
         raise ConfigError("player and model exclude each other: give one of them")
     if cfg.run is None:
         return resolve(cfg)
     folder = RunFolder.open(ROOT / str(cfg.run))
-    saved = saved_config(folder)
+    saved = read_saved_config(folder)
     if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
         raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")
     # Checkpoints need their run's backend, but this command chooses how that computes.
@@ -139,7 +142,7 @@ def _add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         adopt(cfg, saved, node, given)
     config = resolve(cfg)
     if "form" not in given:
-        config["form"] = form_of_run(saved)
+        config["form"] = read_form(saved)
     if "words" not in given and "words.split" not in given:
         config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
     config["run"] = str(folder.path)

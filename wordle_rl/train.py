@@ -18,11 +18,11 @@ from wordle_rl.backends import load_backend
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_run import (
     begin_from,
+    build_resumed_config,
     check_begun,
     check_steps,
+    count_steps,
     keep_precision,
-    resumed_config,
-    steps_done,
 )
 from wordle_rl.policy.stages import prompt_name
 from wordle_rl.runs.addresses import shown_command
@@ -90,7 +90,7 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
     """Resume a run in its folder, from its newest checkpoint. stack: holds the folder's lock."""
     with user_errors():
         folder = RunFolder.open(_resolve_path(cfg.resume))
-        saved, changes = resumed_config(folder, overrides)
+        saved, changes = build_resumed_config(folder, overrides)
         check_begun(folder, restart=cfg.restart)
         setup = build_experiment(resolve(keep_precision(folder, saved, changes)))
         setup = replace(setup, config=resolve(saved))
@@ -205,4 +205,4 @@ def _reopen(folder: RunFolder, changes: dict[str, Any], *, restart: bool) -> Non
         folder.checkpoints.rename(folder.path / f"checkpoints_damaged_{time.time_ns()}")
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
-    folder.note_resume(step=steps_done(folder), command=shown_command(sys.argv), changes=changes)
+    folder.note_resume(step=count_steps(folder), command=shown_command(sys.argv), changes=changes)

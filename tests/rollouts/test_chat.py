@@ -37,7 +37,7 @@ from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.play import rollouts as as_rollouts
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
-from wordle_rl.training.sequences import conversation
+from wordle_rl.training.sequences import build_sequence
 from wordle_rl.training.step import collect_rollouts, train_step
 
 TOKENIZERS = {
@@ -201,7 +201,7 @@ def test_a_conversation_reads_as_the_template_would_write_it_whole(name, style):
     [rollout] = as_rollouts(
         [game], [scripted_turns(game, build_form("conversation", chat, style))], 1
     )
-    text = inner.decode(conversation(rollout, 0).ids, skip_special_tokens=False)
+    text = inner.decode(build_sequence(rollout, 0).ids, skip_special_tokens=False)
     states = [*(turn.state for turn in game.turns[1:]), game.state]
     assert text + "\n" == as_the_template_writes(inner, style, game.turns, states)
     assert "You are helpful" not in text

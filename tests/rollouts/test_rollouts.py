@@ -55,7 +55,7 @@ from wordle_rl.rollouts.turn import OneTurn
 from wordle_rl.runs.processes import ALONE
 from wordle_rl.training.advantages import Sample, score_rollouts, step_advantages
 from wordle_rl.training.game_log import select_games
-from wordle_rl.training.sequences import sequences
+from wordle_rl.training.sequences import build_sequences
 from wordle_rl.training.step import StepResult, collect_rollouts, train_step
 from wordle_rl.training.update import run_updates
 
@@ -354,7 +354,7 @@ def test_each_prompt_of_a_rollout_is_scored_and_valued_on_its_own():
     recipe = lab_for("game", "fresh", Ppo(beta=0.1, kl="reward"))
     played = collect_rollouts(step_of(policy, recipe, 0), range(3))
     samples = score_rollouts(step_of(policy, recipe), played)
-    assert max(len(sequences(r, 0)) for r in played) > 1
+    assert max(len(build_sequences(r, 0)) for r in played) > 1
     for sample in samples:
         assert sample.scores is not None
         assert len(sample.scores) == len(sample.rollout.turns)

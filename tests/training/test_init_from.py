@@ -19,7 +19,7 @@ from tests.commands.test_misuse import SMALL, evaluation, trained, training
 from tests.helpers import runs
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.build import build_experiment, resolve
-from wordle_rl.earlier_run import begin_from, saved_config
+from wordle_rl.earlier_run import begin_from, read_saved_config
 from wordle_rl.policy.stages import RECORD, stages_of
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
 from wordle_rl.runs.files import write_json
@@ -80,7 +80,7 @@ def test_what_began_untrained_is_named_by_its_run_and_trained_at_the_usual_rate(
     assert (
         config.optim.lr
         == composed("model=tiny").optim.lr
-        != saved_config(RunFolder(small)).optim.lr
+        != read_saved_config(RunFolder(small)).optim.lr
     )
     assert begun(small, "model.learning_rate=0.5")[0].optim.lr == 0.5
 
@@ -263,6 +263,6 @@ def test_a_run_of_an_earlier_version_can_be_gone_on_with(copy):
         del saved[key]
     del saved.rollout.form
     OmegaConf.save(saved, copy / "config.yaml")
-    again = saved_config(RunFolder(copy))
+    again = read_saved_config(RunFolder(copy))
     assert (again.init_from, again.init_checkpoint, again.allow_mismatch) == (None, "best", False)
     assert begun(copy)[0].rollout.form == "conversation"

@@ -16,7 +16,7 @@ from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.forms import FORMS, Form
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.lesson import TeacherSettings
-from wordle_rl.rollouts.play import new_games, play, rollouts
+from wordle_rl.rollouts.play import new_games, play, record_rollouts
 from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.rollouts.records import Rollout, TokenTurn
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
@@ -158,7 +158,7 @@ class RolloutTask:
         return new_games(secrets, recipe.words, recipe.rules, starts)
 
 
-def whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
+def play_whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
     """Play num_generations games of each secret, which form a group, to their end.
 
     answers: leave each game after this many. A teacher, if there is one, plays instead of the
@@ -189,4 +189,4 @@ def whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollou
                 scripted_turns(game, step.form, slipped)
                 for game, slipped in zip(games, scripted.slipped, strict=True)
             ]
-    return rollouts(games, turns, size, first_group=first)
+    return record_rollouts(games, turns, size, first_group=first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wordle_rl.rollouts.base import RolloutKind, RolloutTask, whole_games
+from wordle_rl.rollouts.base import RolloutKind, RolloutTask, play_whole_games
 from wordle_rl.rollouts.records import Rollout
 
 
@@ -13,4 +13,4 @@ class WholeGame(RolloutKind):
     """Plays each game to its end."""
 
     def play(self, task: RolloutTask) -> list[Rollout]:
-        return whole_games(task)
+        return play_whole_games(task)

@@ -117,7 +117,7 @@ def _drop_finished(actor: Actor, games: list[Game], live: list[int], fits: list[
     return [i for i in live if games[i].status is GameStatus.PLAYING]
 
 
-def rollouts(
+def record_rollouts(
     games: Sequence[Game], turns: Sequence[list[TokenTurn]], size: int, *, first_group: int = 0
 ) -> list[Rollout]:
     """Make a record of each game. Each `size` adjacent games are a group."""

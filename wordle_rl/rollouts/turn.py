@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wordle_rl.rollouts.base import RolloutKind, RolloutTask, whole_games
+from wordle_rl.rollouts.base import RolloutKind, RolloutTask, play_whole_games
 from wordle_rl.rollouts.records import Rollout
 
 
@@ -19,4 +19,4 @@ class OneTurn(RolloutKind):
     finishes: ClassVar[bool] = False
 
     def play(self, task: RolloutTask) -> list[Rollout]:
-        return whole_games(task, answers=1)
+        return play_whole_games(task, answers=1)

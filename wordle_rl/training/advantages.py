@@ -19,7 +19,7 @@ from wordle_rl.policy.engine import StopReason
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.base import Recipe, Step
 from wordle_rl.rollouts.records import Rollout
-from wordle_rl.training.sequences import TrainingSequence, answers_at, pad, sequences
+from wordle_rl.training.sequences import TrainingSequence, build_sequences, find_answers, pad
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ def _reward_rollout(recipe: Recipe, rollout: Rollout, scores: list[Scores] | Non
     divergence = None
     if scores is not None and recipe.algorithm.needs_reference:
         divergence = np.zeros(len(rollout.turns))
-        for sequence, score in zip(sequences(rollout, 0), scores, strict=True):
+        for sequence, score in zip(build_sequences(rollout, 0), scores, strict=True):
             assert score.ref_logprobs is not None
             gap = score.old_logprobs.astype(float) - score.ref_logprobs
             np.add.at(divergence, sequence.turns, gap)
@@ -76,7 +76,7 @@ def _score_sequences(step: Step, rollouts: Sequence[Rollout]) -> list[list[Score
     """The trainer's scores of each rollout's sequences."""
     policy, algorithm = step.policy, step.recipe.algorithm
     every: list[TrainingSequence] = [
-        s for i, rollout in enumerate(rollouts) for s in sequences(rollout, i)
+        s for i, rollout in enumerate(rollouts) for s in build_sequences(rollout, i)
     ]
     blank = [[0.0] * len(s.ids) for s in every]
     batch = pad(every, {"advantages": blank, "weights": blank}, step.form.chat.tokenizer.pad_id)
@@ -131,9 +131,9 @@ def _turn_values(sample: Sample) -> Floats:
     """[K] the value head's prediction before each answer."""
     assert sample.scores is not None
     values = np.zeros(len(sample.rollout.turns))
-    for sequence, score in zip(sequences(sample.rollout, 0), sample.scores, strict=True):
+    for sequence, score in zip(build_sequences(sample.rollout, 0), sample.scores, strict=True):
         assert score.values is not None
-        for number, place in answers_at(sample.rollout, sequence):
+        for number, place in find_answers(sample.rollout, sequence):
             values[number] = score.values[place]
     return values
 

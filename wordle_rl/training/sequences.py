@@ -21,14 +21,16 @@ class TrainingSequence:
     rollout: int  # index of the rollout within the step
 
 
-def sequences(rollout: Rollout, index: int) -> list[TrainingSequence]:
+def build_sequences(rollout: Rollout, index: int) -> list[TrainingSequence]:
     """A rollout's sequences, one for each prompt. A game that could not begin has none."""
     count = len(rollout.turns)
     begins = [i for i, turn in enumerate(rollout.turns) if turn.fresh or i == 0]
-    return [conversation(rollout, index, part) for part in map(range, begins, [*begins[1:], count])]
+    return [
+        build_sequence(rollout, index, part) for part in map(range, begins, [*begins[1:], count])
+    ]
 
 
-def conversation(rollout: Rollout, index: int, numbers: range | None = None) -> TrainingSequence:
+def build_sequence(rollout: Rollout, index: int, numbers: range | None = None) -> TrainingSequence:
     """The turns of a rollout with these numbers, or all, as one growing conversation."""
     ids: list[int] = []
     trained: list[bool] = []
@@ -46,7 +48,7 @@ def conversation(rollout: Rollout, index: int, numbers: range | None = None) -> 
     )
 
 
-def answers_at(rollout: Rollout, sequence: TrainingSequence) -> list[tuple[int, int]]:
+def find_answers(rollout: Rollout, sequence: TrainingSequence) -> list[tuple[int, int]]:
     """The turns of one sequence of a rollout, each with the position where its answer begins."""
     found, place = [], 0
     for number in range(sequence.turns[0], sequence.turns[-1] + 1):

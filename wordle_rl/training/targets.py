@@ -17,7 +17,7 @@ from wordle_rl.policy.batch import Targets
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.records import Rollout
-from wordle_rl.training.sequences import TrainingSequence, answers_at
+from wordle_rl.training.sequences import TrainingSequence, find_answers
 
 
 class TokenTeacher:
@@ -39,7 +39,7 @@ class TokenTeacher:
         alone, and the guess has the same targets as without a thought.
         """
         parts = []
-        for i, place in answers_at(rollout, sequence):
+        for i, place in find_answers(rollout, sequence):
             if rollout.turns[i].trained:
                 turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
                 assert turn.guess is not None

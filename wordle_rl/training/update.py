@@ -21,7 +21,7 @@ from wordle_rl.rollouts.base import Step
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import Sample, Scores
-from wordle_rl.training.sequences import TrainingSequence, pad, sequences
+from wordle_rl.training.sequences import TrainingSequence, build_sequences, pad
 from wordle_rl.training.targets import TokenTeacher
 
 # A sequence of a step's batch, with its scores if there are any.
@@ -129,7 +129,7 @@ def _count_trained(rollout: Rollout) -> int:
 
 def _rows_of(sample: Sample, index: int) -> list[Row]:
     """The sequences of a sample that have trained tokens."""
-    parts = sequences(sample.rollout, index)
+    parts = build_sequences(sample.rollout, index)
     scores = [None] * len(parts) if sample.scores is None else sample.scores
     return [row for row in zip(parts, scores, strict=True) if any(row[0].trained)]
 

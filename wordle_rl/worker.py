@@ -1,6 +1,6 @@
 """One of the further processes of a run. Only the first process starts it, never a person.
 
-The first line of standard input is its task. When the input ends, the process exits.
+The first line of standard input is its task. It exits when the input ends.
 """
 
 from __future__ import annotations

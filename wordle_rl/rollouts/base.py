@@ -159,10 +159,10 @@ class RolloutTask:
 
 
 def play_whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
-    """Play num_generations games of each secret, which form a group, to their end.
+    """Play num_generations games of each secret to their end. They are one group.
 
-    answers: leave each game after this many. A teacher, if there is one, plays instead of the
-    policy.
+    A teacher, if there is one, plays instead of the policy. answers: leave each game after this
+    many.
     """
     step, first = task.step, task.places.start
     size, teacher = step.recipe.rollout.num_generations, step.recipe.teacher

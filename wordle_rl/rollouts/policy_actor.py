@@ -28,9 +28,7 @@ class PolicyActor:
     first_rollout: int = 0  # number of game 0 within the step
     turns: list[list[TokenTurn]] = field(default_factory=list)  # by game
     _rows: dict[int, int] = field(default_factory=dict)  # game -> engine row
-    _fed: dict[int, list[int]] = field(
-        default_factory=dict
-    )  # game -> ids fed since its last answer
+    _fed: dict[int, list[int]] = field(default_factory=dict)  # game -> ids since its last answer
 
     def start(self, states: Sequence[State]) -> list[bool]:
         self.turns = [[] for _ in states]

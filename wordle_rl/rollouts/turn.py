@@ -14,7 +14,7 @@ from wordle_rl.rollouts.records import Rollout
 
 @dataclass(frozen=True, kw_only=True)
 class OneTurn(RolloutKind):
-    """Leaves each game after one answer; `history` says where games begin."""
+    """Leaves each game after one answer. `history` says where games begin."""
 
     finishes: ClassVar[bool] = False
 

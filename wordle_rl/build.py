@@ -1,6 +1,6 @@
-"""From a composed config to an Experiment: the one place that knows both.
+"""Builds an Experiment from a composed config. Only this file and build_parts.py know both.
 
-Checks what must hold between the parts of a run. Nothing here imports torch.
+It also checks that the parts of a run fit together. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.settings import LoggerSettings, TrainerSettings
 from wordle_rl.words.settings import WordSettings
 
-KEYS = {  # of a training config
+KEYS = {  # the keys of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
     *("curriculum", "history", "trainer", "logger", "optim"),
     *("name", "seed", "output_dir", "resume", "restart"),
@@ -48,7 +48,7 @@ KEYS = {  # of a training config
 
 
 def resolve(cfg: DictConfig) -> dict[str, Any]:
-    """The config as plain values. Raises ConfigError for a value that is missing."""
+    """Turn the config into plain values. Raises ConfigError for a missing value."""
     try:
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
@@ -60,10 +60,10 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
 
 
 def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
-    """Raise ConfigError unless a config has these parts and no others."""
+    """Raise ConfigError unless a config has exactly these keys."""
     if unknown := sorted(set(config) - keys):
         raise ConfigError(
-            f"there is no setting {', '.join(unknown)}; there are {', '.join(sorted(keys))}"
+            f"there is no setting {', '.join(unknown)}; the settings are {', '.join(sorted(keys))}"
         )
     if missing := sorted(keys - set(config)):
         raise ConfigError(f"{', '.join(missing)} must be given: the config needs every part")
@@ -92,7 +92,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     backend = build_backend_settings(config["backend"], model)
     _check_together(algorithm, rollout, backend, sampling, model)
     if len(splits.val) < 2:
-        raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint by")
+        raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint")
     check_secrets(settings.protocol, splits, model.location)
     style = build_style(config, rules)
     if not config["allow_mismatch"]:
@@ -143,16 +143,16 @@ def _check_together(
         sampling.check_trainable()
     if algorithm.minibatches > rollout.groups:
         raise ConfigError(
-            f"algorithm.minibatches must be at most rollout.groups={rollout.groups}, whose groups "
-            f"are not split, not {algorithm.minibatches}"
+            f"algorithm.minibatches must be at most rollout.groups={rollout.groups}, because "
+            f"groups are not split, not {algorithm.minibatches}"
         )
     if rollout.groups % backend.devices:
         raise ConfigError(
-            f"rollout.groups must be a multiple of backend.devices, so that each of the "
-            f"{backend.devices} processes has as many groups, not {rollout.groups}"
+            f"rollout.groups must be a multiple of backend.devices={backend.devices}, so that each "
+            f"process has the same number of groups, not {rollout.groups}"
         )
     if sampling.max_tokens >= model.max_context:
         raise ConfigError(
-            f"sampling.max_tokens must be below model.max_context={model.max_context}, which holds "
-            f"a whole game, not {sampling.max_tokens}"
+            f"sampling.max_tokens must be below model.max_context={model.max_context}, which must "
+            f"hold a whole game, not {sampling.max_tokens}"
         )

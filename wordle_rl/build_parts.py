@@ -1,6 +1,6 @@
-"""From the nodes of a config to the parts of a run: rewards, model, players, history, curriculum.
+"""Builds the parts of a run from config nodes: rewards, model, players, history, curriculum.
 
-What one part may hold, it checks itself. What must hold between two parts is checked here.
+Each part checks its own settings. This file checks that two parts fit together.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def build_reward_set(
     form: str = "conversation",
     where: str = "reward",
 ) -> RewardSet:
-    """A RewardSet: `components` maps names to reward nodes, each with its weight.
+    """Build a RewardSet. The node's `components` map names to rewards, each with its weight.
 
-    where: the key of the node, for messages.
+    where: the key of the node, for error messages.
     """
     components = node.get("components") if isinstance(node, Mapping) else node
     if not isinstance(components, Mapping):
@@ -80,23 +80,23 @@ def build_model_settings(node: Any) -> ModelSettings:
 
 
 def build_backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
-    """Raises ConfigError when the model belongs to another backend."""
+    """Build the backend's settings. Raises ConfigError if the model needs another backend."""
     kinds = {kind.name: kind.__name__ for kind in (LightningSettings, MlxSettings)}
     target = node.get("_target_") if isinstance(node, Mapping) else None
-    # Looked at first: the settings that such a model brings fit no other backend.
+    # Check this first, because such a model brings settings that fit no other backend.
     if model.backend is not None and not str(target).endswith(f".{kinds[model.backend]}"):
         raise ConfigError(
-            f"model={model.name} needs backend={model.backend}, which it takes when none is named"
+            f"model={model.name} needs backend={model.backend}: leave backend= out to get it"
         )
     return instantiate("backend", node, BackendSettings)
 
 
 def build_style(config: Mapping[str, Any], rules: Rules) -> PromptStyle:
-    """The prompt style, which tells these rules."""
+    """Build the prompt style, which explains these rules."""
     return instantiate("prompt", config["prompt"], PromptStyle, game=rules)
 
 
-PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # that algorithms and histories may name
+PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # players for algorithms and histories
     "random_consistent": lambda k: RandomConsistent(k, "answers"),
     "random_consistent_allowed": lambda k: RandomConsistent(k, "allowed"),
     "entropy": GreedyEntropy,
@@ -106,7 +106,7 @@ PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # that algorithms and his
 def build_teacher(
     algorithm: Algorithm, knowledge: Knowledge, style: PromptStyle
 ) -> TeacherSettings | None:
-    """The games that an algorithm imitates, if it does."""
+    """Build the teacher whose games the algorithm imitates, None if it imitates nobody."""
     wanted = algorithm.imitates
     if wanted is None:
         return None
@@ -117,7 +117,7 @@ def build_teacher(
     player = PLAYERS[wanted.player](knowledge)
     if wanted.choices and not isinstance(player, Teacher):
         raise ConfigError(
-            f"algorithm.targets=distribution needs a player with a choice of guesses, "
+            f"algorithm.targets=distribution needs a player that chooses among guesses, "
             f"random_consistent or random_consistent_allowed, not {wanted.player}"
         )
     length = wanted.reasoning
@@ -135,7 +135,7 @@ def build_teacher(
 
 
 def build_curriculum(config: Mapping[str, Any], recipe: Recipe, knowledge: Knowledge) -> Curriculum:
-    """The curriculum, which leads to the rewards of reward=."""
+    """Build the curriculum, which leads to the rewards of reward=."""
     node = config["curriculum"]
     if isinstance(node, Mapping) and "first" in node:
         first = build_reward_set(
@@ -148,20 +148,21 @@ def build_curriculum(config: Mapping[str, Any], recipe: Recipe, knowledge: Knowl
     )  # fmt: skip
     if recipe.teacher is not None and not isinstance(chosen, NoCurriculum):
         raise ConfigError(
-            "curriculum must be none with an algorithm that imitates a player, as its games are "
-            f"not judged, not {option_of(chosen)}"
+            "curriculum must be none with an algorithm that imitates a player, because its games "
+            f"have no rewards, not {option_of(chosen)}"
         )
     if chosen.needs_whole_games and not recipe.rollout.finishes:
         raise ConfigError(
-            f"curriculum={option_of(chosen)} goes by how games end, and with rollout="
-            f"{recipe.rollout.name} they are left before: use rollout=game or rollout=best_of"
+            f"curriculum={option_of(chosen)} depends on how games end, but "
+            f"rollout={recipe.rollout.name} leaves them earlier: use rollout=game or "
+            "rollout=best_of"
         )
-    chosen.plan()  # what is wrong with its first rewards is told now
+    chosen.plan()  # raises now if its first rewards are wrong
     return chosen
 
 
 def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | None:
-    """Where training games begin; None for the empty board."""
+    """Build where training games begin. None means the empty board."""
     settings: HistorySettings = instantiate("history", node, HistorySettings)
     players = {**PLAYERS, "top_openers": TopOpeners}
     if settings.player not in players:
@@ -170,8 +171,8 @@ def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | No
         )
     if settings.most >= rules.max_turns:
         raise ConfigError(
-            f"history.most must be below rules.max_turns={rules.max_turns}, so that there is a "
-            f"turn left to play, not {settings.most}"
+            f"history.most must be below rules.max_turns={rules.max_turns}, so that a turn is left "
+            f"to play, not {settings.most}"
         )
     if settings.most == 0:
         return None

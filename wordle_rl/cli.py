@@ -1,7 +1,6 @@
-"""What the commands share: wrong input ends in one line and exit code 2.
+"""Runs a Hydra command. Wrong input ends it with a one-line message and exit code 2.
 
-Only errors about input and full disks are caught; anything else is a fault of the program and
-keeps its traceback.
+Only input errors and full disks are caught. Anything else is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.untrusted import FolderError
 
-_PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # options as names, several of them for a sweep
+_PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
 
 
 def run(main: Callable[[], None]) -> None:
-    """Call a Hydra main function; what Hydra finds wrong in the input ends in the same way."""
-    # Hydra then raises its errors instead of printing paragraphs about them.
+    """Call a Hydra main function. Hydra's own errors about the input also end in one line."""
+    # Makes Hydra raise its errors instead of printing paragraphs about them.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    brief_spins()
+    shorten_spins()
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
@@ -35,26 +34,26 @@ def run(main: Callable[[], None]) -> None:
     warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
     with whole_command():
         try:
-            with _unknown_flags_told():
+            with _report_unknown_flags():
                 main()
         except (HydraException, OmegaConfBaseException) as error:
             fail(describe_hydra_error(error))
-        except FolderError as error:  # found only while the model plays, or at a run's end
+        except FolderError as error:  # raised only while the model plays, or at a run's end
             fail(str(error))
 
 
-def brief_spins() -> None:
-    """Let threads that wait for each other spin only briefly; call before torch is imported.
+def shorten_spins() -> None:
+    """Let waiting threads spin only briefly. Call this before torch is imported.
 
-    Beside other processes long spins of GNU's OpenMP slow every operation, up to tenfold.
+    GNU OpenMP's long spins slow every operation up to tenfold when other processes are running.
     """
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 
 def quoted(argument: str) -> str:
-    """An argument as Hydra reads it: an option of a group is text, never a number, null or a list.
+    """Quote an argument for Hydra if it must be read as text, not as a number, null or a list.
 
-    So is a value with letters beyond ASCII, such as a path, which Hydra takes in quotes only.
+    That applies to options of a group, and to values with non-ASCII letters, such as paths.
     """
     key, equals, value = argument.partition("=")
     if not value.isascii() and _PLAIN.fullmatch(value) and not {",", "\\"} & set(value):
@@ -67,8 +66,8 @@ def quoted(argument: str) -> str:
 
 
 @contextmanager
-def _unknown_flags_told() -> Iterator[None]:
-    """Hydra's parser of arguments ends in one line, too, instead of its usage."""
+def _report_unknown_flags() -> Iterator[None]:
+    """Make Hydra's argument parser print one line about an error, not its usage."""
 
     def error(self: argparse.ArgumentParser, message: str) -> NoReturn:
         fail(f"{message}; settings are given as key=value, see --help")

@@ -1,4 +1,4 @@
-"""Who plays in eval.py: a model, a run's checkpoint, or a scripted player, on the same secrets."""
+"""The players of eval.py: a model, a run's checkpoint, or scripted players, on the same secrets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import MOST, ConfigError, check_above_zero, check_range
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.progress import GameCount, told
+from wordle_rl.training.progress import GameCount, announce
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
 
@@ -57,7 +57,7 @@ _GAMES_AT_ONCE = 512
 
 @dataclass(frozen=True, kw_only=True)
 class EvalSettings:
-    """What to play; see conf/eval.yaml."""
+    """What to evaluate and how, see conf/eval.yaml."""
 
     run: str | None = None
     checkpoint: str = "best"
@@ -82,7 +82,7 @@ class EvalSettings:
         if self.player == "tree" and self.opener is not None:
             raise ValueError("player=tree and opener exclude each other: a tree has its own opener")
         if self.checkpoint != "best" and self.run is None:
-            raise ValueError(f"checkpoint={self.checkpoint} needs run=<the run that it is of>")
+            raise ValueError(f"checkpoint={self.checkpoint} needs run=<its run>")
         check_choice("form", self.form, FORMS)
         check_seed("seed", self.seed)
         check_range("samples", self.samples, 1, MOST_SAMPLES)
@@ -95,15 +95,15 @@ class EvalSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Contestant:
-    """Who plays, and what its answers are worth."""
+    """A player and the rewards that score its games."""
 
     name: str
-    actor: Callable[[int], Actor]  # of a batch of games, given the number of the first one
+    actor: Callable[[int], Actor]  # makes the actor of a batch, from its first game's number
     rewards: RewardSet
     games_at_once: int = _GAMES_AT_ONCE
 
     def after(self, opener: str) -> Contestant:
-        """The same with its first guess given."""
+        """The same contestant with a given first guess."""
         return replace(
             self,
             name=f"{self.name} after {opener}",
@@ -125,16 +125,16 @@ class Tournament:
     settings: EvalSettings
 
     def games(self, contestant: Contestant) -> list[Game]:
-        """All games of a contestant.
+        """Play all games of a contestant.
 
-        With a time limit they are played one after the other, so that a game's time is its own.
+        With a time limit, games are played one at a time, so that each has its own clock.
         """
         limit = self.settings.time_limit
         most = contestant.games_at_once if limit is None else 1
         secrets = [s for s in self.secrets for _ in range(self.settings.samples)]
         games: list[Game] = []
         count = GameCount(len(secrets))
-        with told(lambda: f"{contestant.name}: {count}"):
+        with announce(lambda: f"{contestant.name}: {count}"):
             for first in range(0, len(secrets), most):
                 batch = new_games(secrets[first : first + most], self.knowledge.words, self.rules)
                 seconds = math.inf if limit is None else limit
@@ -143,13 +143,13 @@ class Tournament:
         return games
 
     def summary(self, contestant: Contestant) -> tuple[dict[str, Any], list[Game]]:
-        """The summary of a contestant, and its games."""
+        """Play a contestant's games. Returns the summary and the games."""
         many = len(self.secrets) * self.settings.samples
         print(f"{contestant.name} plays {many} games", flush=True)
         begin = time.monotonic()
         games = self.games(contestant)
         seconds = time.monotonic() - begin
-        with told(f"{contestant.name}: judging {len(games)} games"):
+        with announce(f"{contestant.name}: judging {len(games)} games"):
             summary = summarise(
                 games, self.knowledge, player=contestant.name, split=self.split, rules=self.rules,
                 seconds=seconds, regret=self.regret, rewards=contestant.rewards,
@@ -157,7 +157,7 @@ class Tournament:
         return summary, games
 
     def scripted(self, player: Player | Speaker, rewards: RewardSet) -> Contestant:
-        """A scripted player, which writes its guesses as in a conversation, whatever form= is."""
+        """Enter a scripted player. It writes its guesses as in a conversation, whatever form=."""
         seed = self.settings.seed
 
         def actor(first: int) -> Actor:
@@ -189,13 +189,13 @@ def check_opener(settings: EvalSettings, words: WordLists) -> None:
 
 
 def _entropy(knowledge: Knowledge, opener: str | None = None) -> GreedyEntropy:
-    """Greedy entropy from an opener; None for SALET, or for the best first guess without it."""
+    """Greedy entropy after an opener. None: SALET if it is allowed, else the best first guess."""
     salet = "salet" if "salet" in knowledge.words.allowed_set else None
     return GreedyEntropy(knowledge, opener=opener or salet)
 
 
 def build_solvers(knowledge: Knowledge) -> list[Player]:
-    """The floors and ceilings that every table shows."""
+    """The scripted players in every table, as lower and upper bounds."""
     return [
         _entropy(knowledge),
         RandomConsistent(knowledge, "answers"),
@@ -205,9 +205,12 @@ def build_solvers(knowledge: Knowledge) -> list[Player]:
 
 
 def build_contestant(
-    config: dict[str, Any], tournament: Tournament, splits: Splits, rewards: RewardSet
+    config: dict[str, Any],
+    tournament: Tournament,
+    splits: Splits,
+    rewards: RewardSet,
 ) -> tuple[Contestant, dict[str, Any]]:
-    """The model of the config, and the record of its precision and threads."""
+    """Build the config's model. Returns the contestant, and a record of precision and threads."""
     settings = tournament.settings
     model = choose_model(config, settings)
     style, sampling = tournament.style, tournament.sampling
@@ -217,7 +220,7 @@ def build_contestant(
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
     module = load_backend(backend)
-    with told(f"loading {model.path}"):
+    with announce(f"loading {model.path}"):
         policy = module.build_policy(model, backend, temperature=1.0, optim=Optim())
     for line in policy.computing.reasons:
         print(line, flush=True)
@@ -243,20 +246,20 @@ def build_contestant(
 
 
 def name_contestant(model: ModelSettings, settings: EvalSettings) -> str:
-    """What plays: a model, or a run and which of its checkpoints if that is not the best."""
+    """The name of what plays: a model, or a run with its checkpoint unless that is the best."""
     if settings.run is None:
         stages = stages_of(model.location)
         return stages[-1]["run"] if stages else model.name
     run, checkpoint = RunFolder(Path(settings.run)), settings.checkpoint
     played = Path(model.path).parent
-    if checkpoint == "best":  # unless another one had to take its place
+    if checkpoint == "best":  # unless it was lost and another one is used
         best = CheckpointStore(run.checkpoints, read_only=True).best()
         checkpoint = "" if played == best else played.name
     return f"{run.path.name} {Path(checkpoint).name}".strip()
 
 
 def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:
-    """The model's settings, pointing into the run's checkpoint if there is a run."""
+    """The model's settings. With a run, their path is in the chosen checkpoint."""
     if settings.run is None or settings.checkpoint == "start":
         return build_model_settings(config["model"])
     store = CheckpointStore(RunFolder(Path(settings.run)).checkpoints, read_only=True)

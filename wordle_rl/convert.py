@@ -1,4 +1,4 @@
-"""LoRA adapters from PEFT's form to mlx-lm's and back, and into the weights of their MLX model.
+"""Converts LoRA adapters between PEFT and mlx-lm, or fuses one into its MLX model's weights.
 
 python -m wordle_rl.convert <adapter> <new folder> [--base <model>]    PEFT <-> mlx-lm
 python -m wordle_rl.convert <adapter> <new folder> --fuse              a model without adapter
@@ -22,11 +22,11 @@ from wordle_rl.runs.instantiate import ConfigError
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m wordle_rl.convert",
-        description="Turn a LoRA adapter of PEFT's form into mlx-lm's, or the other way round.",
+        description="Convert a LoRA adapter from PEFT's form to mlx-lm's, or back.",
     )
     parser.add_argument("adapter", type=Path, help="folder with adapter_config.json")
     parser.add_argument("target", type=Path, help="new folder")
-    parser.add_argument("--base", help="model that the new adapter names as its own")
+    parser.add_argument("--base", help="base model that the new adapter names")
     parser.add_argument(
         "--fuse", action="store_true", help="write the MLX model with the adapter in its weights"
     )
@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with user_errors():
         if given.fuse:
             if given.base is not None:
-                raise ConfigError("--base and --fuse exclude each other")
-            print(_fused(given.adapter, given.target))
+                raise ConfigError("--base and --fuse exclude each other: give one of them")
+            print(_fuse(given.adapter, given.target))
             return
         from wordle_rl.backends.adapters import convert_adapter
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{given.target}: the adapter in the form of {form}")
 
 
-def _fused(adapter: Path, target: Path) -> str:
+def _fuse(adapter: Path, target: Path) -> str:
     from wordle_rl.backends import need_mlx
 
     with need_mlx():

@@ -1,4 +1,4 @@
-"""Going on from an earlier run: what is taken from it, and what must be as it was there."""
+"""Continues from an earlier run: what is taken over from it, and what must stay the same."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from wordle_rl.runs.untrusted import FolderError, read_file
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
 
-# What a run is about, and where it lies: a resumed run cannot change these.
+# A resumed run cannot change these: what it trains, and where its folder is.
 _KEPT = (
     *("model", "words", "prompt", "rollout.form", "name", "output_dir"),
     *("init_from", "init_checkpoint"),
 )
-_LARGEST = 100_000  # bytes of a saved config; ours have some 5,000
-_GROUPS = ("model", "backend", "prompt", "words")  # that every saved config has
-REQUIRED = "required"  # what an experiment says of init_from that makes no sense without it
+_LARGEST = 100_000  # bytes of a saved config, which usually has about 5,000
+_GROUPS = ("model", "backend", "prompt", "words")  # in every saved config
+REQUIRED = "required"  # the value of init_from in an experiment that needs it
 _LATER_KEYS = {
     "init_from": None, "init_checkpoint": "best", "allow_mismatch": False, "restart": False,
 }  # fmt: skip
-_OWN_MODEL = ("model", "model.path", "model.shape", "model.name")  # never given beside a run's
+_OWN_MODEL = ("model", "model.path", "model.shape", "model.name")  # exclude init_from
 
 
-def saved_config(folder: RunFolder) -> DictConfig:
-    """The config that a run was started with. Raises ConfigError."""
+def read_saved_config(folder: RunFolder) -> DictConfig:
+    """Read the config that a run was started with. Raises ConfigError."""
     path = folder.path / CONFIG
     if not path.is_file():
-        raise ConfigError(f"{path} is missing: the run folder is not complete")
+        raise ConfigError(f"{path} is missing: the run folder is incomplete")
     try:
         text = read_file(path, _LARGEST).decode()
         check_plain_yaml(text)
@@ -54,13 +54,13 @@ def saved_config(folder: RunFolder) -> DictConfig:
     except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
         raise ConfigError(f"{path}: cannot be read as YAML ({error})") from None
     if not isinstance(loaded, DictConfig):
-        raise ConfigError(f"{path}: not a config of settings by name")
+        raise ConfigError(f"{path}: must be a mapping from names to settings")
     if not names_are_text(OmegaConf.to_container(loaded)):
         raise ConfigError(f"{path}: the names of settings must be text")
     for part in _GROUPS:
         if not isinstance(loaded.get(part), DictConfig):
             raise ConfigError(f"{path}: {part} must be a group of settings")
-    loaded = OmegaConf.merge(_LATER_KEYS, loaded)  # runs of earlier versions lack these
+    loaded = OmegaConf.merge(_LATER_KEYS, loaded)  # earlier versions did not write these
     assert isinstance(loaded, DictConfig)
     if OmegaConf.select(loaded, "backend.threads") == 0:
         loaded.backend.threads = "auto"  # as earlier versions wrote it
@@ -70,15 +70,15 @@ def saved_config(folder: RunFolder) -> DictConfig:
 
 
 def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -> None:
-    """Take a part from a run's config, unless the command line chose it, but for its single values.
+    """Replace a part of the config by the run's, unless the command line chose another one.
 
-    given: keys of the command line.
+    Single values from the command line stay. given: keys of the command line.
     """
     if node in given:
         return
-    said = {key: OmegaConf.select(cfg, key) for key in given if key.startswith(f"{node}.")}
+    values = {key: OmegaConf.select(cfg, key) for key in given if key.startswith(f"{node}.")}
     OmegaConf.update(cfg, node, saved[node], merge=False, force_add=True)
-    for key, value in said.items():
+    for key, value in values.items():
         OmegaConf.update(cfg, key, value, force_add=True)
 
 
@@ -91,21 +91,21 @@ def _adopt_optimizer(cfg: DictConfig, saved: DictConfig) -> None:
         cfg.optim._target_ = target
 
 
-def form_of_run(saved: DictConfig) -> str:
-    """The form that a run was trained in; runs of earlier versions name none."""
+def read_form(saved: DictConfig) -> str:
+    """The form that a run was trained in. Earlier versions did not record it."""
     return OmegaConf.select(saved, "rollout.form") or "conversation"
 
 
-def keys_of(overrides: Iterable[str]) -> set[str]:
-    """The keys that overrides are about."""
+def list_keys(overrides: Iterable[str]) -> set[str]:
+    """The keys that overrides set."""
     return {override.partition("=")[0].lstrip("+~") for override in overrides}
 
 
 def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[str, Any] | None:
-    """Put the model, prompt, form and optimizer of init_from's run into a config.
+    """Take over the model, prompt, form and optimizer of init_from's run.
 
-    What the command line names itself stays. overrides: those of the command line. root: what
-    relative paths are relative to. Returns what the manifest records of the start, None without
+    What the command line sets stays. overrides: the arguments of the command line. root: the folder
+    that relative paths start from. Returns what the manifest records about the start, None without
     init_from. Raises ValueError in one line.
     """
     check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last", "start"))
@@ -113,17 +113,17 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
         raise ConfigError("init_from must be given: init_from=outputs/<run>")
     if cfg.init_from is None:
         if cfg.init_checkpoint != "best":
-            raise ConfigError("init_checkpoint needs init_from=<the run that it is of>")
+            raise ConfigError("init_checkpoint needs init_from=<its run>")
         return None
-    given = keys_of(overrides)
+    given = list_keys(overrides)
     if other := [key for key in _OWN_MODEL if key in given]:
         raise ConfigError(f"{other[0]} and init_from exclude each other: a run has its own model")
     folder = RunFolder.open(root / str(cfg.init_from))
-    saved = saved_config(folder)
+    saved = read_saved_config(folder)
     status = folder.manifest().get("status")
     if status != "finished":
         raise ConfigError(
-            f"init_from={cfg.init_from}: the run is {status}, not finished; first end it with "
+            f"init_from={cfg.init_from}: the run is {status}, not finished; finish it first with "
             f"python train.py resume={cfg.init_from}"
         )
     store = CheckpointStore(folder.checkpoints, read_only=True)
@@ -133,21 +133,21 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     checkpoint = store.load(path)
     if cfg.init_checkpoint == "best" and checkpoint.step == 0:
         raise ConfigError(
-            f"init_from={cfg.init_from}: the run's best checkpoint is its own start; take what it "
-            "learnt with init_checkpoint=last, or say init_checkpoint=start if the start is meant"
+            f"init_from={cfg.init_from}: the run's best checkpoint is its own start; use "
+            "init_checkpoint=last for what it learnt, or init_checkpoint=start for the start"
         )
     rate = cfg.model.learning_rate
     adopt(cfg, saved, "model", given)
     cfg.model.path = str(path / "model")
     OmegaConf.update(cfg, "model.shape", {}, merge=False, force_add=True)
-    if saved.model.path == UNTRAINED:  # its name and its rate are of learning from nothing
+    if saved.model.path == UNTRAINED:  # its name and learning rate are for learning from scratch
         cfg.model.name, cfg.model.learning_rate = saved.name, rate
     adopt(cfg, saved, "prompt", given)
     if "optim" not in given:
         _adopt_optimizer(cfg, saved)
     if "rollout.form" not in given:
-        cfg.rollout.form = form_of_run(saved)
-    # Weights are of either backend, adapters of their own alone.
+        cfg.rollout.form = read_form(saved)
+    # Weights work with either backend, but adapters only with their own.
     if saved.backend._target_ != cfg.backend._target_:
         adopt(cfg, saved, "backend", given)
     return {
@@ -159,7 +159,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
 
 
 def check_secrets(protocol: str, splits: Splits, model: str) -> None:
-    """Raise ConfigError when a run that made a model may have trained on what is now tested.
+    """Raise ConfigError if a run that made the model may have trained on secrets of the test.
 
     model: its hub name or folder.
     """
@@ -170,13 +170,13 @@ def check_secrets(protocol: str, splits: Splits, model: str) -> None:
         if stage.get("protocol") != "split" or digest != splits.digest:
             raise ConfigError(
                 f"the model {model} comes from the run {stage['run']}, which may have trained on "
-                "secrets that are now for the test: use words.protocol=all, or a run with "
+                "secrets that are now test secrets: use words.protocol=all, or a run with "
                 "words.protocol=split and the same words"
             )
 
 
 def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: WordLists) -> None:
-    """Raise ConfigError when the run that made a model had another prompt, form or word lists.
+    """Raise ConfigError if the run that made a model had another prompt, form or word lists.
 
     model: its hub name or folder. form: the key of the setting, and its value.
     """
@@ -193,31 +193,33 @@ def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: Wo
         if then not in (None, now):
             wrong = "words: other word lists" if name == "words" else f"{name}={now}: not {then}"
             raise ConfigError(
-                f"{wrong} as in the run {last['run']}, which the model {model} comes from; choose "
-                "the same, or say allow_mismatch=true"
+                f"{wrong} as in the run {last['run']}, which made the model {model}; choose the "
+                "same, or allow it with allow_mismatch=true"
             )
 
 
-def steps_done(folder: RunFolder) -> int:
-    """The step of the newest checkpoint, 0 without one."""
+def count_steps(folder: RunFolder) -> int:
+    """The step of a run's newest checkpoint, 0 without one."""
     newest = CheckpointStore(folder.checkpoints, read_only=True).latest()
     return int(newest.name.removeprefix("step_")) if newest else 0
 
 
 def check_steps(folder: RunFolder, steps: int) -> None:
-    """Tell when a resumed run has no step left; raise ConfigError when it has done too many."""
-    done = steps_done(folder)
+    """Print a line if a resumed run has no step left. Raise ConfigError if it did too many."""
+    done = count_steps(folder)
     if steps < done:
-        raise ConfigError(f"trainer.steps must be {done} or more, as so many are done, not {steps}")
+        raise ConfigError(
+            f"trainer.steps must be {done} or more, because {done} are done, not {steps}"
+        )
     if steps == done:
         print(f"nothing left to train: all {done} steps are done", flush=True)
 
 
-def resumed_config(
+def build_resumed_config(
     folder: RunFolder, overrides: Sequence[str]
 ) -> tuple[DictConfig, dict[str, Any]]:
-    """The saved config with single values replaced, and what was replaced."""
-    saved = saved_config(folder)
+    """The saved config with single values replaced, and a record of the changes."""
+    saved = read_saved_config(folder)
     changes = {}
     for override in overrides:
         key, _, value = override.partition("=")
@@ -241,22 +243,20 @@ def resumed_config(
     return saved, changes
 
 
-def with_kept_precision(
-    folder: RunFolder, saved: DictConfig, changes: dict[str, Any]
-) -> DictConfig:
-    """The config with the precision that was faster when it was chosen, on another machine too."""
+def keep_precision(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]) -> DictConfig:
+    """Replace backend.precision=auto by what the run chose at first, also on another machine."""
     if saved.backend.precision != "auto" or "backend.precision" in changes:
         return saved
     kept = folder.computing().get("precision", "auto")
     if kept != "auto":
-        print(f"{kept}: as before; backend.precision=auto chooses again", flush=True)
+        print(f"precision {kept}, as before; backend.precision=auto chooses again", flush=True)
     config = copy.deepcopy(saved)
     config.backend.precision = kept
     return config
 
 
 def check_begun(folder: RunFolder, *, restart: bool) -> None:
-    """Raise ConfigError where a run has lost its checkpoints, unless it is to be started over."""
+    """Raise ConfigError if a run has lost its checkpoints, unless `restart` starts it over."""
     store = CheckpointStore(folder.checkpoints, read_only=True)
     if restart:
         try:
@@ -266,7 +266,7 @@ def check_begun(folder: RunFolder, *, restart: bool) -> None:
         if whole is not None:
             raise ConfigError(
                 f"restart=true is for a run without whole checkpoints, and {whole.path} is whole: "
-                "leave it out to go on, or start a new run"
+                "leave it out to continue, or start a new run"
             )
     elif store.latest() is not None:
         return
@@ -274,7 +274,7 @@ def check_begun(folder: RunFolder, *, restart: bool) -> None:
     logged = max((record["step"] for record in folder.metrics_log().read()), default=0)
     if (began or logged > 0) and not restart:
         raise ConfigError(
-            f"{store.folder} holds no checkpoint any more, so there is nothing to go on from; "
-            "restart=true starts the run over from step 0, and its logs with it"
+            f"{store.folder} holds no checkpoint any more, so the run cannot continue; "
+            "restart=true starts it over from step 0, with empty logs"
         )
     print("there is no checkpoint: the run starts over from step 0", flush=True)

@@ -1,8 +1,7 @@
-"""Makes a finished run an embedded model: python -m wordle_rl.embed outputs/<run>
+"""Turns a finished run into an embedded model: python -m wordle_rl.embed outputs/<run>
 
-Writes the run's best weights (or with --last those it ended with) in bfloat16, the tokenizer and a
-model card with the figures of the written weights, into wordle_rl/embedded/tiny (or what --name
-says).
+Writes the run's best weights (with --last its final weights) in bfloat16, the tokenizer and a model
+card with results of the written weights. The folder is wordle_rl/embedded/<name>, by default tiny.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.build import build_experiment, resolve
-from wordle_rl.earlier_run import saved_config
+from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.policy.settings import EMBEDDED, LightningSettings
 from wordle_rl.rollouts.chat import Chat
@@ -30,7 +29,7 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.validation import HeldOutPlay
 
-_MODELS = {  # name: what it is for, the target of the Makefile, the experiment
+_MODELS = {  # name: purpose, Makefile target, experiment
     "tiny": (
         "badly enough to learn: the start of every run with `model=tiny`",
         "embedded-model",
@@ -86,13 +85,13 @@ On another machine the digits may differ: bfloat16 kernels round differently.
 
 
 def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
-    """Write model, tokenizer and card; returns the card. last: not the best of the checkpoints."""
+    """Write model, tokenizer and card. Returns the card. last: the newest weights, not the best."""
     from wordle_rl.backends.torch.backend import build_policy
     from wordle_rl.backends.torch.weights import copy_as_bfloat16
 
-    setup = build_experiment(resolve(saved_config(run)))
+    setup = build_experiment(resolve(read_saved_config(run)))
     if setup.recipe.algorithm.imitates is None:
-        raise ValueError(f"{run.path}: not a warm start, which imitates a player")
+        raise ValueError(f"{run.path}: must be a warm start, a run that imitates a player")
     newest = CheckpointStore(run.checkpoints, read_only=True).latest()
     source = newest if last and newest is not None else run.path
     folder = EMBEDDED / name
@@ -115,7 +114,7 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
         )
     summary = json.loads((run.path / "summary.json").read_bytes())
     step = summary.get("exported_step", summary["best_step"])
-    why = "the best by validation" if step == summary["best_step"] else "as the best was lost"
+    why = "the best by validation" if step == summary["best_step"] else "because the best was lost"
     chosen = "the last step" if last else f"step {step}, {why},"
     card = _card(
         run, setup, folder, rows, chosen,
@@ -163,10 +162,10 @@ def _card(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make a finished run an embedded model.")
+    parser = argparse.ArgumentParser(description="Turn a finished run into an embedded model.")
     parser.add_argument("run", help="run folder of a warm start")
     parser.add_argument("--name", choices=_MODELS, default="tiny")
-    parser.add_argument("--last", action="store_true", help="the weights the run ended with")
+    parser.add_argument("--last", action="store_true", help="use the final weights, not the best")
     given = parser.parse_args()
     with user_errors():
         run = RunFolder.open(given.run)

@@ -1,4 +1,4 @@
-"""The eval command: full games of a run, a model or a scripted player, beside the solvers."""
+"""The eval command: plays full games with a run, a model or a scripted player, and the solvers."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from wordle_rl.contestants import (
 )
 from wordle_rl.earlier_run import (
     adopt,
-    form_of_run,
-    keys_of,
-    saved_config,
+    list_keys,
+    read_form,
+    read_saved_config,
 )
 from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.regret import Regret
@@ -58,9 +58,9 @@ _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run 
 
 @full_disk_told()
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Play, print the table, write summary.json and games.jsonl; returns the summary."""
+    """Play, print the table, write summary.json and games.jsonl. Returns the summary."""
     with user_errors():
-        config = _with_run(cfg, overrides)
+        config = _add_run(cfg, overrides)
         check_keys(config, KEYS)
         own = {k: v for k, v in config.items() if k in EvalSettings.__dataclass_fields__}
         target = {"_target_": f"{EvalSettings.__module__}.EvalSettings"}
@@ -80,6 +80,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             settings=settings,
         )
         check_opener(settings, words)
+        # A scripted player does not sample, but wrong settings are refused all the same.
         rewards = partial(build_reward_set, config["reward"], words, knowledge)
         player, computing = build_player(settings, knowledge), None
         who = settings.run or settings.player or config["model"]["path"]
@@ -92,7 +93,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         if settings.opener is not None and settings.player != "entropy":
             contestant = contestant.after(settings.opener)
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
-    with _broken_weights_told():
+    with _report_broken_weights():
         summary, games = tournament.summary(contestant)
     summaries = [summary]
     if settings.compare:
@@ -119,16 +120,17 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def _broken_weights_told() -> Iterator[None]:
+def _report_broken_weights() -> Iterator[None]:
+    """End in one line if the model's predictions are not finite."""
     try:
         yield
     except NotFinite as error:
         fail(f"{error}: the weights of the model may be broken")
 
 
-def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """The config, with what a run was trained with where the command line says nothing."""
-    given = keys_of(overrides)
+def _add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
+    """Resolve the config. A run's settings apply unless the command line overrides them."""
+    given = list_keys(overrides)
     if not _FOR_TRAINING & {key.partition(".")[0] for key in given}:
         with open_dict(cfg):
             for part in _FOR_TRAINING:
@@ -138,16 +140,16 @@ def _with_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     if cfg.run is None:
         return resolve(cfg)
     folder = RunFolder.open(ROOT / str(cfg.run))
-    saved = saved_config(folder)
+    saved = read_saved_config(folder)
     if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
         raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")
-    # A run's checkpoints are of its backend's kind; how that computes is up to this command.
+    # Checkpoints need their run's backend, but this command chooses how that computes.
     other = saved.backend._target_ != cfg.backend._target_
     for node in (*_FROM_RUN, *["backend"] * other):
         adopt(cfg, saved, node, given)
     config = resolve(cfg)
     if "form" not in given:
-        config["form"] = form_of_run(saved)
+        config["form"] = read_form(saved)
     if "words" not in given and "words.split" not in given:
         config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
     config["run"] = str(folder.path)

@@ -1,6 +1,6 @@
-"""What Hydra found wrong in the input, as one line that says what is allowed instead.
+"""Turns Hydra's errors about the input into one line that says what is allowed.
 
-Reads the classes and texts of the errors of Hydra 1.3 and OmegaConf 2.3.
+It relies on the classes and texts of errors in Hydra 1.3 and OmegaConf 2.3.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wordle_rl.runs.paths import CONF
 
 
 def describe_hydra_error(error: Exception) -> str:
-    """One line about an error of Hydra or OmegaConf."""
+    """Describe an error of Hydra or OmegaConf in one line."""
     from hydra.errors import MissingConfigException, OverrideParseException
     from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 

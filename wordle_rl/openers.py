@@ -1,7 +1,7 @@
 """The best first words: `python -m wordle_rl.openers` scores every legal opener.
 
-Bits are the Shannon entropy of the feedback, remaining the mean number of secrets left after it,
-both over all answers; looks one guess ahead only. The whole table goes to a CSV file.
+`bits` is the Shannon entropy of the feedback. `remaining` is the mean number of secrets left after
+it. Both are over all answers and look only one guess ahead. The whole table goes to a CSV file.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from wordle_rl.runs.errors import run_plain
 from wordle_rl.words.lists import WordListError, WordLists, load_words
 
 DEFAULT_CSV = Path("outputs") / "openers.csv"
-_BLOCK = 256  # guesses counted together, so that the counters stay in the processor's cache
+_BLOCK = 256  # guesses per batch, so that the counters fit into the processor's cache
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opener:
-    """A first word and what it tells."""
+    """A first word and its scores."""
 
     word: str
     bits: float  # entropy of its feedback
-    remaining: float  # mean number of candidates after it, the secret included
+    remaining: float  # mean number of candidates after it, including the secret
     answer: bool  # whether it can be the secret
 
 
 def openers(words: WordLists, table: np.ndarray) -> list[Opener]:
-    """All allowed words, most bits first, then by the alphabet.
+    """Score all allowed words. Most bits come first, ties are in alphabetical order.
 
     table: feedback codes uint8 [allowed, answers].
     """
@@ -51,7 +51,7 @@ def openers(words: WordLists, table: np.ndarray) -> list[Opener]:
         counts = count_codes(table[start : start + _BLOCK])
         bits[start : start + _BLOCK] = entropy(counts)
         remaining[start : start + _BLOCK] = np.square(counts).sum(axis=1) / n
-    # rounded, so that equal guesses stay in the order of the alphabet
+    # Rounded, so that ties stay in alphabetical order.
     order = np.argsort(-np.round(bits, 9), kind="stable")
     return [
         Opener(
@@ -75,7 +75,7 @@ def write_csv(path: Path, scored: Sequence[Opener]) -> None:
 
 
 def report(words: WordLists, scored: Sequence[Opener], top: int) -> str:
-    """The best openers as plain text."""
+    """The best openers as a plain-text table."""
     lines = [f"{'rank':>4}  word   {'bits':>6}  {'remaining':>9}  can be the secret"]
     for rank, o in enumerate(scored[:top], 1):
         secret = "yes" if o.answer else "no"
@@ -94,14 +94,19 @@ class _OneLineParser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit code, 2 after a one-line error."""
+    """Run the command. Returns the exit code, 2 after a one-line error."""
     parser = _OneLineParser(prog="wordle_rl.openers", description="Score every first word.")
     parser.add_argument("--answers", help="possible secrets, .txt or .csv (default: original game)")
-    parser.add_argument("--allowed", help="legal guesses, .txt or .csv (default: as --answers)")
-    parser.add_argument("--column", help="column of the words in a .csv file")
-    parser.add_argument("--top", type=int, default=20, help="how many to print, default 20")
     parser.add_argument(
-        "--csv", type=Path, default=DEFAULT_CSV, help=f"all scores, default {DEFAULT_CSV}"
+        "--allowed", help="legal guesses, .txt or .csv (default: same as --answers)"
+    )
+    parser.add_argument("--column", help="column of the words in a .csv file")
+    parser.add_argument("--top", type=int, default=20, help="how many to print (default: 20)")
+    parser.add_argument(
+        "--csv",
+        type=Path,
+        default=DEFAULT_CSV,
+        help=f"file for all scores (default: {DEFAULT_CSV})",
     )
     chosen = parser.parse_args(arguments)
     if chosen.top < 1:

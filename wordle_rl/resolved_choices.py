@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from hydra.core.hydra_config import HydraConfig
 
-from wordle_rl.earlier_run import keys_of
+from wordle_rl.earlier_run import list_keys
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.untrusted import printable
@@ -55,7 +55,7 @@ def choice_lines(
     choices: group -> option, as Hydra resolved them. overrides: those of the command line. config:
     the resolved config, which has the single values.
     """
-    given = keys_of(overrides)
+    given = list_keys(overrides)
     shown = {g: o for g, o in choices.items() if "/" not in g and g not in _LEFT_OUT}
     number = str(config["rollout"]["num_generations"])
     if shown.get("num_generations") != number:

@@ -1,4 +1,4 @@
-"""Training from a composed config: opens the run folder, then hands over to the backend."""
+"""Trains from a composed config: opens the run folder, then hands over to the backend."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from wordle_rl.backends import load_backend
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_run import (
     begin_from,
+    build_resumed_config,
     check_begun,
     check_steps,
-    resumed_config,
-    steps_done,
-    with_kept_precision,
+    count_steps,
+    keep_precision,
 )
 from wordle_rl.policy.stages import prompt_name
 from wordle_rl.resolved_choices import hydra_choices, print_choices
@@ -42,21 +42,21 @@ from wordle_rl.training.outcome import TrainingFailed
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """A run whose folder is there and locked."""
+    """A run whose folder exists and is locked."""
 
     setup: Experiment
     folder: RunFolder
     resume: bool
-    again: Sequence[str]  # overrides with which a fresh process goes on
+    again: Sequence[str]  # overrides for a fresh process that continues the run
 
 
 @full_disk_told()
 def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Train as configured; returns the summary.
+    """Train as configured. Returns the summary.
 
-    overrides: those of the command line; a resumed run takes only single values. Ctrl-C and SIGTERM
-    save, say how to resume, and exit with 130 and 143. Above a limit of memory a fresh process
-    takes this one's place and continues.
+    overrides: the arguments of the command line. A resumed run accepts only single values. Ctrl-C
+    and SIGTERM save, print how to resume, and exit with 130 and 143. Above a memory limit, a fresh
+    process takes this one's place and continues.
     """
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
@@ -66,34 +66,34 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             check_type("restart", cfg.restart, bool)
         open_run = start_run if cfg.resume is None else resume_run
         opened = open_run(cfg, overrides, stack)
-        summary = _train_in(opened, interrupts)
+        summary = _run_backend(opened, interrupts)
     folder = opened.folder
     print(f"\nrun folder: {folder.path}\nfull games: python eval.py run={folder.path}")
     print(f"curves: tensorboard --logdir {folder.path.parent}")
-    print(_lesson(summary), flush=True)
+    print(_describe_idle_groups(summary), flush=True)
     return summary
 
 
 def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:
-    """A new run in a new folder. stack: holds the folder's lock."""
+    """Start a new run in a new folder. stack: holds the folder's lock."""
     with user_errors():
         if cfg.restart:
-            raise ConfigError("restart=true needs resume=<the run that is to start over>")
+            raise ConfigError("restart=true needs resume=<the run to start over>")
         start = begin_from(cfg, overrides, ROOT)
         setup = build_experiment(resolve(cfg))
-        folder = RunFolder.create(_anchored(setup.config["output_dir"]), cfg.name)
+        folder = RunFolder.create(_resolve_path(setup.config["output_dir"]), cfg.name)
         stack.enter_context(folder.lock())
-    _describe(folder, setup, start)
-    return Opened(setup=setup, folder=folder, resume=False, again=[_resume(folder)])
+    _write_start(folder, setup, start)
+    return Opened(setup=setup, folder=folder, resume=False, again=[_make_resume_override(folder)])
 
 
 def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:
-    """An earlier run in its own folder, from its newest checkpoint. stack: holds its lock."""
+    """Resume a run in its folder, from its newest checkpoint. stack: holds the folder's lock."""
     with user_errors():
-        folder = RunFolder.open(_anchored(cfg.resume))
-        saved, changes = resumed_config(folder, overrides)
+        folder = RunFolder.open(_resolve_path(cfg.resume))
+        saved, changes = build_resumed_config(folder, overrides)
         check_begun(folder, restart=cfg.restart)
-        setup = build_experiment(resolve(with_kept_precision(folder, saved, changes)))
+        setup = build_experiment(resolve(keep_precision(folder, saved, changes)))
         setup = replace(setup, config=resolve(saved))
         stack.enter_context(folder.lock())
         check_steps(folder, setup.trainer.steps)
@@ -102,23 +102,23 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
     return Opened(setup=setup, folder=folder, resume=True, again=again)
 
 
-def _train_in(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
-    """Hand over to the backend. Whatever ends the run is noted in its folder."""
+def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
+    """Hand over to the backend, and record in the folder how the run ended."""
     setup, folder = opened.setup, opened.folder
     try:
-        interrupts.on_second(partial(_stopped, folder))
+        interrupts.on_second(partial(_note_hard_stop, folder))
         print(f"run folder: {folder.path}", flush=True)
         print_choices(folder, setup.config)
         with user_errors():
             backend = load_backend(setup.backend)
-        with _failures_told():
+        with _report_failures():
             return backend.train(setup, folder, resume=opened.resume, interrupts=interrupts)
     except MemoryFull as full:
-        _go_on(folder, full, opened.again, interrupts)
+        _continue_afresh(folder, full, opened.again, interrupts)
     except Interrupted as signal:
-        keep_config(folder, setup.config)  # what a resume changes, also before its first step
+        keep_config(folder, setup.config)  # keeps a resume's changes even before its first step
         folder.set_status("interrupted")
-        print(f"\n{signal}: go on with python train.py resume={folder.path}", flush=True)
+        print(f"\n{signal}: continue with python train.py resume={folder.path}", flush=True)
         raise
     except (Exception, SystemExit) as error:
         if opened.resume or not folder.remove_unless_begun():
@@ -127,16 +127,16 @@ def _train_in(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
 
 
 @contextmanager
-def _failures_told() -> Iterator[None]:
-    """A run that cannot continue ends in one line and exit code 1."""
+def _report_failures() -> Iterator[None]:
+    """End a run that cannot continue in one line, with exit code 1."""
     try:
         yield
     except TrainingFailed as error:
         fail(str(error), code=1)
 
 
-def _lesson(summary: dict[str, Any]) -> str:
-    """How many groups of a run taught nothing, from its summary."""
+def _describe_idle_groups(summary: dict[str, Any]) -> str:
+    """One line about how many groups of a run taught nothing, from its summary."""
     groups, idle, skipped, replaced = (
         int(summary[f"total_{name}"])
         for name in ("groups", "zero_spread_groups", "skipped_groups", "resampled_groups")
@@ -144,46 +144,46 @@ def _lesson(summary: dict[str, Any]) -> str:
     share = 100 * idle / max(groups, 1)
     return (
         f"{share:.0f} % of groups taught nothing: {idle:,} of {groups:,} had no spread; "
-        f"{skipped:,} were skipped, {replaced:,} replaced by new ones"
+        f"{skipped:,} were skipped, {replaced:,} were replaced by new ones"
     )
 
 
-def _go_on(
+def _continue_afresh(
     folder: RunFolder, full: MemoryFull, overrides: Sequence[str], interrupts: Interrupts
 ) -> NoReturn:
-    """Go on in a fresh process, which takes this one's place; everything is saved."""
+    """Continue a saved run in a fresh process, which takes this one's place."""
     if not full.helps:
         folder.set_failed(full)
         fail(
-            f"{full}, so soon after the start that a fresh process would not help: go on with "
+            f"{full}, so soon after the start that a fresh process would not help: continue with "
             f"python train.py resume={folder.path} and a higher limit"
         )
     interrupts.check()
-    print(f"\n{full}: the run is saved and goes on in a fresh process", flush=True)
+    print(f"\n{full}: the run is saved and continues in a fresh process", flush=True)
     start_afresh(overrides)
 
 
-def _stopped(folder: RunFolder) -> None:
-    """What a second signal leaves behind before it ends the process, in a thread of its own."""
-    line = f"stopped without saving: go on with python train.py resume={folder.path}\n"
+def _note_hard_stop(folder: RunFolder) -> None:
+    """Record that a second signal ends the process. Runs in a separate thread, just before."""
+    line = f"stopped without saving: continue with python train.py resume={folder.path}\n"
     with suppress(OSError):
         os.write(2, line.encode(errors="replace"))
     with suppress(OSError, FolderError):
         folder.set_status("interrupted", "stopped by a second signal, without saving")
 
 
-def _resume(folder: RunFolder) -> str:
-    """The override that resumes a run, whatever its path is made of."""
+def _make_resume_override(folder: RunFolder) -> str:
+    """The override that resumes a run. Any characters are allowed in its path."""
     path = str(folder.path).replace("\\", "\\\\").replace("'", "\\'")
     return f"resume='{path}'"
 
 
-def _anchored(path: str | Path) -> Path:
-    """Relative paths are relative to the project, wherever the command was typed."""
+def _resolve_path(path: str | Path) -> Path:
+    """Resolve a path. A relative one starts from the project, whatever the working folder."""
     return ROOT / str(path)
 
 
-def _describe(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None) -> None:
+def _write_start(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None) -> None:
     if start is not None:
         print(
             f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "
@@ -208,4 +208,4 @@ def _reopen(folder: RunFolder, changes: dict[str, Any], *, restart: bool) -> Non
         folder.checkpoints.rename(folder.path / f"checkpoints_damaged_{time.time_ns()}")
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
-    folder.note_resume(step=steps_done(folder), command=shown_command(sys.argv), changes=changes)
+    folder.note_resume(step=count_steps(folder), command=shown_command(sys.argv), changes=changes)

@@ -1,6 +1,6 @@
-"""A process beside the first one of a run: python -m wordle_rl.worker, never typed.
+"""One of the further processes of a run. Only the first process starts it, never a person.
 
-Its task is the first line of its standard input, whose end is its own.
+The first line of standard input is its task. It exits when the input ends.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.memory import MemoryFull
 from wordle_rl.training.outcome import TrainingFailed
 
-_PATIENCE = 60.0  # seconds in which the first process saves what it has
+_PATIENCE = 60.0  # seconds for the first process to save its work
 
 
 def main() -> None:
     with open(0, "rb", buffering=0, closefd=False) as lines:
         order = json.loads(lines.readline())
-    threading.Thread(target=_end_with_the_first, daemon=True).start()
+    threading.Thread(target=_exit_with_first_process, daemon=True).start()
     from wordle_rl.backends.torch.backend import follow
 
     task = order["task"]
@@ -33,14 +33,15 @@ def main() -> None:
             resume=task["resume"], rank=order["rank"], size=order["size"], port=order["port"],
         )  # fmt: skip
     except (TrainingFailed, MemoryFull):
-        return  # as in the first process, which says so
+        return  # the first process has the same error and prints it
     except NotFinite as error:
-        # The first process has the same weights: it usually finds out itself, and ends this one.
+        # The first process has the same weights. It usually finds the error and ends this one.
         time.sleep(_PATIENCE)
         raise SystemExit(f"error: {error}") from None
 
 
-def _end_with_the_first() -> None:
+def _exit_with_first_process() -> None:
+    """Wait for the end of standard input, which comes when the first process exits."""
     while os.read(0, 1):
         pass
     os._exit(0)

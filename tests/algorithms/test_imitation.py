@@ -30,12 +30,12 @@ from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.lesson import TeacherSettings
-from wordle_rl.rollouts.play import new_games, play, rollouts
+from wordle_rl.rollouts.play import new_games, play, record_rollouts
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
 from wordle_rl.runs.processes import ALONE
 from wordle_rl.training.advantages import Sample
-from wordle_rl.training.sequences import answers_at, conversation, sequences
+from wordle_rl.training.sequences import build_sequence, build_sequences, find_answers
 from wordle_rl.training.step import collect_rollouts
 from wordle_rl.training.targets import TokenTeacher
 from wordle_rl.training.update import run_updates
@@ -122,7 +122,7 @@ def games_of(guess: str, *, distribution: bool) -> Batch:
     [game] = play(
         ScriptedActor(player=Reads(), seed=0), new_games(["crate"], WORDS, Rules(max_turns=2))
     )
-    [rollout] = rollouts(
+    [rollout] = record_rollouts(
         [game], [scripted_turns(game, build_form("conversation", CHAT, Symbols()), {0})], 1
     )
     return batch_of([rollout], recipe)
@@ -210,7 +210,7 @@ def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
         assert set(targets.places.tolist()) == set(np.flatnonzero(batch.trained[row]).tolist())
         sums = np.bincount(targets.places, targets.probabilities)
         assert np.allclose(sums[np.unique(targets.places)], 1.0)
-    assert [len(conversation(r, 0).ids) for r in played] == batch.lengths.tolist()
+    assert [len(build_sequence(r, 0).ids) for r in played] == batch.lengths.tolist()
     before = copy.deepcopy(weights_of(policy.model))
     metrics = policy.update(batch, recipe.algorithm)
     assert metrics["update/skipped"] == 0.0
@@ -232,15 +232,15 @@ def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay()
     actor = ScriptedActor(player=teacher, seed=4, reasoning=reasoning)
     games = play(actor, new_games(["crate", "slate"], WORDS, Rules()))
     style = Symbols(think=True)
-    played = rollouts(
+    played = record_rollouts(
         games, [scripted_turns(game, build_form("conversation", CHAT, style)) for game in games], 1
     )
     tokens = TokenTeacher(teacher, FORM, reasoning)
     for rollout in played:
-        [sequence] = sequences(rollout, 0)
+        [sequence] = build_sequences(rollout, 0)
         targets = tokens.of_sequence(rollout, sequence)
         assert set(targets.places.tolist()) == set(np.flatnonzero(sequence.trained).tolist())
-        for i, start in answers_at(rollout, sequence):
+        for i, start in find_answers(rollout, sequence):
             turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
             thought = CHAT.tokenizer.encode(thought_of(turn.text))
             assert thought and ids[: len(thought)] == thought

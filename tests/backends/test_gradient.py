@@ -32,7 +32,7 @@ from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling, uniforms
 from wordle_rl.rollouts.records import Rollout, TokenTurn
-from wordle_rl.training.sequences import conversation, pad
+from wordle_rl.training.sequences import build_sequence, pad
 
 # Three conversations of unequal length; 1 marks sampled tokens, two answers in the first two.
 ROWS = [
@@ -367,7 +367,7 @@ def sampled_games(
     algorithm = Grpo(beta=0.0, scale="none")
     game: Any = None  # of no concern here
     sequences = [
-        conversation(Rollout(game=game, group=i // n, turns=mine), i)
+        build_sequence(Rollout(game=game, group=i // n, turns=mine), i)
         for i, mine in enumerate(turns)
     ]
     advantages = algorithm.advantages_by_game(REWARDS[guesses[..., 0], guesses[..., 1]]).ravel()

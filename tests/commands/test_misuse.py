@@ -141,7 +141,7 @@ TRAIN = {
     "rollout=best_of algorithm=dapo": "algorithm.resample must be 0",
     "rollout=best_of algorithm=expert_iteration": "use rollout=game",
     "rollout=turn algorithm=expert_iteration": "use rollout=game",
-    "rollout=turn curriculum=replay": "curriculum=replay goes by how games end",
+    "rollout=turn curriculum=replay": "curriculum=replay depends on how games end",
     "rollout.advance=best": "it is for rollout=best_of",
     "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
     "rules=hard history=one history.player=entropy": "rules.hard_mode=true",

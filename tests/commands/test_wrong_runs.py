@@ -55,7 +55,7 @@ KEPT = {
     "optim.name=adamw": "optim.name",
     "optim.lr='[1'": "optim.lr",
     "trainer.steps=0": "trainer.steps must be 1..",
-    "trainer.steps=1": "trainer.steps must be 2 or more, as so many are done, not 1",
+    "trainer.steps=1": "trainer.steps must be 2 or more, because 2 are done, not 1",
 }
 
 

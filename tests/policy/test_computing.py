@@ -185,7 +185,7 @@ def test_the_choice_is_told_recorded_and_kept_by_a_resumed_run(
     }  # fmt: skip
     say(monkeypatch, {"fp32": "bf16", "bf16": "fp32"}[precision])  # as on another machine
     resume(folder, "trainer.steps=2")
-    told = f"{precision}: as before; backend.precision=auto chooses again\n"
+    told = f"precision {precision}, as before; backend.precision=auto chooses again\n"
     assert told in capsys.readouterr().out
     resume(folder, "trainer.steps=3", "backend.precision=auto")
     resume(folder, "trainer.steps=4")

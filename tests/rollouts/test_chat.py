@@ -35,10 +35,9 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.styles import PHRASES, Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.play import rollouts as as_rollouts
+from wordle_rl.rollouts.play import new_games, play, record_rollouts
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
-from wordle_rl.training.sequences import conversation
+from wordle_rl.training.sequences import build_sequence
 from wordle_rl.training.step import collect_rollouts, train_step
 
 TOKENIZERS = {
@@ -167,10 +166,10 @@ def test_a_conversation_reads_as_the_template_would_write_it_whole(name, style):
     [game] = play(
         ScriptedActor(player=Fixed(), seed=0), new_games(["sleep"], WORDS, Rules(max_turns=3))
     )
-    [rollout] = as_rollouts(
+    [rollout] = record_rollouts(
         [game], [scripted_turns(game, build_form("conversation", chat, style))], 1
     )
-    text = inner.decode(conversation(rollout, 0).ids, skip_special_tokens=False)
+    text = inner.decode(build_sequence(rollout, 0).ids, skip_special_tokens=False)
     states = [*(turn.state for turn in game.turns[1:]), game.state]
     assert text + "\n" == as_the_template_writes(inner, style, game.turns, states)
     assert "You are helpful" not in text

@@ -54,8 +54,8 @@ from wordle_rl.rollouts.records import Rollout
 from wordle_rl.rollouts.turn import OneTurn
 from wordle_rl.runs.processes import ALONE
 from wordle_rl.training.advantages import Sample, score_rollouts, step_advantages
-from wordle_rl.training.game_log import shown_games
-from wordle_rl.training.sequences import sequences
+from wordle_rl.training.game_log import select_games
+from wordle_rl.training.sequences import build_sequences
 from wordle_rl.training.step import StepResult, collect_rollouts, train_step
 from wordle_rl.training.update import run_updates
 
@@ -274,7 +274,7 @@ def test_a_retried_turn_is_retried_for_all_its_candidates():
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_logged_reward_is_the_sum_of_its_breakdown(kind, steps):  # row 20
     result = steps[kind, "fresh"].result
-    shown = list(shown_games(result, 4))
+    shown = list(select_games(result, 4))
     assert len(shown) == 3
     by_turn = {id(turn): reward.turn_totals[k] for r, reward in zip(result.rollouts, result.rewards,
                strict=True) for k, turn in enumerate(r.game.turns)}  # fmt: skip
@@ -354,7 +354,7 @@ def test_each_prompt_of_a_rollout_is_scored_and_valued_on_its_own():
     recipe = lab_for("game", "fresh", Ppo(beta=0.1, kl="reward"))
     played = collect_rollouts(step_of(policy, recipe, 0), range(3))
     samples = score_rollouts(step_of(policy, recipe), played)
-    assert max(len(sequences(r, 0)) for r in played) > 1
+    assert max(len(build_sequences(r, 0)) for r in played) > 1
     for sample in samples:
         assert sample.scores is not None
         assert len(sample.scores) == len(sample.rollout.turns)

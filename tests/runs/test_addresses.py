@@ -214,7 +214,7 @@ def test_the_manifest_of_a_run_keeps_no_password(tmp_path, monkeypatch):
         splits=SimpleNamespace(digest=""), model=SimpleNamespace(path=""),
         recipe=SimpleNamespace(style=Symbols(), form="fresh", seed=0),
     )  # fmt: skip
-    run._describe(folder, setup, None)
+    run._write_start(folder, setup, None)
     run._reopen(folder, {}, restart=False)
     manifest = folder.manifest()
     for part in (manifest, *manifest["resumes"]):

@@ -22,7 +22,7 @@ from tests.helpers.commands import evaluation, training
 from tests.helpers.configs import composed
 from wordle_rl import plot_wins
 from wordle_rl.build import resolve
-from wordle_rl.earlier_run import saved_config
+from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.evaluation import report_table as tables
 from wordle_rl.runs.checkpoints import CheckpointError, CheckpointStore
 from wordle_rl.runs.files import StepLog, write_json
@@ -162,9 +162,9 @@ MANIFESTS: dict[str, tuple[Damage, str]] = {
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_a_config_that_no_run_wrote_is_refused(kind: str, run: Path) -> None:
     damage, told = CONFIGS[kind]
-    assert saved_config(RunFolder.open(run))
+    assert read_saved_config(RunFolder.open(run))
     damage(run)
-    line = error_of(lambda: saved_config(RunFolder.open(run)))
+    line = error_of(lambda: read_saved_config(RunFolder.open(run)))
     assert told in line and str(run / "config.yaml") in line
 
 

@@ -180,8 +180,8 @@ def test_a_restored_curriculum_plans_what_the_one_that_never_stopped_plans(name,
 def test_a_state_that_json_would_change_is_refused(state, words, monkeypatch):
     taught, _ = curriculum(words, "curriculum=replay")
     monkeypatch.setattr(type(taught), "state_dict", lambda self: state)
-    with pytest.raises(TypeError, match="curriculum=replay: state_dict must hold what JSON does"):
-        CurriculumRunner(taught, None, tells=False).state_dict()
+    with pytest.raises(TypeError, match="curriculum=replay: state_dict must hold what JSON can"):
+        CurriculumRunner(taught, None, prints=False).state_dict()
 
 
 def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
@@ -213,14 +213,14 @@ def test_every_switch_is_told_once(words, capsys):
 
     taught, recipe = curriculum(words, "curriculum=phases")
     loggers = Texts()
-    course = CurriculumRunner(taught, loggers, tells=True)
+    course = CurriculumRunner(taught, loggers, prints=True)
     result = StepResult(rollouts=[], rewards=[], advantages=[], metrics={})
     for number in range(1, 5):
-        assert course.planned(recipe).rewards is taught.plan().rewards
+        assert course.plan_step(recipe).rewards is taught.plan().rewards
         with pytest.MonkeyPatch.context() as patch:
             real = taught.observe
             patch.setattr(taught, "observe", lambda _, real=real: real(games(ANY)))
-            course.follow(number, result)
+            course.observe(number, result)
     assert loggers.seen == [("curriculum after step 2: first -> reward", 2)]
     assert capsys.readouterr().out.count("curriculum after step") == 1
 
@@ -284,7 +284,7 @@ def test_stopped_inside_a_stage_a_run_equals_one_that_never_stopped(  # row 22
 )
 def test_a_curriculum_takes_no_state_of_another_kind(curriculum: str, state: dict) -> None:
     setup = build_experiment(resolve(composed(f"curriculum={curriculum}")))
-    course = CurriculumRunner(setup.curriculum, reporter=None, tells=False)
+    course = CurriculumRunner(setup.curriculum, reporter=None, prints=False)
     course.load_state_dict(course.state_dict())
     with pytest.raises(FolderError, match=r"state\.json: curriculum: "):
         course.load_state_dict(state)
@@ -292,9 +292,9 @@ def test_a_curriculum_takes_no_state_of_another_kind(curriculum: str, state: dic
 
 def test_a_secret_that_is_none_of_the_run_s_is_not_replayed() -> None:
     setup = build_experiment(resolve(composed("curriculum=replay")))
-    course = CurriculumRunner(setup.curriculum, reporter=None, tells=False)
+    course = CurriculumRunner(setup.curriculum, reporter=None, prints=False)
     course.load_state_dict({"waiting": [setup.recipe.secrets[0]]})
-    assert course.planned(setup.recipe).replayed == (setup.recipe.secrets[0],)
+    assert course.plan_step(setup.recipe).replayed == (setup.recipe.secrets[0],)
     course.load_state_dict({"waiting": ["zzzzz"]})
     with pytest.raises(FolderError, match="'zzzzz' waits to be replayed"):
-        course.planned(setup.recipe)
+        course.plan_step(setup.recipe)

@@ -130,7 +130,7 @@ def test_an_evaluation_of_weights_that_are_no_numbers_ends_in_one_line(tmp_path,
 
 
 def test_a_run_that_a_second_signal_stopped_is_recorded_as_interrupted(folder, capfd):
-    run_command._stopped(RunFolder(folder))
+    run_command._note_hard_stop(RunFolder(folder))
     manifest = RunFolder(folder).manifest()
     assert manifest["status"] == "interrupted" and "without saving" in manifest["status_reason"]
     assert f"python train.py resume={folder}" in capfd.readouterr().err

@@ -18,7 +18,7 @@ from tests.helpers.commands import SMALL_RUN, evaluation, trained, training
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.build import build_experiment, resolve
-from wordle_rl.earlier_run import begin_from, saved_config
+from wordle_rl.earlier_run import begin_from, read_saved_config
 from wordle_rl.policy.stages import RECORD, stages_of
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
 from wordle_rl.runs.files import write_json
@@ -74,7 +74,7 @@ def test_what_began_untrained_is_named_by_its_run_and_trained_at_the_usual_rate(
     assert (
         config.optim.lr
         == composed("model=tiny").optim.lr
-        != saved_config(RunFolder(small)).optim.lr
+        != read_saved_config(RunFolder(small)).optim.lr
     )
     assert begun(small, "model.learning_rate=0.5")[0].optim.lr == 0.5
 
@@ -100,7 +100,7 @@ def test_the_config_of_an_earlier_version_names_its_optimizer_in_another_place(c
     saved.model.optimizer = saved.optim.name = "adamw"
     saved.optim._target_ = "wordle_rl.policy.optim.Optim"
     OmegaConf.save(saved, copy / "config.yaml")
-    loaded = saved_config(RunFolder(copy))
+    loaded = read_saved_config(RunFolder(copy))
     assert build_experiment(resolve(loaded)).optim.name == "adamw"
     assert begun(copy)[0].optim == composed("optim=adamw").optim
 
@@ -182,7 +182,7 @@ def test_a_run_that_is_not_finished_is_not_started_from(copy, refused: Callable)
     write_json(copy / "manifest.json", RunFolder(copy).manifest() | {"status": "interrupted"})
     line = refused(training(f"init_from={copy}"))
     assert (
-        f"the run is interrupted, not finished; first end it with python train.py resume={copy}"
+        f"the run is interrupted, not finished; finish it first with python train.py resume={copy}"
         in line
     )
 
@@ -275,6 +275,6 @@ def test_a_run_of_an_earlier_version_can_be_gone_on_with(copy):
         del saved[key]
     del saved.rollout.form
     OmegaConf.save(saved, copy / "config.yaml")
-    again = saved_config(RunFolder(copy))
+    again = read_saved_config(RunFolder(copy))
     assert (again.init_from, again.init_checkpoint, again.allow_mismatch) == (None, "best", False)
     assert begun(copy)[0].rollout.form == "conversation"

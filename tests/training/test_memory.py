@@ -144,7 +144,9 @@ def test_a_run_above_its_limit_from_the_start_stops_in_one_line_and_can_go_on(
         run(root, *given, "trainer.memory_limit_gb=0.05")
     [folder] = set(root.iterdir()) - {unbroken}
     [line] = capsys.readouterr().err.strip().splitlines()
-    assert end.value.code == 2 and "0.10 GB are in use, trainer.memory_limit_gb=0.05" in line
+    assert (
+        end.value.code == 2 and "0.10 GB are in use, more than trainer.memory_limit_gb=0.05" in line
+    )
     assert f"resume={folder}" in line
     assert json.loads((folder / "manifest.json").read_text())["status"] == "failed"
     resume(folder, "trainer.memory_limit_gb=9")
@@ -189,7 +191,7 @@ def test_the_command_replaces_itself_and_ends_as_one_run(tmp_path, root):
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     [folder] = set(root.iterdir()) - {unbroken}
-    assert out.count("goes on in a fresh process") == 2
+    assert out.count("continues in a fresh process") == 2
     assert [line.split()[1] for line in out.splitlines() if line.startswith("step ")] == [
         str(number) for number in range(1, 10)
     ]

@@ -8,7 +8,7 @@ import pytest
 
 from wordle_rl.game.rules import Game
 from wordle_rl.training import progress
-from wordle_rl.training.progress import GameCount, Lines, shown, told
+from wordle_rl.training.progress import GameCount, Lines, announce, select_metrics
 
 
 def test_a_line_tells_the_step_its_values_and_the_minutes_left(
@@ -18,7 +18,7 @@ def test_a_line_tells_the_step_its_values_and_the_minutes_left(
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     lines = Lines(9)
     lines.step(11, {"loss": 0.25})
-    lines.step(12, shown({"reward/mean": 1.5, "train/win_rate": 0.25, "lr": 1e-4}))
+    lines.step(12, select_metrics({"reward/mean": 1.5, "train/win_rate": 0.25, "lr": 1e-4}))
     assert capsys.readouterr().out.splitlines() == [
         "step 11 loss=0.25 left=0.4min",
         "step 12 reward=1.5 win%=25 left=0.3min",
@@ -26,13 +26,13 @@ def test_a_line_tells_the_step_its_values_and_the_minutes_left(
 
 
 def test_work_that_takes_long_is_told_every_so_often_and_short_work_never(capsys):
-    with told("loading", every=0.02):
+    with announce("loading", every=0.02):
         time.sleep(0.15)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) >= 3 and lines[0] == "loading, 0 s so far"
     time.sleep(0.06)
     assert capsys.readouterr().out == ""  # it is over
-    with told("loading"):
+    with announce("loading"):
         pass
     assert capsys.readouterr().out == ""
 

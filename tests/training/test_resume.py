@@ -30,7 +30,7 @@ from tests.helpers.runs import (
 from wordle_rl import contestants
 from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.earlier_run import saved_config
+from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.rollouts import base as scene
 from wordle_rl.runs import files as json_files
 from wordle_rl.runs.checkpoints import CheckpointStore
@@ -258,7 +258,7 @@ def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
         capsys.readouterr().out
     )
     with pytest.warns(UserWarning, match="step_000003 takes its place"):
-        config = {"model": dict(saved_config(RunFolder(spoiled)).model)}
+        config = {"model": dict(read_saved_config(RunFolder(spoiled)).model)}
         chosen = contestants.choose_model(config, contestants.EvalSettings(run=str(spoiled)))
     assert chosen.path == str(weights(spoiled, 3).parent)
 
@@ -266,7 +266,7 @@ def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
 def test_a_start_report_that_cannot_be_read_is_left_out_of_the_table(spoiled, capsys):
     start = spoiled / "start.json"
     start.write_bytes(start.read_bytes()[:200])
-    with pytest.warns(UserWarning, match=r"start\.json: not JSON.*the table does without it"):
+    with pytest.warns(UserWarning, match=r"start\.json: not JSON.*the table leaves it out"):
         summary = resume(spoiled)
     assert "start" not in summary
     assert json.loads((spoiled / "summary.json").read_text())["player"] == "end"
@@ -301,7 +301,7 @@ def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys):
     resumes = RunFolder(folder).manifest()["resumes"]
     assert resumes[1]["changes"] == resumes[3]["changes"] == {}
     assert resumes[2]["changes"] == {"trainer.steps": [4, 5], "optim.lr": [1e-5, 2e-5]}
-    assert saved_config(RunFolder(folder)).optim.lr == 2e-5
+    assert read_saved_config(RunFolder(folder)).optim.lr == 2e-5
 
 
 @pytest.mark.parametrize("lost", ["deleted", pytest.param("emptied", marks=pytest.mark.slow)])

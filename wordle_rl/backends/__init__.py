@@ -18,7 +18,7 @@ from typing import Any
 
 from wordle_rl.policy.settings import BackendSettings
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.training.progress import told
+from wordle_rl.training.progress import announce
 
 
 def load_backend(settings: BackendSettings) -> Any:
@@ -31,7 +31,7 @@ def load_backend(settings: BackendSettings) -> Any:
             from wordle_rl.backends.blas import borrow_blas
 
             borrow_blas()
-        with told(f"importing the libraries of backend={settings.name}"):
+        with announce(f"importing the libraries of backend={settings.name}"):
             return importlib.import_module(settings.module)
 
 

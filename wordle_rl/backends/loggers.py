@@ -43,7 +43,7 @@ class LightningReporter:
             logger.log_metrics(values, step=step)
         self._opened = True
 
-    def go_on(self, records: list[dict[str, Any]]) -> None:
+    def continue_from(self, records: list[dict[str, Any]]) -> None:
         """Log the records from before a resume again, for loggers that start a new file."""
         for logger in self._loggers:
             if isinstance(logger, CSVLogger):

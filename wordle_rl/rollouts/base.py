@@ -1,4 +1,4 @@
-"""What a kind of rollouts works with, and games played from the states of a task's groups."""
+"""The base of kinds of rollouts, the tasks they play, and whole games as most of them play."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.forms import FORMS, Form
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.lesson import TeacherSettings
-from wordle_rl.rollouts.play import new_games, play, rollouts
+from wordle_rl.rollouts.play import new_games, play, record_rollouts
 from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.rollouts.records import Rollout, TokenTurn
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
@@ -27,7 +27,7 @@ from wordle_rl.words.lists import WordLists
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutSettings:
-    """How much a step plays, in which form, and how it is judged; the kinds add how."""
+    """How much a step plays, in which form, and how it is credited. Kinds may add settings."""
 
     groups: int
     num_generations: int
@@ -55,18 +55,21 @@ class RolloutSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutKind(RolloutSettings, ABC):
-    """Settings of a kind of rollouts, and how it plays."""
+    """A kind of rollouts: its settings, and how it plays."""
 
-    candidates: ClassVar[bool] = False  # whether rollouts are guesses of which a game takes one
+    candidates: ClassVar[bool] = False  # whether rollouts are guesses, and the game takes one
     finishes: ClassVar[bool] = True  # whether games are played to their end
 
     @property
     def name(self) -> str:
-        """As in rollout=."""
+        """The name of the kind, as in rollout=."""
         return option_of(self)
 
     def answers(self, rules: Rules, earlier: int) -> int:
-        """How many answers a rollout has at most, in games that are taken over after this many."""
+        """The most answers a rollout can have.
+
+        earlier: how many guesses the games already have when the policy takes over.
+        """
         if self.candidates or not self.finishes:
             return 1
         again = rules.max_retries if "retry" in (rules.invalid, rules.unparsable) else 0
@@ -77,28 +80,29 @@ class RolloutKind(RolloutSettings, ABC):
         named = f"algorithm={option_of(algorithm)}"
         if self.candidates and algorithm.imitates is not None:
             raise ValueError(
-                f"rollout={self.name} with {named}: the policy chooses among its own guesses, and "
-                "this algorithm learns those of a scripted player; use rollout=game or rollout=turn"
+                f"rollout={self.name} with {named}: the policy chooses among its own guesses, but "
+                "this algorithm learns a scripted player's; use rollout=game or rollout=turn"
             )
         if self.candidates and algorithm.resample_rounds > 0:
             raise ValueError(
-                f"rollout={self.name} with {named}: algorithm.resample must be 0, as a group is a "
-                f"turn of a game and cannot be replaced alone, not {algorithm.resample_rounds}"
+                f"rollout={self.name} with {named}: algorithm.resample must be 0, because a group "
+                "is a turn of a game and cannot be replaced alone, not "
+                f"{algorithm.resample_rounds}"
             )
         if algorithm.needs_whole_games and (self.candidates or not self.finishes):
             raise ValueError(
-                f"rollout={self.name} with {named}: this algorithm imitates games that were won, "
-                "and a rollout is a single guess; use rollout=game"
+                f"rollout={self.name} with {named}: this algorithm imitates won games, but a "
+                "rollout is a single guess; use rollout=game"
             )
 
     @abstractmethod
     def play(self, task: RolloutTask) -> list[Rollout]:
-        """The rollouts of a task, group by group, num_generations in each."""
+        """Play a task. Returns its rollouts, group by group, num_generations in each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything a step needs besides the policy; only a curriculum changes it while training."""
+    """Everything a step needs besides the policy. Only a curriculum changes it in a run."""
 
     words: WordLists
     rules: Rules
@@ -107,35 +111,35 @@ class Recipe:
     rewards: RewardSet
     algorithm: Algorithm
     rollout: RolloutKind  # how many games, in which form, and how they are played
-    teacher: TeacherSettings | None  # plays in the policy's place when the algorithm imitates
-    secrets: tuple[str, ...]  # that training games may have
-    replayed: tuple[str, ...] = ()  # some of them, which take the places of a step's last secrets
-    history: History | None = None  # where training games begin; None for the empty board
+    teacher: TeacherSettings | None  # plays instead of the policy if the algorithm imitates
+    secrets: tuple[str, ...]  # the training secrets
+    replayed: tuple[str, ...] = ()  # secrets for the step's last groups, instead of planned ones
+    history: History | None = None  # where training games begin; None: the empty board
     seed: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One training step: what its rollouts, its scores and its updates have in common."""
+    """One training step: what its rollouts, scores and updates share."""
 
     policy: Policy
     form: Form  # built once per run
     recipe: Recipe
     number: int  # counted from 0
-    check: Callable[[], None] = lambda: None  # raises to give the step up
+    check: Callable[[], None] = lambda: None  # raises to abandon the step
 
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutTask:
-    """Secrets of a step that this process plays."""
+    """The secrets of a step that this process plays."""
 
     step: Step
     places: range  # numbers of the secrets within the step
     secrets: list[str]
-    starts: list[State]  # in which each secret's game is taken over
+    starts: list[State]  # for each secret the state where its games begin
 
     def actor(self) -> PolicyActor:
-        """The policy, for num_generations games of each secret."""
+        """The policy as an actor, for num_generations games of each secret."""
         recipe = self.step.recipe
         return PolicyActor(
             engine=self.step.policy.engine(),
@@ -147,17 +151,18 @@ class RolloutTask:
         )
 
     def games(self, size: int = 1) -> list[Game]:
-        """`size` new games of each secret, those of one secret side by side."""
+        """Make `size` new games of each secret. Games with the same secret are adjacent."""
         recipe = self.step.recipe
         secrets = [secret for secret in self.secrets for _ in range(size)]
         starts = [state for state in self.starts for _ in range(size)]
         return new_games(secrets, recipe.words, recipe.rules, starts)
 
 
-def whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
-    """num_generations games of each secret, a group of their own, played to their end.
+def play_whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
+    """Play num_generations games of each secret to their end. They are one group.
 
-    answers: leave games after this many. A teacher plays in the policy's place if there is one.
+    A teacher, if there is one, plays instead of the policy. answers: leave each game after this
+    many.
     """
     step, first = task.step, task.places.start
     size, teacher = step.recipe.rollout.num_generations, step.recipe.teacher
@@ -184,4 +189,4 @@ def whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollou
                 scripted_turns(game, step.form, slipped)
                 for game, slipped in zip(games, scripted.slipped, strict=True)
             ]
-    return rollouts(games, turns, size, first_group=first)
+    return record_rollouts(games, turns, size, first_group=first)

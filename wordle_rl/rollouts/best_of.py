@@ -1,8 +1,9 @@
 """rollout=best_of: whole games in which every turn draws several guesses and takes one of them.
 
-A group is the guesses that were drawn in one state; each is judged by its own reward. All of them
-are trained, whichever the game goes on with. Each is a training sequence with the whole
-conversation before it, which costs as many forward passes as there are turns; groups are few.
+A group is the guesses drawn in one state, each with its own reward. All of them are trained, also
+the guesses that the game does not take. Each is a separate training sequence that repeats the
+conversation before it, so a game is read once per turn. That is affordable because a step has few
+groups.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rollouts.base import RolloutKind, RolloutTask
 from wordle_rl.rollouts.play import Reply, take
 from wordle_rl.rollouts.policy_actor import PolicyActor
-from wordle_rl.rollouts.records import Rollout, last_alone
+from wordle_rl.rollouts.records import Rollout, isolate_last_turn
 from wordle_rl.runs.checks import check_choice
 
 
 @dataclass(frozen=True, kw_only=True)
 class BestOf(RolloutKind):
-    """`advance` says which guess a game goes on with: the one of the highest reward, of equal ones
-    the first drawn, or the first drawn, which is the policy's own way to play.
+    """`advance` says which guess a game continues with.
+
+    best: the guess with the highest reward, the first one on a tie. sampled: the first guess drawn,
+    as the policy alone would play.
     """
 
     advance: Literal["best", "sampled"] = "best"
@@ -33,11 +36,14 @@ class BestOf(RolloutKind):
 
     def play(self, task: RolloutTask) -> list[Rollout]:
         with task.step.policy.timers("game"):
-            return _Games(task, self.advance).played()
+            return _Games(task, self.advance).play()
 
 
 class _Games:
-    """The games of a task. A secret has num_generations seats at the actor, one per candidate."""
+    """Plays the games of a task.
+
+    For the actor, each game is num_generations games, one per candidate. Their numbers are seats.
+    """
 
     def __init__(self, task: RolloutTask, advance: str) -> None:
         self._task, self._advance = task, advance
@@ -46,8 +52,8 @@ class _Games:
         self._games = task.games()
         self._rollouts: list[list[Rollout]] = [[] for _ in self._games]
 
-    def played(self) -> list[Rollout]:
-        """All candidates: game by game, turn by turn."""
+    def play(self) -> list[Rollout]:
+        """Play all games. Returns all candidates, game by game and turn by turn."""
         states = [game.state for game in self._games for _ in range(self._size)]
         begun = self._actor.start(states)[:: self._size]
         live = [i for i, fits in enumerate(begun) if fits]
@@ -56,21 +62,22 @@ class _Games:
         turn = 0
         while live:
             self._task.step.check()
-            live = self._next(live, turn)
+            live = self._play_turn(live, turn)
             turn += 1
         return [rollout for rollouts in self._rollouts for rollout in rollouts]
 
     def _seats(self, game: int) -> list[int]:
         return list(range(game * self._size, (game + 1) * self._size))
 
-    def _next(self, live: list[int], turn: int) -> list[int]:
-        """One turn of these games. Returns those that go on."""
+    def _play_turn(self, live: list[int], turn: int) -> list[int]:
+        """Play one turn of these games. Returns the games that are still being played."""
         seats = [seat for i in live for seat in self._seats(i)]
         states = [self._games[i].state for i in live for _ in range(self._size)]
         replies = iter(self._actor.answer(seats, states, turn))
-        waiting: dict[int, int] = {}  # seat of the answer that was taken -> game
+        waiting: dict[int, int] = {}  # seat of the taken answer -> game
         for i in live:
-            taken = self._seats(i)[self._take(i, [next(replies) for _ in range(self._size)], turn)]
+            drawn = [next(replies) for _ in range(self._size)]
+            taken = self._seats(i)[self._take_one(i, drawn, turn)]
             over = self._games[i].status is not GameStatus.PLAYING
             self._actor.leave([s for s in self._seats(i) if over or s != taken])
             if not over:
@@ -86,8 +93,8 @@ class _Games:
                 self._actor.leave([taken])
         return [i for i in waiting.values() if self._games[i].status is GameStatus.PLAYING]
 
-    def _take(self, number: int, replies: list[Reply], turn: int) -> int:
-        """Keep all answers of a game's turn, and go on with one of them; returns which."""
+    def _take_one(self, number: int, replies: list[Reply], turn: int) -> int:
+        """Record all answers of a game's turn and play one of them. Returns its index."""
         game, recipe = self._games[number], self._task.step.recipe
         candidates = []
         for reply in replies:
@@ -105,7 +112,7 @@ class _Games:
             Rollout(
                 game=candidate,
                 group=self._task.places[number] + turn * recipe.rollout.groups,
-                turns=[last_alone(self._actor.turns[seat])],
+                turns=[isolate_last_turn(self._actor.turns[seat])],
                 within=game,
                 taken=place == chosen,
             )

@@ -1,9 +1,9 @@
-"""Conversations as token ids, through whatever chat template the tokenizer brings.
+"""Conversations as token ids, for any tokenizer's chat template.
 
-Text is encoded once and never again: answers enter a conversation as the ids that were sampled,
-and only the environment's own text between two answers is encoded here. What a template writes
-between the generation prompt and an answer (Mistral's older ones a blank) is for the policy to
-draw, so a scripted player's answers begin with it.
+No text is encoded twice. Answers stay the ids that were sampled, and only the environment's text
+between answers is encoded here. A template may write something between the generation prompt and an
+answer, such as a blank in older Mistral templates. The policy has to draw that text itself, so a
+scripted player's answers begin with it.
 """
 
 from __future__ import annotations
@@ -16,19 +16,23 @@ from wordle_rl.prompts.tool_calls import TOOL, call_message, parse_call
 
 # Stand-ins that survive templates' trimming.
 _ANSWER, _MESSAGE, _SYSTEM = "ANSWERPLACE", "MESSAGEPLACE", "SYSTEMPLACE"
-_TOLD = 400  # characters of a rendered conversation that a message shows
-_KEPT = 20_000  # entries of a cache, of some 10 kB at most; the allowed words are 12,972
+_LONGEST_QUOTE = 400  # characters of a rendered conversation in an error message
+_CACHE_SIZE = 20_000  # entries of up to some 10 kB; there are 12,972 allowed words
 
 
-def _said(role: str, content: str) -> dict[str, Any]:
+def _make_message(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-_CONVERSATION = [_said("user", "a"), _said("assistant", _ANSWER), _said("user", _MESSAGE)]
+_CONVERSATION = [
+    _make_message("user", "a"),
+    _make_message("assistant", _ANSWER),
+    _make_message("user", _MESSAGE),
+]
 
 
 class Chat:
-    """Builds the ids around the answers of one kind of conversation."""
+    """Builds the ids around the answers of a conversation."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -37,7 +41,7 @@ class Chat:
         if not text.count(_ANSWER) == text.count(_MESSAGE) == between.count(_MESSAGE) == 1:
             raise ValueError(
                 "the chat template must show each message once; it rendered a three-message "
-                f"conversation as {text[:_TOLD]!r}{'...' * (len(text) > _TOLD)}"
+                f"conversation as {text[:_LONGEST_QUOTE]!r}{'...' * (len(text) > _LONGEST_QUOTE)}"
             )
         begin = tokenizer.render(_CONVERSATION[:1])
         self._lead = text[len(begin) : text.index(_ANSWER)] if text.startswith(begin) else ""
@@ -54,63 +58,63 @@ class Chat:
         self._answers: dict[str, list[int]] = {}
 
     def opening(self, system: str, message: str) -> list[int]:
-        """Ids up to where the first answer begins, exactly as the template writes them.
+        """Ids up to the first answer, exactly as the template writes them.
 
-        A template that has no place for a system prompt gets it in front of the message.
+        If the template has no place for a system prompt, the message begins with it.
         """
         ids = self._openings.get((system, message))
         if ids is None:
             if self._takes_system:
-                messages = [_said("system", system), _said("user", message)]
+                messages = [_make_message("system", system), _make_message("user", message)]
             else:
-                messages = [_said("user", f"{system}\n\n{message}")]
+                messages = [_make_message("user", f"{system}\n\n{message}")]
             ids = self.tokenizer.encode(self._render(messages))
-            _keep(self._openings, (system, message), ids)
+            _store(self._openings, (system, message), ids)
         return ids
 
     def reply(self, message: str, *, last_id: int) -> list[int]:
-        """Ids from the end of an answer to where the next one begins.
+        """Ids from the end of an answer to the beginning of the next one.
 
-        last_id: the answer's last sampled id; the template's end of turn is fed unless the policy
-        drew it itself.
+        last_id: the answer's last sampled id. If it is the template's end of turn, the ids leave
+        that out.
         """
         ids = self._replies.get(message)
         if ids is None:
             ids = self.tokenizer.encode(self._before + message + self._after)
-            _keep(self._replies, message, ids)
+            _store(self._replies, message, ids)
         return ids[1:] if last_id == self.turn_end_id else ids
 
     def answer(self, text: str, *, begins: bool = True) -> list[int]:
         """Ids of a scripted player's answer, with the end of turn that a policy would draw.
 
-        begins: False for what follows a thought.
+        begins: False if the text follows a thought.
         """
         text = self._lead * begins + text
         ids = self._answers.get(text)
         if ids is None:
             ids = [*self.tokenizer.encode(text), self.turn_end_id]
-            _keep(self._answers, text, ids)
+            _store(self._answers, text, ids)
         return ids
 
     def thought(self, text: str) -> list[int]:
-        """Ids of the thought that a scripted player's answer begins with."""
+        """Ids of a thought at the beginning of a scripted player's answer."""
         return self.tokenizer.encode(self._lead + text)
 
     @cached_property
     def _takes_system(self) -> bool:
-        """Whether the template writes a system prompt, once and in front of the conversation.
+        """Whether the template writes a system prompt, once and before the conversation.
 
-        Some raise, some leave it out, some move it to whichever message is the last.
+        Some templates raise, some leave it out, and some move it to the last message.
         """
         try:
-            text = self._render([_said("system", _SYSTEM), *_CONVERSATION])
+            text = self._render([_make_message("system", _SYSTEM), *_CONVERSATION])
         except ValueError:
             return False
         return text.count(_SYSTEM) == 1 and text.find(_SYSTEM) < text.find(_ANSWER)
 
     @cached_property
     def with_tool(self) -> ToolChat:
-        """The same for answers that are tool calls. Raises ValueError where there are none."""
+        """The same chat with tool calls as answers. Raises ValueError if it has no tools."""
         return ToolChat(self.tokenizer)
 
     def _render(self, messages: list[dict[str, Any]]) -> str:
@@ -118,10 +122,10 @@ class Chat:
 
 
 class ToolChat(Chat):
-    """Answers are calls of one tool, and messages to the policy their results.
+    """A chat in which answers are calls of one tool, and the replies are their results.
 
-    Raises ValueError for a chat template without tools, or one that writes calls in another form
-    than the parser reads.
+    Raises ValueError if the chat template has no tools, or writes calls in a form that the parser
+    cannot read.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -132,19 +136,19 @@ class ToolChat(Chat):
             text = self._render([question, call_message(_ANSWER), result])
             begin = self._render([question])
         except ValueError as error:
-            raise _no_tools(str(error)) from None
+            raise _tool_error(str(error)) from None
         end = self._end_of_turn()
         if end is None:
-            raise _no_tools("this one has text before the token that ends a call")
+            raise _tool_error("this one has text before the token that ends a call")
         call, _, rest = text[len(begin) :].partition(end)
         complete = text.startswith(begin) and text.count(_MESSAGE) == rest.count(_MESSAGE) == 1
         if not complete or call.count(_ANSWER) != 1 or "parameters" not in begin:
-            raise _no_tools("this one writes a call or its result otherwise")
+            raise _tool_error("this one writes a call or its result differently")
         self._call = call.removeprefix(self._lead)
         self._before, self._after = (end + rest).split(_MESSAGE)
         read = parse_call(tokenizer.decode(tokenizer.encode(self.call("crane"))))
         if read.guess != "crane":
-            raise _no_tools("this one writes a call otherwise")
+            raise _tool_error("this one writes a call differently")
 
     def call(self, guess: str) -> str:
         """The answer that guesses a word, as the template writes it."""
@@ -154,12 +158,12 @@ class ToolChat(Chat):
         return self.tokenizer.render(messages, [TOOL])
 
     def _end_of_turn(self) -> str | None:
-        """The text of the token that ends an answer, None where it ends in the middle of one."""
+        """The text of the token that ends an answer. None if it ends inside a token."""
         ends = (self._before[:length] for length in range(1, len(self._before) + 1))
         return next((e for e in ends if self.tokenizer.encode(e) == [self.turn_end_id]), None)
 
 
-def _no_tools(found: str) -> ValueError:
+def _tool_error(found: str) -> ValueError:
     return ValueError(
         "rollout.form=tool needs a model whose chat template has tools and writes their calls as "
         f"<tool_call>{{...}}</tool_call>, as Qwen2.5's does: {found}. "
@@ -167,7 +171,7 @@ def _no_tools(found: str) -> ValueError:
     )
 
 
-def _keep(cache: dict[Any, list[int]], key: Any, ids: list[int]) -> None:
-    if len(cache) >= _KEPT:
+def _store(cache: dict[Any, list[int]], key: Any, ids: list[int]) -> None:
+    if len(cache) >= _CACHE_SIZE:
         cache.clear()
     cache[key] = ids

@@ -1,9 +1,11 @@
-"""Forms of a rollout: how a game becomes prompts, and how a guess is written in an answer.
+"""Forms of a rollout: how a game becomes prompts, and how an answer writes a guess.
 
-`conversation`: one growing dialogue. `fresh`: each turn is a new prompt that tells the whole state.
-`tool`: a dialogue in which each guess is a tool call and its feedback the call's result. A game
-that is taken over in the middle has its earlier guesses as earlier answers, which are not trained;
-in `fresh` they are part of the state.
+- `conversation`: one growing dialogue.
+- `fresh`: each turn is a new prompt with the whole state.
+- `tool`: a dialogue in which each guess is a tool call, and its feedback is the call's result.
+
+If the policy takes over a game in the middle, the earlier guesses appear as earlier answers, which
+are not trained. In `fresh` they are part of the state.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ FORMS = ("conversation", "fresh", "tool")
 
 
 class Form(Protocol):
-    """The ids that a policy is fed, and what its answers say."""
+    """Makes the ids that the policy is fed, and reads its answers."""
 
     @property
     def chat(self) -> Chat: ...
@@ -34,17 +36,17 @@ class Form(Protocol):
 
     @property
     def fresh(self) -> bool:
-        """Whether each turn begins a prompt of its own."""
+        """Whether each turn begins a new prompt."""
         ...
 
     def opening(self, state: State) -> list[int]:
-        """Ids up to where the first answer in a game from this state begins."""
+        """Ids up to the first answer in a game that begins in this state."""
         ...
 
     def reply(self, turn: PlayedTurn, state: State, *, last_id: int) -> list[int]:
-        """Ids to be fed after a turn: what follows the answer, or the whole next prompt if fresh.
+        """Ids to feed after a turn: the text after the answer, or the whole next prompt if fresh.
 
-        state: the one after the turn. last_id: the answer's last sampled id.
+        state: the state after the turn. last_id: the answer's last sampled id.
         """
         ...
 
@@ -57,13 +59,13 @@ class Form(Protocol):
         ...
 
     def parse(self, text: str) -> Parsed:
-        """The guess of an answer."""
+        """Read the guess from an answer."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conversation:
-    """One growing dialogue, from the empty board on."""
+    """One growing dialogue that starts with the empty board."""
 
     chat: Chat
     style: PromptStyle
@@ -97,7 +99,7 @@ class Conversation:
 
 @dataclass(frozen=True, kw_only=True)
 class Tool(Conversation):
-    """The same with tool calls."""
+    """A dialogue with tool calls."""
 
     chat: ToolChat
 
@@ -114,7 +116,7 @@ class Tool(Conversation):
 
 @dataclass(frozen=True, kw_only=True)
 class Fresh(Conversation):
-    """Each turn is a new prompt with the whole state, and with why the last answer was refused."""
+    """Each turn is a new prompt with the whole state, and why the last answer was refused."""
 
     fresh = True
 
@@ -128,14 +130,17 @@ class Fresh(Conversation):
 
 
 def build_form(name: str, chat: Chat, style: PromptStyle) -> Form:
-    """The form of a name. Raises ValueError for `tool` where the tokenizer has no tools."""
+    """Build the form with this name. Raises ValueError for `tool` without tools in the template."""
     if name == "tool":
         return Tool(chat=chat.with_tool, style=style)
     return {"conversation": Conversation, "fresh": Fresh}[name](chat=chat, style=style)
 
 
 def check_room(form: Form, sampling: Sampling, max_context: int, *, guesses: int = 0) -> None:
-    """Raise ValueError unless a first answer fits into the context after this many guesses."""
+    """Raise ValueError unless the first answer fits into the context.
+
+    guesses: how many earlier guesses its prompt shows.
+    """
     clues = (Clue("crane", 0),) * guesses
     prompt = len(form.opening(State(clues=clues, turn=guesses)))
     if prompt + sampling.max_tokens > max_context:
@@ -148,7 +153,7 @@ def check_room(form: Form, sampling: Sampling, max_context: int, *, guesses: int
 
 
 def earlier_turns(state: State) -> Iterator[tuple[PlayedTurn, State]]:
-    """The guesses that led to a state, as turns, each with the state after it."""
+    """The guesses that led to a state, as turns, each with the state after the turn."""
     before = State(max_turns=state.max_turns)
     for number, clue in enumerate(state.clues, 1):
         after = State(state.clues[:number], number, state.max_turns)

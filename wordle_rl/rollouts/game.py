@@ -1,10 +1,10 @@
-"""rollout=game: whole games; a group is several games on one secret from the same state."""
+"""rollout=game: whole games. A group is several games with one secret from the same state."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wordle_rl.rollouts.base import RolloutKind, RolloutTask, whole_games
+from wordle_rl.rollouts.base import RolloutKind, RolloutTask, play_whole_games
 from wordle_rl.rollouts.records import Rollout
 
 
@@ -13,4 +13,4 @@ class WholeGame(RolloutKind):
     """Plays each game to its end."""
 
     def play(self, task: RolloutTask) -> list[Rollout]:
-        return whole_games(task)
+        return play_whole_games(task)

@@ -1,6 +1,6 @@
-"""Plays many games at once, turn by turn, with any player: a policy or a scripted one.
+"""Plays many games at once, turn by turn, with a policy or a scripted player.
 
-The loop is the same in training, validation and evaluation; only the actor differs.
+Training, validation and evaluation use the same loop. Only the actor differs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Reply:
     text: str
     parsed: Parsed  # what the text says
     tokens: int = 0  # sampled, 0 for scripted players
-    complete: bool = True  # False when a limit cut it off
+    complete: bool = True  # False if a limit cut the answer off
 
     @classmethod
     def of_guess(cls, word: str, thought: str = "") -> Reply:
@@ -34,31 +34,31 @@ class Reply:
 
 
 class Actor(Protocol):
-    """Answers in many games at once; games are numbered from 0."""
+    """Answers in many games at once. Games are numbered from 0."""
 
     def start(self, states: Sequence[State]) -> list[bool]:
-        """Begin one game per state. Returns which of them could be begun."""
+        """Begin one game per state. Returns which ones could begin."""
         ...
 
     def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
-        """One answer in each of these games. turn counts the answers given so far."""
+        """Answer once in each of these games. turn: how many answers came before."""
         ...
 
     def hear(
         self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
     ) -> list[bool]:
-        """What came of the answers. Returns which games can go on."""
+        """Hear the outcome of the answers. Returns which games can continue."""
         ...
 
     def leave(self, games: Sequence[int]) -> None:
-        """These games are over."""
+        """Forget these games, which are over."""
         ...
 
 
 def new_games(
     secrets: Sequence[str], words: WordLists, rules: Rules, starts: Sequence[State] | None = None
 ) -> list[Game]:
-    """One game per secret. starts: the state in which each begins; None for empty boards."""
+    """Make one game per secret. starts: the state each one begins in, None for empty boards."""
     states = [State()] * len(secrets) if starts is None else starts
     return [
         Game(secret, words.allowed_set, rules, state=state)
@@ -78,11 +78,11 @@ def play(
 
     answers: leave each game after this many, finished or not. time_limit: seconds after which
     unfinished games are out of time, checked between turns. watch: called with all games before
-    each turn and after the last one; it may raise to give all games up.
+    each turn and after the last one. It may raise to abandon all games.
     """
     begin = time.monotonic()
     started = actor.start([game.state for game in games])
-    live = _keep(actor, games, list(range(len(games))), started)
+    live = _drop_finished(actor, games, list(range(len(games))), started)
     turn = 0
     while live:
         if watch is not None:
@@ -94,12 +94,12 @@ def play(
             for i in live:
                 if games[i].status is GameStatus.PLAYING:
                     games[i].forfeit(GameStatus.OUT_OF_TIME)
-        live = _keep(actor, games, live, [True] * len(live))
+        live = _drop_finished(actor, games, live, [True] * len(live))
         turn += 1
         if turn == answers:
             break
         turns, states = [games[i].turns[-1] for i in live], [games[i].state for i in live]
-        live = _keep(actor, games, live, actor.hear(live, turns, states))
+        live = _drop_finished(actor, games, live, actor.hear(live, turns, states))
     actor.leave(live)
     if watch is not None:
         watch(games)
@@ -107,7 +107,7 @@ def play(
 
 
 def take(game: Game, reply: Reply) -> PlayedTurn:
-    """Play an answer in a game; one that was cut off is no guess, whatever it says."""
+    """Play an answer in a game. An answer that was cut off never counts as a guess."""
     parsed = reply.parsed if reply.complete else reply.parsed.truncated()
     return game.play(
         parsed.guess, text=reply.text, thought=parsed.thought, reason=parsed.reason,
@@ -115,8 +115,8 @@ def take(game: Game, reply: Reply) -> PlayedTurn:
     )  # fmt: skip
 
 
-def _keep(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) -> list[int]:
-    """The games that go on; those that cannot are forfeited, those that are over are left."""
+def _drop_finished(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) -> list[int]:
+    """Forfeit games that do not fit and leave games that are over. Returns the rest."""
     for i, fit in zip(live, fits, strict=True):
         if not fit:
             games[i].forfeit()
@@ -125,10 +125,10 @@ def _keep(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) ->
     return [i for i in live if games[i].status is GameStatus.PLAYING]
 
 
-def rollouts(
+def record_rollouts(
     games: Sequence[Game], turns: Sequence[list[TokenTurn]], size: int, *, first_group: int = 0
 ) -> list[Rollout]:
-    """Games in groups of `size` neighbours as records."""
+    """Make a record of each game. Each `size` adjacent games are a group."""
     return [
         Rollout(game=game, group=first_group + i // size, turns=tokens)
         for i, (game, tokens) in enumerate(zip(games, turns, strict=True))

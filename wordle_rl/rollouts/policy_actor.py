@@ -1,4 +1,4 @@
-"""Plays many games with a language model: rows of the engine, and the tokens of every turn."""
+"""Plays many games with a language model, each as a row of the engine, and keeps the tokens."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from wordle_rl.rollouts.records import TokenTurn
 
 @dataclass(kw_only=True)
 class PolicyActor:
-    """A language model that sees each game in one of the forms of wordle_rl.rollouts.forms."""
+    """A language model as an actor. It sees games in one form of wordle_rl.rollouts.forms."""
 
     engine: Engine
     form: Form
     sampling: Sampling
     seed: int
     step: int = 0
-    stream: Stream = Stream.TRAINING  # what its games are for
+    stream: Stream = Stream.TRAINING  # the purpose of its games
     first_rollout: int = 0  # number of game 0 within the step
     turns: list[list[TokenTurn]] = field(default_factory=list)  # by game
     _rows: dict[int, int] = field(default_factory=dict)  # game -> engine row
-    _fed: dict[int, list[int]] = field(default_factory=dict)  # since the last answer
+    _fed: dict[int, list[int]] = field(default_factory=dict)  # game -> ids since its last answer
 
     def start(self, states: Sequence[State]) -> list[bool]:
         self.turns = [[] for _ in states]
@@ -77,19 +77,19 @@ class PolicyActor:
         self.engine.release([self._rows.pop(g) for g in games if g in self._rows])
 
     def copy(self, game: int, others: Sequence[int]) -> None:
-        """Others, which were left, go on as this game does; it must be about to answer."""
+        """Let other games, which were left, continue as copies of a game that is to answer next."""
         rows = self.engine.fork(self._rows[game], len(others))
         for other, row in zip(others, rows, strict=True):
             self._rows[other], self._fed[other] = row, self._fed[game]
             self.turns[other] = list(self.turns[game])
 
     def _begin(self, games: Sequence[int], prompts: Sequence[list[int]]) -> list[bool]:
-        """Give each game a row that holds its prompt. Returns for which of them it fitted."""
+        """Give each game a row with its prompt. Returns for which games it fitted."""
         sharing: dict[tuple[int, ...], list[int]] = {}
         for game, ids in zip(games, prompts, strict=True):
             sharing.setdefault(tuple(ids), []).append(game)
             self._fed[game] = ids
-        for (row, fits), same in zip(self._prefilled(list(sharing)), sharing.values(), strict=True):
+        for (row, fits), same in zip(self._prefill(list(sharing)), sharing.values(), strict=True):
             if fits:
                 rows = [row, *self.engine.fork(row, len(same) - 1)]
                 self._rows |= dict(zip(same, rows, strict=True))
@@ -97,10 +97,10 @@ class PolicyActor:
                 self.engine.release([row])
         return [game in self._rows for game in games]
 
-    def _prefilled(self, prompts: list[tuple[int, ...]]) -> list[tuple[int, bool]]:
-        """A row for each of several different prompts, and whether it fitted.
+    def _prefill(self, prompts: list[tuple[int, ...]]) -> list[tuple[int, bool]]:
+        """Open a row for each of several different prompts. Returns rows and whether they fitted.
 
-        What all of them begin with is computed once.
+        The beginning that all prompts share is computed once.
         """
         if not prompts:
             return []

@@ -1,17 +1,13 @@
-"""What a rollout leaves behind, and what the trainer takes in. Axes: N sequences, T tokens."""
+"""Records of rollouts: games and their tokens, which the trainer reads. Axis: K turns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.engine import Completion
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,34 +15,34 @@ class TokenTurn:
     """The tokens of one turn of one rollout."""
 
     prompt_ids: list[int]  # tokens fed since the previous answer, environment text included
-    completion: Completion  # what the policy drew; trained as it is
-    trained: bool = True  # False for a mistake that was put into a teacher's game
-    fresh: bool = False  # whether a prompt of its own begins here, which no earlier turn is in
+    completion: Completion  # tokens that the policy drew, trained unchanged
+    trained: bool = True  # False for a deliberate mistake in a teacher's game
+    fresh: bool = False  # whether a new prompt begins here, without the earlier turns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rollout:
-    """What is judged as one, with its tokens: a game as it was played, or one guess."""
+    """The unit of reward, with its tokens: a game as played, or a single guess."""
 
-    game: Game  # from the state in which the policy took over; of one turn for a guess
-    group: int  # number within the step, see wordle_rl.rollouts; a group has one state at its start
-    turns: list[TokenTurn] = field(default_factory=list)  # [K] as many as the game has
-    within: Game | None = None  # the whole game that this guess was a candidate in
-    taken: bool = True  # whether it is how that game went on
+    game: Game  # from where the policy took over; for a guess it has one turn
+    group: int  # number within the step, see wordle_rl.rollouts; its rollouts share their start
+    turns: list[TokenTurn] = field(default_factory=list)  # [K] one per turn of the game
+    within: Game | None = None  # for a candidate guess, the whole game
+    taken: bool = True  # whether that game took this guess
 
     @property
     def whole_game(self) -> Game:
-        """The game that it is, or that it was a candidate in."""
+        """The rollout's game, or for a candidate guess the game it was drawn in."""
         return self.game if self.within is None else self.within
 
 
 def games_of(rollouts: Iterable[Rollout]) -> list[Game]:
-    """The games of some rollouts; one that guesses were candidates in counts once."""
+    """The whole games of some rollouts, each once."""
     return list({id(rollout.whole_game): rollout.whole_game for rollout in rollouts}.values())
 
 
-def last_alone(turns: list[TokenTurn]) -> TokenTurn:
-    """The last of a game's turns on its own: all it was drawn after is its prompt, not trained."""
+def isolate_last_turn(turns: list[TokenTurn]) -> TokenTurn:
+    """The last turn of a game as its own sequence. The tokens before it become its prompt."""
     last, begin = turns[-1], len(turns) - 1
     while begin > 0 and not turns[begin].fresh:
         begin -= 1

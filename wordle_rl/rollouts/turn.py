@@ -1,6 +1,6 @@
-"""rollout=turn: single guesses; a group is several guesses in the same state.
+"""rollout=turn: single guesses. A group is several guesses in the same state.
 
-A guess is judged by its own reward, as the last turn of a game that goes no further.
+Each guess has its own reward, as the last turn of a game that ends there.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from wordle_rl.rollouts.base import RolloutKind, RolloutTask, whole_games
+from wordle_rl.rollouts.base import RolloutKind, RolloutTask, play_whole_games
 from wordle_rl.rollouts.records import Rollout
 
 
 @dataclass(frozen=True, kw_only=True)
 class OneTurn(RolloutKind):
-    """Leaves each game after one answer; `history` says where games begin."""
+    """Leaves each game after one answer. `history` says where games begin."""
 
     finishes: ClassVar[bool] = False
 
     def play(self, task: RolloutTask) -> list[Rollout]:
-        return whole_games(task, answers=1)
+        return play_whole_games(task, answers=1)

@@ -19,16 +19,19 @@ from wordle_rl.policy.engine import StopReason
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.base import Recipe, Step
 from wordle_rl.rollouts.records import Rollout
-from wordle_rl.training.sequences import TrainingSequence, answers_at, pad, sequences
+from wordle_rl.training.sequences import TrainingSequence, build_sequences, find_answers, pad
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scores:
-    """What the trainer said of one sequence before it was judged. All are [T], 0 elsewhere."""
+    """What the trainer computes for one sequence before its advantages.
+
+    Each array is [T], and 0 where no token is trained.
+    """
 
     old_logprobs: FloatArray  # the policy's log-probability of each trained token
-    ref_logprobs: FloatArray | None = None  # the reference's
-    values: FloatArray | None = None  # the value head's
+    ref_logprobs: FloatArray | None = None  # the reference's log-probabilities
+    values: FloatArray | None = None  # predictions of the value head
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,24 +40,25 @@ class Sample:
 
     rollout: Rollout
     reward: GameReward  # with the algorithm's penalties
-    scores: list[Scores] | None  # of its sequences, where the algorithm needs them to judge
+    scores: list[Scores] | None  # one per sequence, if the algorithm needs them for advantages
 
 
 def score_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Sample]:
-    """The samples of this process's rollouts."""
+    """Give each rollout of this process its reward and, if needed, its scores."""
     scores: Sequence[list[Scores] | None] = [None] * len(rollouts)
     if step.recipe.algorithm.scores_rollouts:
         scores = _score_sequences(step, rollouts)
     with step.policy.timers("reward"):
-        return [_reward(step.recipe, *given) for given in zip(rollouts, scores, strict=True)]
+        pairs = zip(rollouts, scores, strict=True)
+        return [_reward_rollout(step.recipe, *pair) for pair in pairs]
 
 
-def _reward(recipe: Recipe, rollout: Rollout, scores: list[Scores] | None) -> Sample:
+def _reward_rollout(recipe: Recipe, rollout: Rollout, scores: list[Scores] | None) -> Sample:
     reward = recipe.rewards.score(rollout.game)
     divergence = None
     if scores is not None and recipe.algorithm.needs_reference:
         divergence = np.zeros(len(rollout.turns))
-        for sequence, score in zip(sequences(rollout, 0), scores, strict=True):
+        for sequence, score in zip(build_sequences(rollout, 0), scores, strict=True):
             assert score.ref_logprobs is not None
             gap = score.old_logprobs.astype(float) - score.ref_logprobs
             np.add.at(divergence, sequence.turns, gap)
@@ -69,10 +73,10 @@ def _reward(recipe: Recipe, rollout: Rollout, scores: list[Scores] | None) -> Sa
 
 
 def _score_sequences(step: Step, rollouts: Sequence[Rollout]) -> list[list[Scores]]:
-    """What the trainer says of each rollout's sequences."""
+    """The trainer's scores of each rollout's sequences."""
     policy, algorithm = step.policy, step.recipe.algorithm
     every: list[TrainingSequence] = [
-        s for i, rollout in enumerate(rollouts) for s in sequences(rollout, i)
+        s for i, rollout in enumerate(rollouts) for s in build_sequences(rollout, i)
     ]
     blank = [[0.0] * len(s.ids) for s in every]
     batch = pad(every, {"advantages": blank, "weights": blank}, step.form.chat.tokenizer.pad_id)
@@ -96,7 +100,7 @@ def _score_sequences(step: Step, rollouts: Sequence[Rollout]) -> list[list[Score
 
 
 def step_advantages(samples: Sequence[Sample], recipe: Recipe) -> Advantages:
-    """The advantages of a step's samples, from all processes, as the algorithm computes them."""
+    """The algorithm's advantages for a step's samples, which come from all processes."""
     rollout = recipe.rollout
     by_turn = rollout.credit == "turn"
     return recipe.algorithm.advantages(
@@ -116,7 +120,7 @@ def step_advantages(samples: Sequence[Sample], recipe: Recipe) -> Advantages:
 
 
 def _returns(sample: Sample, recipe: Recipe) -> Floats:
-    """[K] reward from each turn on; by game that of the whole game, at every turn."""
+    """[K] reward from each turn on. With credit=game every turn has the whole game's reward."""
     game, reward = sample.rollout.game, sample.reward
     if recipe.rollout.credit == "turn":
         return np.array(recipe.rewards.to_go(game, reward, recipe.rollout.discount))
@@ -124,12 +128,12 @@ def _returns(sample: Sample, recipe: Recipe) -> Floats:
 
 
 def _turn_values(sample: Sample) -> Floats:
-    """[K] of the value head before each answer."""
+    """[K] the value head's prediction before each answer."""
     assert sample.scores is not None
     values = np.zeros(len(sample.rollout.turns))
-    for sequence, score in zip(sequences(sample.rollout, 0), sample.scores, strict=True):
+    for sequence, score in zip(build_sequences(sample.rollout, 0), sample.scores, strict=True):
         assert score.values is not None
-        for number, place in answers_at(sample.rollout, sequence):
+        for number, place in find_answers(sample.rollout, sequence):
             values[number] = score.values[place]
     return values
 

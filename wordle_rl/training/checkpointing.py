@@ -17,7 +17,7 @@ from wordle_rl.training.state import RunState
 
 
 class Checkpointing:
-    """With several processes all of them restore, and only the first one writes."""
+    """Saves and restores. With several processes, all restore and only the first one writes."""
 
     def __init__(
         self,
@@ -26,15 +26,15 @@ class Checkpointing:
         folder: RunFolder,
         stages: Sequence[Stage],
     ) -> None:
-        """stages: what the model was trained on, this run included."""
+        """stages: the runs that the model was trained in, this one included."""
         self._policy, self._curriculum, self._stages = policy, curriculum, stages
         self._writes = policy.processes.rank == 0
         self._store = CheckpointStore(folder.checkpoints, read_only=not self._writes)
         self._model = folder.path / "model"
-        self._saved: int | None = None  # step of the checkpoint that was saved or restored last
+        self._saved: int | None = None  # step of the last checkpoint saved or restored
 
     def restore(self) -> RunState:
-        """Go back to the newest checkpoint; without one the state is that of a new run."""
+        """Return to the newest checkpoint. Without one, returns the state of a new run."""
         newest = self._store.load_latest() if self._writes else None
         checkpoint = self._policy.processes.gather(newest)[0]
         if checkpoint is None:
@@ -45,11 +45,11 @@ class Checkpointing:
         if state.begun:
             self._saved = state.step
             if self._writes and state.best_step == state.step:
-                self._store.mark_best(state.step)  # a kill may have come before that
+                self._store.mark_best(state.step)  # the run may have been killed before this
         return state
 
     def save(self, state: RunState, *, best: bool) -> None:
-        """Write a checkpoint, unless this step has one. best: mark it as the best one."""
+        """Write a checkpoint unless this step has one. best: mark it as the best one."""
         if not self._writes:
             return
         state.curriculum = self._curriculum.state_dict()
@@ -66,7 +66,7 @@ class Checkpointing:
             self._store.mark_best(state.step)
 
     def load_best(self) -> int:
-        """Give the policy the weights of the best checkpoint that can be read. Returns its step."""
+        """Load the best readable checkpoint into the policy. Returns its step."""
         with user_errors():
             best = self._store.load_best() if self._writes else None
         found: Checkpoint | None = self._policy.processes.gather(best)[0]
@@ -75,7 +75,7 @@ class Checkpointing:
         return found.step
 
     def export(self, state: RunState, step: int) -> None:
-        """Write the policy, which is the one after `step`, to the run's folder `model`."""
+        """Write the policy to the run's folder `model`. step: the one its weights are from."""
         if not self._writes:
             return
         with full_disk_named(self._model):
@@ -85,6 +85,6 @@ class Checkpointing:
         print(f"\n{line}", flush=True)
 
     def newest(self) -> int | None:
-        """The step of the newest checkpoint."""
+        """The step of the newest checkpoint, None without one."""
         newest = self._store.latest()
         return None if newest is None else int(newest.name.removeprefix("step_"))

@@ -1,4 +1,4 @@
-"""The curriculum of a run at work: plans each step, sees its games, tells its switches."""
+"""Runs the curriculum: plans each step, observes its games and reports each switch."""
 
 from __future__ import annotations
 
@@ -19,49 +19,52 @@ if TYPE_CHECKING:
 
 
 class CurriculumRunner:
-    """Takes a run through its curriculum. tells: whether this process speaks for the run."""
+    """Takes a run through its curriculum. prints: whether this process reports switches."""
 
-    def __init__(self, curriculum: Curriculum, reporter: Reporter, *, tells: bool) -> None:
-        self._curriculum, self._reporter, self._tells = curriculum, reporter, tells
+    def __init__(self, curriculum: Curriculum, reporter: Reporter, *, prints: bool) -> None:
+        self._curriculum, self._reporter, self._prints = curriculum, reporter, prints
 
     def state_dict(self) -> dict[str, Any]:
-        """The curriculum's state. Raises TypeError unless JSON gives it back as it is."""
+        """The curriculum's state. Raises TypeError unless it survives JSON unchanged."""
         state = self._curriculum.state_dict()
         if plain(state) != state:
             raise TypeError(
-                f"curriculum={option_of(self._curriculum)}: state_dict must hold what JSON does, "
-                f"dicts of text, lists, text, numbers and truth values, not {state}"
+                f"curriculum={option_of(self._curriculum)}: state_dict must hold what JSON can: "
+                f"dicts with text keys, lists, text, numbers and booleans, not {state}"
             )
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what state_dict() gave. Raises FolderError for anything else."""
+        """Restore what state_dict() returned. Raises FolderError for anything else."""
         try:
             self._curriculum.load_state_dict(state)
         except ValueError as error:
             raise FolderError(f"state.json: {error}") from None
 
-    def planned(self, recipe: Recipe) -> Recipe:
-        """The recipe of the next step. Raises FolderError for a state of other words."""
+    def plan_step(self, recipe: Recipe) -> Recipe:
+        """The recipe of the next step. Raises FolderError for a state with unknown secrets."""
         plan = self._curriculum.plan()
         if unknown := [secret for secret in plan.replayed if secret not in recipe.secrets]:
-            raise FolderError(f"state.json: {unknown[0]!r} waits to be replayed, but is no secret")
+            raise FolderError(f"state.json: {unknown[0]!r} waits to be replayed but is no secret")
         return replace(recipe, rewards=plan.rewards, replayed=plan.replayed)
 
-    def follow(self, done: int, result: StepResult) -> dict[str, float]:
-        """Take note of a whole step, the done-th; to be called once. Returns metrics."""
+    def observe(self, done: int, result: StepResult) -> dict[str, float]:
+        """Show the curriculum a finished step, once. Returns metrics.
+
+        done: how many steps are finished.
+        """
         plan = self._curriculum.plan()
         groups: dict[int, list[Game]] = {}
-        first: dict[int, Rollout] = {}  # of each game, which may have many candidates
+        first: dict[int, Rollout] = {}  # of each game: with candidates a game has many rollouts
         for rollout in result.rollouts:
             first.setdefault(id(rollout.whole_game), rollout)
         for rollout in first.values():
             groups.setdefault(rollout.group, []).append(rollout.whole_game)
         self._curriculum.observe(list(groups.values()))
         stage = self._curriculum.plan().stage
-        if self._tells and stage != plan.stage:
-            told = f"curriculum after step {done}: {plan.stage} -> {stage}"
-            print(f"\n{told}", flush=True)
-            self._reporter.text("curriculum", told, done)
+        if self._prints and stage != plan.stage:
+            line = f"curriculum after step {done}: {plan.stage} -> {stage}"
+            print(f"\n{line}", flush=True)
+            self._reporter.text("curriculum", line, done)
         metrics: dict[str, Any] = {**self._curriculum.metrics(), "replayed": len(plan.replayed)}
         return {f"curriculum/{name}": float(value) for name, value in metrics.items()}

@@ -23,7 +23,7 @@ from wordle_rl.words.splits import Splits
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """All that a training run is built from; nothing heavy has been loaded yet."""
+    """The parts of a training run, before anything heavy is loaded."""
 
     config: dict[str, Any]  # resolved
     words: WordLists
@@ -37,10 +37,10 @@ class Experiment:
     logger: LoggerSettings
     recipe: Recipe
     curriculum: Curriculum
-    validation: tuple[str, ...]  # secrets that choose the checkpoint
-    test: tuple[str, ...]  # secrets of the report
+    validation: tuple[str, ...]  # secrets whose games choose the best checkpoint
+    test: tuple[str, ...]  # secrets of the final report
 
     @property
     def greedy(self) -> Sampling:
-        """How validation and report play."""
+        """Sampling without randomness, the default outside training."""
         return dataclasses.replace(self.recipe.sampling, temperature=0.0)

@@ -1,7 +1,7 @@
-"""Games of a run for people: lines of games.jsonl, boards on the terminal and in the loggers.
+"""Shows a run's games: lines of games.jsonl, boards on the terminal and in the loggers.
 
-Of a step's games those are shown that stand for one secret or, in kinds of rollouts with candidates
-for each guess, all.
+A step shows one game per group. Kinds of rollouts with several candidates per guess show every
+game.
 """
 
 from __future__ import annotations
@@ -26,32 +26,35 @@ if TYPE_CHECKING:
 
 
 class GameLog:
-    """Writes some games of a step. shown: how many of them as boards."""
+    """Writes some games of a step. shown: how many of them also appear as boards."""
 
     def __init__(self, log: StepLog, reporter: Reporter, shown: int) -> None:
         self._log, self._reporter, self._shown = log, reporter, shown
 
     def training(self, step: int, result: StepResult, size: int) -> None:
-        """One game of each secret, whose groups have `size` rollouts; boards of the first."""
-        games = list(shown_games(result, size))
-        for one in games:
-            record = game_record(one.game, one.reward, one.advantage)
-            self._log.append(step, {"split": "train", **record, **one.more})
+        """Write one game of each group, and boards of the first. size: rollouts per group."""
+        games = list(select_games(result, size))
+        for played in games:
+            record = game_record(played.game, played.reward, played.advantage)
+            self._log.append(step, {"split": "train", **record, **played.extra_entries})
         shown = games[: self._shown]
-        self._show(
-            step, "training games", [one.game for one in shown], [one.reward for one in shown],
+        self._print_boards(
+            step,
+            "training games",
+            [played.game for played in shown],
+            [played.reward for played in shown],
             games_of(result.rollouts),
-        )  # fmt: skip
+        )
 
     def validation(self, step: int, games: Sequence[Game], rewards: Sequence[GameReward]) -> None:
-        """The first games, which are on the same secrets each time."""
+        """Write the first games. They have the same secrets every time."""
         everything = games
         games, rewards = games[: self._shown], rewards[: self._shown]
         for game, reward in zip(games, rewards, strict=True):
             self._log.append(step, {"split": "val", **game_record(game, reward)})
-        self._show(step, "validation games", games, rewards, everything)
+        self._print_boards(step, "validation games", games, rewards, everything)
 
-    def _show(
+    def _print_boards(
         self,
         step: int,
         tag: str,
@@ -59,7 +62,7 @@ class GameLog:
         rewards: Sequence[GameReward],
         everything: Sequence[Game],
     ) -> None:
-        """Boards of some games, and the guesses that are most common in all of them."""
+        """Print and log boards of some games, and the most common guesses of everything."""
         if not games:
             return
         boards = boards_side_by_side(games, colour=sys.stdout.isatty(), rewards=rewards)
@@ -72,32 +75,32 @@ class GameLog:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownGame:
-    """A game of a step and how it was judged."""
+    """A game of a step, with its reward and advantage."""
 
     game: Game
     reward: GameReward
     advantage: float  # mean over its turns
-    candidates: list[list[dict[str, Any]]] = field(default_factory=list)  # of each turn, if any
+    candidates: list[list[dict[str, Any]]] = field(default_factory=list)  # by turn, if any
 
     @property
-    def more(self) -> Mapping[str, Any]:
-        """What its line in games.jsonl holds beyond the game itself."""
+    def extra_entries(self) -> Mapping[str, Any]:
+        """Entries of games.jsonl beyond the game itself."""
         return {"candidates": self.candidates} if self.candidates else {}
 
 
-def shown_games(result: StepResult, num_generations: int) -> Iterator[ShownGame]:
-    """The first game of each group; with candidates, each game with those of all its turns."""
+def select_games(result: StepResult, num_generations: int) -> Iterator[ShownGame]:
+    """The first game of each group. With candidates: every game, with all its candidates."""
     games: dict[int, list[int]] = {}
     for i, rollout in enumerate(result.rollouts):
         if rollout.within is not None:
             games.setdefault(id(rollout.within), []).append(i)
         elif i % num_generations == 0:
-            yield _one(result, i)
+            yield _describe_game(result, i)
     for members in games.values():
-        yield _with_candidates(result, members, num_generations)
+        yield _describe_candidates(result, members, num_generations)
 
 
-def _one(result: StepResult, i: int) -> ShownGame:
+def _describe_game(result: StepResult, i: int) -> ShownGame:
     advantages = result.advantages[i]
     return ShownGame(
         game=result.rollouts[i].game,
@@ -106,8 +109,8 @@ def _one(result: StepResult, i: int) -> ShownGame:
     )
 
 
-def _with_candidates(result: StepResult, members: list[int], num_generations: int) -> ShownGame:
-    """The game that these rollouts, turn by turn, were candidates in."""
+def _describe_candidates(result: StepResult, members: list[int], num_generations: int) -> ShownGame:
+    """A game with its candidates. members: its rollouts, turn by turn."""
     game = result.rollouts[members[0]].within
     assert game is not None
     taken = [i for i in members if result.rollouts[i].taken]

@@ -1,9 +1,9 @@
 """A training run around the step: learning rate, validation, checkpoints, logs, report.
 
-One Training serves every backend, which only decides who calls run_step. Nothing here draws random
-numbers, and the clock decides nothing but how many threads are used, so with a fixed number of them
-a resumed run repeats an unbroken one. With several processes each has a Training; all do the same,
-and the first alone writes files.
+Training is the same for every backend: a backend only decides who calls run_step. Nothing here
+draws random numbers, and the clock affects only the number of threads. So with a fixed number of
+threads, a resumed run repeats an uninterrupted one exactly. With several processes, each has a
+Training and does the same work, but only the first writes files.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from wordle_rl.training.outcome import (
     report,
     stages_of_run,
 )
-from wordle_rl.training.progress import told
+from wordle_rl.training.progress import announce
 from wordle_rl.training.reporter import Reporter
-from wordle_rl.training.start_report import start_report
+from wordle_rl.training.start_report import read_start_report
 from wordle_rl.training.state import RunState
 from wordle_rl.training.step import StepResult, train_step
 from wordle_rl.training.threads import watch_threads
@@ -53,10 +53,10 @@ _PATIENCE = 5  # updates in a row that may fail before the run stops
 def run_training(
     training: Training, fit: Callable[[], None], *, resume: bool, interrupts: Interrupts
 ) -> dict[str, Any]:
-    """A run from its begin, or from where it stopped, to its report. Returns the summary.
+    """Run training from the start, or from where it stopped, to the report. Returns the summary.
 
-    fit: does the steps that are left. Raises Interrupted, when a signal came, with everything saved
-    that a resumed run needs.
+    fit: does the remaining steps. Raises Interrupted after a signal, once everything that a resumed
+    run needs is saved.
     """
     with user_errors():
         resumed = resume and training.restore()
@@ -69,7 +69,7 @@ def run_training(
     for line in computing.reasons:
         print(line, flush=True)
     training.folder.note_computing(computing.record())
-    if resume:  # what was changed stays in force for every later resume
+    if resume:  # changed settings also apply to every later resume
         keep_config(training.folder, training.setup.config)
     interrupts.hold()
     try:
@@ -81,11 +81,11 @@ def run_training(
         training.save()
         raise
     except NotFinite as error:
-        raise training.failed(str(error)) from error
+        raise training.record_failure(str(error)) from error
 
 
 class Training:
-    """One run: what happens before, in, between and after its steps."""
+    """One run: its steps, and what happens before, between and after them."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Training:
         reporter: Reporter,
         check: Callable[[], None] = lambda: None,
     ) -> None:
-        """check: raises to stop the run, called only where nothing is lost by that."""
+        """check: raises to stop the run. It is called only where stopping loses nothing."""
         self.policy = policy
         self.setup = setup
         self.folder = folder
@@ -114,7 +114,7 @@ class Training:
             resident=trainer.memory_limit_gb, device=trainer.device_memory_limit_gb
         )
         self._state = RunState()
-        self._curriculum = CurriculumRunner(setup.curriculum, reporter, tells=self._writes)
+        self._curriculum = CurriculumRunner(setup.curriculum, reporter, prints=self._writes)
         self._checkpoints = Checkpointing(
             policy, self._curriculum, folder, stages_of_run(setup, folder.path.name)
         )
@@ -126,7 +126,7 @@ class Training:
     # -- before and after -------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Report and validate the start policy, and keep it as the first checkpoint."""
+        """Report on and validate the start policy, and save it as the first checkpoint."""
         if self.setup.trainer.report:
             summary = report("start", self._held_out, self._check)
             if self._writes:
@@ -138,18 +138,18 @@ class Training:
             self.folder.note_first_checkpoint()
 
     def restore(self) -> bool:
-        """Go back to the newest checkpoint. Returns whether begin() was over by then."""
+        """Return to the newest checkpoint. Returns whether begin() was complete there."""
         self._state = self._checkpoints.restore()
         self.first_step = self._state.step
         self._log.cut_back(self._state.step if self._state.begun else -1)
         return self._state.begun
 
     def save(self) -> None:
-        """Keep the state for a later restore(), after whole steps only."""
+        """Save a checkpoint for a later restore(). Call it only between steps."""
         self._save()
 
     def finish(self) -> dict[str, Any]:
-        """Report the best checkpoint; writes summary.json last of all. Returns the summary."""
+        """Export the best checkpoint and report on it. Returns the summary, written last."""
         self._save()
         exported = self._checkpoints.load_best()
         self._checkpoints.export(self._state, exported)
@@ -163,7 +163,7 @@ class Training:
             reports = [report("end", self._held_out, self._check)]
             summary |= reports[0]
             if self._writes:
-                if (start := start_report(self.folder.path / "start.json")) is not None:
+                if (start := read_start_report(self.folder.path / "start.json")) is not None:
                     reports.append(start)
                     summary["start"] = start
                 print("\n" + report_table(reports), flush=True)
@@ -175,7 +175,7 @@ class Training:
     # -- one step ---------------------------------------------------------------------------------
 
     def run_step(self, number: int) -> dict[str, float]:
-        """Step `number`, counted from 0, and everything that is due after it. Returns metrics."""
+        """Do step `number`, counted from 0, and everything due after it. Returns metrics."""
         self._check()
         self._check_memory()
         begin = time.monotonic()
@@ -183,18 +183,18 @@ class Training:
         lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
-        recipe = self._curriculum.planned(self.setup.recipe)
+        recipe = self._curriculum.plan_step(self.setup.recipe)
         step = Step(
             policy=self.policy, form=self._form, recipe=recipe, number=number, check=self._check
         )
         done = number + 1
-        with told(f"step {done} of {trainer.steps}"):
+        with announce(f"step {done} of {trainer.steps}"):
             result = train_step(step)
         self._state.step = done
         seconds = time.monotonic() - begin
         metrics = {
             **result.metrics,
-            **self._curriculum.follow(done, result),
+            **self._curriculum.observe(done, result),
             "lr": lr,
             "time/step": seconds,
             **watch_threads(self.policy, seconds),
@@ -217,7 +217,7 @@ class Training:
         return metrics
 
     def _observe(self, result: StepResult) -> dict[str, float]:
-        """What the games of a step say about skill, and the memory in use."""
+        """Metrics of skill in a step's games, and of the memory in use."""
         begin = time.monotonic()
         memory = self._memory.look(self.policy)
         if not self._writes:
@@ -226,7 +226,7 @@ class Training:
         return {**memory, **skill, "time/skill": time.monotonic() - begin}
 
     def _check_memory(self) -> None:
-        """Raise MemoryFull, after saving, when the last step left the run above its limit."""
+        """Save and raise MemoryFull if the last step left the run above its limit."""
         try:
             self._memory.check(self._state.step - self.first_step)
         except MemoryFull:
@@ -236,24 +236,23 @@ class Training:
     def _check_failures(self) -> None:
         if self._state.failures >= _PATIENCE:
             self._save()
-            raise self.failed(f"loss or gradient was not finite in {_PATIENCE} updates in a row")
+            raise self.record_failure(
+                f"loss or gradient was not finite in {_PATIENCE} updates in a row"
+            )
 
-    def failed(self, reason: str) -> TrainingFailed:
-        """Keep what the run was like when it failed; returns the error to be raised.
-
-        The policy goes to the folder `failure`, beside the checkpoints.
-        """
+    def record_failure(self, reason: str) -> TrainingFailed:
+        """Save the failed policy to the folder `failure`. Returns the error to raise."""
         newest = self._checkpoints.newest()
         if newest is None:
-            return TrainingFailed(f"{reason}, before the first step: its weights may be broken")
+            return TrainingFailed(f"{reason}, before the first step: the weights may be broken")
         bundle, done = self.folder.path / "failure", self._state.step
         if self._writes:
             last = self._log.last_metrics()
             keep_failure(bundle, self.policy, reason=reason, step=done, last=last)
         return TrainingFailed(
-            f"{reason}, after step {done}: weights, optimiser and metrics are in {bundle}; a "
-            f"lower optim.lr may help: python train.py resume={self.folder.path} optim.lr=... goes "
-            f"on from step {newest}"
+            f"{reason}, after step {done}: weights, optimiser and metrics are in {bundle}. A lower "
+            f"optim.lr may help; continue from step {newest} with "
+            f"python train.py resume={self.folder.path} optim.lr=..."
         )
 
     # -- what is due between steps ----------------------------------------------------------------
@@ -261,7 +260,7 @@ class Training:
     def _validate(
         self, step: int, check: Callable[[], None] = lambda: None
     ) -> tuple[dict[str, float], bool]:
-        """Metrics of the policy on the validation secrets, and whether it is the best so far."""
+        """Validate the policy. Returns metrics, and whether it is the best so far."""
         metrics = self._held_out.validate(check, partial(self._log.validation_games, step))
         self.policy.timers.take()
         return metrics, self._state.note_validation(step, metrics)
@@ -275,6 +274,6 @@ class Training:
         return metrics
 
     def _save(self, *, best: bool = False) -> None:
-        """Write a checkpoint, unless this step has one. best: mark it as the best one."""
+        """Write a checkpoint unless this step has one. best: mark it as the best one."""
         self._log.sync()
         self._checkpoints.save(self._state, best=best)

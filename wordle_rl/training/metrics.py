@@ -1,4 +1,4 @@
-"""What a step says about its games, rewards and groups."""
+"""Metrics of a step's games, answers, rewards and groups."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from wordle_rl.rollouts.records import Rollout, games_of
 def group_metrics(*, groups: int, idle: int, replaced: int, skips: bool) -> dict[str, float]:
     """How many groups of a step taught nothing.
 
-    groups: that a step trains on; idle: of those, how many have no spread; replaced: further ones
-    that had none and gave way to others; skips: whether idle ones were left out of the update.
+    groups: how many the step trains on. idle: how many of these have no spread in their rewards.
+    replaced: how many more had none and were replaced by others. skips: whether the update leaves
+    out idle groups.
     """
     return {
         "groups/played": float(groups + replaced),
@@ -27,7 +28,10 @@ def group_metrics(*, groups: int, idle: int, replaced: int, skips: bool) -> dict
 
 
 def game_metrics(games: Sequence[Game], turns: Sequence[PlayedTurn]) -> dict[str, float]:
-    """How a step's games went, and all answers that were drawn in them."""
+    """Results of a step's games, and of all answers drawn in them.
+
+    turns: also those of candidates that a game did not take.
+    """
     wins = [game for game in games if game.won]
     begun = [game for game in games if game.turns]
     thoughts = [len(turn.thought) for turn in turns if turn.thought]
@@ -47,10 +51,10 @@ def game_metrics(games: Sequence[Game], turns: Sequence[PlayedTurn]) -> dict[str
 
 
 def habit_metrics(prefix: str, games: Sequence[Game]) -> dict[str, float]:
-    """How varied the guesses of some games are: collapse shows here first.
+    """How varied the guesses are. A collapse of the policy shows here first.
 
-    distinct_openers: different first guesses by games, NaN where all games began with clues.
-    most_common_guess: share of the guesses that the most common word has, NaN without guesses.
+    distinct_openers: different first guesses per game, NaN if all games began with clues.
+    most_common_guess: the most common word's share of all guesses, NaN without guesses.
     """
     guesses = sum(turn.guess is not None for game in games for turn in game.turns)
     openers, common = distinct_openers(games), most_common_guesses(games)
@@ -61,7 +65,7 @@ def habit_metrics(prefix: str, games: Sequence[Game]) -> dict[str, float]:
 
 
 def token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """What a step's answers cost in tokens, thoughts and ends of turns included."""
+    """Tokens of a step's answers, including thoughts and ends of turns."""
     answers = [len(turn.completion.ids) for rollout in rollouts for turn in rollout.turns]
     return {
         "tokens/sampled": float(sum(answers)),
@@ -71,7 +75,7 @@ def token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def reward_metrics(rewards: Sequence[GameReward]) -> dict[str, float]:
-    """Mean reward of a game, whole and by component, and its spread."""
+    """Mean and standard deviation of a game's reward, and the mean of each component."""
     totals = np.array([r.total for r in rewards])
     means = {f"reward/{name}": value for name, value in reward_means(rewards).items()}
     return {"reward/mean": float(totals.mean()), "reward/std": float(totals.std()), **means}

@@ -1,4 +1,4 @@
-"""How a run ends: which checkpoint it exports, the reports on its start and end, why it failed."""
+"""How a run ends: the exported checkpoint, the reports on start and end, and failures."""
 
 from __future__ import annotations
 
@@ -13,39 +13,40 @@ from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.stages import Stage, prompt_name, stages_of
 from wordle_rl.runs.files import write_json
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.progress import told
+from wordle_rl.training.progress import announce
 from wordle_rl.training.validation import HeldOutPlay
 
 
 class TrainingFailed(RuntimeError):
-    """The run cannot continue; the message says why, and where its state was saved."""
+    """The run cannot continue. The message says why, and where its state was saved."""
 
 
 def describe_export(
     folder: Path, step: int, steps: int, best_step: int, best: Sequence[float]
 ) -> str:
-    """One line that says which step the exported model is of, and why.
+    """One line that says which step was exported, and why.
 
-    folder: of the model. steps: how many were done. best: rank_validation() of the best checkpoint.
+    folder: the exported model. steps: how many the run did. best: rank_validation() of the best
+    checkpoint.
     """
     line = f"{folder} holds step {step} of {steps}"
     if step != best_step:
         return f"{line}, because the best checkpoint, step {best_step}, is lost"
-    wins, guesses, *reward = best  # runs of earlier versions had no reward there
-    reached = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses with a lost game as 7"
+    wins, guesses, *reward = best  # earlier versions kept no reward here
+    reached = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts as 7)"
     reached += "".join(f", reward {value:.2f}" for value in reward)
-    start = "" if step else ", the start of the run: no later validation was as good"
+    start = "" if step else ", the start of the run, because no later validation was as good"
     return f"{line}{start}; the best validation had {reached}"
 
 
 def report(player: str, play: HeldOutPlay, check: Callable[[], None]) -> dict[str, Any]:
-    """The summary of greedy games on the test secrets. player: start or end."""
+    """Summarise greedy games on the test secrets. player: start or end."""
     begin, setup = time.monotonic(), play.setup
     split = "all" if len(setup.test) == len(setup.words.answers) else "test"
     what = f"report on the {player}"
     games = play.play(setup.test, f"{what}, {split} secrets", check=check)
     seconds = time.monotonic() - begin
-    with told(f"{what}: judging {len(games)} games"):
+    with announce(f"{what}: judging {len(games)} games"):
         return summarise(
             games, setup.knowledge, player=player, split=split, rules=setup.recipe.rules,
             seconds=seconds, regret=setup.regret, rewards=setup.recipe.rewards,
@@ -55,9 +56,9 @@ def report(player: str, play: HeldOutPlay, check: Callable[[], None]) -> dict[st
 def keep_failure(
     folder: Path, policy: Policy, *, reason: str, step: int, last: Mapping[str, Any]
 ) -> None:
-    """Write the policy and the last metrics of a failed run to a folder, for looking at.
+    """Write a failed run's policy and last metrics to a folder, for inspection.
 
-    It is not a checkpoint: weights that are no numbers cannot be resumed.
+    It is not a checkpoint, since a run cannot resume from weights that are not finite.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -66,7 +67,7 @@ def keep_failure(
 
 
 def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
-    """The stages of the model that a run of this name makes: those of its start, and the run."""
+    """The stages of the model that this run makes: its start model's stages, then the run."""
     own = {
         "run": run,
         "protocol": setup.config["words"]["protocol"],

@@ -1,4 +1,4 @@
-"""What a command says on the terminal while it works, whatever the backend."""
+"""Progress on the terminal while a command works, the same for every backend."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _SHOWN = {  # name on the terminal -> metric
 }
 
 
-def shown(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The few metrics that are shown, by the name that they have there."""
+def select_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The few metrics for the terminal, by their names there."""
     return {
         name: metrics[metric] * (100.0 if name.endswith("%") else 1.0)
         for name, metric in _SHOWN.items()
@@ -32,37 +32,37 @@ def shown(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 @contextmanager
-def told(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterator[None]:
-    """While the block lasts, print what is being done and for how long, every so many seconds.
+def announce(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterator[None]:
+    """Print what the block does and how long it has run, every `every` seconds.
 
-    A thread prints, so the work need not do anything for it. Work that ends sooner prints nothing.
+    A separate thread prints, so the work itself need not help. Shorter work prints nothing.
     """
     begin = time.monotonic()
     over = threading.Event()
 
-    def tell() -> None:
+    def print_lines() -> None:
         while not over.wait(every):
             text = what if isinstance(what, str) else what()
             # A progress bar may have left the cursor at the end of its line.
             clear = "\r\033[K" if sys.stdout.isatty() else ""
             print(f"{clear}{text}, {time.monotonic() - begin:.0f} s so far", flush=True)
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    printer = threading.Thread(target=print_lines, daemon=True)
+    printer.start()
     try:
         yield
     finally:
         over.set()
-        teller.join()
+        printer.join()
 
 
 class GameCount:
-    """Counts the games of several batches. As text it shows games done, wins, speed, time left."""
+    """Counts the games of several batches. str() gives games done, wins, speed and time left."""
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = self.wins = 0
-        self._earlier = (0, 0)  # games and wins of the batches that are finished
+        self._earlier = (0, 0)  # games and wins of finished batches
         self._begin = time.monotonic()
 
     def look(self, games: Sequence[Game]) -> None:
@@ -72,7 +72,7 @@ class GameCount:
         self.wins = wins + sum(game.won for game in games)
 
     def next_batch(self) -> None:
-        """Keep the counts of the current batch; the next look() is at another one."""
+        """Add up the current batch. The next look() is at another one."""
         self._earlier = self.done, self.wins
 
     def __str__(self) -> str:
@@ -84,10 +84,10 @@ class GameCount:
 
 
 class Lines:
-    """Prints a line per step, with the time that is left."""
+    """Prints a line per step, with the time left."""
 
     def __init__(self, steps: int) -> None:
-        """steps: how many are to come."""
+        """steps: how many are left."""
         self._steps, self._done, self._begin = steps, 0, time.monotonic()
 
     def step(self, number: int, values: Mapping[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""Where metrics and texts go besides the run folder."""
+"""The protocol of loggers that get a run's metrics and texts, besides its folder."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any, Protocol
 
 
 class Reporter(Protocol):
-    """Where metrics and texts go besides the run folder."""
+    """Receives a run's metrics and texts, such as for TensorBoard."""
 
     def metrics(self, values: dict[str, float], step: int) -> None: ...
 
     def text(self, tag: str, markdown: str, step: int) -> None: ...
 
-    def go_on(self, records: list[dict[str, Any]]) -> None:
-        """Be told what was logged before a resume, oldest first."""
+    def continue_from(self, records: list[dict[str, Any]]) -> None:
+        """Take over what was logged before a resume, oldest record first."""
         ...

@@ -1,4 +1,4 @@
-"""Training sequences: the tokens of a rollout in the order they were seen, and their padding."""
+"""Training sequences: a rollout's tokens in the order the policy saw them, and their padding."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from wordle_rl.rollouts.records import Rollout
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingSequence:
-    """One training sequence: a prompt and all that followed, with the tokens to be trained on."""
+    """A prompt and everything after it, with a mask of the tokens to train on."""
 
     ids: list[int]  # [T] prompt, answers and feedback in the order they were seen
-    trained: list[bool]  # [T] True for sampled tokens, those of mistakes excepted
+    trained: list[bool]  # [T] True for sampled tokens, except in deliberate mistakes
     sampler_logprobs: list[float]  # [T] natural log at the sampling temperature, 0 elsewhere
-    turns: list[int]  # [T] turn whose answer a token belongs to, or precedes
-    rollout: int  # index of its rollout within the step
+    turns: list[int]  # [T] turn whose prompt or answer the token is in
+    rollout: int  # index of the rollout within the step
 
 
-def sequences(rollout: Rollout, index: int) -> list[TrainingSequence]:
-    """A rollout's sequences, one for each of its prompts; none for a game that could not begin."""
+def build_sequences(rollout: Rollout, index: int) -> list[TrainingSequence]:
+    """A rollout's sequences, one for each prompt. A game that could not begin has none."""
     count = len(rollout.turns)
     begins = [i for i, turn in enumerate(rollout.turns) if turn.fresh or i == 0]
-    return [conversation(rollout, index, part) for part in map(range, begins, [*begins[1:], count])]
+    return [
+        build_sequence(rollout, index, part) for part in map(range, begins, [*begins[1:], count])
+    ]
 
 
-def conversation(rollout: Rollout, index: int, numbers: range | None = None) -> TrainingSequence:
-    """A rollout, or the turns of these numbers of it, as one growing conversation."""
+def build_sequence(rollout: Rollout, index: int, numbers: range | None = None) -> TrainingSequence:
+    """The turns of a rollout with these numbers, or all, as one growing conversation."""
     ids: list[int] = []
     trained: list[bool] = []
     logprobs: list[float] = []
@@ -46,8 +48,8 @@ def conversation(rollout: Rollout, index: int, numbers: range | None = None) -> 
     )
 
 
-def answers_at(rollout: Rollout, sequence: TrainingSequence) -> list[tuple[int, int]]:
-    """The turns of one of a rollout's sequences, each with the place where its answer begins."""
+def find_answers(rollout: Rollout, sequence: TrainingSequence) -> list[tuple[int, int]]:
+    """The turns of one sequence of a rollout, each with the position where its answer begins."""
     found, place = [], 0
     for number in range(sequence.turns[0], sequence.turns[-1] + 1):
         turn = rollout.turns[number]
@@ -60,9 +62,10 @@ def answers_at(rollout: Rollout, sequence: TrainingSequence) -> list[tuple[int, 
 def pad(
     sequences: list[TrainingSequence], values: dict[str, list[list[float]]], pad_id: int
 ) -> Batch:
-    """A Batch of sequences with per-token values, lists of [T] by the name of the Batch's field.
+    """Pad sequences and their per-token values to a Batch.
 
-    `advantages` and `weights` must be among them.
+    values: for each field of the Batch a list of [T], one per sequence. It must have `advantages`
+    and `weights`.
     """
     lengths = np.array([len(s.ids) for s in sequences], np.int64)
     shape = (len(sequences), int(lengths.max(initial=0)))

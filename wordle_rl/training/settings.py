@@ -10,7 +10,7 @@ from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerSettings:
-    """How long to train, and what happens in between; all counts are in steps."""
+    """How long to train, and what happens between steps. Intervals are in steps."""
 
     steps: int
     validate_every: int = 10

@@ -1,4 +1,4 @@
-"""What a run reads back of start.json when it ends; somebody else may have written it."""
+"""Reads start.json when a run ends. The file may come from somebody else, so it is checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wordle_rl.runs.folder import RunFolderError
 from wordle_rl.runs.untrusted import FolderError, check_all_entries, check_entries, read_object
 
 _NUMBER = float | None
-_REPORT: dict[str, Any] = {  # what report_table() shows
+_REPORT: dict[str, Any] = {  # entries that report_table() shows
     "player": str, "split": str, "games": int, "win_rate": float, "win_rate_low": float,
     "win_rate_high": float, "mean_guesses": _NUMBER, "mean_guesses_with_losses": float,
     "mean_guesses_with_losses_high": _NUMBER, "format_compliance": _NUMBER, "non_words": _NUMBER,
@@ -19,7 +19,7 @@ _REPORT: dict[str, Any] = {  # what report_table() shows
     "expected_remaining": _NUMBER, "by_turn": dict[str, dict], "histogram": dict[str, int],
     "most_common_guesses": list[list],
 }  # fmt: skip
-_LATER = {  # that reports of earlier versions lack
+_LATER_ENTRIES = {  # entries that reports of earlier versions lack
     "out_of_time": int, "distinct_openers": _NUMBER, "reward": float,
     "reward_parts": dict[str, float],
 }  # fmt: skip
@@ -27,11 +27,11 @@ _RULES = {"max_turns": int, "invalid": str, "unparsable": str, "hard_mode": bool
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """A summary that report_table() can show. Raises RunFolderError, and FileNotFoundError."""
+    """Read a summary that report_table() can show. Raises RunFolderError or FileNotFoundError."""
     try:
         report = read_object(path)
         check_all_entries(path, report, {**_REPORT, "rules": dict})
-        check_entries(path, report, _LATER)
+        check_entries(path, report, _LATER_ENTRIES)
         check_all_entries(f"{path}: rules", report["rules"], _RULES)
         for turn in report["by_turn"].values():
             check_entries(f"{path}: by_turn", turn, {"consistency": _NUMBER})
@@ -40,12 +40,12 @@ def read_report(path: Path) -> dict[str, Any]:
     return report
 
 
-def start_report(path: Path) -> dict[str, Any] | None:
-    """The report on the start in a file; None without one. Warns about one that cannot be read."""
+def read_start_report(path: Path) -> dict[str, Any] | None:
+    """The report on the start, None without a file. Warns about a file it cannot read."""
     try:
         return read_report(path)
-    except FileNotFoundError:  # a report was not asked for at the start
+    except FileNotFoundError:  # trainer.report was false at the start
         return None
     except RunFolderError as error:
-        warnings.warn(f"{error}; the table does without it", stacklevel=2)
+        warnings.warn(f"{error}; the table leaves it out", stacklevel=2)
         return None

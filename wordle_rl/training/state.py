@@ -1,4 +1,4 @@
-"""The state of a run that a checkpoint restores besides weights and optimiser: state.json."""
+"""state.json: a run's state in a checkpoint, besides weights and optimiser."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class RunState:
     """How far a run has come. Its fields are the entries of state.json."""
 
     step: int = 0  # whole steps that the policy has seen
-    # Rank of the best checkpoint: none before the first validation, then three numbers (two in
-    # runs of earlier versions), see rank_validation.
+    # Rank of the best checkpoint, see rank_validation: empty before the first validation, then
+    # three numbers. Earlier versions wrote two.
     best: list[float] = field(default_factory=list)
     best_step: int = 0
     totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0.0))
-    failures: int = 0  # failed updates in a row
-    curriculum: dict[str, Any] = field(default_factory=dict)  # its state_dict
+    failures: int = 0  # steps in a row with a failed update
+    curriculum: dict[str, Any] = field(default_factory=dict)  # its state_dict()
 
     @property
     def begun(self) -> bool:
@@ -46,7 +46,7 @@ class RunState:
 
     @classmethod
     def read(cls, checkpoint: Path) -> RunState:
-        """The state in a checkpoint's folder. Raises CheckpointError naming the file."""
+        """Read the state in a checkpoint's folder. Raises CheckpointError naming the file."""
         path = checkpoint / FILE
         try:
             entries = read_object(path)
@@ -66,7 +66,7 @@ class RunState:
         return state
 
     def write(self, checkpoint: Path) -> None:
-        """Put the state into a checkpoint's folder."""
+        """Write the state to a checkpoint's folder."""
         write_json(checkpoint / FILE, asdict(self))
 
     def count(self, metrics: Mapping[str, float]) -> dict[str, float]:
@@ -87,7 +87,7 @@ class RunState:
         return {f"total/{name}": value for name, value in self.totals.items()}
 
     def note_validation(self, step: int, metrics: Mapping[str, float]) -> bool:
-        """Whether a validation is the best so far; of two equal ones the later is."""
+        """Note a validation. Returns whether it is the best so far. A tie goes to the later one."""
         rank = rank_validation(metrics)
         if rank < self.best:
             return False
@@ -96,9 +96,9 @@ class RunState:
 
 
 def rank_validation(validation: Mapping[str, float]) -> list[float]:
-    """What checkpoints are compared by: wins, then guesses, then reward. Greater is better.
+    """The numbers that rank checkpoints: wins, then guesses, then reward. Greater is better.
 
-    The reward still shows progress where no game is won.
+    The reward still shows progress when no game is won.
     """
     guesses = validation["val/mean_guesses_with_losses"]
     return [validation["val/win_rate"], -guesses, validation["val/reward"]]

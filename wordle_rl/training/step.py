@@ -1,8 +1,7 @@
 """One training step: play, score, weigh, update. The same for every algorithm and backend.
 
-Which secrets a step plays is a pure function of (seed, step), but for those that a curriculum
-replays, so that a resumed run plays on as if it had never stopped. Axes: G groups, N rollouts of a
-group.
+The secrets of a step depend only on the seed, the step and what a curriculum replays. So a resumed
+run plays the same games as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from wordle_rl.training.update import run_updates
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """What a step played and how it went, in all processes together."""
+    """The rollouts of a step, from all processes, and how they went."""
 
     rollouts: list[Rollout]
     rewards: list[GameReward]
-    advantages: list[np.ndarray]  # [rollouts] of the turns [K] of each rollout
+    advantages: list[np.ndarray]  # for each rollout [K], one per turn
     metrics: dict[str, float]
 
 
 def step_secrets(secrets: Sequence[str], *, seed: int, step: int, groups: int) -> list[str]:
-    """The secrets of a step's groups: walks through one shuffle of all secrets after the other."""
+    """The secrets of a step's groups. Each epoch goes once through a new shuffle of all secrets."""
     out = []
     for place in range(step * groups, (step + 1) * groups):
         epoch, index = divmod(place, len(secrets))
@@ -50,13 +49,13 @@ def step_secrets(secrets: Sequence[str], *, seed: int, step: int, groups: int) -
 
 
 def spare_secrets(secrets: Sequence[str], *, seed: int, step: int, places: range) -> list[str]:
-    """Secrets of the groups that replace others in a step: walks through a shuffle of its own."""
+    """Secrets for a step's replacement groups, taken from a separate shuffle."""
     order = generator(Purpose.SPARE_SECRETS, seed=seed, step=step).permutation(len(secrets))
     return [secrets[int(order[place % len(secrets)])] for place in places]
 
 
 def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
-    """The secrets of the groups of a step with these numbers: all planned or all spare."""
+    """The secrets of a step's groups with these numbers. All are planned, or all are spare."""
     groups = recipe.rollout.groups
     if numbers.start < groups:
         due = step_secrets(recipe.secrets, seed=recipe.seed, step=step, groups=groups)
@@ -70,7 +69,7 @@ def train_step(step: Step) -> StepResult:
     """Play the games of a step and improve the policy on them.
 
     Each process plays and trains its own groups. Advantages, weights and metrics cover the whole
-    step. step.check is called only while the policy is unchanged.
+    step. step.check is only called before the policy changes.
     """
     recipe = step.recipe
     samples, dropped, advantages = sample_groups(step)
@@ -99,10 +98,11 @@ def train_step(step: Step) -> StepResult:
 
 
 def sample_groups(step: Step) -> tuple[list[Sample], list[Sample], Advantages]:
-    """The samples of a step's groups, those of replaced groups, and the advantages of the first.
+    """Play a step's groups, and replace groups that teach nothing.
 
-    A group that teaches nothing gives its number to a new one, on another secret, in as many
-    rounds as the algorithm asks for.
+    A replacement has another secret and takes over the group's number. The algorithm's
+    resample_rounds limits how often this repeats.
+    Returns the samples to train on, the replaced samples, and the advantages of the former.
     """
     recipe = step.recipe
     played = recipe.rollout.groups
@@ -129,9 +129,9 @@ def _with_group(sample: Sample, group: int) -> Sample:
 
 
 def play_groups(step: Step, numbers: range) -> list[Sample]:
-    """The samples of the groups with these numbers, which all processes play together.
+    """Play and score the groups with these numbers, shared among all processes.
 
-    Numbers from rollout.groups on belong to groups that replace others.
+    Numbers from rollout.groups on belong to replacement groups.
     """
     processes = step.policy.processes
     mine = share(len(numbers), processes)
@@ -140,9 +140,9 @@ def play_groups(step: Step, numbers: range) -> list[Sample]:
 
 
 def collect_rollouts(step: Step, numbers: range) -> list[Rollout]:
-    """The rollouts of the groups with these numbers, group by group.
+    """Play the groups with these numbers. Returns their rollouts, group by group.
 
-    A kind of rollouts may add groups on the same secrets, see wordle_rl.rollouts.
+    A kind of rollouts may add groups with the same secrets, see wordle_rl.rollouts.
     """
     recipe = step.recipe
     secrets, turns = group_secrets(recipe, step.number, numbers), recipe.rules.max_turns

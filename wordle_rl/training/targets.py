@@ -1,7 +1,7 @@
-"""What a teacher would have answered, as distributions over the next token.
+"""A teacher's answers as distributions over the next token.
 
-A guess drawn from hundreds of equally good ones says little about why it was drawn. Training on the
-whole distribution of the teacher has the same expected gradient and none of that noise.
+A single guess, drawn from hundreds of equally good ones, is a noisy lesson. Training on the
+teacher's whole distribution has the same expected gradient without that noise.
 """
 
 from __future__ import annotations
@@ -17,64 +17,64 @@ from wordle_rl.policy.batch import Targets
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.records import Rollout
-from wordle_rl.training.sequences import TrainingSequence, answers_at
+from wordle_rl.training.sequences import TrainingSequence, find_answers
 
 
 class TokenTeacher:
-    """A teacher's distribution over each next token of its answer, for one tokenizer and form."""
+    """Computes a teacher's distribution over each next token, for one tokenizer and form."""
 
     def __init__(self, teacher: Player, form: Form, reasoning: Reasoning | None = None) -> None:
         assert isinstance(teacher, Teacher)
         self._teacher, self._form, self._reasoning = teacher, form, reasoning
-        self._ids = _rows([self._guess(word) for word in teacher.pool])
+        self._ids = _pad_rows([self._guess(word) for word in teacher.pool])
 
     def _guess(self, word: str) -> list[int]:
-        """Ids of a guess, which follows a thought or begins the answer."""
+        """Ids of a guess. It begins the answer unless a thought comes before it."""
         return self._form.chat.answer(self._form.write(word), begins=self._reasoning is None)
 
     def of_sequence(self, rollout: Rollout, sequence: TrainingSequence) -> Targets:
-        """Targets at the trained places of one of a rollout's sequences.
+        """Targets at the trained positions of one sequence of a rollout.
 
-        A thought before a guess does not depend on which guess follows, so its targets are those of
-        its wordings alone, and the guess's targets are those without it.
+        A thought does not depend on the guess after it. So its targets come from its wordings
+        alone, and the guess has the same targets as without a thought.
         """
         parts = []
-        for i, place in answers_at(rollout, sequence):
+        for i, place in find_answers(rollout, sequence):
             if rollout.turns[i].trained:
                 turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
                 assert turn.guess is not None
                 begin = len(ids) - len(self._guess(turn.guess))
                 if self._reasoning is not None:
                     wordings = self._reasoning.wordings(turn.state, turn.guess)
-                    thoughts = _rows([self._form.chat.thought(text) for text in wordings])
-                    parts.append(_shares(thoughts, ids[:begin], place))
+                    thoughts = _pad_rows([self._form.chat.thought(text) for text in wordings])
+                    parts.append(_compute_targets(thoughts, ids[:begin], place))
                 parts.append(self.targets(turn.state, ids[begin:], place + begin))
-        return joined(parts)
+        return join_targets(parts)
 
     def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
-        """Targets of an answer's tokens, each given those before it.
+        """Targets of an answer's tokens, each given the tokens before it.
 
-        answer: ids of one of the teacher's own answers in this state. start: its place in the
+        answer: ids of one of the teacher's answers in this state. start: its position in the
         sequence. Raises ValueError for an answer that the teacher would not give.
         """
         try:
-            return _shares(self._ids[self._teacher.choices(state)], answer, start)
+            return _compute_targets(self._ids[self._teacher.choices(state)], answer, start)
         except LookupError:
             raise ValueError(f"the teacher would not answer {list(answer)} in {state}") from None
 
 
-def _rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
-    """Ids of several texts [texts, tokens], -1 behind their ends."""
+def _pad_rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
+    """Ids of several texts as [texts, tokens], with -1 after each end."""
     rows = np.full((len(texts), max(map(len, texts))), -1, np.int64)
     for row, ids in zip(rows, texts, strict=True):
         row[: len(ids)] = ids
     return rows
 
 
-def _shares(left: NDArray[np.int64], drawn: Sequence[int], start: int) -> Targets:
-    """Targets of the tokens of a text that was drawn from equally likely ones.
+def _compute_targets(left: NDArray[np.int64], drawn: Sequence[int], start: int) -> Targets:
+    """Targets of the tokens of a text drawn from equally likely texts.
 
-    left: [texts, tokens]. start: place of the drawn text. Raises LookupError when it is not there.
+    left: [texts, tokens]. start: position of the drawn text. Raises LookupError if left lacks it.
     """
     places, ids, probabilities = [], [], []
     for i, token in enumerate(drawn):
@@ -92,8 +92,8 @@ def _shares(left: NDArray[np.int64], drawn: Sequence[int], start: int) -> Target
     )
 
 
-def joined(parts: Sequence[Targets]) -> Targets:
-    """The targets of several answers of one sequence as one."""
+def join_targets(parts: Sequence[Targets]) -> Targets:
+    """Join the targets of a sequence's answers."""
     none = np.zeros(0)
     return Targets(
         places=np.concatenate([none, *(p.places for p in parts)]).astype(np.int64),

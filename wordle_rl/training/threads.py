@@ -1,4 +1,4 @@
-"""Chooses the number of CPU threads again while a run trains, where steps became slow."""
+"""Chooses the number of CPU threads again when a run's steps become slow."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from wordle_rl.policy.policy import Policy
 
 
 def watch_threads(policy: Policy, seconds: float) -> dict[str, float]:
-    """Take note of a step of so many seconds. Returns metrics: the threads in use.
+    """Note how many seconds a step took. Returns the metric of threads in use.
 
-    Where one process asks for it, all of them choose their threads again at once. The metric is
-    the smallest number of all processes.
+    When one process asks for it, all processes choose again at once. The metric is the smallest
+    number of threads among them.
     """
     threads, processes = policy.computing.threads, policy.processes
     if threads is None:

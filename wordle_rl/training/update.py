@@ -1,10 +1,9 @@
 """Improves the policy on the scored rollouts of a step: epochs, minibatches, optimiser steps.
 
-Three functions prepare them: select_rows leaves out what teaches nothing, build_batch pads what is
-left, weigh_minibatches gives each token its weight in the loss. Weights are computed over each
-whole minibatch, from all processes, before anything is left out, so leaving samples out does not
-change the gradient. All sequences of a rollout weigh the same, so it does not matter how many a
-form makes of it.
+select_rows leaves out samples that teach nothing, build_batch pads the rest, and weigh_minibatches
+gives each token its weight in the loss. Weights are computed over the whole minibatch, from all
+processes and with the left-out samples, so dropping samples does not change the gradient. All
+sequences of a rollout weigh the same, so their number does not matter.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from wordle_rl.rollouts.base import Step
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import Sample, Scores
-from wordle_rl.training.sequences import TrainingSequence, pad, sequences
+from wordle_rl.training.sequences import TrainingSequence, build_sequences, pad
 from wordle_rl.training.targets import TokenTeacher
 
-# A sequence of a step's batch, with what the trainer said of it if anything.
+# A sequence of a step's batch, with its scores if there are any.
 Row = tuple[TrainingSequence, Scores | None]
 # The rows of one update, and the weight of each row's tokens.
 Minibatch = tuple[NDArray[np.int64], Floats]
@@ -33,18 +32,18 @@ Minibatch = tuple[NDArray[np.int64], Floats]
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The samples of a step that are trained. Axes: R samples of all processes, S own sequences."""
+    """The samples of a step to train on. Axes: R samples of all processes, S own sequences."""
 
     samples: Sequence[Sample]  # [R]
     groups: NDArray[np.int64]  # [R] number of each sample's group
     rows: UpdateRows  # [R]
     kept: NDArray[np.bool_]  # [R] False for samples that cannot teach anything
-    own: list[Row]  # [S] trained sequences of this process
+    own: list[Row]  # [S] this process's sequences to train on
     origin: NDArray[np.int64]  # [S] the sample that each sequence comes from
 
 
 def run_updates(step: Step, samples: Sequence[Sample], advantages: Advantages) -> dict[str, float]:
-    """All updates of a step. Returns their metrics."""
+    """Do all updates of a step. Returns their metrics."""
     selection = select_rows(step, samples, advantages)
     if not selection.kept.any():
         return {"update/empty": 1.0}
@@ -57,7 +56,7 @@ def run_updates(step: Step, samples: Sequence[Sample], advantages: Advantages) -
 
 
 def select_rows(step: Step, samples: Sequence[Sample], advantages: Advantages) -> Selection:
-    """The samples [R] that teach something, and their sequences [S] that this process trains."""
+    """Select the samples [R] that teach something, and this process's sequences [S] of them."""
     groups = np.array([sample.rollout.group for sample in samples])
     rows = UpdateRows(
         lengths=np.array([_count_trained(sample.rollout) for sample in samples], np.int64),
@@ -75,11 +74,11 @@ def select_rows(step: Step, samples: Sequence[Sample], advantages: Advantages) -
 
 
 def build_batch(step: Step, selection: Selection, advantages: Advantages) -> Batch:
-    """The own sequences [S] padded to [S, T], with advantages; each minibatch adds its weights."""
+    """Pad the own sequences to [S, T], with advantages. Each minibatch sets its own weights."""
     parts = [sequence for sequence, _ in selection.own]
 
     def spread(of_turns: Floats, sequence: TrainingSequence) -> list[float]:
-        """[K] a value per turn -> [T] the same for each trained token, 0 elsewhere."""
+        """Turn values per turn [K] into values per trained token [T], 0 elsewhere."""
         return (of_turns[sequence.turns] * sequence.trained).tolist()
 
     values = {
@@ -104,7 +103,7 @@ def build_batch(step: Step, selection: Selection, advantages: Advantages) -> Bat
 
 
 def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[Minibatch]:
-    """The rows of each minibatch of an epoch, and the weight [rows] of each row's tokens.
+    """Yield the rows of each minibatch of an epoch, and the weight [rows] of each row's tokens.
 
     A minibatch is a share of the step's groups. Its weights are computed over the samples of all
     processes.
@@ -124,19 +123,19 @@ def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[
 
 
 def _count_trained(rollout: Rollout) -> int:
-    """How many of a rollout's tokens are trained."""
+    """How many tokens of a rollout are trained."""
     return sum(len(turn.completion.ids) for turn in rollout.turns if turn.trained)
 
 
 def _rows_of(sample: Sample, index: int) -> list[Row]:
     """The sequences of a sample that have trained tokens."""
-    parts = sequences(sample.rollout, index)
+    parts = build_sequences(sample.rollout, index)
     scores = [None] * len(parts) if sample.scores is None else sample.scores
     return [row for row in zip(parts, scores, strict=True) if any(row[0].trained)]
 
 
 def _known_scores(scores: list[Scores | None]) -> dict[str, list[list[float]]]:
-    """Fields of a batch that were scored before the advantages were computed."""
+    """Fields of a batch that were already computed before the advantages."""
     known: dict[str, list[list[float]]] = {}
     for score in scores:
         if score is not None:
@@ -156,10 +155,10 @@ def update_in_minibatches(
     batch: Batch,
     deal: Callable[[int], Iterable[Minibatch]],
 ) -> dict[str, float]:
-    """All optimiser steps on one batch, whose rows `deal` splits anew in each epoch.
+    """Do all optimiser steps on one batch. Returns their metrics.
 
-    Metrics are means over the steps, but for the sum of `update/skipped` and the largest of what
-    LARGEST names.
+    deal: splits the rows into the minibatches of an epoch. Metrics are means over the optimiser
+    steps, except that `update/skipped` is a sum and the metrics named in LARGEST are maxima.
     """
     if algorithm.epochs * algorithm.minibatches > 1 and batch.old_logprobs is None:
         batch = replace(batch, old_logprobs=policy.score(batch))
@@ -172,7 +171,7 @@ def update_in_minibatches(
     ]
     metrics = {name: float(np.mean([m[name] for m in seen])) for name in seen[0]}
     metrics |= {f"policy/{name}": max(m[f"policy/{name}"] for m in seen) for name in LARGEST}
-    if algorithm.imitates is not None:  # whose tokens nobody sampled
+    if algorithm.imitates is not None:  # nobody sampled its tokens
         metrics = {name: m for name, m in metrics.items() if not name.endswith("sampler_gap")}
     metrics["update/skipped"] = sum(m["update/skipped"] for m in seen)
     return {**metrics, "update/count": float(len(seen))}

@@ -1,6 +1,6 @@
-"""Full games of a policy on held-out secrets, and what they say about it.
+"""Plays full games with the policy on held-out secrets, and computes their metrics.
 
-The processes of a policy share the work, and each of them gets all games.
+The processes share the work, and each gets all games.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.runs.processes import share
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.metrics import habit_metrics
-from wordle_rl.training.progress import GameCount, told
+from wordle_rl.training.progress import GameCount, announce
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutPlay:
-    """Plays full games of a policy outside training, from empty boards."""
+    """Plays full games with the policy outside training, from empty boards."""
 
     policy: Policy
     form: Form
@@ -42,10 +42,10 @@ class HeldOutPlay:
         sampling: Sampling | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> list[Game]:
-        """One game per secret, greedy unless sampling says otherwise.
+        """Play one game per secret, greedily without `sampling`.
 
-        what: the purpose of the games, shown on the terminal when they take long. check: called
-        between turns; raises to give the games up.
+        what: the purpose of the games, printed if they take long. check: called between turns; it
+        may raise to abandon the games.
         """
         recipe, most = self.setup.recipe, self.setup.model.games_at_once
         mine = share(len(secrets), self.policy.processes)
@@ -56,7 +56,7 @@ class HeldOutPlay:
             check()
             count.look(batch)
 
-        with told(lambda: f"{what}: {count}"):
+        with announce(lambda: f"{what}: {count}"):
             for start in range(mine.start, mine.stop, most):
                 actor = PolicyActor(
                     engine=self.policy.engine(),
@@ -76,9 +76,9 @@ class HeldOutPlay:
         check: Callable[[], None] = lambda: None,
         show: Callable[[list[Game], list[GameReward]], None] | None = None,
     ) -> dict[str, float]:
-        """Metrics on the validation secrets, by the rewards of reward=.
+        """Metrics of games on the validation secrets, with the rewards of reward=.
 
-        show: called with one game of each secret and its reward.
+        show: called with one game per secret and their rewards.
         """
         setup, samples = self.setup, self.setup.trainer.validation_samples
         secrets = [secret for secret in setup.validation for _ in range(samples)]
@@ -89,7 +89,7 @@ class HeldOutPlay:
         if show is not None:
             show(games[::samples], scores[::samples])
         totals = np.array([score.total for score in scores])
-        # Games on one secret are not independent, so the error is over the means of the secrets.
+        # Games with the same secret are not independent: the error is over the means of secrets.
         rewards = totals.reshape(-1, samples).mean(axis=1)
         return {
             **_wins("val", games),
@@ -101,7 +101,7 @@ class HeldOutPlay:
         }
 
     def watch(self, check: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """Metrics of greedy games on the test secrets and on as many training secrets.
+        """Metrics of greedy games on the test secrets, and on equally many training secrets.
 
         They show the gap between the two. Nothing in a run depends on them.
         """

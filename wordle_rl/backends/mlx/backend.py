@@ -21,7 +21,7 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
-from wordle_rl.training.progress import Lines, shown, told
+from wordle_rl.training.progress import Lines, announce, select_metrics
 
 
 def build_policy(
@@ -69,7 +69,7 @@ def train(
     Raises Interrupted after a signal, once everything that a resumed run needs is saved.
     """
     assert isinstance(setup.backend, MlxSettings)
-    with user_errors(), told(f"loading {setup.model.path}"):
+    with user_errors(), announce(f"loading {setup.model.path}"):
         policy = build_policy(
             setup.model, setup.backend,
             temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim,
@@ -81,7 +81,7 @@ def train(
         steps = range(training.first_step, setup.trainer.steps)
         lines = Lines(len(steps))
         for step in steps:
-            lines.step(step + 1, shown(training.run_step(step)))
+            lines.step(step + 1, select_metrics(training.run_step(step)))
 
     summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     if (peak := mx.get_peak_memory()) and mx.metal.is_available():  # the CPU build counts little

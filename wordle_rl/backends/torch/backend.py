@@ -35,7 +35,7 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import SIGNALS, Interrupts
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
-from wordle_rl.training.progress import Lines, shown, told
+from wordle_rl.training.progress import Lines, announce, select_metrics
 
 
 class StepNumbers(Dataset[int]):
@@ -72,7 +72,7 @@ class TrainingModule(LightningModule):
         self._policy.apply_gradients = [optimizer.step for optimizer in wrapped]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
-        self.latest = shown(self._training.run_step(int(batch)))
+        self.latest = select_metrics(self._training.run_step(int(batch)))
         self.log_dict(self.latest, prog_bar=True, logger=False)
 
 
@@ -207,7 +207,7 @@ def follow(
 
 def _build_policy(setup: Experiment, *, rank: int) -> TorchPolicy:
     assert isinstance(setup.backend, LightningSettings)
-    with told(f"loading {setup.model.path}"):
+    with announce(f"loading {setup.model.path}"):
         return build_policy(
             setup.model, setup.backend,
             temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim, rank=rank,

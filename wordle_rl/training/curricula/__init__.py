@@ -1,4 +1,4 @@
-"""Curricula: what a run learns when. One per file, chosen as curriculum=<name>.
+"""Curricula decide what a run learns when. One per file, chosen as curriculum=<name>.
 
-They judge games and weigh rewards, and know nothing of tokens.
+They look at games and weigh rewards. They know nothing of tokens.
 """

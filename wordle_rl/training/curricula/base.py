@@ -1,4 +1,4 @@
-"""What training asks of a curriculum before and after each step."""
+"""The interface of a curriculum: training asks it before and after each step."""
 
 from __future__ import annotations
 
@@ -13,49 +13,49 @@ from wordle_rl.rewards.scoring import RewardSet
 
 @dataclass(frozen=True, kw_only=True)
 class StepPlan:
-    """What a curriculum decides about the next step."""
+    """A curriculum's decisions about the next step."""
 
-    stage: str  # its name in logs; another one than before is a switch
-    rewards: RewardSet  # that judge the step's games
-    replayed: tuple[str, ...] = ()  # secrets that take the places of the step's last groups
+    stage: str  # name in logs; a change of it is a switch
+    rewards: RewardSet  # the rewards of the step's games
+    replayed: tuple[str, ...] = ()  # secrets for the step's last groups, instead of planned ones
 
 
 class Curriculum(ABC):
-    """Decides by a state of its own, which is all that changes and is part of a checkpoint.
+    """Plans each step from its own state, which is saved in checkpoints.
 
-    It draws no random numbers, so that a resumed run plans what an unbroken one does. A field
-    called rewards (the run's reward=), secrets (those that may be trained on) or groups (a step's
-    number of them) is filled in by the builder.
+    It draws no random numbers, so a resumed run makes the same plans as an uninterrupted one. The
+    builder fills in fields called rewards (the run's reward=), secrets (the training secrets) and
+    groups (how many a step has).
     """
 
     @property
     def needs_whole_games(self) -> bool:
-        """Whether `observe` reads how games ended."""
+        """Whether `observe` needs games that were played to their end."""
         return False
 
     @abstractmethod
     def plan(self) -> StepPlan:
-        """The next step's plan; changes nothing."""
+        """Plan the next step, without changing the state."""
 
     @abstractmethod
     def observe(self, groups: Sequence[Sequence[Game]]) -> None:
-        """Take note of the games of a step, group by group, after it was learnt from."""
+        """Look at the games of a step, group by group, after the policy learnt from them."""
 
     @abstractmethod
     def metrics(self) -> dict[str, float]:
-        """Where the curriculum stands, by names for the log."""
+        """The curriculum's progress, by names for the log."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """The state as JSON holds it."""
+        """The state, as values that JSON can hold."""
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what state_dict() gave. Raises ValueError for anything else."""
+        """Restore what state_dict() returned. Raises ValueError for anything else."""
 
 
 def check_first(first: RewardSet, rewards: RewardSet) -> None:
-    """Raise ValueError unless a curriculum has somewhere to go from its first set."""
+    """Raise ValueError if a curriculum would begin with the rewards that it leads to."""
     if first == rewards:
         raise ValueError(
             "curriculum.first must differ from reward=, which it leads to: choose another with "

@@ -1,4 +1,4 @@
-"""What curricula that go by epochs share: they count the secrets that were played."""
+"""The base of curricula that depend on epochs: it counts the groups played."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from wordle_rl.training.curricula.base import Curriculum, check_first
 
 @dataclass(kw_only=True)
 class ByEpoch(Curriculum):
-    """Leads from the set `first` to the run's reward= within some epochs.
+    """Leads from the rewards `first` to the run's reward= within some epochs.
 
-    An epoch is as many groups as there are training secrets. Groups are counted, not steps, so a
-    resumed run may play another number of them per step.
+    An epoch has one group for each training secret. It counts groups instead of steps, so a resumed
+    run may change the number of groups per step.
     """
 
     first: RewardSet
@@ -33,7 +33,7 @@ class ByEpoch(Curriculum):
 
     @property
     def share(self) -> float:
-        """How much of the way is done, 0..1."""
+        """The share of the way from first to reward= that is done, 0..1."""
         return min(self._groups / len(self.secrets) / self.epochs, 1.0)
 
     def observe(self, groups: Sequence[Sequence[Game]]) -> None:

@@ -1,4 +1,4 @@
-"""One set of rewards until the answer format is known, then the run's own."""
+"""One set of rewards until the policy knows the answer format, then the run's own."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from wordle_rl.training.curricula.base import Curriculum, StepPlan, check_first
 
 @dataclass(kw_only=True)
 class Gated(Curriculum):
-    """The set `first` until the share of turns with a readable guess reaches a threshold.
+    """Uses `first` until the share of turns with a readable guess reaches a threshold.
 
-    The share is taken over the turns of the last `window` steps, and not before there were as
-    many. The gate stays open whatever comes later.
+    The share is over the turns of the last `window` steps. The gate stays closed for the first
+    `window` steps. Once open, it stays open.
     """
 
     first: RewardSet

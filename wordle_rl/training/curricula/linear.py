@@ -13,8 +13,8 @@ from wordle_rl.training.curricula.by_epoch import ByEpoch
 class Linear(ByEpoch):
     """(1 - share) x weights of `first` + share x weights of reward=, share 0..1 over the epochs.
 
-    A component that one of the sets lacks has the weight 0 there. Components of one name must have
-    the same settings in both, and both sets must be lawful, or neither.
+    A component missing from one set has weight 0 there. Components of the same name must have the
+    same settings in both sets, and both sets or neither must be lawful.
     """
 
     epochs: float = 2.0
@@ -33,7 +33,7 @@ class Linear(ByEpoch):
                 "curriculum=linear needs reward.lawful and curriculum.first.lawful to be the same, "
                 f"not {last.lawful} and {first.lawful}"
             )
-        self.mixed(0.5)  # refuses two sets that make no set together
+        self.mixed(0.5)  # raises if the two sets do not fit together
 
     def plan(self) -> StepPlan:
         if self.share == 1.0:
@@ -42,7 +42,7 @@ class Linear(ByEpoch):
         return StepPlan(stage=stage, rewards=self.mixed(self.share))
 
     def mixed(self, share: float) -> RewardSet:
-        """The set at a share of the way, 0..1."""
+        """The set of rewards at a share of the way, 0..1."""
         first, last = self.first, self.rewards
         components = {**first.components, **last.components}
         weights = {

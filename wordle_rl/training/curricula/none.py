@@ -1,4 +1,4 @@
-"""No curriculum: every step has the rewards of reward= and the secrets that are due."""
+"""No curriculum: every step has the rewards of reward= and its planned secrets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wordle_rl.training.curricula.base import Curriculum, StepPlan
 
 @dataclass(kw_only=True)
 class NoCurriculum(Curriculum):
-    """The same at every step."""
+    """Plans every step the same."""
 
     rewards: RewardSet
 

@@ -10,7 +10,7 @@ from wordle_rl.training.curricula.by_epoch import ByEpoch
 
 @dataclass(kw_only=True)
 class Phases(ByEpoch):
-    """The set `first` until so many epochs are over, reward= from then on."""
+    """Uses `first` for some epochs, then reward=."""
 
     def plan(self) -> StepPlan:
         if self.share < 1.0:

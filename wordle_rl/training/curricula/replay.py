@@ -1,4 +1,4 @@
-"""Secrets that were lost lately are played again, besides those that are due."""
+"""Plays recently lost secrets again, besides the planned ones."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from wordle_rl.training.curricula.base import Curriculum, StepPlan
 
 @dataclass(kw_only=True)
 class Replay(Curriculum):
-    """A share of each step's groups goes to secrets of which more games were lost than allowed.
+    """Gives a share of each step's groups to secrets with too many lost games.
 
-    A secret waits until it is replayed, the one lost longest ago first; lost again it waits again.
-    When more than `capacity` wait, the oldest losses are forgotten.
+    Such secrets wait in a queue, oldest loss first. A secret that is lost again waits again. When
+    more than `capacity` secrets wait, the oldest losses are forgotten.
     """
 
     rewards: RewardSet
     groups: int  # of a step
     share: float = 0.25  # of a step's groups, at most
-    lost: float = 0.5  # a secret waits when this share of its games was lost, or more
+    lost: float = 0.5  # a secret is replayed when at least this share of its games was lost
     capacity: int = 512
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class Replay(Curriculum):
 
     @property
     def _most(self) -> int:
-        """Groups of a step that may be replayed."""
+        """How many groups of a step may be replayed."""
         return math.floor(self.share * self.groups + 1e-9)  # 0.29 x 100 is below 29
 
     def plan(self) -> StepPlan:

@@ -107,7 +107,7 @@ def defaults(file: Path) -> dict[str, tuple[str, str]]:
 
 
 def own_keys(group: str, files: Sequence[ConfigFile]) -> Iterator[tuple[ConfigFile, Key]]:
-    """The keys to explain: those of the first file, and those that only other options have."""
+    """The keys to explain: all of the first file, and keys that only other options have."""
     known: set[str] = set()
     for number, file in enumerate(files):
         for key in file.keys:

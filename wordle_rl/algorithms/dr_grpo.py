@@ -17,8 +17,8 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class DrGrpo(PolicyGradient):
-    """loss = 1/(R budget) sum over R rollouts and their tokens of -min(r A, clip(r) A);
-    A = reward - mean of the group; budget = sampling.max_tokens x answers of a rollout at most.
+    """loss = 1/(R budget) sum over R rollouts and their tokens of -min(r A, clip(r) A).
+    A = reward - mean of the group, budget = sampling.max_tokens x answers of a rollout at most.
 
     A game may have as many answers as it has turns left, plus rules.max_retries where the rules
     have retries. A single guess is one answer. The paper's rollouts have one answer each, so its

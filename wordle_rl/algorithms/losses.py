@@ -27,7 +27,7 @@ def clipped_surrogate(
 def kl_k3(xp: Any, logprobs: Any, ref_logprobs: Any) -> Any:
     """KL divergence from the reference, per token: exp(d) - d - 1 with d = ref - policy.
 
-    Never negative; value and slope are 0 at equality; unbiased for samples of the policy.
+    Never negative. Value and slope are 0 at equality. Unbiased for samples of the policy.
     Source: J. Schulman, "Approximating KL divergence" (2020); arXiv 2402.03300, eq. 4.
     """
     gap = ref_logprobs - logprobs

@@ -59,7 +59,7 @@ def entropies(by_answer: np.ndarray, candidates: np.ndarray) -> np.ndarray:
 
 
 class BestEntropy:
-    """The highest entropy that any guess has, without computing that of every guess.
+    """The highest entropy that any guess has, without computing every entropy.
 
     by_answer: as in entropies. allowed, answers: the words in the order of its axes.
     """

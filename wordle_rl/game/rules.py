@@ -127,8 +127,8 @@ class Rules:
     """Which guesses are legal and what the others cost, in training as in evaluation.
 
     invalid decides about non-words and, in hard mode, about guesses that ignore a clue. unparsable
-    decides about answers without a guess. accept gives feedback on any five letters; lose_turn uses
-    up a turn without feedback; end_game loses at once; retry asks again without using a turn, at
+    decides about answers without a guess. accept gives feedback on any five letters. lose_turn uses
+    up a turn without feedback. end_game loses at once. retry asks again without using a turn, at
     most max_retries times a game.
     """
 

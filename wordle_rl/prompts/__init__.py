@@ -1,1 +1,1 @@
-"""What a player is told, and how its answer is read."""
+"""What a player reads, and how its answer is understood. Text only, no tokens."""

@@ -35,7 +35,7 @@ class GivenOpener:
             return self._actor.hear(games, turns, states)
         if not games:  # the opener ended all of them
             return []
-        # Every game keeps its number, so the actor is also given those that are over.
+        # Every game keeps its number, so the actor also gets the games that are over.
         everywhere = [states[0]] * self._games
         for game, state in zip(games, states, strict=True):
             everywhere[game] = state

@@ -37,7 +37,7 @@ def describe_environment() -> dict[str, Any]:
 def git_revision(folder: Path) -> dict[str, Any] | None:
     """{"revision", "dirty"} of the repository whose root is folder.
 
-    None without git, without a commit, or when folder only lies inside another repository (an
+    None without git, without a commit, or when folder is only inside another repository (an
     installed package in somebody's project). dirty counts untracked files that are not ignored.
     """
     found = _git(folder, "rev-parse", "HEAD", "--show-toplevel")

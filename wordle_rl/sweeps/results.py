@@ -111,7 +111,7 @@ def _find_address(record: StudyRecord) -> str | None:
 
 
 def _read_results(study: optuna.Study, *, confirms: bool) -> list[Result]:
-    """All trials except those that were stopped or lost their worker, and ran again."""
+    """All trials except the ones that were stopped or lost their worker, and ran again."""
     names = {TrialState.FAIL: "failed"}
     return [
         Result(

@@ -31,6 +31,7 @@ from wordle_rl import build, cli
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
 from wordle_rl.build import build_experiment
+from wordle_rl.build_parts import PLAYERS
 from wordle_rl.cli import quoted
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
@@ -61,7 +62,7 @@ VALUES = {
     "form": {form: [f"rollout.form={form}"] for form in FORMS},
     "credit": {"turn": [], "game": ["rollout.credit=game", "rollout.discount=1"]},
     "protocol": {p: [f"words.protocol={p}"] for p in ("split", "all")},
-    "player": {player: [f"history.player={player}"] for player in (*build.PLAYERS, "top_openers")},
+    "player": {player: [f"history.player={player}"] for player in (*PLAYERS, "top_openers")},
     "invalid": {
         invalid: [f"rules.invalid={invalid}"]
         for invalid in ("lose_turn", "end_game", "retry", "accept")

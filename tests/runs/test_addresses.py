@@ -213,7 +213,9 @@ def test_the_manifest_of_a_run_keeps_no_password(tmp_path, monkeypatch):
     setup: Any = SimpleNamespace(
         config={"words": {"protocol": "split"}}, words=SimpleNamespace(digest=""),
         splits=SimpleNamespace(digest=""), model=SimpleNamespace(path=""),
-        recipe=SimpleNamespace(style=Symbols(), form="fresh", seed=0),
+        recipe=SimpleNamespace(
+            style=Symbols(), rollout=SimpleNamespace(form="fresh"), seed=0
+        ),
     )  # fmt: skip
     run._write_start(folder, setup, None)
     run._reopen(folder, {}, restart=False)

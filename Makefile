@@ -74,11 +74,9 @@ micro-model: $(STAMP)  ## make the smallest embedded model again (3 minutes on t
 
 test: lint types unit  ## all checks: style, types, quick tests
 
-lint: $(STAMP)  ## check style and formatting, and that the backends share what they can
+lint: $(STAMP)  ## check style and formatting
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) -m pylint --disable=all --enable=duplicate-code --min-similarity-lines=8 \
-	    --ignore-imports=yes wordle_rl/backends
 
 types: $(STAMP)  ## check types
 	$(PY) -m pyright

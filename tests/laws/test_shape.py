@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -120,3 +124,24 @@ def test_no_function_of_the_training_loop_takes_many_parameters(folder):
 def test_no_test_module_imports_another():
     found = [p for name, source in sources("tests") for p in imports_of_test_modules(name, source)]
     assert not found, told(found)
+
+
+def test_no_code_is_in_both_backends(tmp_path):
+    def repeated(files: list[Path]) -> str:
+        """What pylint's detector of duplicate code says; its command that only compares text."""
+        command = [
+            sys.executable,
+            "-m",
+            "pylint.checkers.symilar",
+            "-d",
+            "8",
+            "-i",
+            *map(str, files),
+        ]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    files = sorted((ROOT / "wordle_rl" / "backends").rglob("*.py"))
+    found = repeated(files)
+    assert "duplicates=0 " in found, found
+    copy = shutil.copy(files[-1], tmp_path / "copy.py")
+    assert "duplicates=0 " not in repeated([files[-1], copy])

@@ -52,19 +52,16 @@ from benchmarks._timing import (
 )  # fmt: skip
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.timing import DTYPES
-from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.policy_actor import PolicyActor
+from wordle_rl.rollouts.policy_actor import PolicyActor, build_actor
 
 OURS, FRESH_CALL, BEST = "ours", "fresh call per turn", "cache kept"
 AIMS = {"tiny": {FRESH_CALL: 5.0, BEST: 2.0}, "100m": {BEST: 1.0}}
 
 
 def our_games(policy: TorchPolicy, scene: Scene, sampling: Sampling, step: int) -> PolicyActor:
-    actor = PolicyActor(
-        engine=policy.engine(), form=scene.form, sampling=sampling,
-        seed=scene.recipe.seed, step=step,
-    )  # fmt: skip
+    actor = build_actor(policy, scene.form, sampling, Draws(seed=scene.recipe.seed, step=step))
     with policy.timers("game"):
         play(actor, new_games(scene.secrets(step), scene.recipe.words, scene.recipe.rules))
     return actor

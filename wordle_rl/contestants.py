@@ -32,7 +32,7 @@ from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.players.tree import TreePlayer
 from wordle_rl.game.rules import Game, Rules
 from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.sampling import Sampling, Stream
+from wordle_rl.policy.sampling import Draws, Sampling, Stream
 from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.prompts.styles import PromptStyle
@@ -41,7 +41,7 @@ from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import FORMS, build_form, check_room
 from wordle_rl.rollouts.given_opener import GivenOpener
 from wordle_rl.rollouts.play import Actor, new_games, play
-from wordle_rl.rollouts.policy_actor import PolicyActor
+from wordle_rl.rollouts.policy_actor import build_actor
 from wordle_rl.rollouts.scripted_actor import ScriptedActor
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_seed
@@ -162,7 +162,7 @@ class Tournament:
 
         def actor(first: int) -> Actor:
             return ScriptedActor(
-                player=player, seed=seed, stream=Stream.EVALUATION, first_rollout=first
+                player=player, draws=Draws(seed=seed, stream=Stream.EVALUATION, first_rollout=first)
             )
 
         return Contestant(name=player.name, actor=actor, rewards=rewards)
@@ -228,10 +228,12 @@ def build_contestant(
     check_room(form, sampling, model.max_context)
 
     def actor(first: int) -> Actor:
-        return PolicyActor(
-            engine=policy.engine(), form=form, sampling=sampling,
-            seed=settings.seed, stream=Stream.EVALUATION, first_rollout=first,
-        )  # fmt: skip
+        return build_actor(
+            policy,
+            form,
+            sampling,
+            Draws(seed=settings.seed, stream=Stream.EVALUATION, first_rollout=first),
+        )
 
     if tournament.split == "test":
         try:

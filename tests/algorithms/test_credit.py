@@ -6,9 +6,9 @@ import pytest
 from wordle_rl.algorithms.credit import (
     Scale,
     group_advantages,
-    leave_one_out,
     turn_advantages,
 )
+from wordle_rl.algorithms.rloo import leave_one_out
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import RewardSet

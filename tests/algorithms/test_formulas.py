@@ -18,14 +18,13 @@ from tests.helpers.backends import Backend, torch_backend
 from tests.helpers.configs import composed
 from tests.helpers.tiny import batch_of, full_forward, gradients, plain_copy, policy_of, qwen
 from wordle_rl.algorithms.base import Algorithm, AnswerLengths, LossInputs, StepOutcomes, UpdateRows
-from wordle_rl.algorithms.credit import leave_one_out
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.expert_iteration import ExpertIteration
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
-from wordle_rl.algorithms.rloo import Rloo
+from wordle_rl.algorithms.rloo import Rloo, leave_one_out
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.policy.batch import Batch, take
 

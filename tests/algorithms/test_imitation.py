@@ -22,6 +22,7 @@ from wordle_rl.game.players.mistakes import Mistakes
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
 from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.sampling import Draws
 from wordle_rl.prompts.parser import thought_of
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import Symbols
@@ -120,7 +121,8 @@ def games_of(guess: str, *, distribution: bool) -> Batch:
             return ["sleep" if not states[0].turn else guess]
 
     [game] = play(
-        ScriptedActor(player=Reads(), seed=0), new_games(["crate"], WORDS, Rules(max_turns=2))
+        ScriptedActor(player=Reads(), draws=Draws(seed=0)),
+        new_games(["crate"], WORDS, Rules(max_turns=2)),
     )
     [rollout] = record_rollouts(
         [game], [scripted_turns(game, build_form("conversation", CHAT, Symbols()), {0})], 1
@@ -161,7 +163,9 @@ def test_a_share_of_the_turns_are_mistakes_and_the_rest_fits_the_clues():
     words = load_words()
     knowledge = Knowledge(words, build_table(words))
     player = RandomConsistent(knowledge)
-    actor = ScriptedActor(player=player, seed=3, mistakes=Mistakes(knowledge), slips=0.3)
+    actor = ScriptedActor(
+        player=player, draws=Draws(seed=3), mistakes=Mistakes(knowledge), slips=0.3
+    )
     games = play(actor, new_games(words.answers[::8], words, Rules()))
     slips = kept = refused = overlooked = 0
     for game, slipped in zip(games, actor.slipped, strict=True):
@@ -183,9 +187,11 @@ def test_a_share_of_the_turns_are_mistakes_and_the_rest_fits_the_clues():
 def test_a_games_mistakes_do_not_depend_on_the_games_beside_it():
     def of(secrets: list[str], first: int) -> list[list[str | None]]:
         actor = ScriptedActor(
-            player=RandomConsistent(KNOWLEDGE), seed=5, first_rollout=first,
-            mistakes=Mistakes(KNOWLEDGE), slips=0.5,
-        )  # fmt: skip
+            player=RandomConsistent(KNOWLEDGE),
+            draws=Draws(seed=5, first_rollout=first),
+            mistakes=Mistakes(KNOWLEDGE),
+            slips=0.5,
+        )
         played = play(actor, new_games(secrets, WORDS, Rules()))
         return [[turn.guess for turn in game.turns] for game in played]
 
@@ -229,7 +235,7 @@ def test_mistakes_on_the_empty_board_are_non_words():
 
 def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay():
     teacher, reasoning = RandomConsistent(KNOWLEDGE), Reasoning(KNOWLEDGE, "brief")
-    actor = ScriptedActor(player=teacher, seed=4, reasoning=reasoning)
+    actor = ScriptedActor(player=teacher, draws=Draws(seed=4), reasoning=reasoning)
     games = play(actor, new_games(["crate", "slate"], WORDS, Rules()))
     style = Symbols(think=True)
     played = record_rollouts(

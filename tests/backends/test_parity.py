@@ -34,13 +34,13 @@ from wordle_rl.build import resolve
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.batch import Batch, Targets
 from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.policy_actor import PolicyActor
+from wordle_rl.rollouts.policy_actor import build_actor
 from wordle_rl.rollouts.records import TokenTurn
 from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.training.update import update_in_minibatches
@@ -283,10 +283,12 @@ def embedded() -> tuple[Any, Any]:
 
 def real_games(policy: Any) -> list[list[TokenTurn]]:
     words = load_words(preset="original")
-    actor = PolicyActor(
-        engine=policy.engine(), form=build_form("conversation", Chat(policy.tokenizer), Symbols()),
-        sampling=Sampling(temperature=0.0, max_tokens=12), seed=0,
-    )  # fmt: skip
+    actor = build_actor(
+        policy,
+        build_form("conversation", Chat(policy.tokenizer), Symbols()),
+        Sampling(temperature=0.0, max_tokens=12),
+        Draws(seed=0),
+    )
     play(actor, new_games([words.answers[i * 11] for i in range(200)], words, Rules(max_turns=4)))
     return actor.turns
 

@@ -14,6 +14,7 @@ from wordle_rl.game.players.greedy_entropy import GreedyEntropy
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
+from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.given_opener import GivenOpener
 from wordle_rl.rollouts.play import new_games
 from wordle_rl.rollouts.play import play as run_games
@@ -109,7 +110,7 @@ def test_no_game_is_shown_twice(tmp_path: Path, capsys) -> None:
 
 def test_an_opener_may_win_every_game() -> None:
     words = load_words(preset="original")
-    player = ScriptedActor(player=RandomWord(words), seed=5)
+    player = ScriptedActor(player=RandomWord(words), draws=Draws(seed=5))
     games = run_games(GivenOpener("crane", player), new_games(["crane"] * 2, words, Rules()))
     assert [len(game.turns) for game in games if game.won] == [1, 1]
 
@@ -121,7 +122,7 @@ def test_after_a_given_opener_games_go_on_as_from_its_clue() -> None:
     clues = [Clue("slate", feedback_code("slate", secret)) for secret in secrets]
 
     def actor() -> ScriptedActor:
-        return ScriptedActor(player=GreedyEntropy(knowledge), seed=5)
+        return ScriptedActor(player=GreedyEntropy(knowledge), draws=Draws(seed=5))
 
     opened = run_games(GivenOpener("slate", actor()), new_games(secrets, words, Rules()))
     taken_over = run_games(

@@ -16,6 +16,7 @@ from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.players.mistakes import Mistakes
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.rules import Rules, State, feedback_code, marks
+from wordle_rl.policy.sampling import Draws
 from wordle_rl.prompts.parser import parse, thought_of
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.chat import Chat
@@ -188,9 +189,10 @@ def test_what_stands_before_an_answer():
 def test_wordings_vary_with_the_stream_and_not_with_the_games_beside(length):
     def texts(secrets: tuple[str, ...], first: int, step: int = 2) -> list[list[str]]:
         actor = ScriptedActor(
-            player=RandomConsistent(KNOWLEDGE), seed=5, step=step, first_rollout=first,
+            player=RandomConsistent(KNOWLEDGE),
+            draws=Draws(seed=5, step=step, first_rollout=first),
             reasoning=Reasoning(KNOWLEDGE, length),
-        )  # fmt: skip
+        )
         games = play(actor, new_games(secrets, WORDS, Rules()))
         return [[turn.text for turn in game.turns] for game in games]
 
@@ -204,9 +206,12 @@ def test_wordings_vary_with_the_stream_and_not_with_the_games_beside(length):
 def test_the_games_are_those_without_thoughts():
     def guesses(reasoning: Reasoning | None) -> list[list[str | None]]:
         actor = ScriptedActor(
-            player=RandomConsistent(KNOWLEDGE), seed=5, mistakes=Mistakes(KNOWLEDGE), slips=0.3,
+            player=RandomConsistent(KNOWLEDGE),
+            draws=Draws(seed=5),
+            mistakes=Mistakes(KNOWLEDGE),
+            slips=0.3,
             reasoning=reasoning,
-        )  # fmt: skip
+        )
         games = play(actor, new_games(WORDS.answers[:20], WORDS, Rules()))
         return [[turn.guess for turn in game.turns] for game in games]
 
@@ -216,9 +221,12 @@ def test_the_games_are_those_without_thoughts():
 @lengths
 def test_the_thought_before_a_mistake_gives_no_reason_for_it_and_is_not_learnt(length):
     actor = ScriptedActor(
-        player=RandomConsistent(KNOWLEDGE), seed=5, mistakes=Mistakes(KNOWLEDGE), slips=0.4,
+        player=RandomConsistent(KNOWLEDGE),
+        draws=Draws(seed=5),
+        mistakes=Mistakes(KNOWLEDGE),
+        slips=0.4,
         reasoning=Reasoning(KNOWLEDGE, length),
-    )  # fmt: skip
+    )
     games = play(actor, new_games(WORDS.answers[:20], WORDS, Rules()))
     chat = Chat(CharacterTokenizer(bracketed))
     assert any(actor.slipped)
@@ -233,4 +241,4 @@ def test_the_thought_before_a_mistake_gives_no_reason_for_it_and_is_not_learnt(l
 def test_a_player_that_speaks_cannot_be_given_mistakes_or_thoughts():
     for more in ({"mistakes": Mistakes(KNOWLEDGE)}, {"reasoning": Reasoning(KNOWLEDGE, "brief")}):
         with pytest.raises(ValueError, match="gibberish cannot have mistakes or reasoning"):
-            ScriptedActor(player=Gibberish(), seed=5, **more)
+            ScriptedActor(player=Gibberish(), draws=Draws(seed=5), **more)

@@ -31,7 +31,7 @@ from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import StopReason
-from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.styles import PHRASES, Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
@@ -164,7 +164,8 @@ def test_a_conversation_reads_as_the_template_would_write_it_whole(name, style):
     inner = TOKENIZERS[name]()
     chat = Chat(HFTokenizer(inner))
     [game] = play(
-        ScriptedActor(player=Fixed(), seed=0), new_games(["sleep"], WORDS, Rules(max_turns=3))
+        ScriptedActor(player=Fixed(), draws=Draws(seed=0)),
+        new_games(["sleep"], WORDS, Rules(max_turns=3)),
     )
     [rollout] = record_rollouts(
         [game], [scripted_turns(game, build_form("conversation", chat, style))], 1

@@ -13,7 +13,7 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.rules import Game, Rules, State
-from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.styles import Letters, Symbols, WholeState
 from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.chat import Chat
@@ -41,7 +41,8 @@ class Fixed:
 
 def a_game() -> Game:
     [game] = play(
-        ScriptedActor(player=Fixed(), seed=0), new_games(["sleep"], WORDS, Rules(max_turns=4))
+        ScriptedActor(player=Fixed(), draws=Draws(seed=0)),
+        new_games(["sleep"], WORDS, Rules(max_turns=4)),
     )
     return game
 

@@ -15,7 +15,7 @@ from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.game.players.greedy_entropy import GreedyEntropy
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
-from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.parser import thought_of
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.chat import Chat
@@ -31,7 +31,9 @@ lengths = pytest.mark.parametrize("length", LENGTHS[1:])
 def test_a_thought_stands_before_the_answer_in_every_form(form):
     chat = Chat(HFTokenizer(qwen_like_tokenizer(QWEN_TOOLS)))
     actor = ScriptedActor(
-        player=RandomConsistent(KNOWLEDGE), seed=5, reasoning=Reasoning(KNOWLEDGE, "full")
+        player=RandomConsistent(KNOWLEDGE),
+        draws=Draws(seed=5),
+        reasoning=Reasoning(KNOWLEDGE, "full"),
     )
     [game] = play(actor, new_games([WORDS.answers[3]], WORDS, Rules()))
     seen = build_form(form, chat, STYLE)

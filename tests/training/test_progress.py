@@ -8,7 +8,7 @@ import pytest
 
 from wordle_rl.game.rules import Game
 from wordle_rl.training import progress
-from wordle_rl.training.progress import GameCount, Lines, announce, select_metrics
+from wordle_rl.training.progress import GameCount, StepLines, announce, select_metrics
 
 
 def test_a_line_tells_the_step_its_values_and_the_minutes_left(
@@ -16,7 +16,7 @@ def test_a_line_tells_the_step_its_values_and_the_minutes_left(
 ):
     clock = iter([100.0, 103.0, 106.0])  # two steps took six seconds, seven are left
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    lines = Lines(9)
+    lines = StepLines(9)
     lines.step(11, {"loss": 0.25})
     lines.step(12, select_metrics({"reward/mean": 1.5, "train/win_rate": 0.25, "lr": 1e-4}))
     assert capsys.readouterr().out.splitlines() == [

@@ -99,7 +99,7 @@ def group_advantages(rewards: Floats, scale: Scale) -> Floats:
     Raises ValueError when N < 2. Source: DeepSeekMath (arXiv 2402.03300), section 4.1.2;
     scale="none" is Dr. GRPO (arXiv 2503.20783).
     """
-    _check_group(rewards)
+    check_group(rewards)
     spread = has_spread(rewards)
     centred = np.where(spread, rewards - rewards.mean(axis=1, keepdims=True), 0.0)
     if scale == "none":
@@ -107,17 +107,7 @@ def group_advantages(rewards: Floats, scale: Scale) -> Floats:
     return centred / np.where(spread, rewards.std(axis=1, keepdims=True, ddof=1), 1.0)
 
 
-def leave_one_out(rewards: Floats) -> Floats:
-    """Advantage of each rollout: its reward less the mean of the others in its group.
-
-    rewards, result, errors: as group_advantages. Source: RLOO (arXiv 2402.14740), section 2.
-    """
-    _check_group(rewards)
-    others = (rewards.sum(axis=1, keepdims=True) - rewards) / (rewards.shape[1] - 1)
-    return np.where(has_spread(rewards), rewards - others, 0.0)
-
-
-def _check_group(rewards: Floats) -> None:
+def check_group(rewards: Floats) -> None:
     if rewards.ndim != 2 or rewards.shape[1] < 2:
         raise ValueError(
             "rollout.num_generations must be 2 or more: a rollout is judged against its group"

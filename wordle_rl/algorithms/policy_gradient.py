@@ -22,7 +22,7 @@ from wordle_rl.algorithms.base import (
     sequence_mean,
 )
 from wordle_rl.algorithms.credit import Scale, game_advantages, group_advantages, turn_advantages
-from wordle_rl.algorithms.losses import clipped_surrogate, kl_k3
+from wordle_rl.algorithms.losses import add_kl, clipped_surrogate
 from wordle_rl.runs.instantiate import check_above_zero
 
 
@@ -121,8 +121,9 @@ class PolicyGradient(Algorithm):
             metrics["importance"] = xp.clip(weight, 0.0, self.importance_cap)
             loss = loss * metrics["importance"]
         if self.beta > 0.0 and self.kl == "loss":
-            metrics["kl"] = kl_k3(xp, terms.logprobs, terms.ref_logprobs)
-            loss = loss + self.beta * metrics["kl"]
+            loss, metrics["kl"] = add_kl(
+                xp, loss, terms.logprobs, terms.ref_logprobs, beta=self.beta
+            )
         if self.entropy > 0.0:
             metrics["entropy"] = terms.entropy
             loss = loss - self.entropy * terms.entropy

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wordle_rl.algorithms.base import Floats, UpdateRows
-from wordle_rl.algorithms.credit import leave_one_out
+from wordle_rl.algorithms.credit import check_group, has_spread
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 
@@ -30,3 +30,14 @@ class Rloo(PolicyGradient):
 
     def weights(self, rows: UpdateRows) -> Floats:
         return np.full(len(rows.lengths), 1.0 / len(rows.lengths))
+
+
+def leave_one_out(rewards: Floats) -> Floats:
+    """Advantage of each rollout: its reward less the mean of the others in its group.
+
+    rewards, result, errors: as in credit.group_advantages.
+    Source: RLOO (arXiv 2402.14740), section 2.
+    """
+    check_group(rewards)
+    others = (rewards.sum(axis=1, keepdims=True) - rewards) / (rewards.shape[1] - 1)
+    return np.where(has_spread(rewards), rewards - others, 0.0)

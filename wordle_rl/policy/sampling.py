@@ -7,6 +7,7 @@ counter-based Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as ea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -127,3 +128,24 @@ def uniforms(
     high, low = drawn[..., 0].astype(np.uint64), drawn[..., 1].astype(np.uint64)
     bits = (high << np.uint64(21)) | (low >> np.uint64(11))
     return bits.astype(np.float64) * 2.0**-53
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """Which uniforms the games of one actor get."""
+
+    seed: int
+    step: int = 0
+    stream: Stream = Stream.TRAINING  # what the games are for
+    first_rollout: int = 0  # number of game 0 within the step
+
+    def uniforms(self, games: Sequence[int], turn: int, tokens: int) -> NDArray[np.float64]:
+        """The uniforms [games, tokens] of one turn of some games."""
+        return uniforms(
+            seed=self.seed,
+            step=self.step,
+            rollouts=np.array(games) + self.first_rollout,
+            turn=turn,
+            tokens=tokens,
+            stream=self.stream,
+        )

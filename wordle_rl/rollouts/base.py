@@ -10,14 +10,14 @@ from typing import ClassVar
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.policy import Policy
-from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.forms import FORMS, Form
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.rollouts.play import new_games, play, record_rollouts
-from wordle_rl.rollouts.policy_actor import PolicyActor
+from wordle_rl.rollouts.policy_actor import PolicyActor, build_actor
 from wordle_rl.rollouts.records import Rollout, TokenTurn
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
 from wordle_rl.runs.checks import MOST_GAMES, check_choice
@@ -138,17 +138,16 @@ class RolloutTask:
     secrets: list[str]
     starts: list[State]  # for each secret the state where its games begin
 
+    @property
+    def draws(self) -> Draws:
+        """The uniforms of num_generations games of each secret."""
+        first = self.places.start * self.step.recipe.rollout.num_generations
+        return Draws(seed=self.step.recipe.seed, step=self.step.number, first_rollout=first)
+
     def actor(self) -> PolicyActor:
-        """The policy as an actor, for num_generations games of each secret."""
-        recipe = self.step.recipe
-        return PolicyActor(
-            engine=self.step.policy.engine(),
-            form=self.step.form,
-            sampling=recipe.sampling,
-            seed=recipe.seed,
-            step=self.step.number,
-            first_rollout=self.places.start * recipe.rollout.num_generations,
-        )
+        """The policy, for num_generations games of each secret."""
+        step = self.step
+        return build_actor(step.policy, step.form, step.recipe.sampling, self.draws)
 
     def games(self, size: int = 1) -> list[Game]:
         """Make `size` new games of each secret. Games with the same secret are adjacent."""
@@ -180,10 +179,12 @@ def play_whole_games(task: RolloutTask, *, answers: int | None = None) -> list[R
     else:
         with step.policy.timers("teacher"):
             scripted = ScriptedActor(
-                player=teacher.player, seed=step.recipe.seed, step=step.number,
-                first_rollout=first * size, mistakes=teacher.mistakes, slips=teacher.slips,
+                player=teacher.player,
+                draws=task.draws,
+                mistakes=teacher.mistakes,
+                slips=teacher.slips,
                 reasoning=teacher.reasoning,
-            )  # fmt: skip
+            )
             play(scripted, games, answers=answers, watch=watch)
             turns = [
                 scripted_turns(game, step.form, slipped)

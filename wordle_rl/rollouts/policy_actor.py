@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from wordle_rl.game.rules import PlayedTurn, State
 from wordle_rl.policy.engine import Completion, Engine, StopReason
-from wordle_rl.policy.sampling import Sampling, Stream, uniforms
+from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.play import Reply
 from wordle_rl.rollouts.records import TokenTurn
@@ -22,10 +21,7 @@ class PolicyActor:
     engine: Engine
     form: Form
     sampling: Sampling
-    seed: int
-    step: int = 0
-    stream: Stream = Stream.TRAINING  # the purpose of its games
-    first_rollout: int = 0  # number of game 0 within the step
+    draws: Draws
     turns: list[list[TokenTurn]] = field(default_factory=list)  # by game
     _rows: dict[int, int] = field(default_factory=dict)  # game -> engine row
     _fed: dict[int, list[int]] = field(default_factory=dict)  # game -> ids since its last answer
@@ -35,14 +31,7 @@ class PolicyActor:
         return self._begin(range(len(states)), [self.form.opening(state) for state in states])
 
     def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
-        numbers = uniforms(
-            seed=self.seed,
-            step=self.step,
-            rollouts=np.array(games) + self.first_rollout,
-            turn=turn,
-            tokens=self.sampling.max_tokens,
-            stream=self.stream,
-        )
+        numbers = self.draws.uniforms(games, turn, self.sampling.max_tokens)
         drawn = self.engine.decode([self._rows[g] for g in games], self.sampling, numbers)
         for game, completion in zip(games, drawn, strict=True):
             fresh = self.form.fresh or not self.turns[game]
@@ -115,3 +104,8 @@ class PolicyActor:
         return list(
             zip(rows, self.engine.extend(rows, [ids[shared:] for ids in prompts]), strict=True)
         )
+
+
+def build_actor(policy: Policy, form: Form, sampling: Sampling, draws: Draws) -> PolicyActor:
+    """An actor that plays as a policy does, with an engine of its own."""
+    return PolicyActor(engine=policy.engine(), form=form, sampling=sampling, draws=draws)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from wordle_rl.game.players.base import Player, Speaker
 from wordle_rl.game.rules import Game, PlayedTurn, State
 from wordle_rl.policy.engine import Completion, StopReason
-from wordle_rl.policy.sampling import Stream, uniforms
+from wordle_rl.policy.sampling import Draws
 from wordle_rl.prompts.parser import parse
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.forms import Form
@@ -20,16 +18,13 @@ from wordle_rl.rollouts.records import TokenTurn
 
 @dataclass(kw_only=True)
 class ScriptedActor:
-    """A scripted player. What it draws depends on (seed, stream, step, game, turn) alone.
+    """A scripted player. What it draws depends on its `draws`, game and turn alone.
 
     A Speaker's text is read as a model's would be; it can have neither mistakes nor reasoning.
     """
 
     player: Player | Speaker
-    seed: int
-    step: int = 0
-    stream: Stream = Stream.TRAINING  # purpose of its games
-    first_rollout: int = 0  # number of game 0 within the step
+    draws: Draws
     mistakes: Player | None = None  # sometimes guesses in the player's place
     slips: float = 0.0  # how often, 0..1
     reasoning: Reasoning | None = None  # writes a thought before each guess
@@ -44,14 +39,7 @@ class ScriptedActor:
         return [True] * len(states)
 
     def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
-        numbers = uniforms(
-            seed=self.seed,
-            step=self.step,
-            rollouts=np.array(games) + self.first_rollout,
-            turn=turn,
-            tokens=3,
-            stream=self.stream,
-        )
+        numbers = self.draws.uniforms(games, turn, 3)
         if isinstance(self.player, Speaker):
             texts = self.player.speak(states, numbers[:, 0])
             return [Reply(text=text, parsed=parse(text)) for text in texts]

@@ -83,7 +83,7 @@ class GameCount:
         return text
 
 
-class Lines:
+class StepLines:
     """Prints a line per step, with the time left."""
 
     def __init__(self, steps: int) -> None:

@@ -15,11 +15,11 @@ from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import reward_means
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.policy import Policy
-from wordle_rl.policy.sampling import Sampling, Stream
+from wordle_rl.policy.sampling import Draws, Sampling, Stream
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.policy_actor import PolicyActor
+from wordle_rl.rollouts.policy_actor import build_actor
 from wordle_rl.runs.processes import share
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.metrics import habit_metrics
@@ -58,13 +58,11 @@ class HeldOutPlay:
 
         with announce(lambda: f"{what}: {count}"):
             for start in range(mine.start, mine.stop, most):
-                actor = PolicyActor(
-                    engine=self.policy.engine(),
-                    form=self.form,
-                    sampling=sampling or self.setup.greedy,
-                    seed=recipe.seed,
-                    stream=Stream.EVALUATION,
-                    first_rollout=start,
+                actor = build_actor(
+                    self.policy,
+                    self.form,
+                    sampling or self.setup.greedy,
+                    Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=start),
                 )
                 batch = secrets[start : min(start + most, mine.stop)]
                 games += play(actor, new_games(batch, recipe.words, recipe.rules), watch=watch)

@@ -21,7 +21,7 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
-from wordle_rl.training.progress import Lines, announce, select_metrics
+from wordle_rl.training.progress import StepLines, announce, select_metrics
 
 
 def build_policy(
@@ -79,7 +79,7 @@ def train(
 
     def fit() -> None:
         steps = range(training.first_step, setup.trainer.steps)
-        lines = Lines(len(steps))
+        lines = StepLines(len(steps))
         for step in steps:
             lines.step(step + 1, select_metrics(training.run_step(step)))
 

@@ -35,7 +35,7 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import SIGNALS, Interrupts
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
-from wordle_rl.training.progress import Lines, announce, select_metrics
+from wordle_rl.training.progress import StepLines, announce, select_metrics
 
 
 class StepNumbers(Dataset[int]):
@@ -96,7 +96,7 @@ class PlainProgress(Callback):
         self._lines.step(batch + 1, pl_module.latest)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._lines = Lines(int(trainer.num_training_batches))
+        self._lines = StepLines(int(trainer.num_training_batches))
 
 
 class ProgressBar(TQDMProgressBar):

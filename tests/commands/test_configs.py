@@ -106,7 +106,7 @@ def test_a_model_may_choose_its_optimizer_and_the_command_line_overrules_it() ->
 @pytest.mark.parametrize("name", OPTIONS["model"])
 def test_what_a_model_chooses_for_training_does_not_disturb_its_evaluation(name: str) -> None:
     given = [f"model={name}"]
-    config = evaluate._with_run(composed(*given, name="eval"), given)
+    config = evaluate._add_run(composed(*given, name="eval"), given)
     check_keys(config, evaluate.KEYS)
     assert build_model_settings(config["model"]).name == name
 

@@ -37,8 +37,8 @@ _INTRO = """\
 <!-- Written by `make choices` from the comments in conf/. Edit those, not this page. -->
 
 Each section is a folder in `conf/`. A run takes one option of each: `python train.py model=mini
-reward=win_only`. Any key can be changed on top: `python train.py optim.lr=1e-4`. Behind each key is
-its value in the first option of the section. `null` means none.
+reward=win_only`. Any key can be changed on top: `python train.py optim.lr=1e-4`. Each key is
+shown with its value in the first option of the section. `null` means none.
 """
 
 

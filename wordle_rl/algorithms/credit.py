@@ -117,8 +117,9 @@ def check_group(rewards: Floats) -> None:
 def turn_gae(returns: Floats, values: Floats, *, discount: float, lam: float) -> Floats:
     """Generalised advantage estimate [K] of each turn of a finished rollout.
 
-    returns: [K] discounted reward from each turn on, so a turn's own reward is its return less the
-    discounted next one. values: [K] before each turn. Source: arXiv 1506.02438, eq. 16.
+    returns: [K] discounted sum of the rewards from each turn on. A turn's own reward is its return
+    minus the discounted return of the next turn. values: [K] the value predicted before each turn.
+    Source: arXiv 1506.02438, eq. 16.
     """
     rewards = returns - discount * np.append(returns[1:], 0.0)
     errors = rewards + discount * np.append(values[1:], 0.0) - values

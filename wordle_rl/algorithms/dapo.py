@@ -27,10 +27,13 @@ class Dapo(PolicyGradient):
     - The ratio may rise further than it may fall (clip-higher).
     - All tokens of a batch have equal weights.
     - Groups without spread are replaced by new ones (dynamic sampling).
-    - Long answers lose reward. overlong=punish subtracts
-      max(0, min(1, (length - (limit - buffer)) / buffer)) from the reward of an answer's turn, with
-      limit = sampling.max_tokens and buffer = overlong_buffer * limit (eq. 13). overlong=filter
-      sets the advantage of answers that the limit cut off to 0 (section 3.4).
+    - Long answers are punished or filtered.
+
+    overlong=punish takes reward from the turn of a long answer. The loss of reward is 0 up to
+    limit - buffer tokens and grows linearly to 1 at limit (eq. 13), where
+        limit = sampling.max_tokens
+        buffer = overlong_buffer * limit
+    overlong=filter sets the advantage of answers that the limit cut off to 0 (section 3.4).
     """
 
     clip_high: float = 0.28

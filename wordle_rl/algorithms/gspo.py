@@ -17,10 +17,10 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 class Gspo(PolicyGradient):
     """loss = -min(s A, clip(s, 1 - low, 1 + high) A), averaged over rollouts; A as in GRPO.
 
-    s = (p(rollout) / p_old(rollout)) ** (1 / its tokens) is one ratio for a whole rollout, which is
-    the paper's sequence, however many prompts its form has. Each token has its own advantage, as in
-    the paper's GSPO-token (eq. 13). Where all tokens of a rollout have the same advantage, this is
-    GSPO in value and gradient.
+    s = (p(rollout) / p_old(rollout)) ** (1 / its tokens) is one ratio for a whole rollout. A
+    rollout is the paper's sequence, even if its form writes several prompts. Each token has its own
+    advantage, as in the paper's GSPO-token (eq. 13). Where all tokens of a rollout have the same
+    advantage, this is GSPO in value and gradient.
     """
 
     clip_low: float = 3e-4

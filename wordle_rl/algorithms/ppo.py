@@ -25,12 +25,13 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 class Ppo(PolicyGradient):
     """loss = -min(r A, clip(r) A) + value_weight (V - target)^2 / 2 - entropy H, over all tokens.
 
-    A turn is one action. A = sum over later turns d of (discount lam)^d delta, with
-    delta = reward + discount V(next turn) - V(turn); target = A + V(turn). V is a linear function
-    of the trunk's hidden state before an answer's first token, and is trained at all its tokens.
-    The loss measures V in standard deviations of the step's targets, so that value_weight and
-    value_clip mean the same for rewards of any size. scale=std gives advantages mean 0 and
-    deviation 1 over the step. Groups are not compared, so one rollout per group is enough.
+    A turn is one action. A = sum of (discount lam)^d delta over this turn (d = 0) and the turns
+    after it, with delta = reward + discount V(next turn) - V(turn). target = A + V(turn).
+    V is a linear function of the model's last hidden state. V(turn) is its value before the
+    answer's first token. The value loss is taken at every token of the answer. It measures V in
+    standard deviations of the step's targets, so that value_weight and value_clip mean the same for
+    rewards of any size. scale=std gives advantages mean 0 and deviation 1 over the step. Groups
+    are not compared, so one rollout per group is enough.
     """
 
     epochs: int = 4

@@ -3,8 +3,8 @@
     PEFT    adapter_model.safetensors   ....layers.N.MODULE.lora_A.weight [r, in], lora_B [out, r]
     mlx-lm  adapters.safetensors        ....layers.N.MODULE.lora_a [in, r], lora_b [r, out]
 
-Converts plain LoRA on linear layers of Qwen2 and Gemma 3 (text or multimodal, in the names of
-transformers 4 and 5) and refuses anything else. Needs neither torch nor MLX.
+The module converts plain LoRA on linear layers of Qwen2 and Gemma 3 (text or multimodal, with the
+names of transformers 4 and 5) and refuses anything else. It needs neither torch nor MLX.
 """
 
 from __future__ import annotations

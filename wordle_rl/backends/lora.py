@@ -20,10 +20,10 @@ def check_loaded_adapter(settings: LoraSettings, *, rank: int, alpha: float) -> 
 
 
 def choose_layers(targets: str | list[str], layers: Sequence[str]) -> list[str]:
-    """The linear layers that model.lora.targets means, without the language-model head.
+    """Choose the linear layers that model.lora.targets names, without the language-model head.
 
-    layers: dotted names. A list of targets holds the ends of names; a text is a pattern for whole
-    names. Raises ConfigError when the pattern, or a name of the list, fits no layer.
+    layers: dotted names of all linear layers. targets: a list of the ends of names, or a pattern
+    for whole names. Raises ConfigError if the pattern, or an entry of the list, fits no layer.
     """
     layers = [layer for layer in layers if layer.rpartition(".")[2] != LM_HEAD]
     if targets == "all-linear":

@@ -1,7 +1,7 @@
 """The summary of a player's finished games, and its files summary.json and games.jsonl.
 
-Bits are expected ones: what a guess tells on average over the candidates. The bits of the one
-feedback that was seen are mostly luck.
+Bits are expected values: what a guess tells on average over the candidates. How much the actual
+feedback told is mostly luck, so it is not counted.
 """
 
 from __future__ import annotations

@@ -95,10 +95,11 @@ class LetterBound:
     """An upper bound on the entropy of every guess, from counts of single letters.
 
     What a guess with k copies of a letter learns about it depends only on which of their places
-    are right and on min(k, copies in the secret). So the entropy is at most the sum over its
-    letters of H(copies) + sum over places of H(place right | letter present). With one copy,
-    H(present) is enough. About 2 % of all guesses have a bound above the best entropy of a typical
-    state.
+    are right and on min(k, copies in the secret). So each letter of the guess adds two terms:
+    H(copies in the secret), and the sum over its places of H(place is right | letter is present).
+    The entropy is at most the sum of all terms. Where the guess has one copy of a letter, H(letter
+    is present) replaces H(copies). About 2 % of all guesses have a bound above the best entropy of
+    a typical state.
     """
 
     def __init__(self, allowed: tuple[str, ...], answers: tuple[str, ...]) -> None:

@@ -27,10 +27,14 @@ class ClueUse:
 
     A letter counts once for each copy in the guess: first copies at confirmed places, then at
     possible places, then at impossible ones, each from the left. A copy beyond the most that the
-    secret can have is absent. A copy beyond the known ones is new, as is every letter of a first
-    guess. A known letter cannot be where it was marked "elsewhere" or "absent", nor where another
-    letter is confirmed, nor anywhere new once all its copies are confirmed.
-    0 when no guess could be read.
+    secret can have is absent. A copy beyond the known ones counts as a new letter. In a first
+    guess every letter is new. 0 when no guess could be read.
+
+    A known letter cannot be
+
+    - where it was marked "elsewhere" or "absent",
+    - where another letter is confirmed,
+    - at any other place once all its copies are confirmed.
     """
 
     range: ClassVar[tuple[float, float]] = (

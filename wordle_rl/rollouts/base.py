@@ -158,10 +158,10 @@ class RolloutTask:
 
 
 def play_whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
-    """Play num_generations games of each secret to their end. They are one group.
+    """Play num_generations games of each secret. The games of one secret are one group.
 
-    A teacher, if there is one, plays instead of the policy. answers: leave each game after this
-    many.
+    A teacher, if there is one, plays instead of the policy. answers: stop each game after this
+    many answers. None plays to the end.
     """
     step, first = task.step, task.places.start
     size, teacher = step.recipe.rollout.num_generations, step.recipe.teacher

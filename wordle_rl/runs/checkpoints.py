@@ -53,7 +53,8 @@ class Checkpoint:
 class CheckpointStore:
     """The checkpoints of one run; keeps the newest ones and the best.
 
-    folder: made when missing, best on a local file system. keep: how many of the newest stay.
+    folder: created if missing. It should be on a local file system. keep: how many of the newest
+    checkpoints stay.
     """
 
     def __init__(self, folder: str | Path, keep: int = 2, *, read_only: bool = False) -> None:

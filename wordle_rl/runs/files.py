@@ -103,9 +103,10 @@ def write_json(path: Path, value: Any) -> None:
 
 
 class StepLog:
-    """A file of JSON lines, each with the number of its step, that a killed process cannot spoil.
+    """A file of JSON lines that a killed process cannot spoil.
 
-    Only the last line can be torn; it is dropped by readers and before anything is appended.
+    Each line has the number of its step. Only the last line can be torn. Readers skip a torn
+    line, and the next append removes it.
     """
 
     def __init__(self, path: Path) -> None:

@@ -118,9 +118,10 @@ class RunFolder:
         command: Sequence[str],
         **more: Any,
     ) -> dict[str, Any]:
-        """Write manifest.json: all that is needed to run this again; its status is "running".
+        """Write manifest.json with status "running" and everything needed to repeat the run.
 
-        digests: of word lists and splits, by name. more: further entries, as JSON. Returns it all.
+        digests: name of a word list or split -> its digest. more: further JSON entries. Returns
+        the manifest.
         """
         manifest = {
             "status": "running",

@@ -25,8 +25,8 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
     """Make the object of a config node; injected values fill the fields of the same names, if any.
 
     key: the node's place in the config, for messages; empty for the config itself. kind: the class
-    or protocol of the object. Raises ConfigError naming the key for another class and for missing,
-    unknown or wrong settings.
+    or protocol of the object. Raises ConfigError if the node names another class, or if a setting
+    is missing, unknown or wrong. The error names the key.
     """
     if not isinstance(node, Mapping):
         raise ConfigError(f"{key} must be a group of settings, not {node!r}")

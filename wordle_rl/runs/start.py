@@ -1,7 +1,8 @@
 """Prepares the process for a command, before it imports anything slow: signals, streams, libraries.
 
 Imports only the quickest modules of the standard library, so that a Ctrl-C right after the start
-finds its handler. Older versions of Python can read this file, which refuses them.
+finds its handler. This file also parses under older versions of Python, so it can refuse them with
+a clear message.
 """
 
 from __future__ import annotations

@@ -137,11 +137,11 @@ def first_number(trial: FrozenTrial) -> int:
 
 
 def watched(command: Sequence[str]) -> list[str]:
-    """The command under a watchdog.
+    """Build a command line that runs the command under a watchdog.
 
-    The command runs until it ends by itself, or until the watchdog's standard input closes. That
-    happens when the worker dies or lets go. Then the watchdog asks the command to stop (SIGTERM),
-    and kills its whole process group after PATIENCE.
+    The command runs until it ends by itself, or until the watchdog's standard input closes. The
+    input closes when the worker dies or closes its end. Then the watchdog asks the command to stop
+    (SIGTERM), and kills the command's whole process group after PATIENCE.
     """
     return [sys.executable, "-I", str(Path(__file__).resolve()), str(PATIENCE), *command]
 

@@ -164,8 +164,9 @@ class TrialObjective:
     def _report(self, trial: optuna.Trial, record: dict[str, Any]) -> None:
         """Report a validation to Optuna, and stop the trial if the pruner says so.
 
-        Validations are numbered from 1, so trials are compared at equal shares of their budget.
-        The validation before any training only appears in the learning curve.
+        The pruner compares trials at validations of the same number. Equal numbers mean equal
+        shares of the budget. The validation before training is not reported to Optuna. It appears
+        only in the learning curve.
         """
         self._games = record.get(GAMES) or self._games
         value = record.get(CURVE)

@@ -1,6 +1,6 @@
 """What a trial runs: its parameters become the command lines of its stages.
 
-A stage is one training run. `{start}` in its overrides is the model that the stage before made.
+A stage is one training run. `{start}` in its overrides is the model of the previous stage.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _MOST_ROWS = 20
 _NEEDLESS_QUOTES = re.compile(r"='([\w.,/-]+)'$")  # around a value that Hydra reads without
 _COLUMNS = 100  # of Markdown
 _EXPLANATION = """\
-- Validation wins belong to the checkpoint that wins most. The starting model counts as one.
+- Validation wins are those of the run's best checkpoint. The starting model counts as a checkpoint.
 - Test wins come from greedy games of the same checkpoint.
 - "To default" is the mean difference from the default arm at equal seeds, in points.
 - Intervals are 95 %, Student's t over seeds. A dash means that nothing was measured.
@@ -159,9 +159,9 @@ def format_csv(study: Study) -> str:
 
 
 def format_page(study: Study, pictures: Sequence[tuple[str, str]], before: str | None) -> str:
-    """The README of a study.
+    """Format the README of a study.
 
-    pictures: title and file name of each. before: the page as it is now, or None.
+    pictures: title and file name of each picture. before: the present page, None if there is none.
     """
     results = "\n\n".join([BEGIN, *_format_search(study), *_format_confirmation(study)])
     if len(group_by_arm([r for r in study.results if not r.confirms])) > MOST_CURVES:

@@ -1,7 +1,7 @@
 """Shows a run's games: lines of games.jsonl, boards on the terminal and in the loggers.
 
-A step shows one game per group. Kinds of rollouts with several candidates per guess show every
-game.
+A step logs one game per group. If the rollout kind draws several candidates per guess, the step
+logs every game.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class HeldOutPlay:
     ) -> dict[str, float]:
         """Metrics of games on the validation secrets, with the rewards of reward=.
 
-        show: called with one game per secret and their rewards.
+        show: called with one game of each secret and the rewards of these games.
         """
         setup, samples = self.setup, self.setup.trainer.validation_samples
         secrets = [secret for secret in setup.validation for _ in range(samples)]

@@ -1,7 +1,7 @@
 """Train, validation and test secrets: disjoint, and the same on every machine.
 
-Secrets are sorted by the sha256 of each word. The first ones are for the test, the next for
-validation, the rest for training. Two words are in the same order in every list.
+Secrets are sorted by the sha256 of each word. The first ones are for the test, the next
+ones for validation, and the rest for training. Any two words have the same order in every list.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from wordle_rl.runs.instantiate import ConfigError
 
 
 def correct_config(config: dict[str, Any]) -> dict[str, Any]:
-    """Entries that replace those of a config.json, so that mlx-lm reads what the model means.
+    """Return new values for entries of a config.json that mlx-lm would misread.
 
-    Raises ConfigError for a model that uses what mlx-lm does not implement.
+    Raises ConfigError for a model that needs something mlx-lm does not implement.
     """
     kind = config.get("model_type")
     if kind == "gemma3":

@@ -26,9 +26,10 @@ VALUE_HEAD_PREFIX = "value_head."  # of the names of its weights
 
 
 def save_model_or_adapter(folder: Path, loaded: LoadedModel, weights: Weights) -> None:
-    """Write the adapter under LoRA, else the whole model; a value head gets a file of its own.
+    """Write the adapter if the model has one, else the whole model. A value head has its own file.
 
-    transformers reads the whole model too. For peft, wordle_rl.convert converts the adapter.
+    transformers can read a whole model as written here. wordle_rl.convert makes an adapter readable
+    for peft.
     """
     folder.mkdir(parents=True, exist_ok=True)
     head = {
@@ -71,9 +72,9 @@ def read_arrays(file: Path) -> tuple[Weights, dict[str, str]]:
 
 
 def load_weights(folder: Path, expected: Weights, *, is_lora: bool) -> Weights:
-    """The trained weights that save_model_or_adapter() wrote.
+    """Read the trained weights that save_model_or_adapter() wrote.
 
-    Raises CheckpointError unless names and shapes are the model's own.
+    expected: the model's weights. Raises CheckpointError if names or shapes differ from them.
     """
     file = folder / (FILES["mlx"] if is_lora else _MODEL)
     check_model_exists(file)

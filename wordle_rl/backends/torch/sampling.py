@@ -13,10 +13,11 @@ from wordle_rl.policy.sampling import Sampling
 def sample_tokens(
     logits: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Invert the distribution of each row at its uniform number.
+    """Sample a token for each row: invert the row's distribution at its uniform number.
 
-    logits: float32 [rows, V]. Returns ids and their natural log-probabilities after temperature,
-    top-k and top-p (greedy: at temperature 1). Raises NotFinite.
+    logits: float32 [rows, V]. Returns token ids and their natural log-probabilities after
+    temperature, top-k and top-p. At temperature 0 the most likely token is taken, and its
+    log-probability is the one at temperature 1. Raises NotFinite.
     """
     if sampling.temperature == 0.0:
         logprobs = torch.log_softmax(logits, dim=-1)

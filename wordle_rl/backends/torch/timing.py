@@ -1,4 +1,4 @@
-"""Chooses precision and CPU threads for torch, by timing products of the model's own shapes.
+"""Chooses precision and CPU threads for torch, by timing matrix products as wide as its layers.
 
 Nothing is timed on accelerators: they use bf16 where the device supports it.
 """
@@ -27,9 +27,10 @@ _LAYERS = 4  # of the timed loop that resembles decoding
 def choose_computing(
     settings: LightningSettings, device: torch.device, shape: Callable[[], tuple[int, int]]
 ) -> Computing:
-    """Precision and threads from the settings, timed where they say auto.
+    """Take precision and threads from the settings, or time the choices where a setting is auto.
 
-    shape: reads the widths of the model's layers (see read_layer_shape); called only if needed.
+    shape: reads the widths of the model's layers (see read_layer_shape). It is called only for
+    timing.
     """
     precision, reasons = settings.precision, []
     if precision == "auto":

@@ -154,3 +154,7 @@ def _add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
     config["run"] = str(folder.path)
     return config
+
+
+if __name__ == "__main__":
+    fail("this module is part of a command: run python eval.py")

@@ -209,3 +209,7 @@ def _reopen(folder: RunFolder, changes: dict[str, Any], *, restart: bool) -> Non
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
     folder.note_resume(step=count_steps(folder), command=shown_command(sys.argv), changes=changes)
+
+
+if __name__ == "__main__":
+    fail("this module is part of a command: run python train.py")

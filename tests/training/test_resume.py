@@ -269,7 +269,7 @@ def test_a_start_report_that_cannot_be_read_is_left_out_of_the_table(spoiled, ca
     with pytest.warns(UserWarning, match=r"start\.json: not JSON.*the table leaves it out"):
         summary = resume(spoiled)
     assert "start" not in summary
-    assert json.loads((spoiled / "summary.json").read_text())["player"] == "end"
+    assert json.loads((spoiled / "summary.json").read_text())["player"] == "best"
 
 
 def test_a_run_with_no_checkpoint_left_that_is_whole_ends_in_one_line(spoiled, capsys):

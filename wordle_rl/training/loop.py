@@ -160,7 +160,7 @@ class Training:
             **{f"total_{name}": value for name, value in self._state.totals.items()},
         }
         if self.setup.trainer.report:
-            reports = [report("end", self._held_out, self._check)]
+            reports = [report("best", self._held_out, self._check)]
             summary |= reports[0]
             if self._writes:
                 if (start := read_start_report(self.folder.path / "start.json")) is not None:

@@ -40,7 +40,7 @@ def describe_export(
 
 
 def report(player: str, play: HeldOutPlay, check: Callable[[], None]) -> dict[str, Any]:
-    """Summarise greedy games on the test secrets. player: start or end."""
+    """Summarise greedy games on the test secrets. player: start or best."""
     begin, setup = time.monotonic(), play.setup
     split = "all" if len(setup.test) == len(setup.words.answers) else "test"
     what = f"report on the {player}"

@@ -42,8 +42,9 @@ newest() { ls -dt "$OUT/$1"/*_*/ | head -n 1; }
 memory=$(($(sysctl -n hw.memsize) / 1024 / 1024 / 1024))
 
 # The tests that CI runs with the CPU build on Linux, here on Metal and compiled.
-part parity python -m pytest tests/backends/test_parity.py tests/backends/mlx/test_engine.py \
-    tests/backends/mlx/test_policy.py tests/backends/mlx/test_steps.py -rA
+part parity python -m pytest tests/backends/test_parity.py tests/backends/test_engine.py \
+    tests/backends/test_policy.py tests/backends/test_gradient.py tests/backends/mlx \
+    --deselect tests/backends/mlx/test_runs.py -rA
 part formats python -m pytest tests/backends/test_convert.py -rA
 part runs python -m pytest tests/backends/mlx/test_runs.py -rA
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from wordle_rl.policy.optim import AdamW, Muon
+from wordle_rl.earlier_versions import convert_config
 from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.policy.stages import prompt_name, stages_of
 from wordle_rl.prompts.styles import PromptStyle
@@ -34,9 +34,6 @@ _KEPT = (
 _LARGEST = 100_000  # bytes of a saved config, which usually has about 5,000
 _GROUPS = ("model", "backend", "prompt", "words")  # in every saved config
 REQUIRED = "required"  # the value of init_from in an experiment that needs it
-_LATER_KEYS = {
-    "init_from": None, "init_checkpoint": "best", "allow_mismatch": False, "restart": False,
-}  # fmt: skip
 _OWN_MODEL = ("model", "model.path", "model.shape", "model.name")  # exclude init_from
 
 
@@ -60,11 +57,7 @@ def read_saved_config(folder: RunFolder) -> DictConfig:
     for part in _GROUPS:
         if not isinstance(loaded.get(part), DictConfig):
             raise ConfigError(f"{path}: {part} must be a group of settings")
-    loaded = OmegaConf.merge(_LATER_KEYS, loaded)  # earlier versions did not write these
-    assert isinstance(loaded, DictConfig)
-    if OmegaConf.select(loaded, "backend.threads") == 0:
-        loaded.backend.threads = "auto"  # as earlier versions wrote it
-    loaded.model.pop("optimizer", None)  # of earlier versions, where a model named its optimizer
+    loaded = convert_config(loaded)
     OmegaConf.set_struct(loaded, True)
     return loaded
 
@@ -84,10 +77,7 @@ def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -
 
 def _adopt_optimizer(cfg: DictConfig, saved: DictConfig) -> None:
     """Take over which optimizer a run trained with, but none of its settings."""
-    kinds = {"adamw": AdamW, "muon": Muon}
-    named = kinds.get(str(OmegaConf.select(saved, "optim.name")))  # as earlier versions wrote it
-    target = f"{named.__module__}.{named.__name__}" if named else None
-    if target := target or OmegaConf.select(saved, "optim._target_"):
+    if target := OmegaConf.select(saved, "optim._target_"):
         cfg.optim._target_ = target
 
 

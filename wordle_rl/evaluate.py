@@ -74,13 +74,13 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
             regret=Regret(knowledge, rules.max_turns, settings.tree),
             rules=rules,
             style=build_style(config, rules),
+            # A scripted player does not sample, but wrong settings are refused all the same.
             sampling=instantiate("sampling", config["sampling"], Sampling),
             secrets=splits.secrets(split)[: settings.limit],
             split=split,
             settings=settings,
         )
         check_opener(settings, words)
-        # A scripted player does not sample, but wrong settings are refused all the same.
         rewards = partial(build_reward_set, config["reward"], words, knowledge)
         player, computing = build_player(settings, knowledge), None
         who = settings.run or settings.player or config["model"]["path"]

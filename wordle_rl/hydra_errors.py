@@ -42,8 +42,8 @@ def describe_hydra_error(error: Exception) -> str:
 
 def _describe_unknown_key(key: str, node: Mapping[Any, Any]) -> str:
     group, _, name = key.rpartition(".")
-    if key == "optim.name":
-        options = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    if key in ("optim.name", "model.optimizer"):  # of earlier versions
+        options = sorted(path.stem for path in (CONF / "optim").glob("*.yaml"))
         return f"there is no setting {key}: use {' or '.join(f'optim={o}' for o in options)}"
     if "_target_" in node and name in settings_of(node["_target_"]):
         return (

@@ -41,10 +41,20 @@ def print_choices(folder: RunFolder, config: Mapping[str, Any]) -> None:
     config: the resolved config of the run.
     """
     manifest = folder.manifest()
-    choices = manifest.get("choices")
-    if isinstance(choices, dict) and choices:
-        for line in choice_lines(choices, map(str, manifest.get("command", [])), config):
+    choices = {
+        group: option
+        for group, option in manifest.get("choices", {}).items()
+        if option in _list_options(group)
+    }
+    if choices:
+        for line in choice_lines(choices, manifest.get("command", []), config):
             print(printable(line), flush=True)
+
+
+def _list_options(group: str) -> list[str]:
+    """The options that a group of conf/ has. Somebody else may have written the group's name."""
+    folders = {path.name: path for path in CONF.iterdir() if path.is_dir()}
+    return [path.stem for path in folders[group].glob("*.yaml")] if group in folders else []
 
 
 def choice_lines(
@@ -64,7 +74,7 @@ def choice_lines(
     lines = []
     if run := config.get("init_from"):
         adopted = [group for group in _ADOPTED if group in shown and group not in given]
-        adopted += ["backend"] * (_target(choices["backend"]) != config["backend"]["_target_"])
+        adopted += ["backend"] * (_target(choices.get("backend")) != config["backend"]["_target_"])
         shown = {group: option for group, option in shown.items() if group not in adopted}
         lines.append(f"taken from init_from={run}: {', '.join(adopted)}")
     for chooser, settings in _chosen_by(choices, given, config).items():
@@ -75,7 +85,7 @@ def choice_lines(
     return ["choices: " + " ".join(f"{group}={shown[group]}" for group in order), *lines]
 
 
-def _target(backend: str) -> str:
+def _target(backend: str | None) -> str:
     """The class of a backend's file; an adapter's backend comes with it from the earlier run."""
     file = CONF / "backend" / f"{backend}.yaml"
     return yaml.safe_load(file.read_text(encoding="utf-8"))["_target_"] if file.is_file() else ""

@@ -14,6 +14,7 @@ from pathlib import Path
 from wordle_rl.build import build_experiment
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.interrupts import ignore_signals
 from wordle_rl.training.memory import MemoryFull
 from wordle_rl.training.outcome import TrainingFailed
 
@@ -21,6 +22,7 @@ _PATIENCE = 60.0  # seconds for the first process to save its work
 
 
 def main() -> None:
+    ignore_signals()  # the first process decides what becomes of the run
     with open(0, "rb", buffering=0, closefd=False) as lines:
         order = json.loads(lines.readline())
     threading.Thread(target=_exit_with_first_process, daemon=True).start()

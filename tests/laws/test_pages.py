@@ -86,3 +86,12 @@ def test_links_lead_to_files_and_headings(path):
             if not there.exists() or (anchor and anchor not in headings(there)):
                 broken.append(target)
     assert not broken, f"{path.relative_to(ROOT)}: " + ", ".join(broken)
+
+
+@pytest.mark.parametrize("file", ["Makefile", ".ci/run", "benchmarks/mac.sh"])
+def test_scripts_name_files_that_exist(file):
+    named = re.findall(
+        r"\b(?:tests|benchmarks|wordle_rl|examples)/[\w./]+\b", (ROOT / file).read_text()
+    )
+    named = [path for path in named if "." in path]  # others are patterns
+    assert not [path for path in named if not (ROOT / path).exists()]

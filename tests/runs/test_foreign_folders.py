@@ -24,6 +24,7 @@ from wordle_rl import plot_wins
 from wordle_rl.build import resolve
 from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.evaluation import report_table as tables
+from wordle_rl.resolved_choices import print_choices
 from wordle_rl.runs.checkpoints import CheckpointError, CheckpointStore
 from wordle_rl.runs.files import StepLog, write_json
 from wordle_rl.runs.folder import RunFolder
@@ -349,6 +350,28 @@ def test_a_large_pointer_to_a_checkpoint_is_not_read(run: Path) -> None:
     assert store.best() is None
     with pytest.warns(UserWarning, match="last: names a checkpoint that is not there"):
         assert store.load_latest().step == 2
+
+
+CHOICES: dict[str, tuple[dict[str, Any], str | None]] = {  # and the error, None for none
+    "no backend": ({"choices": {"model": "tiny"}}, None),
+    "a long option": ({"choices": {"model": "a" * 3000}}, None),
+    "a path": ({"choices": {"model": "../../../etc/passwd"}}, None),
+    "a group of its own": ({"choices": {"../model": "tiny"}}, None),
+    "no text": ({"choices": {"model": 5}}, "choices must be"),
+    "a number as command": ({"command": 5}, "command must be"),
+}
+
+
+@pytest.mark.parametrize("kind", CHOICES)
+def test_the_choices_in_a_manifest_cannot_end_a_run(kind, run, refused):
+    entries, error = CHOICES[kind]
+    manifest = json.loads((run / "manifest.json").read_text())
+    write_json(run / "manifest.json", manifest | entries)
+    if error is None:
+        folder = RunFolder.open(run)
+        print_choices(folder, {**read_saved_config(folder), "init_from": "elsewhere"})
+    else:
+        assert error in refused(training(f"resume={run} trainer.steps=3"))
 
 
 STATES: dict[str, tuple[Damage, str]] = {

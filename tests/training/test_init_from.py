@@ -95,14 +95,20 @@ def test_a_stage_takes_the_optimizer_of_the_run_unless_one_is_given(copy):
     assert begun(copy, "optim=muon")[0].optim == composed("optim=muon").optim
 
 
-def test_the_config_of_an_earlier_version_names_its_optimizer_in_another_place(copy):
-    saved = OmegaConf.load(copy / "config.yaml")
-    saved.model.optimizer = saved.optim.name = "adamw"
-    saved.optim._target_ = "wordle_rl.policy.optim.Optim"
-    OmegaConf.save(saved, copy / "config.yaml")
+def test_a_run_of_before_the_folders_is_resumed_evaluated_and_started_from(copy, tmp_path):
+    """Its config.yaml is one that the version before the move of the files wrote."""
+    shutil.copy(Path(__file__).parent / "data" / "config_before_the_folders.yaml",
+                copy / "config.yaml")  # fmt: skip
     loaded = read_saved_config(RunFolder(copy))
-    assert build_experiment(resolve(loaded)).optim.name == "adamw"
-    assert begun(copy)[0].optim == composed("optim=adamw").optim
+    assert (
+        build_experiment(resolve(loaded)).optim
+        == build_experiment(resolve(read_saved_config(RunFolder(copy)))).optim
+    )
+    assert loaded.optim._target_ == "wordle_rl.policy.optim.Muon"
+    assert begun(copy)[0].optim == composed("optim=muon").optim
+    training(f"resume={copy} trainer.steps=3")()
+    summary = evaluation(f"run={copy} output_dir={tmp_path} compare=false limit=2")()
+    assert summary["games"] == 2
 
 
 @pytest.mark.parametrize(("checkpoint", "step"), [("best", 1), ("last", 2), ("start", 0)])

@@ -39,6 +39,8 @@ _KINDS: dict[str, Any] = {  # types of the manifest's entries that are read agai
     "status": str,
     "digests": dict[str, str],
     "computing": dict,
+    "choices": dict[str, str],
+    "command": list[str],
     "resumes": list[dict],
     **dict.fromkeys(("model", "prompt", "form", "protocol"), str | None),
 }

@@ -43,6 +43,6 @@ def full_disk_named(path: Path) -> Iterator[None]:
         if reason is None:
             raise
         raise DiskFullError(
-            f"{path}: {reason}; make room, then go on with python train.py resume=<run folder>, or "
-            "start again: what was saved before is whole"
+            f"{path}: {reason}; make room, then continue with python train.py "
+            "resume=<run folder>, or start again: what was saved before is whole"
         ) from error

@@ -112,3 +112,9 @@ class Interrupts:
                 act()
         finally:
             os._exit(128 + signum)  # checkpoints survive this at any moment
+
+
+def ignore_signals() -> None:
+    """Ignore Ctrl-C and SIGTERM, for processes whose end another process decides."""
+    for signum in SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)

@@ -57,5 +57,6 @@ class RunLog:
 
     def sync(self) -> None:
         """Flush the logs to disk."""
-        self._metrics.sync()
-        self._games.sync()
+        if self.writes:
+            self._metrics.sync()
+            self._games.sync()

@@ -29,7 +29,7 @@ _RULES = {"max_turns": int, "invalid": str, "unparsable": str, "hard_mode": bool
 def read_report(path: Path) -> dict[str, Any]:
     """Read a summary that report_table() can show. Raises RunFolderError or FileNotFoundError."""
     try:
-        report = read_object(path)
+        report = {_rename(name): value for name, value in read_object(path).items()}
         check_all_entries(path, report, {**_REPORT, "rules": dict})
         check_entries(path, report, _LATER_ENTRIES)
         check_all_entries(f"{path}: rules", report["rules"], _RULES)
@@ -38,6 +38,11 @@ def read_report(path: Path) -> dict[str, Any]:
     except FolderError as error:
         raise RunFolderError(str(error)) from None
     return report
+
+
+def _rename(name: str) -> str:
+    """The name of an entry that earlier versions called differently."""
+    return name.replace("mean_guesses_losses_as_7", "mean_guesses_with_losses")
 
 
 def read_start_report(path: Path) -> dict[str, Any] | None:

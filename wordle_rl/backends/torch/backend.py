@@ -9,7 +9,6 @@ per micro-batch, whose number differs between processes. The policy sums them on
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import warnings
 from collections.abc import Callable
@@ -32,7 +31,7 @@ from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.interrupts import SIGNALS, Interrupts
+from wordle_rl.runs.interrupts import Interrupts, ignore_signals
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
 from wordle_rl.training.progress import StepLines, announce, select_metrics
@@ -193,7 +192,6 @@ def follow(
 
     port: of the store where the processes find each other.
     """
-    _ignore_signals()  # the first process decides when the run stops
     _silence_lightning()
     policy = _build_policy(setup, rank=rank)
     store = connect_store(port, size)
@@ -201,7 +199,7 @@ def follow(
     training = Training(policy, setup, folder, LightningReporter([]))
     if not (resume and training.restore()):
         training.begin()
-    _run_steps(training, policy, setup, [], [OwnSignals(_ignore_signals)])
+    _run_steps(training, policy, setup, [], [OwnSignals(ignore_signals)])
     training.finish()
 
 
@@ -212,11 +210,6 @@ def _build_policy(setup: Experiment, *, rank: int) -> TorchPolicy:
             setup.model, setup.backend,
             temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim, rank=rank,
         )  # fmt: skip
-
-
-def _ignore_signals() -> None:
-    for signum in SIGNALS:
-        signal.signal(signum, signal.SIG_IGN)
 
 
 def _run_steps(

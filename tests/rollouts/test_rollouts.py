@@ -447,7 +447,7 @@ def test_best_of_averages_to_the_exact_gradient_of_the_rewards_of_its_states(): 
     plain, chat = plain_copy(policy.model), Chat(policy.tokenizer)
     algorithm = Grpo(beta=0.0, scale="none")
     recipe = recipe_of(
-        algorithm, judged, play=BestOf(groups=8, num_generations=n, advance="sampled").play,
+        algorithm, judged, kind=BestOf, advance="sampled",
         form="fresh", groups=8, num_generations=n, secrets=("crane",), rules=Rules(max_turns=2),
         sampling=Sampling(max_tokens=1),
     )  # fmt: skip

@@ -164,7 +164,7 @@ def test_the_last_step_needs_no_fresh_process(tmp_path, root, monkeypatch):
 
 LEAKING = """
 import itertools, runpy
-from wordle_rl import memory
+from wordle_rl.training import memory
 count = itertools.count(1)
 memory.resident_bytes = lambda: next(count) * 10**9
 runpy.run_path("train.py", run_name="__main__")

@@ -38,6 +38,7 @@ from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training import loop as training
 from wordle_rl.training import step
+from wordle_rl.training.log import RunLog
 from wordle_rl.training.validation import HeldOutPlay
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -49,7 +50,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "rollouts": (scene, "play"),
     "rewards": (step, "step_advantages"),
     "update": (TorchPolicy, "update"),
-    "log": (training.Training, "_log"),
+    "log": (RunLog, "metrics"),
     "checkpoint": (CheckpointStore, "save"),
 }
 

@@ -28,10 +28,7 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.policy.settings import (
-    BackendSettings,
-    ModelSettings,
-)
+from wordle_rl.policy.settings import BackendSettings, ModelSettings
 from wordle_rl.rollouts.base import Recipe, RolloutKind
 from wordle_rl.runs.checks import check_seed
 from wordle_rl.runs.instantiate import ConfigError, check_type, instantiate

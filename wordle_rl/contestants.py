@@ -12,15 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.backends import load_backend
-from wordle_rl.build_parts import (
-    PLAYERS,
-    build_backend_settings,
-    build_model_settings,
-)
-from wordle_rl.earlier_run import (
-    check_match,
-    check_secrets,
-)
+from wordle_rl.build_parts import PLAYERS, build_backend_settings, build_model_settings
+from wordle_rl.earlier_run import check_match, check_secrets
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.game.knowledge import Knowledge

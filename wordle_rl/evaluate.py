@@ -13,10 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from wordle_rl.build import check_keys, resolve
-from wordle_rl.build_parts import (
-    build_reward_set,
-    build_style,
-)
+from wordle_rl.build_parts import build_reward_set, build_style
 from wordle_rl.contestants import (
     EvalSettings,
     Tournament,
@@ -25,12 +22,7 @@ from wordle_rl.contestants import (
     build_solvers,
     check_opener,
 )
-from wordle_rl.earlier_run import (
-    adopt,
-    list_keys,
-    read_form,
-    read_saved_config,
-)
+from wordle_rl.earlier_run import adopt, list_keys, read_form, read_saved_config
 from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.report_table import report_table

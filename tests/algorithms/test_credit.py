@@ -3,11 +3,7 @@
 import numpy as np
 import pytest
 
-from wordle_rl.algorithms.credit import (
-    Scale,
-    group_advantages,
-    turn_advantages,
-)
+from wordle_rl.algorithms.credit import Scale, group_advantages, turn_advantages
 from wordle_rl.algorithms.rloo import leave_one_out
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.format import Format

@@ -15,14 +15,7 @@ import torch
 
 from tests.helpers.configs import OPTIONS, composed
 from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
-from tests.helpers.tiny import (
-    batch_of,
-    gemma,
-    many_stops,
-    policy_of,
-    qwen,
-    qwen_like_tokenizer,
-)
+from tests.helpers.tiny import batch_of, gemma, many_stops, policy_of, qwen, qwen_like_tokenizer
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.gspo import Gspo

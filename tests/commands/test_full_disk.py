@@ -10,13 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import (
-    SMALL_RUN,
-    command,
-    contents,
-    largest_file,
-    training,
-)
+from tests.helpers.commands import SMALL_RUN, command, contents, largest_file, training
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.errors import full_disk_told
 from wordle_rl.runs.files import StepLog, write_json

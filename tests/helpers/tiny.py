@@ -11,11 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import (
-    Gemma3ForCausalLM,
-    Gemma3TextConfig,
-    PreTrainedTokenizerFast,
-)
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from wordle_rl.backends.hf_tokenizer import HFTokenizer

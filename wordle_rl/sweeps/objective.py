@@ -23,15 +23,7 @@ from wordle_rl.runs.untrusted import FolderError
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.child_run import ChildFailed, ChildRun, run_child
 from wordle_rl.sweeps.dead_workers import WorkerLock, first_number
-from wordle_rl.sweeps.records import (
-    CURVE,
-    GAMES,
-    OBJECTIVE,
-    SECONDS,
-    SPREAD,
-    TESTED,
-    read_stages,
-)
+from wordle_rl.sweeps.records import CURVE, GAMES, OBJECTIVE, SECONDS, SPREAD, TESTED, read_stages
 from wordle_rl.sweeps.rounds import Round
 from wordle_rl.sweeps.samplers import suggest_params
 from wordle_rl.sweeps.settings import StudySettings

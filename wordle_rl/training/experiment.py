@@ -10,10 +10,7 @@ from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.policy.settings import (
-    BackendSettings,
-    ModelSettings,
-)
+from wordle_rl.policy.settings import BackendSettings, ModelSettings
 from wordle_rl.rollouts.base import Recipe
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.settings import LoggerSettings, TrainerSettings

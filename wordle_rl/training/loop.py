@@ -33,12 +33,7 @@ from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.log import RunLog
 from wordle_rl.training.memory import MemoryFull, MemoryGuard
-from wordle_rl.training.outcome import (
-    TrainingFailed,
-    keep_failure,
-    report,
-    stages_of_run,
-)
+from wordle_rl.training.outcome import TrainingFailed, keep_failure, report, stages_of_run
 from wordle_rl.training.progress import announce
 from wordle_rl.training.reporter import Reporter
 from wordle_rl.training.start_report import read_start_report

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 raise ConfigError("--base and --fuse exclude each other: give one of them")
             print(_fuse(given.adapter, given.target))
             return
-        from wordle_rl.backends.adapter_formats import convert_adapter
+        from wordle_rl.backends.adapter_conversion import convert_adapter
 
         form = convert_adapter(given.adapter, given.target, base=given.base)
         print(f"{given.target}: the adapter in the form of {form}")

@@ -22,7 +22,7 @@ from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import gemma, policy_of, qwen, qwen_like_tokenizer
 from tests.helpers.updates import PLAIN, games
 from wordle_rl import convert as command
-from wordle_rl.backends.adapter_formats import convert_adapter
+from wordle_rl.backends.adapter_conversion import convert_adapter
 from wordle_rl.backends.mlx import load as mlx_models
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.backends.torch.load import add_lora

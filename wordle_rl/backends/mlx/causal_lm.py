@@ -18,7 +18,7 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_unflatten
 
 from wordle_rl.backends.mlx.cache import KVShape, LayerView, Probe, Ring, build_rings
-from wordle_rl.backends.mlx.weights import Weights
+from wordle_rl.backends.mlx.save import Weights
 
 _LOGITS = 2**26  # most logits computed at once: 256 MB in float32
 

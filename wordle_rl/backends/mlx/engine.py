@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wordle_rl.backends.mlx.cache import CHUNK, KVShape, choose_rounding
 from wordle_rl.backends.mlx.causal_lm import MlxLM
 from wordle_rl.backends.mlx.sampling import sample_tokens
-from wordle_rl.backends.mlx.weights import Weights
+from wordle_rl.backends.mlx.save import Weights
 from wordle_rl.policy.engine import Completion, NotFinite, StopReason
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.timing import Timers

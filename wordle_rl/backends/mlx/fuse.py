@@ -15,7 +15,7 @@ from mlx_lm.tuner.lora import LoRALinear
 from mlx_lm.tuner.utils import load_adapters
 from mlx_lm.utils import save_config, save_model
 
-from wordle_rl.backends.adapter_formats import read_adapter_form
+from wordle_rl.backends.adapter_conversion import read_adapter_form
 from wordle_rl.backends.load_errors import explain_load_errors
 from wordle_rl.backends.mlx.load import find_base, is_quantised, load_base
 from wordle_rl.policy.sampling import Purpose, generator

@@ -19,7 +19,7 @@ from mlx_lm.models import gemma3
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from transformers import AutoTokenizer
 
-from wordle_rl.backends.adapter_formats import (
+from wordle_rl.backends.adapter_conversion import (
     ADAPTER,
     check_adapter_form,
     is_adapter,

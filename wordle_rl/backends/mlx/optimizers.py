@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.optimizers import AdamW, Optimizer
 
-from wordle_rl.backends.mlx.weights import Weights, read_arrays
+from wordle_rl.backends.mlx.save import Weights, read_arrays
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.runs.checkpoints import CheckpointError

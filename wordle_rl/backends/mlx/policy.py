@@ -21,7 +21,7 @@ from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine
 from wordle_rl.backends.mlx.load import LoadedModel
 from wordle_rl.backends.mlx.loss import Arrays, MicroBatch, compute_loss
 from wordle_rl.backends.mlx.optimizers import Optimizers, clip_gradients
-from wordle_rl.backends.mlx.weights import (
+from wordle_rl.backends.mlx.save import (
     VALUE_HEAD_PREFIX,
     Weights,
     load_random_state,

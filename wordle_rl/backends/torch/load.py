@@ -11,7 +11,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from wordle_rl.backends.adapter_formats import check_adapter_form, is_adapter
+from wordle_rl.backends.adapter_conversion import check_adapter_form, is_adapter
 from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.backends.hub import notice_offline
 from wordle_rl.backends.load_errors import explain_load_errors

@@ -27,7 +27,7 @@ from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.validation import HeldOutPlay
+from wordle_rl.training.held_out_play import HeldOutPlay
 
 _MODELS = {  # name: purpose, Makefile target, experiment
     "tiny": (

@@ -38,8 +38,8 @@ from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training import loop as training
 from wordle_rl.training import step
+from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.log import RunLog
-from wordle_rl.training.validation import HeldOutPlay
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -31,6 +31,7 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.training.checkpointing import Checkpointing
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.log import RunLog
 from wordle_rl.training.memory import MemoryFull, MemoryGuard
 from wordle_rl.training.outcome import TrainingFailed, keep_failure, report, stages_of_run
@@ -40,7 +41,6 @@ from wordle_rl.training.start_report import read_start_report
 from wordle_rl.training.state import RunState
 from wordle_rl.training.step import StepResult, train_step
 from wordle_rl.training.threads import watch_threads
-from wordle_rl.training.validation import HeldOutPlay
 
 _PATIENCE = 5  # updates in a row that may fail before the run stops
 

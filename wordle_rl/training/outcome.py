@@ -13,8 +13,8 @@ from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.stages import Stage, prompt_name, stages_of
 from wordle_rl.runs.files import write_json
 from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.progress import announce
-from wordle_rl.training.validation import HeldOutPlay
 
 
 class TrainingFailed(RuntimeError):

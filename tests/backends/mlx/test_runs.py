@@ -24,8 +24,8 @@ from wordle_rl.runs.paths import ROOT
 from wordle_rl.train import train
 from wordle_rl.training import loop as training
 from wordle_rl.training.game_log import GameLog
+from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.step import StepResult
-from wordle_rl.training.validation import HeldOutPlay
 
 TORCH_ONLY = {"backend.accelerator=cpu", "backend.threads=1"}
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from optuna.exceptions import ExperimentalWarning
 from optuna.storages import RDBStorage
+from optuna.trial import TrialState
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, make_url
 
@@ -40,7 +42,7 @@ def open_storage(url: str, *, heartbeat: int, grace: int) -> RDBStorage:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         try:
-            storage = RDBStorage(
+            storage = StudyStorage(
                 url, engine_kwargs=options, heartbeat_interval=heartbeat, grace_period=grace,
                 heartbeat_stale_trial_callback=lambda study, trial: requeue_trial(
                     study, trial, died=True
@@ -52,17 +54,35 @@ def open_storage(url: str, *, heartbeat: int, grace: int) -> RDBStorage:
                 f"hydra.sweeper.storage={shown}: {_explain_failure(url, error)}"
             ) from None
     if storage.engine.name == "sqlite":
-        event.listen(storage.engine, "begin", _lock_sqlite_file)
+        event.listen(storage.engine, "begin", storage.lock_sqlite_file)
     return storage
 
 
-def _lock_sqlite_file(connection: Connection) -> None:
-    """Lock the file before a transaction reads, so that no two workers take the same trial.
+class StudyStorage(RDBStorage):
+    """Optuna's storage, in which no two workers take the same trial from a sqlite file.
 
     Optuna reads a trial's state, then writes it, and relies on SELECT ... FOR UPDATE to keep other
-    workers out in between. SQLite ignores that.
+    workers out in between. SQLite ignores that, so the file is locked before the state is read.
+    Other transactions do not lock it: a worker that is suspended in one must not stop the others.
     """
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        self._changing = threading.local()  # .state: whether this thread changes a trial's state
+        super().__init__(*arguments, **settings)
+
+    def set_trial_state_values(
+        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
+    ) -> bool:
+        self._changing.state = True
+        try:
+            return super().set_trial_state_values(trial_id, state, values)
+        finally:
+            self._changing.state = False
+
+    def lock_sqlite_file(self, connection: Connection) -> None:
+        """Called when a transaction begins."""
+        if getattr(self._changing, "state", False):
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _explain_failure(url: str, error: Exception) -> str:

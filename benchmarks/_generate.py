@@ -4,7 +4,7 @@ FreshActor calls generate anew each turn, over the whole conversation. CachedAct
 from turn to turn, feeds only what is new, and does everything that was found to help on CPU:
 
 - It computes the opening once, because all games share it.
-- It plays all games in one batch and drops those that are over.
+- It plays all games in one batch and drops the finished ones.
 - It uses no logits processors, and asks for no log-probs or other outputs.
 - It runs in inference mode, on weights cast once to the faster precision.
 

@@ -31,7 +31,7 @@ class StudySweeper(Sweeper):
         self.hydra_context, self.config = hydra_context, config
 
     def sweep(self, arguments: list[str]) -> None:
-        """Run a study. arguments: the command line's overrides, those of hydra itself left out."""
+        """Run a study. arguments: the overrides of the command line without hydra's own."""
         from wordle_rl.build import build_experiment
 
         with user_errors():

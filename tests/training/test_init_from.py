@@ -100,10 +100,7 @@ def test_a_run_of_before_the_folders_is_resumed_evaluated_and_started_from(copy,
     shutil.copy(Path(__file__).parent / "data" / "config_before_the_folders.yaml",
                 copy / "config.yaml")  # fmt: skip
     loaded = read_saved_config(RunFolder(copy))
-    assert (
-        build_experiment(resolve(loaded)).optim
-        == build_experiment(resolve(read_saved_config(RunFolder(copy)))).optim
-    )
+    assert build_experiment(resolve(loaded)).optim.name == "muon"
     assert loaded.optim._target_ == "wordle_rl.policy.optim.Muon"
     assert begun(copy)[0].optim == composed("optim=muon").optim
     training(f"resume={copy} trainer.steps=3")()

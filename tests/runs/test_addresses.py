@@ -104,7 +104,7 @@ def test_what_a_driver_says_is_shown_without_the_password(monkeypatch):
     def refused(url: str, **_: object) -> None:
         raise ConnectionError(f"\nno server at {url}: s3cret is wrong\nTry another.")
 
-    monkeypatch.setattr("wordle_rl.sweeps.storage.RDBStorage", refused)
+    monkeypatch.setattr("wordle_rl.sweeps.storage.StudyStorage", refused)
     with pytest.raises(ValueError, match="no server at") as error:
         open_storage(address, heartbeat=60, grace=180)
     shown = "postgresql://me:***@host/db"

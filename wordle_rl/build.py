@@ -103,7 +103,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         rewards=build_reward_set(config["reward"], words, knowledge, rollout.form),
         algorithm=algorithm,
         teacher=build_teacher(algorithm, knowledge, style),
-        secrets=words.answers if everything else splits.train[: settings.train],
+        secrets=settings.training_secrets(words, splits),
         rollout=rollout,
         history=earlier,
         seed=config["seed"],

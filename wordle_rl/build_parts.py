@@ -6,7 +6,7 @@ Each part checks its own settings. This file checks that two parts fit together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.game.knowledge import Knowledge
@@ -120,6 +120,9 @@ def build_teacher(
             f"algorithm.targets=distribution needs a player that chooses among guesses, "
             f"random_consistent or random_consistent_allowed, not {wanted.player}"
         )
+    pool: Literal["answers", "allowed"] = (
+        "allowed" if wanted.player == "random_consistent_allowed" else "answers"
+    )
     length = wanted.reasoning
     if length != "none" and not style.think:
         raise ConfigError(
@@ -127,7 +130,7 @@ def build_teacher(
         )
     return TeacherSettings(
         player=player,
-        mistakes=Mistakes(knowledge) if wanted.slips else None,
+        mistakes=Mistakes(knowledge, pool) if wanted.slips else None,
         slips=wanted.slips,
         distribution=wanted.choices,
         reasoning=None if length == "none" else Reasoning(knowledge, length),

@@ -7,6 +7,7 @@ ones for validation, and the rest for training. Any two words have the same orde
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -64,7 +65,7 @@ def split_secrets(
     to one secret or more. Raises ValueError when a size is out of range or no secret is left to
     train on.
     """
-    ordered = sorted(words.answers, key=lambda word: hashlib.sha256(word.encode()).digest())
+    ordered = in_hash_order(words.answers)
     tests = _size("test", test, len(ordered))
     vals = _size("val", val, len(ordered))
     if tests + vals >= len(ordered):
@@ -77,6 +78,11 @@ def split_secrets(
         val=tuple(ordered[tests : tests + vals]),
         train=tuple(ordered[tests + vals :]),
     )
+
+
+def in_hash_order(words: Iterable[str]) -> list[str]:
+    """The words sorted by the sha256 of each, so that any first n are a fair sample."""
+    return sorted(words, key=lambda word: hashlib.sha256(word.encode()).digest())
 
 
 def _size(name: str, wanted: int | float, total: int) -> int:

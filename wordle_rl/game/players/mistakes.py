@@ -10,6 +10,7 @@ import dataclasses
 import random
 import string
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -24,13 +25,16 @@ class Mistakes:
     """Non-words (30 %), words regardless of the clues (20 %), and words that ignore some (50 %).
 
     On the empty board, which has no clues to ignore, all are non-words.
+    pool: the words that it knows, possible secrets ("answers") or all legal words ("allowed").
     """
 
     name = "mistakes"
 
-    def __init__(self, knowledge: Knowledge) -> None:
-        self._knowledge = knowledge
-        self._consistent = RandomConsistent(knowledge)
+    def __init__(
+        self, knowledge: Knowledge, pool: Literal["answers", "allowed"] = "answers"
+    ) -> None:
+        self._words = knowledge.words
+        self._consistent = RandomConsistent(knowledge, pool)
 
     def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
         return [
@@ -43,7 +47,7 @@ class Mistakes:
         if kind < 0.3 or not state.clues:
             return self._non_word(state, draw)
         if kind < 0.5:
-            return draw.choice(self._knowledge.words.answers)
+            return draw.choice(self._consistent.pool)
         clues = list(state.clues)
         for _ in range(min(draw.choice([1, 1, 2]), len(clues))):
             clues.pop(draw.randrange(len(clues)))
@@ -55,7 +59,7 @@ class Mistakes:
         for _ in range(20):
             place, letter = draw.randrange(WORD_LENGTH), draw.choice(string.ascii_lowercase)
             changed = word[:place] + letter + word[place + 1 :]
-            if changed not in self._knowledge.words.allowed_set:
+            if changed not in self._words.allowed_set:
                 return changed
         return word
 

@@ -18,8 +18,18 @@ def words() -> WordLists:
 
 
 @pytest.fixture(scope="module")
-def by_answer(words: WordLists) -> np.ndarray:
-    return np.ascontiguousarray(build_table(words).T)
+def table(words: WordLists) -> np.ndarray:
+    return build_table(words)
+
+
+@pytest.fixture(scope="module")
+def by_answer(table: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(table.T)
+
+
+@pytest.fixture(scope="module")
+def best(words: WordLists, table: np.ndarray, by_answer: np.ndarray) -> BestEntropy:
+    return BestEntropy(table, by_answer, words.allowed, words.answers)
 
 
 def test_entropy_is_the_definition():
@@ -44,8 +54,7 @@ def test_even_split_has_the_log_of_its_parts_and_no_split_has_nothing():
 
 
 @pytest.mark.parametrize("n", [3, 20, 21, 80, 81, 600])
-def test_the_best_entropy_is_the_maximum_of_all_on_random_candidates(words, by_answer, n):
-    best = BestEntropy(by_answer, words.allowed, words.answers)
+def test_the_best_entropy_is_the_maximum_of_all_on_random_candidates(words, by_answer, best, n):
     draw = np.random.default_rng(n)
     for _ in range(4 if n < 600 else 2):
         chosen = np.sort(draw.choice(len(words.answers), n, replace=False))
@@ -54,18 +63,31 @@ def test_the_best_entropy_is_the_maximum_of_all_on_random_candidates(words, by_a
 
 
 @pytest.mark.parametrize("ending", ["ight", "ound", "atch", "aste", "illy"])
-def test_the_best_entropy_is_right_where_candidates_differ_in_one_letter(words, by_answer, ending):
+def test_the_best_entropy_is_right_where_candidates_differ_in_one_letter(
+    words, by_answer, best, ending
+):
     # such families are where no guess tells all candidates apart
     chosen = np.array([i for i, word in enumerate(words.answers) if word.endswith(ending)])
-    best = BestEntropy(by_answer, words.allowed, words.answers)
     assert len(chosen) >= 3
     for n in range(2, len(chosen) + 1):
         every = entropy(count_codes(by_answer[chosen[:n]].T))
         assert best(chosen[:n]) == pytest.approx(every.max(), abs=1e-9)
 
 
-def test_no_candidate_and_one_candidate_have_no_bits(words, by_answer):
-    best = BestEntropy(by_answer, words.allowed, words.answers)
+def test_the_best_entropy_is_right_where_every_allowed_word_may_be_the_secret(words):
+    some = words.allowed[::9]
+    lists = WordLists(answers=some, allowed=some)
+    table = build_table(lists)
+    assert (table != table.T).any()  # a mix-up of guess and secret would show
+    best = BestEntropy(table, np.ascontiguousarray(table.T), some, some)
+    draw = np.random.default_rng(10)
+    for n in (2, 15, 40, 300, len(some)):
+        chosen = np.sort(draw.choice(len(some), n, replace=False))
+        every = entropy(count_codes(table[:, chosen]))
+        assert best(chosen) == pytest.approx(every.max(), abs=1e-9)
+
+
+def test_no_candidate_and_one_candidate_have_no_bits(by_answer, best):
     for chosen in (np.array([], dtype=np.int64), np.array([5])):
         assert best(chosen) == 0.0
         assert not entropies(by_answer, chosen).any()

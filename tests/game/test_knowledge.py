@@ -219,3 +219,35 @@ def test_guess_breaks_no_clue_exactly_when_it_is_consistent(original):
 def test_table_of_other_lists_is_refused(small):
     with pytest.raises(ValueError, match=r"table must be uint8 \(232, 78\)"):
         Knowledge(small.words, small.table[1:])
+
+
+def test_over_allowed_words_every_allowed_word_that_fits_is_a_candidate(small):
+    over = small.over_allowed
+    assert over.words.answers == over.words.allowed == small.words.allowed
+    for state in random_states(small, 20, seed=12):
+        left = slow_candidates(over, state)
+        assert over.candidate_words(state) == left
+        assert set(left) > set(slow_candidates(small, state)) or len(left) < 3
+        best = max(slow_bits(guess, left) for guess in small.words.allowed)
+        assert over.best_entropy(state) == pytest.approx(best, abs=1e-9)
+
+
+def test_knowledge_over_allowed_words_is_computed_once_and_only_when_asked_for(small, monkeypatch):
+    built = []
+
+    def build(words: WordLists) -> np.ndarray:
+        built.append(words)
+        return build_table(words)
+
+    monkeypatch.setattr("wordle_rl.game.knowledge.feedback_table", build)
+    knowledge = Knowledge(small.words, small.table)
+    knowledge.value("crane", State())
+    assert not built
+    assert knowledge.over_allowed is knowledge.over_allowed
+    assert len(built) == 1
+
+
+def test_where_every_allowed_word_is_an_answer_nothing_is_built_twice(small):
+    words = WordLists(answers=small.words.allowed, allowed=small.words.allowed)
+    knowledge = Knowledge(words, build_table(words))
+    assert knowledge.over_allowed is knowledge

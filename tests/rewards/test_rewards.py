@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 
+from tests.helpers.reward_sets import shipped
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, PlayedTurn, Rules, State, feedback_code
@@ -160,6 +161,40 @@ def test_value_is_the_share_of_the_information_that_could_be_had(after):
         value = Value(knowledge=KNOWLEDGE)(guessed(guess, "match", after))
         expected = slow_entropy(guess, left) / best if best else float(guess in left)
         assert value == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("after", [(), ("catch",), ("catch", "blimp"), ("blimp", "chimp")])
+def test_value_over_allowed_words_takes_each_of_them_for_a_possible_secret(after):
+    state = state_of("match", *after)
+    left = [w for w in ALLOWED if all(feedback_code(c.guess, w) == c.feedback for c in state.clues)]
+    best = max(slow_entropy(guess, left) for guess in ALLOWED)
+    for guess in ALLOWED:
+        value = Value(knowledge=KNOWLEDGE, candidates="allowed")(guessed(guess, "match", after))
+        expected = slow_entropy(guess, left) / best if best else float(guess in left)
+        assert value == pytest.approx(expected, abs=1e-9)
+
+
+def test_value_over_allowed_words_is_the_same_whatever_the_answers_are():
+    others = WordLists(answers=("blimp", "match"), allowed=WORDS.allowed)
+    values = [
+        [
+            Value(knowledge=Knowledge(words, build_table(words)), candidates="allowed")(
+                guessed(guess, "match", after)
+            )
+            for guess in ALLOWED
+            for after in ((), ("crane",), ("blimp", "catch"))
+        ]
+        for words in (WORDS, others)
+    ]
+    assert values[0] == values[1]
+
+
+def test_the_shipped_reward_over_allowed_words_differs_from_the_other_in_its_candidates_alone():
+    plain, allowed = shipped("information"), shipped("information_allowed")
+    assert replace(allowed.components["value"], candidates="answers") == plain.components["value"]
+    assert allowed.components["value"].candidates == "allowed"
+    assert allowed.components["win"] == plain.components["win"]
+    assert (allowed.weights, allowed.lawful) == (plain.weights, plain.lawful)
 
 
 def test_when_nothing_can_be_learnt_only_the_candidate_has_value():

@@ -137,3 +137,12 @@ def test_settings_that_do_not_go_together_are_refused():
 def test_lists_made_in_code_are_checked_too(answers, allowed, told):
     with pytest.raises(WordListError, match=told):
         WordLists(answers=answers, allowed=allowed)
+
+
+def test_more_allowed_words_than_can_all_be_secrets_are_refused_in_one_line(monkeypatch):
+    words = WordLists(answers=("crane",), allowed=("crane", "slate", "trace"), name="mine")
+    monkeypatch.setattr("wordle_rl.words.lists._MOST_PAIRS", 9)
+    assert words.over_allowed.answers == words.allowed
+    more = WordLists(answers=("crane",), allowed=("abbey", *words.allowed), name="mine")
+    with pytest.raises(WordListError, match=r"^mine: 4 allowed words are too many .*at most 9$"):
+        _ = more.over_allowed

@@ -16,7 +16,7 @@ CODES = ALL_PLACED + 1
 _PAIRWISE_MAX = 80  # up to so many candidates, comparing all pairs is faster than counting codes
 _PAIRS_MAX = 20  # up to so many candidates, counting pairs is faster than bounds by letters
 _BLOCK = 256  # guesses counted together, so that the counters stay in the processor's cache
-_FIRST = 128  # guesses tried first: those with the highest bounds
+_TRIED = 64  # guesses tried at once, highest bounds first
 _SLACK = 1e-9  # bits; far above rounding, far below any difference between guesses
 
 
@@ -61,10 +61,19 @@ def entropies(by_answer: np.ndarray, candidates: np.ndarray) -> np.ndarray:
 class BestEntropy:
     """The highest entropy that any guess has, without computing every entropy.
 
-    by_answer: as in entropies. allowed, answers: the words in the order of its axes.
+    table: the feedback table, uint8 [guesses, answers]. by_answer: its transposed copy. Both are
+    kept, because either is several times slower than the other where it does not suit.
+    allowed, answers: the words in the order of the axes.
     """
 
-    def __init__(self, by_answer: np.ndarray, allowed: tuple[str, ...], answers: tuple[str, ...]):
+    def __init__(
+        self,
+        table: np.ndarray,
+        by_answer: np.ndarray,
+        allowed: tuple[str, ...],
+        answers: tuple[str, ...],
+    ) -> None:
+        self._table = table
         self._by_answer = by_answer
         self._bound = LetterBound(allowed, answers)
 
@@ -79,16 +88,21 @@ class BestEntropy:
 
     def _best_by_letters(self, candidates: np.ndarray) -> float:
         bounds = self._bound(candidates)
-        first = np.argpartition(bounds, -min(_FIRST, len(bounds)))[-_FIRST:]
-        best = self._exact(candidates, first)
-        bounds[first] = 0.0
+        # Usually fewer than a hundred guesses can be the best, so few that sorting them is cheap.
+        order = np.argpartition(bounds, -min(_TRIED, len(bounds)))[-_TRIED:]
+        best = self._exact(candidates, order)
+        bounds[order] = 0.0
         rivals = np.flatnonzero(bounds > best + _SLACK)
-        blocks = [rivals[b : b + _BLOCK] for b in range(0, len(rivals), _BLOCK)]
-        return max([best, *(self._exact(candidates, block) for block in blocks)])
+        rivals = rivals[np.argsort(-bounds[rivals])]
+        for start in range(0, len(rivals), _TRIED):
+            block = rivals[start : start + _TRIED]
+            if bounds[block[0]] <= best + _SLACK:
+                break
+            best = max(best, self._exact(candidates, block))
+        return best
 
     def _exact(self, candidates: np.ndarray, guesses: np.ndarray) -> float:
-        codes = self._by_answer[candidates[:, None], guesses].T
-        return float(entropy(count_codes(codes)).max())
+        return float(entropy(count_codes(self._table[guesses[:, None], candidates])).max())
 
 
 class LetterBound:

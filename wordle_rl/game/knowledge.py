@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
 from wordle_rl.game.entropy import BestEntropy, count_codes, entropies, entropy
-from wordle_rl.game.feedback_table import feedback_row, letters_of
+from wordle_rl.game.feedback_table import feedback_row, feedback_table, letters_of
 from wordle_rl.game.rules import Clue, State, feedback_code
 from wordle_rl.words.lists import WordLists
 
@@ -105,12 +105,22 @@ class Knowledge:
         self.words = words
         self.table = table
         self._by_answer = np.ascontiguousarray(table.T)
-        self._best_entropy = BestEntropy(self._by_answer, words.allowed, words.answers)
+        self._best_entropy = BestEntropy(table, self._by_answer, words.allowed, words.answers)
         self._letters = letters_of(words.answers)
         self._mask = lru_cache(maxsize=_MASKS_KEPT)(self._compute_mask)
         self._allowed_letters = letters_of(words.allowed)
         self._allowed_mask = lru_cache(maxsize=_ALLOWED_KEPT)(self._compute_allowed_mask)
         self._best = lru_cache(maxsize=_BESTS_KEPT)(self._compute_best)
+
+    @cached_property
+    def over_allowed(self) -> Knowledge:
+        """Knowledge of a game in which every allowed word is a possible secret, equally likely.
+
+        It does not depend on the answers. It is computed at the first use: 2 x 168 MB for the
+        original lists. Raises WordListError if there are too many allowed words.
+        """
+        words = self.words.over_allowed
+        return self if words is self.words else Knowledge(words, feedback_table(words))
 
     def candidates(self, state: State) -> np.ndarray:
         """Answers that fit all clues, bool [answers]; guesses need not be allowed words."""

@@ -74,6 +74,22 @@ class WordLists:
         return hashlib.sha256(f"{self.answers_digest} {self.allowed_digest}".encode()).hexdigest()
 
     @cached_property
+    def over_allowed(self) -> WordLists:
+        """Lists on which every allowed word is a possible secret; these lists if it already is.
+
+        Raises WordListError if the feedback table would be too large.
+        """
+        count = len(self.allowed)
+        if count == len(self.answers):
+            return self
+        if count**2 > _MOST_PAIRS:
+            raise WordListError(
+                f"{self.name}: {count:,} allowed words are too many to be possible secrets: "
+                f"their square must be at most {_MOST_PAIRS:,}"
+            )
+        return WordLists(answers=self.allowed, allowed=self.allowed, name=f"{self.name}, allowed")
+
+    @cached_property
     def allowed_set(self) -> frozenset[str]:
         return frozenset(self.allowed)
 

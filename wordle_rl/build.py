@@ -90,7 +90,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     _check_together(algorithm, rollout, backend, sampling, model)
     if len(splits.val) < 2:
         raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint")
-    check_secrets(settings.protocol, splits, model.location)
+    check_secrets(settings.protocol, words, splits, model.location)
     style = build_style(config, rules)
     if not config["allow_mismatch"]:
         check_match(model.location, style, ("rollout.form", rollout.form), words)
@@ -104,6 +104,8 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         algorithm=algorithm,
         teacher=build_teacher(algorithm, knowledge, style),
         secrets=settings.training_secrets(words, splits),
+        allowed_secrets=settings.allowed_secrets(words, splits),
+        allowed_share=settings.allowed_share,
         rollout=rollout,
         history=earlier,
         seed=config["seed"],

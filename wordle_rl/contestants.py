@@ -24,9 +24,10 @@ from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.players.tree import TreePlayer
 from wordle_rl.game.rules import Game, Rules
+from wordle_rl.policy.lineage import describe_lineage
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
-from wordle_rl.policy.settings import ModelSettings
+from wordle_rl.policy.settings import UNTRAINED, ModelSettings
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
@@ -94,6 +95,7 @@ class Contestant:
     actor: Callable[[int], Actor]  # makes the actor of a batch, from its first game's number
     rewards: RewardSet
     games_at_once: int = _GAMES_AT_ONCE
+    lineage: str | None = None  # of a model, in one line
 
     def after(self, opener: str) -> Contestant:
         """The same contestant with a given first guess."""
@@ -147,6 +149,8 @@ class Tournament:
                 games, self.knowledge, player=contestant.name, split=self.split, rules=self.rules,
                 seconds=seconds, regret=self.regret, rewards=contestant.rewards,
             )  # fmt: skip
+        if contestant.lineage is not None:
+            summary["lineage"] = contestant.lineage
         return summary, games
 
     def scripted(self, player: Player | Speaker, rewards: RewardSet) -> Contestant:
@@ -207,8 +211,9 @@ def build_contestant(
     settings = tournament.settings
     model = choose_model(config, settings)
     style, sampling = tournament.style, tournament.sampling
+    words = tournament.knowledge.words
     if not settings.allow_mismatch:
-        check_match(model.location, style, ("form", settings.form), tournament.knowledge.words)
+        check_match(model.location, style, ("form", settings.form), words)
     backend = build_backend_settings(config["backend"], model)
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
@@ -230,12 +235,15 @@ def build_contestant(
 
     if tournament.split == "test":
         try:
-            check_secrets("split", splits, model.location)
+            check_secrets("split", words, splits, model.location)
         except ConfigError as error:
             print(f"warning: {error}", file=sys.stderr)
     contestant = Contestant(
         name=name_contestant(model, settings), actor=actor, rewards=rewards,
         games_at_once=model.games_at_once,
+        lineage=describe_lineage(
+            stages_of(model.location), words, splits, untrained=model.path == UNTRAINED
+        ),
     )  # fmt: skip
     return contestant, policy.computing.record()
 
@@ -244,7 +252,7 @@ def name_contestant(model: ModelSettings, settings: EvalSettings) -> str:
     """The name of what plays: a model, or a run with its checkpoint unless that is the best."""
     if settings.run is None:
         stages = stages_of(model.location)
-        return stages[-1]["run"] if stages else model.name
+        return stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
     run, checkpoint = RunFolder(Path(settings.run)), settings.checkpoint
     played = Path(model.path).parent
     if checkpoint == "best":  # unless it was lost and another one is used

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,13 +12,19 @@ import numpy as np
 
 from wordle_rl.runs.errors import fail, fail_without_library
 from wordle_rl.runs.files import write_bytes
-from wordle_rl.runs.untrusted import FolderError, check_all_entries, printable, read_object
+from wordle_rl.runs.folder import given_name
+from wordle_rl.runs.untrusted import (
+    FolderError,
+    check_all_entries,
+    check_entries,
+    printable,
+    read_object,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _DOTS = 150  # dots per inch
-_RUN_FOLDER = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_(.+)_\d+-[0-9a-f]{6}")
 
 
 class PlotError(ValueError):
@@ -46,8 +51,7 @@ def plain_text(text: str) -> str:
 
 def run_name(folder: Path) -> str:
     """The name that a run was given, without the date and the numbers of its folder."""
-    found = _RUN_FOLDER.fullmatch(folder.resolve().name)
-    return plain_text(found[1] if found else folder.resolve().name)
+    return plain_text(given_name(folder.resolve().name))
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -101,3 +105,14 @@ def read_reports(folder: Path) -> np.ndarray:
                 check_all_entries(path, report, {key: int})
             rows.append([0 if key is None else report[key], *(report[name] for name in shares)])
     return np.array(rows, float).reshape(-1, 4)
+
+
+def read_lineage(folder: Path) -> str:
+    """The lineage of the model that the run reports on; empty if it has no report yet."""
+    path = folder / "summary.json"
+    try:
+        summary = read_object(path)
+    except FileNotFoundError:
+        return ""
+    check_entries(path, summary, {"lineage": str})
+    return summary.get("lineage", "")

@@ -14,6 +14,7 @@ if __name__ == "__main__":  # before anything slow is imported
     start.begin()
 
 import argparse
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from wordle_rl.pictures import (
     new_figure,
     one_line_errors,
     plain_text,
+    read_lineage,
     read_reports,
     read_solvers,
     run_name,
@@ -59,6 +61,7 @@ class WinCurves:
     val_rates: np.ndarray  # [V] share of validation games won, 0..1
     watched: dict[str, np.ndarray]  # train, test: [2, W] steps and share of greedy games won
     reports: np.ndarray  # [R, 4] step, share of greedy test games won, its 95 % interval
+    lineage: str = ""  # of the reported model, in one line
 
 
 def read_curves(folder: str | Path) -> WinCurves:
@@ -92,6 +95,7 @@ def read_curves(folder: str | Path) -> WinCurves:
         val_rates=val_rates,
         watched={k: _watched(records, k) for k in ("train", "test")},
         reports=read_reports(folder),
+        lineage=read_lineage(folder),
     )
 
 
@@ -173,6 +177,7 @@ def draw_run(
         error = np.maximum([rate - low, high - rate], 0)
         bars = {"color": _TEST, "fmt": "D", "ms": 6, "lw": 1.5, "capsize": 4}
         axes.errorbar(steps, rate, error, label="test secrets, greedy, 95 % interval", **bars)
+        figure.supxlabel(textwrap.fill(plain_text(curves.lineage), 120), fontsize=8, color=_GREY)
     _finish(axes, plain_text(title) or f"Games won: {curves.name}")
     save_figure(figure, out)
 

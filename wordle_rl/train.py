@@ -37,7 +37,7 @@ from wordle_rl.runs.paths import ROOT
 from wordle_rl.runs.untrusted import FolderError
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.memory import MemoryFull, start_afresh
-from wordle_rl.training.outcome import TrainingFailed
+from wordle_rl.training.outcome import TrainingFailed, describe_run_lineage, stages_of_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,16 +190,15 @@ def _write_start(folder: RunFolder, setup: Experiment, start: dict[str, Any] | N
             f"prompt={prompt_name(setup.recipe.style)} and rollout.form={setup.recipe.rollout.form}"
         )
     keep_config(folder, setup.config)
+    stages = stages_of_run(setup, folder.path.name)
+    print(describe_run_lineage(stages, setup))
     folder.write_manifest(
         seeds={"seed": setup.recipe.seed},
-        digests={"words": setup.words.digest, "splits": setup.splits.digest},
         command=shown_command(sys.argv),
         model=setup.model.path,
         init_from=start,
-        prompt=prompt_name(setup.recipe.style),
-        form=setup.recipe.rollout.form,
-        protocol=setup.config["words"]["protocol"],
         choices=hydra_choices(),
+        **{key: value for key, value in stages[-1].items() if key != "run"},
     )
 
 

@@ -37,6 +37,7 @@ class Regret:
         setting: str = "tree",
     ) -> None:
         self._max_turns = max_turns
+        self._answers = knowledge.words.answer_index
         self._player: Player
         self._needed: dict[str, int] = {}
         if tree is None:
@@ -62,7 +63,8 @@ class Regret:
     def mean(self, games: Sequence[Game]) -> float | None:
         """Mean number of guesses more than the best player's; below 0 for a luckier player.
 
-        Over finished games that began with an empty board; None without any.
+        Over finished games that began with an empty board and have a possible answer as their
+        secret, because the best player knows no other word. None without any.
         """
         lost = self._max_turns + 1
         beyond = [
@@ -71,6 +73,7 @@ class Regret:
             if game.status is not GameStatus.PLAYING
             and game.turns
             and game.turns[0].state.turn == 0
+            and game.secret in self._answers
         ]
         return sum(beyond) / len(beyond) if beyond else None
 

@@ -53,7 +53,7 @@ _SHOWN_GUESSES = 4
 def report_table(summaries: Sequence[Summary]) -> str:
     """Three tables with a row per player, a legend for each, the rules, and a histogram.
 
-    The histogram and the reward by part are the first player's.
+    The lineage, the histogram and the reward by part are the first player's.
     Raises ValueError without summaries.
     """
     if not summaries:
@@ -67,6 +67,7 @@ def report_table(summaries: Sequence[Summary]) -> str:
     lines = [f"secrets: {', '.join(splits)}", header, "-" * len(header)]
     lines += [_row(name, _cells(s), _COLUMNS) for name, s in zip(names, summaries, strict=True)]
     lines += ["", *(line.format(lost_as, lost_as) for line in _LEGEND), *_rules(names, summaries)]
+    lines += textwrap.wrap(str(summaries[0].get("lineage", "")), 100)
     header = _row("player", list(_SKILL), _SKILL)
     lines += ["", header, "-" * len(header)]
     lines += [_row(name, _skill_cells(s), _SKILL) for name, s in zip(names, summaries, strict=True)]

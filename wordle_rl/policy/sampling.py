@@ -37,6 +37,7 @@ class Purpose(IntEnum):
     SPARE_SECRETS = 1
     MINIBATCHES = 2
     PROBE = 3
+    ALLOWED_SECRETS = 4
 
 
 @dataclass(frozen=True, kw_only=True)

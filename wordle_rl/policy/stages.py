@@ -1,8 +1,17 @@
 """What a model was trained on: a record in the model's own folder, which is copied with it.
 
 wordle_rl.json lists the stages of a model, oldest first, with one stage for each run that trained
-it: the run's name, its protocol (which secrets it could train on), the digests of its word lists
-and splits, its prompt and its form. A model that no run of this package made has no record.
+it. A model that no run of this package made has no record. Entries of a stage:
+
+- run: the name of its folder. algorithm, and player: the teacher, null without one.
+- start: the model it began with, in the first stage only. "untrained" is a new one.
+- protocol, allowed_share: which secrets its training games could have. secrets: how many.
+- held_out: how many validation and test secrets could not be among them.
+- digests: of the word lists, the splits and these secrets.
+- prompt, form: how the model was asked.
+- embedded: the name of the embedded model that it became a part of, if any.
+
+Stages of earlier versions have run, protocol, digests (of words and splits), prompt and form alone.
 """
 
 from __future__ import annotations
@@ -20,10 +29,12 @@ if TYPE_CHECKING:
     from wordle_rl.prompts.styles import PromptStyle
 
 RECORD = "wordle_rl.json"
-_OF_MANIFEST = ("protocol", "digests", "prompt", "form")
 _KINDS: dict[str, Any] = {
     "digests": dict[str, str],
-    **dict.fromkeys(("protocol", "prompt", "form"), str | None),
+    **dict.fromkeys(("protocol", "prompt", "form", "player"), str | None),
+    **dict.fromkeys(("start", "algorithm", "embedded"), str),
+    **dict.fromkeys(("secrets", "held_out"), int),
+    "allowed_share": float,
 }
 
 Stage = dict[str, Any]
@@ -46,8 +57,11 @@ def stages_of(model: str | Path, seen: frozenset[Path] = frozenset()) -> list[St
     if run is None:
         return []
     manifest = run.manifest()
-    own = {key: manifest[key] for key in _OF_MANIFEST if key in manifest}
-    return [*stages_of(str(manifest.get("model")), seen), {"run": run.path.name, **own}]
+    own = {key: manifest[key] for key in _KINDS if key in manifest}
+    earlier = stages_of(str(manifest.get("model")), seen)
+    if not earlier and (start := manifest.get("model")) is not None:
+        own = {"start": start, **own}
+    return [*earlier, {"run": run.path.name, **own}]
 
 
 def write_stages(folder: Path, stages: Sequence[Stage]) -> None:

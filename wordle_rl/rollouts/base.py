@@ -113,6 +113,8 @@ class Recipe:
     rollout: RolloutKind  # how many games, in which form, and how they are played
     teacher: TeacherSettings | None  # plays instead of the policy if the algorithm imitates
     secrets: tuple[str, ...]  # the training secrets
+    allowed_secrets: tuple[str, ...] = ()  # secrets of the groups that allowed_share counts
+    allowed_share: float = 0.0  # share of the groups whose secret may be any of these
     replayed: tuple[str, ...] = ()  # secrets for the step's last groups, instead of planned ones
     history: History | None = None  # where training games begin; None: the empty board
     seed: int

@@ -42,8 +42,12 @@ _KINDS: dict[str, Any] = {  # types of the manifest's entries that are read agai
     "choices": dict[str, str],
     "command": list[str],
     "resumes": list[dict],
-    **dict.fromkeys(("model", "prompt", "form", "protocol"), str | None),
+    **dict.fromkeys(("model", "prompt", "form", "protocol", "player"), str | None),
+    **dict.fromkeys(("start", "algorithm"), str),
+    **dict.fromkeys(("secrets", "held_out"), int),
+    "allowed_share": float,
 }
+_RUN_FOLDER = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_(.+)_\d+-[0-9a-f]{6}")
 _FOREIGN = "wandb"  # the folder in which this logger keeps links of its own
 _NAME_LENGTH = 60  # characters of a run's name that its folder keeps
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
@@ -242,6 +246,12 @@ class RunFolder:
             file.write(str(os.getpid()).encode())
             file.flush()
             yield
+
+
+def given_name(folder: str) -> str:
+    """The name that a run was given, from the name of its folder."""
+    found = _RUN_FOLDER.fullmatch(folder)
+    return found[1] if found else folder
 
 
 def maker(model: str | Path) -> RunFolder | None:

@@ -23,7 +23,16 @@ from wordle_rl.runs.untrusted import FolderError
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.child_run import ChildFailed, ChildRun, run_child
 from wordle_rl.sweeps.dead_workers import WorkerLock, first_number
-from wordle_rl.sweeps.records import CURVE, GAMES, OBJECTIVE, SECONDS, SPREAD, TESTED, read_stages
+from wordle_rl.sweeps.records import (
+    CURVE,
+    GAMES,
+    LINEAGE,
+    OBJECTIVE,
+    SECONDS,
+    SPREAD,
+    TESTED,
+    read_stages,
+)
 from wordle_rl.sweeps.rounds import Round
 from wordle_rl.sweeps.samplers import suggest_params
 from wordle_rl.sweeps.settings import StudySettings
@@ -215,6 +224,7 @@ def collect_figures(
              for stage in records]  # fmt: skip
     spread = [r[SPREAD] for r in last if r.get(SPREAD) is not None]
     tested = {f"test_{name}": summary[name] for name in TESTED if name in summary}
+    tested |= {LINEAGE: summary[LINEAGE]} if LINEAGE in summary else {}
     return {
         "run": str(runs[-1].run_folder()),
         "curve": list(curve),

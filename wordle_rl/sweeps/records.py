@@ -19,6 +19,7 @@ from wordle_rl.runs.untrusted import (
 OBJECTIVE = "val_win_rate"  # of summary.json: validation wins of the best checkpoint
 TESTED = ("win_rate", "mean_guesses_with_losses")  # of summary.json: its report on the test secrets
 TEST_WINS, TEST_GUESSES = (f"test_{name}" for name in TESTED)  # the same, among a trial's figures
+LINEAGE = "lineage"  # of summary.json: which secrets each stage of the model trained on
 CURVE, GAMES, SECONDS, SPREAD = "val/win_rate", "total/games", "time/step", "groups/zero_spread"
 
 
@@ -72,6 +73,7 @@ def read_summary(path: Path) -> dict[str, Any]:
     """The summary of a run. Raises FileNotFoundError without the file, else FolderError."""
     summary = read_object(path)
     check_entries(path, summary, dict.fromkeys((OBJECTIVE, *TESTED, "best_step"), float | None))
+    check_entries(path, summary, {LINEAGE: str})
     return summary
 
 

@@ -19,7 +19,7 @@ from wordle_rl.runs.files import write_bytes
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.means import Mean, format_mean
 from wordle_rl.sweeps.plan import ARM
-from wordle_rl.sweeps.records import TEST_GUESSES, TEST_WINS
+from wordle_rl.sweeps.records import LINEAGE, TEST_GUESSES, TEST_WINS
 from wordle_rl.sweeps.results import Result, Study
 from wordle_rl.sweeps.space import format_params, same_params
 
@@ -190,6 +190,7 @@ def _format_search(study: Study) -> list[str]:
     ]
     if len(group_by_arm(search)) == 1 and "seed" in search[0].params:
         parts += ["Each seed:", format_seeds(search)]
+    parts += _describe_lineages(search)
     parts += _describe_pruning(search)
     if study.best:
         parts.append(f"Best on validation secrets: **{format_params(study.best)}**.")
@@ -203,11 +204,22 @@ def _format_confirmation(study: Study) -> list[str]:
         return []
     both = any(r.arm == {ARM: "default"} for r in confirm)
     who = "The winner and the default" if both else "The winner" if study.best else "The same"
-    return [f"{who} with fresh seeds:", format_results(confirm, {ARM: "default"})]
+    table = format_results(confirm, {ARM: "default"})
+    return [f"{who} with fresh seeds:", table, *_describe_lineages(confirm)]
 
 
-def _wrap(text: str) -> str:
-    return textwrap.fill(text, _COLUMNS, break_long_words=False, break_on_hyphens=False)
+def _describe_lineages(results: Sequence[Result]) -> list[str]:
+    """Each lineage of the models behind the test wins, once."""
+    found = dict.fromkeys(r.figures[LINEAGE] for r in results if LINEAGE in r.figures)
+    lines = [_wrap(f"- {line[:1].upper()}{line[1:]}", "  ") for line in found]
+    return ["\n".join(lines)] if lines else []
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    """indent: of all lines but the first."""
+    return textwrap.fill(
+        text, _COLUMNS, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent
+    )
 
 
 def _describe_start(results: Sequence[Result]) -> list[str]:

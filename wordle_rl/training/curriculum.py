@@ -44,7 +44,8 @@ class CurriculumRunner:
     def plan_step(self, recipe: Recipe) -> Recipe:
         """The recipe of the next step. Raises FolderError for a state with unknown secrets."""
         plan = self._curriculum.plan()
-        if unknown := [secret for secret in plan.replayed if secret not in recipe.secrets]:
+        known = {*recipe.secrets, *recipe.allowed_secrets}
+        if unknown := [secret for secret in plan.replayed if secret not in known]:
             raise FolderError(f"state.json: {unknown[0]!r} waits to be replayed but is no secret")
         return replace(recipe, rewards=plan.rewards, replayed=plan.replayed)
 

@@ -110,9 +110,8 @@ class Training:
         )
         self._state = RunState()
         self._curriculum = CurriculumRunner(setup.curriculum, reporter, prints=self._writes)
-        self._checkpoints = Checkpointing(
-            policy, self._curriculum, folder, stages_of_run(setup, folder.path.name)
-        )
+        self._stages = stages_of_run(setup, folder.path.name)
+        self._checkpoints = Checkpointing(policy, self._curriculum, folder, self._stages)
         if recipe.algorithm.needs_reference:
             policy.keep_reference()
         if recipe.algorithm.needs_values:
@@ -123,7 +122,7 @@ class Training:
     def begin(self) -> None:
         """Report on and validate the start policy, and save it as the first checkpoint."""
         if self.setup.trainer.report:
-            summary = report("start", self._held_out, self._check)
+            summary = report("start", self._held_out, self._stages[:-1], self._check)
             if self._writes:
                 write_json(self.folder.path / "start.json", summary)
         metrics, _ = self._validate(0, self._check)
@@ -155,7 +154,7 @@ class Training:
             **{f"total_{name}": value for name, value in self._state.totals.items()},
         }
         if self.setup.trainer.report:
-            reports = [report("best", self._held_out, self._check)]
+            reports = [report("best", self._held_out, self._stages, self._check)]
             summary |= reports[0]
             if self._writes:
                 if (start := read_start_report(self.folder.path / "start.json")) is not None:

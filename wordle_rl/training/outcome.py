@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.evaluation.summary import summarise
+from wordle_rl.policy.lineage import describe_lineage
 from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.policy.stages import Stage, prompt_name, stages_of
 from wordle_rl.runs.files import write_json
+from wordle_rl.runs.instantiate import option_of
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.progress import announce
+from wordle_rl.words.lists import words_digest
 
 
 class TrainingFailed(RuntimeError):
@@ -39,18 +43,24 @@ def describe_export(
     return f"{line}{start}; the best validation had {reached}"
 
 
-def report(player: str, play: HeldOutPlay, check: Callable[[], None]) -> dict[str, Any]:
-    """Summarise greedy games on the test secrets. player: start or best."""
+def report(
+    player: str, play: HeldOutPlay, stages: Sequence[Stage], check: Callable[[], None]
+) -> dict[str, Any]:
+    """Summarise greedy games on the test secrets.
+
+    player: start or best. stages: of the model that plays.
+    """
     begin, setup = time.monotonic(), play.setup
     split = "all" if len(setup.test) == len(setup.words.answers) else "test"
     what = f"report on the {player}"
     games = play.play(setup.test, f"{what}, {split} secrets", check=check)
     seconds = time.monotonic() - begin
     with announce(f"{what}: judging {len(games)} games"):
-        return summarise(
+        summary = summarise(
             games, setup.knowledge, player=player, split=split, rules=setup.recipe.rules,
             seconds=seconds, regret=setup.regret, rewards=setup.recipe.rewards,
         )  # fmt: skip
+    return summary | {"lineage": describe_run_lineage(stages, setup)}
 
 
 def keep_failure(
@@ -68,11 +78,37 @@ def keep_failure(
 
 def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
     """The stages of the model that this run makes: its start model's stages, then the run."""
+    recipe, splits = setup.recipe, setup.splits
+    secrets = {*recipe.secrets, *recipe.allowed_secrets}
+    earlier, teacher = stages_of(setup.model.location), recipe.algorithm.imitates
+    protocol = setup.config["words"]["protocol"]
     own = {
         "run": run,
-        "protocol": setup.config["words"]["protocol"],
-        "digests": {"words": setup.words.digest, "splits": setup.splits.digest},
-        "prompt": prompt_name(setup.recipe.style),
-        "form": setup.recipe.rollout.form,
+        **({} if earlier else {"start": _name_start(setup)}),
+        "algorithm": option_of(recipe.algorithm),
+        "player": None if teacher is None else teacher.player,
+        "protocol": protocol,
+        **({"allowed_share": recipe.allowed_share} if recipe.allowed_share else {}),
+        "secrets": len(secrets),
+        "held_out": 0 if protocol == "all" else len(splits.val) + len(splits.test),
+        "digests": {
+            "words": setup.words.digest,
+            "splits": splits.digest,
+            "secrets": words_digest(secrets),
+        },
+        "prompt": prompt_name(recipe.style),
+        "form": recipe.rollout.form,
     }
-    return [*stages_of(setup.model.location), own]
+    return [*earlier, own]
+
+
+def _name_start(setup: Experiment) -> str:
+    """The model that a run began with. Only its last part if it is a folder of this machine."""
+    path = Path(setup.model.location)
+    return path.name if path.is_dir() else setup.model.path
+
+
+def describe_run_lineage(stages: Sequence[Stage], setup: Experiment) -> str:
+    """The lineage of a model of this run, in one line."""
+    untrained = setup.model.path == UNTRAINED
+    return describe_lineage(stages, setup.words, setup.splits, untrained=untrained)

@@ -6,7 +6,8 @@ run plays the same games as an uninterrupted one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,6 +28,8 @@ from wordle_rl.training.advantages import (
 from wordle_rl.training.metrics import game_metrics, group_metrics, reward_metrics, token_metrics
 from wordle_rl.training.update import run_updates
 
+_ROUNDING = 1e-9  # 0.29 x 100 is below 29
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
@@ -40,11 +43,32 @@ class StepResult:
 
 def step_secrets(secrets: Sequence[str], *, seed: int, step: int, groups: int) -> list[str]:
     """The secrets of a step's groups. Each epoch goes once through a new shuffle of all secrets."""
-    out = []
-    for place in range(step * groups, (step + 1) * groups):
+    return _planned(secrets, seed, range(step * groups, (step + 1) * groups))
+
+
+def _planned(secrets: Sequence[str], seed: int, places: range) -> list[str]:
+    return _shuffled(secrets, places, lambda epoch: np.random.default_rng([seed, epoch]))
+
+
+def _planned_allowed(secrets: Sequence[str], seed: int, places: range) -> list[str]:
+    """As _planned, with other shuffles."""
+
+    def shuffle(epoch: int) -> np.random.Generator:
+        return generator(Purpose.ALLOWED_SECRETS, seed=seed, number=epoch)
+
+    return _shuffled(secrets, places, shuffle)
+
+
+def _shuffled(
+    secrets: Sequence[str], places: range, shuffle: Callable[[int], np.random.Generator]
+) -> list[str]:
+    """The secrets at some places of a sequence of epochs. shuffle: the generator of an epoch."""
+    out, orders = [], {}
+    for place in places:
         epoch, index = divmod(place, len(secrets))
-        order = np.random.default_rng([seed, epoch]).permutation(len(secrets))
-        out.append(secrets[order[index]])
+        if epoch not in orders:
+            orders[epoch] = shuffle(epoch).permutation(len(secrets))
+        out.append(secrets[orders[epoch][index]])
     return out
 
 
@@ -56,13 +80,51 @@ def spare_secrets(secrets: Sequence[str], *, seed: int, step: int, places: range
 
 def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
     """The secrets of a step's groups with these numbers. All are planned, or all are spare."""
-    groups = recipe.rollout.groups
+    groups, seed = recipe.rollout.groups, recipe.seed
     if numbers.start < groups:
-        due = step_secrets(recipe.secrets, seed=recipe.seed, step=step, groups=groups)
+        due = mix_secrets(
+            range(step * groups, (step + 1) * groups),
+            recipe.allowed_share,
+            lambda places: _planned(recipe.secrets, seed, places),
+            lambda places: _planned_allowed(recipe.allowed_secrets, seed, places),
+        )
         planned = [*due[: groups - len(recipe.replayed)], *recipe.replayed]
         return planned[numbers.start : numbers.stop]
+
+    def spare(secrets: Sequence[str]) -> Callable[[range], list[str]]:
+        return lambda places: spare_secrets(secrets, seed=seed, step=step, places=places)
+
     places = range(numbers.start - groups, numbers.stop - groups)
-    return spare_secrets(recipe.secrets, seed=recipe.seed, step=step, places=places)
+    # The phase differs from step to step, because most steps have too few replacements for a share.
+    return mix_secrets(
+        places, recipe.allowed_share, spare(recipe.secrets), spare(recipe.allowed_secrets), step
+    )
+
+
+def mix_secrets(
+    places: range,
+    share: float,
+    training: Callable[[range], list[str]],
+    allowed: Callable[[range], list[str]],
+    phase: int = 0,
+) -> list[str]:
+    """The secrets at these places, where a share of all places has any allowed word.
+
+    The places with an allowed word are evenly spread. training, allowed: give the secrets at some
+    places of their own sequence, so that each sequence is played without gaps. phase: moves the
+    places with an allowed word.
+    """
+
+    def count(place: int) -> int:
+        """How many of the places before this one have an allowed word."""
+        return math.floor(share * (place + phase) + _ROUNDING) - math.floor(
+            share * phase + _ROUNDING
+        )
+
+    first, last = count(places.start), count(places.stop)
+    plain = iter(training(range(places.start - first, places.stop - last)))
+    extra = iter(allowed(range(first, last)))
+    return [next(extra if count(p + 1) > count(p) else plain) for p in places]
 
 
 def train_step(step: Step) -> StepResult:

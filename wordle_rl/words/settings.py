@@ -23,6 +23,7 @@ class WordSettings:
     allowed: str | None = None
     column: str | None = None
     protocol: str = "split"
+    allowed_share: float = 0.0
     test: int | float = 315
     val: int | float = 200
     train: int | None = None
@@ -31,6 +32,12 @@ class WordSettings:
     def __post_init__(self) -> None:
         check_choice("words.protocol", self.protocol, PROTOCOLS)
         check_choice("words.split", self.split, ("train", "val", "test", "all"))
+        check_range("words.allowed_share", self.allowed_share, 0, 1)
+        if self.allowed_share and self.protocol != "split":
+            raise ValueError(
+                "words.allowed_share must be 0 unless words.protocol=split, not "
+                f"{self.allowed_share:g}"
+            )
         if self.train is not None:
             check_range("words.train", self.train, 1, MOST)
             if self.protocol != "split":
@@ -44,10 +51,19 @@ class WordSettings:
         return words, split_secrets(words, test=self.test, val=self.val)
 
     def training_secrets(self, words: WordLists, splits: Splits) -> tuple[str, ...]:
-        """The secrets that training games may have."""
+        """The secrets of training games, those of allowed_share not included."""
         if self.protocol == "all":
             return words.answers
         if self.protocol == "allowed":
-            held_out = {*splits.val, *splits.test}
-            return tuple(word for word in in_hash_order(words.allowed) if word not in held_out)
+            return list_clean_words(words, splits)
         return splits.train[: self.train]
+
+    def allowed_secrets(self, words: WordLists, splits: Splits) -> tuple[str, ...]:
+        """The secrets of the groups that allowed_share gives to any allowed word."""
+        return list_clean_words(words, splits) if self.allowed_share else ()
+
+
+def list_clean_words(words: WordLists, splits: Splits) -> tuple[str, ...]:
+    """All allowed words but the validation and test answers, in hash order."""
+    held_out = {*splits.val, *splits.test}
+    return tuple(word for word in in_hash_order(words.allowed) if word not in held_out)

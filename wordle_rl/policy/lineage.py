@@ -1,0 +1,82 @@
+"""The lineage of a model: which secrets the training games of each of its stages could have.
+
+It is read from the record in the model's folder (wordle_rl.policy.stages). The record says what the
+runs of this package did. What an earlier model was trained on elsewhere is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wordle_rl.policy.settings import UNTRAINED
+from wordle_rl.policy.stages import Stage
+from wordle_rl.runs.folder import given_name
+from wordle_rl.runs.untrusted import printable
+from wordle_rl.words.lists import WordLists, words_digest
+from wordle_rl.words.splits import Splits
+
+UNKNOWN = "lineage unknown: nobody recorded what the model was trained on."
+CLEAN = "No test secret was ever the secret of a training game."
+
+
+def is_clean(stage: Stage, words: WordLists, splits: Splits) -> bool:
+    """Whether no validation or test secret of these splits could be a secret of its training games.
+
+    Held-out secrets are the first in hash order. So a stage that held out as many or more of the
+    same lists held out these ones, too. A record that names other secrets than its protocol allows
+    is not clean. Records of earlier versions lack these numbers and must have the same splits.
+    """
+    digests = stage.get("digests", {})
+    if stage.get("protocol") not in ("split", "allowed"):
+        return False
+    if "held_out" not in stage:
+        return digests.get("splits") == splits.digest
+    if digests.get("words") != words.digest:
+        return False
+    if stage["held_out"] < len(splits.test) + len(splits.val):
+        return False
+    return digests.get("secrets") == words_digest(_list_secrets(stage, words, splits))
+
+
+def _list_secrets(stage: Stage, words: WordLists, splits: Splits) -> Sequence[str]:
+    """The secrets that a stage on the same lists could have, by its protocol and numbers."""
+    ordered, held = splits.secrets("all"), stage["held_out"]  # ordered: by hash
+    if stage["protocol"] == "split" and not stage.get("allowed_share"):
+        return ordered[held:][: stage.get("secrets")]
+    return sorted({*words.allowed} - {*ordered[:held]})
+
+
+def describe_lineage(
+    stages: Sequence[Stage], words: WordLists, splits: Splits, *, untrained: bool = False
+) -> str:
+    """One line: the stages, what secrets each could have, and whether test secrets were among them.
+
+    untrained: whether a model without stages is a new one.
+    """
+    if not stages:
+        return f"lineage: an untrained model. {CLEAN}" if untrained else UNKNOWN
+    start = stages[0].get("start")
+    chain = [] if start == UNTRAINED else [f"{start} (unknown)" if start else "unknown"]
+    chain += [f"{given_name(stage['run'])} ({describe_secrets(stage)})" for stage in stages]
+    unclean = [given_name(s["run"]) for s in stages if not is_clean(s, words, splits)]
+    if unclean:
+        named = " and ".join(dict.fromkeys(unclean))
+        verdict = f"The training games of {named} could have test secrets."
+    elif start == UNTRAINED:
+        verdict = CLEAN
+    else:
+        verdict = "No training game of these runs had a test secret. What came before is unknown."
+    return printable(f"lineage: {' -> '.join(chain)}. {verdict}")
+
+
+def describe_secrets(stage: Stage) -> str:
+    """The secrets that the training games of a stage could have, in a few words."""
+    protocol, share = stage.get("protocol"), stage.get("allowed_share", 0.0)
+    count = f"{stage['secrets']:,} " if "secrets" in stage else ""
+    if protocol == "all":
+        return f"all {count}answers"
+    if protocol == "allowed" or share == 1.0:
+        return f"{count}allowed words"
+    if share:
+        return f"{count}allowed words in {share:.0%} of the groups, else training answers"
+    return f"{count}training answers" if protocol == "split" else "secrets unknown"

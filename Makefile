@@ -22,7 +22,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo example embedded-model skilled-model mini-model micro-model test lint types unit unit-avx2 slow bench-smoke format choices clean
+.PHONY: help venv demo example embedded-model mini-model micro-model test lint types unit unit-avx2 slow bench-smoke format choices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -54,23 +54,19 @@ demo: $(STAMP)  ## train the embedded model on the CPU, in minutes
 example: $(STAMP)  ## run GRPO in 100 lines, the file to read first
 	$(PY) examples/grpo_in_100_lines.py
 
-embedded-model: $(STAMP)  ## make the embedded model again (7 minutes on two cores with bfloat16)
-	$(PY) train.py experiment=make_tiny name=embedded_model
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_embedded_model_* | head -n 1)"
+embedded-model: $(STAMP)  ## make the embedded model tiny again (hours)
+	$(PY) train.py experiment=make_tiny name=tiny_first
+	$(PY) train.py experiment=make_tiny_2 name=tiny_model \
+	    init_from="$$(ls -dt outputs/*_tiny_first_* | head -n 1)" init_checkpoint=last
+	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_tiny_model_* | head -n 1)" --last
 
-skilled-model: $(STAMP)  ## make the stronger embedded model again (half an hour on two cores with bfloat16)
-	$(PY) train.py experiment=make_tiny_skilled_1 name=skilled_first
-	$(PY) train.py experiment=make_tiny_skilled_2 name=skilled_model \
-	    init_from="$$(ls -dt outputs/*_skilled_first_* | head -n 1)"
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_skilled_model_* | head -n 1)" --last --name tiny_skilled
-
-mini-model: $(STAMP)  ## make the embedded model of the studies again (4 minutes on two cores with bfloat16)
+mini-model: $(STAMP)  ## make the embedded model mini again (half an hour on one core with bfloat16)
 	$(PY) train.py experiment=make_mini name=mini_model
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_mini_model_* | head -n 1)" --name mini
+	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_mini_model_* | head -n 1)" --last --name mini
 
-micro-model: $(STAMP)  ## make the smallest embedded model again (3 minutes on two cores with bfloat16)
+micro-model: $(STAMP)  ## make the smallest embedded model again
 	$(PY) train.py experiment=make_micro name=micro_model
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --name micro
+	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --last --name micro
 
 test: lint types unit  ## all checks: style, types, quick tests
 

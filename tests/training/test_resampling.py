@@ -96,7 +96,7 @@ def test_with_credit_by_turn_spread_at_any_turn_keeps_a_group():  # row 32
     assert 0 < idle < 8
     assert plain.metrics["groups/zero_spread"] == plain.metrics["groups/skipped"] == idle / 8
     assert plain.metrics["turns/zero_spread"] > idle / 8  # every first turn is among them
-    refilled = played_step(Dapo(), at_the_second_turn, **by_turn)
+    refilled = played_step(Dapo(overlong="none"), at_the_second_turn, **by_turn)
     assert without_spread_at_the_second_turn(refilled) == 0
     assert refilled.metrics["groups/resampled"] >= idle
 

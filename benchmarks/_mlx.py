@@ -128,7 +128,7 @@ def one_step(
     )
     drawn = engine.decode(rows, Sampling(max_tokens=given.tokens), numbers)
     rewards = np.array([reward(c.ids) for c in drawn]).reshape(len(prompts), -1)
-    advantages = algorithm.advantages_by_game(rewards).ravel()
+    advantages = algorithm.compare(rewards).ravel()
     weight = 1.0 / (len(rows) * given.tokens)
     sequences, values = [], {"advantages": [], "weights": []}
     for i, (completion, advantage) in enumerate(zip(drawn, advantages, strict=True)):

@@ -1,10 +1,15 @@
 """Credit by turn: who is compared with whom, worked out by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from wordle_rl.algorithms.credit import Scale, group_advantages, turn_advantages
-from wordle_rl.algorithms.rloo import leave_one_out
+from tests.helpers.outcomes import outcomes_by_turn
+from wordle_rl.algorithms.credit import Scale, group_advantages
+from wordle_rl.algorithms.dr_grpo import DrGrpo
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.rloo import Rloo, leave_one_out
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import RewardSet
@@ -12,40 +17,48 @@ from wordle_rl.rewards.win import Win
 from wordle_rl.words.lists import WordLists
 
 WORDS = WordLists(answers=("crane", "moist", "slate"), allowed=("crane", "moist", "slate"))
+EVERY = [Grpo(), DrGrpo(normalizer=1), Rloo()]
 
 
-def advantages(*to_go: list[float], n: int = 2, scale: str = "none") -> list[list[float]]:
+def advantages(algorithm: Any, *to_go: list[float], n: int = 2) -> list[list[float]]:
+    """With credit by turn, of rollouts with these rewards to go, n to a group."""
     groups = [i // n for i in range(len(to_go))]
-    return [list(a) for a in turn_advantages(to_go, groups, scale=scale)]
+    return [a.tolist() for a in algorithm.advantages(outcomes_by_turn(to_go, groups)).per_turn]
 
 
 def test_a_turn_is_compared_with_the_others_of_its_group_at_that_turn() -> None:
-    assert advantages([3.0, 1.0], [1.0, 5.0]) == [[2.0, -4.0], [-2.0, 4.0]]
+    assert advantages(Rloo(), [3.0, 1.0], [1.0, 5.0]) == [[2.0, -4.0], [-2.0, 4.0]]
+    assert advantages(DrGrpo(normalizer=1), [3.0, 1.0], [1.0, 5.0]) == [[1.0, -2.0], [-1.0, 2.0]]
 
 
-def test_the_baseline_leaves_the_rollout_itself_out() -> None:
-    assert advantages([6.0], [0.0], [3.0], n=3) == [[4.5], [-4.5], [0.0]]
+@pytest.mark.parametrize("algorithm", EVERY)
+def test_a_group_is_compared_with_no_other_group(algorithm: Any) -> None:
+    first, second = ([3.0, 1.0], [1.0, 5.0, 2.0]), ([70.0, 10.0], [90.0, 20.0, 50.0])
+    alone = advantages(algorithm, *first) + advantages(algorithm, *second)
+    assert advantages(algorithm, *first, *second) == alone
 
 
-def test_a_rollout_alone_at_a_turn_is_compared_with_the_other_groups() -> None:
-    # Group 0 has one rollout at turn 1; group 1 has two, with a mean of 4 there.
-    given = ([1.0, 9.0], [1.0], [2.0, 3.0], [2.0, 5.0])
-    assert advantages(*given) == [[0.0, 5.0], [0.0], [0.0, -2.0], [0.0, 2.0]]
+@pytest.mark.parametrize("algorithm", EVERY)
+def test_a_rollout_alone_in_its_group_at_a_turn_gets_no_advantage_there(algorithm: Any) -> None:
+    # Another group has two rollouts at that turn, which say nothing about this one.
+    found = advantages(algorithm, [1.0, 9.0], [1.0], [2.0, 3.0], [2.0, 5.0])
+    assert found[:2] == [[0.0, 0.0], [0.0]]
+    assert found[2][1] < 0.0 < found[3][1]
 
 
-def test_the_only_rollout_at_a_turn_gets_no_advantage_there() -> None:
-    assert advantages([1.0, 7.0], [1.0])[0][1] == 0.0
+@pytest.mark.parametrize("algorithm", EVERY)
+def test_rollouts_without_turns_are_left_out(algorithm: Any) -> None:
+    with_it = advantages(algorithm, [3.0], [1.0], [], n=3)
+    assert with_it == [*advantages(algorithm, [3.0], [1.0]), []]
+    assert advantages(algorithm, [], []) == [[], []]
 
 
-def test_equal_rewards_give_exact_zeros() -> None:  # row 10
+@pytest.mark.parametrize("algorithm", EVERY)
+def test_equal_rewards_give_exact_zeros(algorithm: Any) -> None:  # row 10
     third = 1.0 / 3.0
-    assert advantages([third, 0.1], [third, 0.1], [third, 0.1], n=3) == [[0.0, 0.0]] * 3
-
-
-@pytest.mark.parametrize("scale", ["none", "std"])
-def test_equal_rewards_of_rollouts_alone_give_exact_zeros(scale: str) -> None:
-    assert (0.1 + 0.1 + 0.1 - 0.1) / 2 != 0.1  # the others' mean, as sums round it
-    assert advantages([0.1], [0.1], [0.1], n=1, scale=scale) == [[0.0]] * 3
+    equal = [[third, 0.1], [third, 0.1], [third, 0.1]]
+    assert advantages(algorithm, *equal, n=3) == [[0.0, 0.0]] * 3
+    assert advantages(algorithm, [0.1], [0.1], [0.1], n=1) == [[0.0]] * 3
 
 
 @pytest.mark.parametrize("scale", ["none", "std"])
@@ -54,22 +67,19 @@ def test_rewards_that_differ_by_rounding_give_exact_zeros(scale: Scale) -> None:
     assert (rewards[:, 0] != rewards[:, 1]).all()
     assert not group_advantages(rewards, scale).any()
     assert not leave_one_out(rewards).any()
-    assert not np.array(advantages(*rewards.reshape(6, 1).tolist(), n=3, scale=scale)).any()
+    for algorithm in (Grpo(scale=scale), Rloo()):
+        assert not np.array(advantages(algorithm, *rewards.reshape(6, 1).tolist(), n=3)).any()
 
 
 @pytest.mark.parametrize("base", [0.0, 0.3, 0.9])
 def test_the_least_difference_that_rewards_keep_counts_in_full(base: float) -> None:
     """Rewards are rounded to nine digits."""
     rewards = np.round([[base, base + 1e-9]], 9)
-    assert group_advantages(rewards, "std")[0] == pytest.approx([-(0.5**0.5), 0.5**0.5])
+    half = 0.5**0.5
+    assert group_advantages(rewards, "std")[0] == pytest.approx([-half, half])
     assert leave_one_out(rewards)[0] == pytest.approx([-1e-9, 1e-9], rel=1e-5)
-    scaled = advantages(*rewards.reshape(2, 1).tolist(), scale="std")
-    assert scaled == [pytest.approx([-1.0]), pytest.approx([1.0])]
-
-
-def test_scale_std_gives_the_step_unit_deviation() -> None:
-    scaled = np.concatenate(advantages([3.0, 1.0], [1.0, 5.0], scale="std"))
-    assert scaled.std() == pytest.approx(1.0)
+    scaled = advantages(Grpo(), *rewards.reshape(2, 1).tolist())
+    assert scaled == [pytest.approx([-half]), pytest.approx([half])]
 
 
 def game(*guesses: str) -> Game:

@@ -41,7 +41,7 @@ def test_an_advantage_is_the_distance_from_the_groups_mean_in_its_standard_devia
 
 
 def test_without_scaling_an_advantage_is_the_distance_from_the_groups_mean():
-    advantages = Grpo(scale="none").advantages_by_game(np.array([[1.0, 0.0, 0.5, 2.5]]))
+    advantages = Grpo(scale="none").compare(np.array([[1.0, 0.0, 0.5, 2.5]]))
     assert advantages.tolist() == [[0.0, -1.0, -0.5, 1.5]]
 
 
@@ -60,12 +60,12 @@ def test_a_group_of_one_is_refused(scale):  # row 10
     with pytest.raises(ValueError, match="num_generations must be 2 or more"):
         Grpo(scale=scale).check(1)
     with pytest.raises(ValueError, match="num_generations must be 2 or more"):
-        Grpo(scale=scale).advantages_by_game(np.zeros((4, 1)))
+        Grpo(scale=scale).compare(np.zeros((4, 1)))
     Grpo(scale=scale).check(2)
 
 
 def test_rewards_that_cancel_out_still_have_advantages():  # row 26
-    advantages = Grpo().advantages_by_game(np.array([[1.0, -1.0]]))
+    advantages = Grpo().compare(np.array([[1.0, -1.0]]))
     assert np.allclose(advantages, [[0.5**0.5, -(0.5**0.5)]])
 
 

@@ -370,7 +370,7 @@ def sampled_games(
         build_sequence(Rollout(game=game, group=i // n, turns=mine), i)
         for i, mine in enumerate(turns)
     ]
-    advantages = algorithm.advantages_by_game(REWARDS[guesses[..., 0], guesses[..., 1]]).ravel()
+    advantages = algorithm.compare(REWARDS[guesses[..., 0], guesses[..., 1]]).ravel()
     lengths = np.array([sum(s.trained) for s in sequences])
     ones = np.ones(len(lengths), bool)
     weights = algorithm.weights(

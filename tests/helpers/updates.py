@@ -50,7 +50,7 @@ def play_bandit(policy: Any, step: int) -> Batch | None:
     numbers = uniforms(seed=1, step=step, rollouts=np.arange(16), turn=0, tokens=1)
     drawn = engine.decode(rows, Sampling(max_tokens=1), numbers)
     rewards = np.array([[1.0 - c.ids[0] % 2 for c in drawn]])
-    advantages = PLAIN.advantages_by_game(rewards)[0]
+    advantages = PLAIN.compare(rewards)[0]
     if not advantages.any():
         return None
     played = [([7, 9, *c.ids], [0, 0, 1]) for c in drawn]

@@ -455,7 +455,7 @@ def test_best_of_averages_to_the_exact_gradient_of_the_rewards_of_its_states(): 
     for number in range(batches):
         played = collect_rollouts(step_of(policy, recipe, number), range(8))
         totals = np.array([recipe.rewards.score(r.game).total for r in played]).reshape(-1, n)
-        advantages = [np.array([a]) for a in algorithm.advantages_by_game(totals).ravel()]
+        advantages = [np.array([a]) for a in algorithm.compare(totals).ravel()]
         batch = batch_of(played, advantages, chat, recipe)
         # Of a game, not of a guess: the number of guesses is random.
         batch = replace(batch, weights=batch.trained / np.float32(8 * n))

@@ -77,6 +77,30 @@ def test_a_group_that_replaces_another_has_one_secret():  # row 11
         assert len({r.game.secret for r in result.rollouts if r.group == group}) == 1
 
 
+def at_the_second_turn(turn: PlayedTurn) -> float:
+    return float(turn.tokens % 2) if turn.state.turn == 1 else 0.0
+
+
+def without_spread_at_the_second_turn(result: StepResult) -> int:
+    idle = 0
+    for group in range(8):
+        games = [r.game for r in result.rollouts if r.group == group]
+        idle += len({g.turns[1].tokens % 2 for g in games if len(g.turns) > 1}) < 2
+    return idle
+
+
+def test_with_credit_by_turn_spread_at_any_turn_keeps_a_group():  # row 32
+    by_turn = {"credit": "turn", "discount": 0.0}  # the first turn earns 0 in every game
+    plain = played_step(Grpo(beta=0.0), at_the_second_turn, **by_turn)
+    idle = without_spread_at_the_second_turn(plain)
+    assert 0 < idle < 8
+    assert plain.metrics["groups/zero_spread"] == plain.metrics["groups/skipped"] == idle / 8
+    assert plain.metrics["turns/zero_spread"] > idle / 8  # every first turn is among them
+    refilled = played_step(Dapo(overlong="none"), at_the_second_turn, **by_turn)
+    assert without_spread_at_the_second_turn(refilled) == 0
+    assert refilled.metrics["groups/resampled"] >= idle
+
+
 @pytest.mark.parametrize("rounds", [0, 1, 3])
 def test_after_the_last_round_groups_without_spread_stay_and_are_skipped(rounds):
     metrics = played_step(Dapo(resample=rounds, overlong="none"), flat).metrics

@@ -2,12 +2,13 @@
 
 With credit by game, every turn of a rollout gets the same advantage, so good and bad guesses of one
 game are not told apart. With credit by turn, a guess is judged by what it and the later turns
-earned. Axes: R rollouts of a step, K turns of a rollout; G groups, N rollouts of a group.
+earned. Both compare rollouts by the algorithm's own baseline and scale.
+Axes: R rollouts of a step, K turns of a rollout; G groups, N rollouts of a group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 from wordle_rl.algorithms.base import Floats, StepOutcomes
 
 Scale = Literal["std", "none"]
+# Makes advantages [G, N] of rewards [G, N], each group against itself.
+Compare = Callable[[Floats], Floats]
 # Rewards are rounded to nine digits (wordle_rl.rewards.scoring). Less than half of the last one is
 # what sums leave behind, and dividing by it would turn rounding into advantages of size 1.
 _ROUNDING = 0.5e-9
@@ -32,67 +35,46 @@ def deviation(values: Floats) -> float:
     return float(values.std()) if values.size and has_spread(values).all() else 0.0
 
 
-def game_advantages(outcomes: StepOutcomes, compare: Callable[[Floats], Floats]) -> list[Floats]:
-    """[R] of [K]: the advantage of each rollout, repeated at each of its turns.
-
-    compare: makes advantages [1, N] of the total rewards [1, N] of one group.
-    """
-    totals = outcomes.totals
-    of_game = np.zeros(len(totals))
-    for members in outcomes.members():
-        of_game[members] = compare(totals[members][None])[0]
+def game_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Floats]:
+    """[R] of [K]: the advantage of each rollout's total reward, repeated at each of its turns."""
+    of_game = _at_one_turn(outcomes.totals, outcomes.groups, compare)
     return [
         np.full(len(returns), advantage)
         for returns, advantage in zip(outcomes.returns, of_game, strict=True)
     ]
 
 
-def turn_advantages(
-    to_go: Sequence[Sequence[float] | Floats],
-    groups: Sequence[int] | NDArray[np.int64],
-    *,
-    scale: str,
-) -> list[Floats]:
-    """[R] of [K]: the advantage of each turn, its reward to go less a leave-one-out baseline.
+def turn_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Floats]:
+    """[R] of [K]: the advantage of each turn's reward to go.
 
-    to_go: [R] of [K] reward from each turn on. groups: [R] number of each rollout's group.
-    The baseline is the mean of the other rollouts of the group that still play at that turn. A
-    rollout that is alone in its group there is compared with all other groups. The only rollout of
-    all has advantage 0. Equal rewards give exact zeros.
-    scale="std" divides by the deviation of all advantages of the step.
-    Source: leave-one-out baselines as in RLOO (arXiv 2402.14740), applied to each turn.
+    A turn is compared with the same turn of the rollouts of its group that still play there. A
+    rollout that is alone in its group at a turn has advantage 0 there: nothing shows whether its
+    reward is much or little.
     """
-    advantages = [np.zeros(len(rewards)) for rewards in to_go]
-    for turn in range(max(map(len, to_go))):
-        playing = [i for i, rewards in enumerate(to_go) if len(rewards) > turn]
-        rewards = np.array([to_go[i][turn] for i in playing])
-        at_turn = _against_group(rewards, np.array([groups[i] for i in playing]))
+    advantages = [np.zeros(len(returns)) for returns in outcomes.returns]
+    for turn in range(max(map(len, advantages), default=0)):
+        playing = [i for i, values in enumerate(advantages) if len(values) > turn]
+        rewards = np.array([outcomes.returns[i][turn] for i in playing])
+        at_turn = _at_one_turn(rewards, outcomes.groups[playing], compare)
         for i, advantage in zip(playing, at_turn, strict=True):
             advantages[i][turn] = advantage
-    if scale == "std" and (unit := deviation(np.concatenate(advantages))):
-        advantages = [values / unit for values in advantages]
     return advantages
 
 
-def _against_group(rewards: Floats, groups: NDArray[np.int64]) -> Floats:
-    """Advantages [N] of the rollouts that play at one turn, from rewards and groups [N]."""
+def _at_one_turn(rewards: Floats, groups: NDArray[np.int64], compare: Compare) -> Floats:
+    """Advantages [R] of rewards [R], each within its group; 0 for the only one of a group."""
     advantages = np.zeros(len(rewards))
-    total = sum(rewards)
     for group in np.unique(groups):
         members = np.flatnonzero(groups == group)
-        compared = rewards if len(members) == 1 else rewards[members]
-        if len(compared) == 1 or not has_spread(compared).all():
-            continue
-        all_of_them = total if len(members) == 1 else compared.sum()
-        others = (all_of_them - rewards[members]) / (len(compared) - 1)
-        advantages[members] = rewards[members] - others
+        if len(members) > 1:
+            advantages[members] = compare(rewards[members][None])[0]
     return advantages
 
 
 def group_advantages(rewards: Floats, scale: Scale) -> Floats:
     """Advantage of each rollout against its own group: its reward less the group's mean.
 
-    rewards: [G, N] summed reward per rollout, unitless.
+    rewards: [G, N] reward of each rollout, of its game or from one turn on, unitless.
     Returns [G, N]; exact zeros in a group whose rewards are equal.
     Nothing is added to the deviation, where TRL adds 1e-4. Such an epsilon keeps rounding from
     looking like spread, which has_spread does here. It would also shrink real differences.

@@ -22,11 +22,11 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class Dapo(PolicyGradient):
-    """GRPO with four changes.
+    """GRPO with four changes. Its advantages are GRPO's, with either credit.
 
     - The ratio may rise further than it may fall (clip-higher).
     - All tokens of a batch have equal weights.
-    - Groups without spread are replaced by new ones (dynamic sampling).
+    - Groups without spread at any turn are replaced by new ones (dynamic sampling).
     - Long answers are punished or filtered.
 
     overlong=punish takes reward from the turn of a long answer. The loss of reward is 0 up to

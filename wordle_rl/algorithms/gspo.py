@@ -15,7 +15,8 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 @dataclass(frozen=True, kw_only=True)
 class Gspo(PolicyGradient):
-    """loss = -min(s A, clip(s, 1 - low, 1 + high) A), averaged over rollouts; A as in GRPO.
+    """loss = -min(s A, clip(s, 1 - low, 1 + high) A), averaged over rollouts; A as in GRPO,
+    with either credit.
 
     s = (p(rollout) / p_old(rollout)) ** (1 / its tokens) is one ratio for a whole rollout. A
     rollout is the paper's sequence, even if its form writes several prompts. Each token has its own

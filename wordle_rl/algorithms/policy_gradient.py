@@ -46,7 +46,7 @@ class PolicyGradient(Algorithm):
     beta: float = 0.0  # weight of the KL divergence from the reference
     kl: Literal["loss", "reward"] = "loss"  # where the divergence is counted
     entropy: float = 0.0  # weight of the entropy bonus
-    scale: Scale = "none"  # std divides advantages by their deviation
+    scale: Scale = "none"  # std divides by the deviation of the rewards compared
     importance_cap: float | None = None  # 1 or more; None applies no such weight
 
     def __post_init__(self) -> None:
@@ -79,7 +79,7 @@ class PolicyGradient(Algorithm):
         return self.entropy == 0.0 and (self.beta == 0.0 or self.kl == "reward")
 
     def check(self, num_generations: int) -> None:
-        self.advantages_by_game(np.zeros((1, num_generations)))
+        self.compare(np.zeros((1, num_generations)))
 
     def penalties(self, answers: AnswerLengths) -> dict[str, Floats]:
         if self.beta == 0.0 or self.kl == "loss":
@@ -88,17 +88,14 @@ class PolicyGradient(Algorithm):
         return {"kl": -self.beta * answers.divergence}
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
-        """Credit by turn is the same in all algorithms that do not override this."""
-        if outcomes.by_turn:
-            advantages = turn_advantages(outcomes.returns, outcomes.groups, scale=self.scale)
-        else:
-            advantages = game_advantages(outcomes, self.advantages_by_game)
-        return Advantages(per_turn=advantages)
+        credit = turn_advantages if outcomes.by_turn else game_advantages
+        return Advantages(per_turn=credit(outcomes, self.compare))
 
-    def advantages_by_game(self, rewards: Floats) -> Floats:
-        """Advantages [G, N] of rollouts against their groups, from summed rewards [G, N].
+    def compare(self, rewards: Floats) -> Floats:
+        """Advantages [G, N] of rollouts against their groups: the algorithm's baseline and scale.
 
-        Used with credit by game alone.
+        rewards: [G, N] of whole games. With credit by turn, the rewards from one turn on of the
+        rollouts of one group that still play at that turn, which are 2 or more.
         """
         return group_advantages(rewards, self.scale)
 

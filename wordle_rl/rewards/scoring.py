@@ -20,6 +20,18 @@ correct the sum:
 Turns to play are counted from the state in which the player took over. So the order of games by
 reward holds among games taken over after equally many turns, such as those of one group.
 
+The order holds for the rewards of whole games, which rollout.credit=game compares. credit=turn
+compares returns (see to_go), which are not ordered by outcome: they leave out earlier turns and
+discount later ones. Of pairs of a won and a lost game on one secret, so many have the higher return
+at the first turn of the lost game (phase2, a player that errs in 30 % of its turns):
+
+    discount 1     4 %
+    discount 0.5  18 %   the default
+    discount 0    39 %   only the first guess itself counts
+
+At the turn that wins, with discount 0.5 or 0, no other return of the group was as high. See
+tests/rewards/test_returns.py.
+
 Example: format has weight 1 and a maximum of 1, so P = 1. Win has weight 2 and speed 0.5, so
 winning one turn earlier is worth 2 * 0.5 / 5 = 0.2. A game of six turns has a non-word, a legal
 word, and then the secret:
@@ -155,7 +167,8 @@ class RewardSet:
 
         A reward d turns later counts discount ** d. A win credits the most shaping for each unused
         turn, discounted in the same way, so at discount 1 playing longer never pays. The credit of
-        the whole game also makes up for earlier turns; that part is left out here.
+        the whole game also makes up for earlier turns; that part is left out here. So a lost game
+        may have a higher return at its first turn than a won one.
         """
         own = [math.fsum(v for n, v in turn.items() if n != CREDIT) for turn in reward.turns]
         if self.lawful and game.won:

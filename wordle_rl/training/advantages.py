@@ -139,7 +139,17 @@ def _turn_values(sample: Sample) -> Floats:
 
 
 def groups_without_spread(samples: Sequence[Sample], advantages: Advantages) -> NDArray[np.int64]:
-    """Numbers of the groups that teach nothing: every advantage is exactly 0."""
+    """Numbers of the groups that teach nothing: every advantage at every turn is exactly 0."""
     groups = np.array([sample.rollout.group for sample in samples])
     teaches = np.array([np.any(a != 0.0) for a in advantages.per_turn])
     return np.setdiff1d(groups, groups[teaches])
+
+
+def share_of_idle_turns(samples: Sequence[Sample], advantages: Advantages) -> float:
+    """Share of the sets of one group at one turn in which every advantage is exactly 0."""
+    teaches: dict[tuple[int, int], bool] = {}
+    for sample, values in zip(samples, advantages.per_turn, strict=True):
+        for turn, value in enumerate(values.tolist()):
+            key = sample.rollout.group, turn
+            teaches[key] = teaches.get(key, False) or value != 0.0
+    return 1.0 - sum(teaches.values()) / max(len(teaches), 1)

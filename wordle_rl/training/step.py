@@ -23,6 +23,7 @@ from wordle_rl.training.advantages import (
     Sample,
     groups_without_spread,
     score_rollouts,
+    share_of_idle_turns,
     step_advantages,
 )
 from wordle_rl.training.metrics import game_metrics, group_metrics, reward_metrics, token_metrics
@@ -146,6 +147,7 @@ def train_step(step: Step) -> StepResult:
             replaced=len(dropped) // recipe.rollout.num_generations,
             skips=recipe.algorithm.skips_zero_advantages,
         ),
+        "turns/zero_spread": share_of_idle_turns(samples, advantages),
         "train/extra_games": float(len(dropped)),
         **token_metrics(played),
     }

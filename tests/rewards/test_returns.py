@@ -1,0 +1,144 @@
+"""Rewards of whole games are ordered by construction. The returns of single turns are not.
+
+With credit by turn a guess is trained on its return, the discounted rewards from its turn on. This
+file measures how often returns rank two games of one secret against their outcomes, and by how
+much. docs/CORRECTNESS.md and wordle_rl/rewards/scoring.py state the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from tests.helpers.reward_sets import LAWFUL, guesses, node, play
+from tests.helpers.reward_sets import WORDS as FEW
+from wordle_rl.build_parts import build_reward_set
+from wordle_rl.game.feedback_table import feedback_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.mistakes import Mistakes
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.rules import Game, GameStatus
+from wordle_rl.rewards.format import Format
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rewards.win import Win
+from wordle_rl.words.lists import load_words
+
+Groups = list[list[Game]]
+Returns = Callable[[str, float], list[list[list[float]]]]  # of a set and a discount
+
+
+@pytest.fixture(scope="module")
+def knowledge() -> Knowledge:
+    words = load_words()
+    return Knowledge(words, feedback_table(words))
+
+
+@pytest.fixture(scope="module")
+def groups(knowledge: Knowledge) -> Groups:
+    """8 games on each of 100 secrets. The player errs in 30 % of its turns and wins two thirds."""
+    good, bad = RandomConsistent(knowledge, "allowed"), Mistakes(knowledge, "allowed")
+    rng, words = np.random.default_rng(0), knowledge.words
+    found: Groups = []
+    for secret in rng.choice(words.answers, 100, replace=False).tolist():
+        games = [Game(secret, words.allowed_set) for _ in range(8)]
+        for game in games:
+            while game.status is GameStatus.PLAYING:
+                errs, uniform = rng.random(2)
+                player = bad if errs < 0.3 else good
+                game.play(player.answer([game.state], np.array([uniform]))[0])
+        found.append(games)
+    return found
+
+
+@pytest.fixture(scope="module")
+def sets(knowledge: Knowledge) -> dict[str, RewardSet]:
+    words = knowledge.words
+    return {
+        n: build_reward_set(node("reward", n), words, knowledge, "conversation") for n in LAWFUL
+    }
+
+
+@pytest.fixture(scope="module")
+def returns(groups: Groups, sets: dict[str, RewardSet]) -> Returns:
+    def of(name: str, discount: float) -> list[list[list[float]]]:
+        rewards = sets[name]
+        return [[rewards.to_go(g, rewards.score(g), discount) for g in games] for games in groups]
+
+    return of
+
+
+def won_and_lost(groups: Groups) -> Iterator[tuple[int, int, int]]:
+    """Group, won game and lost game of each pair on one secret."""
+    for number, games in enumerate(groups):
+        for first, second in permutations(range(len(games)), 2):
+            if games[first].won and games[second].lost:
+                yield number, first, second
+
+
+@pytest.mark.parametrize("name", LAWFUL)
+def test_a_won_game_earns_more_in_all_than_a_lost_one(name, groups, sets):  # row 19
+    totals = [[sets[name].score(game).total for game in games] for games in groups]
+    pairs = list(won_and_lost(groups))
+    assert len(pairs) > 1000
+    assert all(totals[group][won] > totals[group][lost] for group, won, lost in pairs)
+
+
+# Share of pairs whose lost game has the higher return at its first turn, and the largest lead.
+FIRST_TURN = {
+    ("phase2", 1.0): (0.042, 7.3),
+    ("phase2", 0.5): (0.177, 7.5),
+    ("phase2", 0.0): (0.392, 5.1),
+    ("information", 1.0): (0.0, -0.1),
+    ("information", 0.5): (0.171, 1.3),
+    ("information", 0.0): (0.392, 1.1),
+}
+
+
+@pytest.mark.parametrize(("name", "discount"), FIRST_TURN)
+def test_the_return_of_a_first_turn_may_be_higher_in_a_lost_game(  # row 19
+    name, discount, groups, returns
+):
+    of_turns = returns(name, discount)
+    leads = np.array([of_turns[g][lost][0] - of_turns[g][won][0]
+                      for g, won, lost in won_and_lost(groups)])  # fmt: skip
+    share, largest = FIRST_TURN[name, discount]
+    assert np.mean(leads >= 0.0) == pytest.approx(share, abs=0.0006)
+    assert leads.max() == pytest.approx(largest, abs=0.06)
+
+
+@pytest.mark.parametrize("discount", [0.5, 0.0])
+@pytest.mark.parametrize("name", LAWFUL)
+def test_at_the_turn_that_wins_no_other_return_is_as_high(
+    name, discount, groups, returns
+):  # row 19
+    """So the guess that wins is always preferred to what the rest of its group did at that turn."""
+    compared = 0
+    for games, of_turns in zip(groups, returns(name, discount), strict=True):
+        for first, second in permutations(range(len(games)), 2):
+            last = len(of_turns[first]) - 1
+            if not games[first].won or len(of_turns[second]) <= last:
+                continue
+            if games[second].won and len(of_turns[second]) == last + 1:
+                continue  # it wins there too
+            assert of_turns[first][last] > of_turns[second][last]
+            compared += 1
+    assert compared > 2000
+
+
+def test_a_loss_that_looks_better_from_its_first_turn_by_hand():
+    """Format pays 1 a turn, a win 2 x (1 + 0.5 x unused / 5), a violation -0.2. Discount 0.5."""
+    rewards = RewardSet(components={"format": Format(words=FEW), "win": Win(speed=0.5)},
+                        weights={"format": 1.0, "win": 2.0})  # fmt: skip
+    won = play(["", "", "", "", "", *guesses("match")])
+    lost = play(guesses("catch", "hatch", "latch", "patch", "batch", "watch"))
+    scores = [rewards.score(game) for game in (won, lost)]
+    # The last turn earns 1 + 2. Five unreadable answers cost 0.2 each.
+    late = -0.2 * (1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16) + 3 / 32
+    honest = 1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16 + 1 / 32
+    found = [rewards.to_go(g, s, 0.5)[0] for g, s in zip((won, lost), scores, strict=True)]
+    assert found == pytest.approx([late, honest]) and honest > late + 2.2
+    # In all, the win earns 6 perfect turns and its own 2, less half a step for 5 violations of 6.
+    assert [s.total for s in scores] == pytest.approx([6 + 2 - 0.2 / 2 * 5 / 6, 6.0])

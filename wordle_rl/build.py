@@ -110,6 +110,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         history=earlier,
         seed=config["seed"],
     )
+    _check_teacher(recipe)
     trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
     return Experiment(
         config=config,
@@ -127,6 +128,18 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         validation=splits.val,
         test=words.answers if everything else splits.test,
     )
+
+
+def _check_teacher(recipe: Recipe) -> None:
+    """Raise ConfigError for a teacher that knows only answers, if other secrets may be trained."""
+    taught = recipe.algorithm.imitates
+    if taught is None or taught.player.endswith("_allowed"):
+        return
+    if {*recipe.secrets, *recipe.allowed_secrets}.difference(recipe.words.answers):
+        raise ConfigError(
+            "algorithm.player must be random_consistent_allowed where secrets may be any allowed "
+            f"word, not {taught.player}, which finds answers alone"
+        )
 
 
 def _check_together(

@@ -68,7 +68,7 @@ _TEACHERS = {  # player: what it guesses
     "entropy": "the word of highest entropy",
 }
 _IMITATION = """It was taught by imitation only; no reinforcement learning has touched it.
-It stands in for pretraining: the model knows the words as a person knows English."""
+That takes the place of pretraining: the model knows words as a person knows English."""
 _REINFORCEMENT = "Reinforcement learning was its last stage."
 _CARD = """---
 license: mit

@@ -43,13 +43,11 @@ def taught(lists: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "algorithm.player=random_consistent_allowed"
     )
     first = trained(root / "first", f"{line} name=make_tiny_1")
-    shape, model = "model=untrained model.shape='{", f"init_from={first} init_checkpoint=last"
-    assert shape not in line
     training(
-        f"{model} {line} name=make_tiny_2 output_dir={root}/second num_generations=1 words.test=6 "
-        "words.val=6 rollout.groups=4 backend.precision=fp32 backend.accelerator=cpu "
-        "backend.threads=1 logger=none trainer.report=false trainer.show_games=0 "
-        "trainer.validate_every=9"
+        f"init_from={first} init_checkpoint=last {line} name=make_tiny_2 output_dir={root}/second "
+        "num_generations=1 words.test=6 words.val=6 rollout.groups=4 backend.precision=fp32 "
+        "backend.accelerator=cpu backend.threads=1 logger=none trainer.report=false "
+        "trainer.show_games=0 trainer.validate_every=9"
     )()
     [second] = (root / "second").iterdir()
     return second
@@ -90,7 +88,7 @@ def test_the_card_and_the_record_name_each_stage(taught: Path, folder: Path):
 
 def test_what_an_earlier_version_did_not_record_comes_from_its_config(
     taught: Path, folder: Path, tmp_path: Path
-):
+):  # row 38
     wanted = stages_of(taught / "model")
     run = shutil.copytree(taught, tmp_path / taught.name)
     record = json.loads((run / "model" / RECORD).read_text())
@@ -106,7 +104,7 @@ def test_what_an_earlier_version_did_not_record_comes_from_its_config(
 
 def test_a_run_of_reinforcement_keeps_the_stages_before_it(
     taught: Path, folder: Path, lists: str, tmp_path: Path
-):
+):  # row 38
     embedded(taught)
     training(
         f"{lists} model.path={folder} words.test=6 words.val=6 rollout.groups=2 num_generations=2 "

@@ -47,7 +47,7 @@ def test_the_line_names_each_stage_and_how_many_secrets_it_had():
     )
 
 
-def test_the_line_names_the_stages_whose_games_could_have_test_secrets():
+def test_the_line_names_the_stages_whose_games_could_have_test_secrets():  # row 38
     assert line(EVERYTHING, CLEAN_RUN) == (
         "lineage: make_old (all 2,315 answers) -> clean (1,800 training answers). The training "
         "games of make_old could have test secrets."
@@ -79,7 +79,7 @@ def test_what_came_before_the_first_run_may_be_unknown(start, told):
     )
 
 
-def test_fewer_held_out_secrets_of_the_same_lists_are_clean_and_more_are_not():
+def test_fewer_held_out_secrets_of_the_same_lists_are_clean_and_more_are_not():  # row 38
     fewer, more = split_secrets(WORDS, test=20, val=6), split_secrets(WORDS, test=316, val=200)
     assert {*fewer.test, *fewer.val} <= {*SPLITS.test, *SPLITS.val}
     assert is_clean(FIRST, WORDS, fewer) and is_clean(CLEAN_RUN, WORDS, fewer)
@@ -94,7 +94,7 @@ def test_other_lists_are_not_clean():
 
 
 @pytest.mark.parametrize("protocol", ["split", "allowed"])
-def test_a_record_whose_secrets_are_not_what_its_protocol_allows_is_not_clean(protocol):
+def test_a_record_whose_secrets_are_not_what_its_protocol_allows_is_not_clean(protocol):  # row 38
     """One held-out word in place of another word: the counts are right, the digest is not."""
     whole = sorted(ALLOWED if protocol == "allowed" else SPLITS.train)
     assert is_clean(stage("run", protocol, whole), WORDS, SPLITS)

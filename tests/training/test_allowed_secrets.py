@@ -100,7 +100,7 @@ def test_replacements_keep_the_share(recipe):
     assert others == pytest.approx(0.3 * 300, abs=4)
 
 
-def test_no_held_out_secret_is_ever_played(recipe):
+def test_no_held_out_secret_is_ever_played(recipe):  # row 38
     setup = build_experiment(resolve(composed("words.protocol=allowed")))
     held_out = {*setup.validation, *setup.test}
     assert len(held_out) == 515
@@ -151,7 +151,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_trains_on_allowed_words_and_records_it(kind, tmp_path):
+def test_a_run_trains_on_allowed_words_and_records_it(kind, tmp_path):  # row 38
     small = [
         "model=untrained",
         "model.shape={hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, intermediate_size: 64}",

@@ -175,7 +175,9 @@ def stage_of(run: Path, prompt: str, algorithm: str, player: str | None) -> dict
     }  # fmt: skip
 
 
-def test_the_stages_before_are_kept_whatever_the_last_one_was(tmp_path, refused: Callable):
+def test_the_stages_before_are_kept_whatever_the_last_one_was(
+    tmp_path, refused: Callable
+):  # row 38
     """A model that was taught on all words stays one that was."""
     everything = trained(tmp_path / "all", "words.protocol=all trainer.steps=1")
     record = json.loads((everything / "model" / RECORD).read_text())

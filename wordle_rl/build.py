@@ -35,6 +35,7 @@ from wordle_rl.runs.instantiate import ConfigError, check_type, instantiate
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.settings import LoggerSettings, TrainerSettings
 from wordle_rl.words.settings import WordSettings
+from wordle_rl.words.splits import Splits
 
 KEYS = {  # the keys of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
@@ -88,13 +89,10 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     model = build_model_settings(config["model"])
     backend = build_backend_settings(config["backend"], model)
     _check_together(algorithm, rollout, backend, sampling, model)
-    if len(splits.val) < 2:
-        raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint")
     check_secrets(settings.protocol, words, splits, model.location)
     style = build_style(config, rules)
     if not config["allow_mismatch"]:
         check_match(model.location, style, ("rollout.form", rollout.form), words)
-    everything = settings.protocol == "all"
     recipe = Recipe(
         words=words,
         rules=rules,
@@ -110,6 +108,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         history=earlier,
         seed=config["seed"],
     )
+    _check_secrets(recipe, splits)
     trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
     return Experiment(
         config=config,
@@ -125,8 +124,22 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         recipe=recipe,
         curriculum=build_curriculum(config, recipe, knowledge),
         validation=splits.val,
-        test=words.answers if everything else splits.test,
+        test=words.answers if settings.protocol == "all" else splits.test,
     )
+
+
+def _check_secrets(recipe: Recipe, splits: Splits) -> None:
+    """Raise ConfigError for too few validation secrets or a teacher that cannot find all secrets."""
+    if len(splits.val) < 2:
+        raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint")
+    taught = recipe.algorithm.imitates
+    if taught is None or taught.player.endswith("_allowed"):
+        return
+    if {*recipe.secrets, *recipe.allowed_secrets}.difference(recipe.words.answers):
+        raise ConfigError(
+            "algorithm.player must be random_consistent_allowed where secrets may be any allowed "
+            f"word, not {taught.player}, which finds answers alone"
+        )
 
 
 def _check_together(

@@ -152,8 +152,8 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
 def check_secrets(protocol: str, words: WordLists, splits: Splits, model: str) -> None:
     """Raise ConfigError if a run that made the model may have trained on held-out secrets.
 
-    model: its hub name or folder. The stages of an embedded model stand in for pretraining, so they
-    may have had other word lists. A model without a record is accepted. Tables show both.
+    model: its hub name or folder. The stages of an embedded model take the place of pretraining, so
+    they may have had other word lists. A model without a record is accepted. Tables show both.
     """
     if protocol == "all":
         return

@@ -1,7 +1,8 @@
 """Turns a finished run into an embedded model: python -m wordle_rl.embed outputs/<run>
 
-Writes the run's best weights (with --last its final weights) in bfloat16, the tokenizer and a model
-card with results of the written weights. The folder is wordle_rl/embedded/<name>, by default tiny.
+Writes the run's best weights (with --last its final weights) in bfloat16, the tokenizer, the record
+of its stages, and a model card with results of the written weights. The folder is
+wordle_rl/embedded/<name>, by default tiny.
 """
 
 from __future__ import annotations
@@ -14,26 +15,35 @@ if __name__ == "__main__":  # before anything slow is imported
 import argparse
 import hashlib
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.evaluation.summary import summarise
+from wordle_rl.policy.lineage import describe_lineage, describe_secrets
 from wordle_rl.policy.settings import EMBEDDED, LightningSettings
+from wordle_rl.policy.stages import Stage, prompt_name, stages_of, write_stages
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.errors import run_plain, user_errors
-from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.held_out_play import HeldOutPlay
+from wordle_rl.training.outcome import stages_of_run
 
 _MODELS = {  # name: purpose, Makefile target, experiment
     "tiny": (
         "badly enough to learn: the start of every run with `model=tiny`",
         "embedded-model",
-        "make_tiny",
+        "make_tiny` and then `experiment=make_tiny_2",
+    ),
+    "tiny_clean": (
+        "as well as reinforcement\nfrom `model=tiny` makes it",
+        "clean-model",
+        "clean",
     ),
     "tiny_skilled": (
         "nearly as well as its teacher:\n"
@@ -52,6 +62,14 @@ _MODELS = {  # name: purpose, Makefile target, experiment
         "make_micro",
     ),
 }
+_TEACHERS = {  # player: what it guesses
+    "random_consistent": "a random answer that fits all clues",
+    "random_consistent_allowed": "a random allowed word that fits all clues",
+    "entropy": "the word of highest entropy",
+}
+_IMITATION = """It was taught by imitation only; no reinforcement learning has touched it.
+That takes the place of pretraining: the model knows words as a person knows English."""
+_REINFORCEMENT = "Reinforcement learning was its last stage."
 _CARD = """---
 license: mit
 ---
@@ -59,25 +77,28 @@ license: mit
 # The embedded Wordle model {name}
 
 A Qwen2 of {parameters:,} weights that plays Wordle, {purpose}.
-It was taught by imitation only; no reinforcement learning has touched it.
+{nature}
 
 - Made by `make {target}` with `experiment={experiment}`: {chosen} of {steps}, seed {seed}.
-- Data: games of a scripted player ({teacher}), who guesses a random word among the
-  answers that fit all clues, over all 2,315 answers{slips}.
-  It stands in for pretraining: the model knows the dictionary as a person knows English, test
-  secrets included. `experiment={first} words.protocol=split` makes a model that never saw a
-  game about a test or validation secret.
 - Digest of the word lists: `{words}`
 - Digest of the splits: `{splits}`
 - sha256 of model.safetensors (bfloat16): `{weights}`
-- Prompt: `prompt=symbols`. Tokenizer: {vocabulary} tokens, one for each letter and each phrase of
+- Prompt: `prompt={prompt}`. Tokenizer: {vocabulary} tokens, one for each letter and each phrase of
   the prompts.
 
+Each stage, with the secrets that its training games could have:
+
+| stage | secrets | algorithm | teacher |
+| --- | --- | --- | --- |
+{stages}
+{slips}
 Greedy play from an empty board, six turns, a non-word uses one up:
 
 | secrets | games | wins (95 %) | mean guesses of wins | mean, losses as 7 | non-words |
 | --- | --- | --- | --- | --- | --- |
 {rows}
+
+{lineage}
 
 Made on Python {python}, torch {torch}, {platform}.
 On another machine the digits may differ: bfloat16 kernels round differently.
@@ -90,13 +111,13 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
     from wordle_rl.backends.torch.weights import copy_as_bfloat16
 
     setup = build_experiment(resolve(read_saved_config(run)))
-    if setup.recipe.algorithm.imitates is None:
-        raise ValueError(f"{run.path}: must be a warm start, a run that imitates a player")
     newest = CheckpointStore(run.checkpoints, read_only=True).latest()
     source = newest if last and newest is not None else run.path
     folder = EMBEDDED / name
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = copy_as_bfloat16(source / "model", folder)
+    # Only new stages: one of an earlier embedded model keeps that model's name.
+    write_stages(folder, [{"embedded": name, **stage} for stage in read_stages(run)])
     written = setup.model.__class__(
         name=name, path=str(folder), learning_rate=1.0, max_context=setup.model.max_context,
         max_tokens=setup.model.max_tokens,
@@ -128,30 +149,36 @@ def _card(
     run: RunFolder, setup: Experiment, folder: Path, rows: list[dict[str, Any]], chosen: str, *,
     parameters: int, size: int,
 ) -> str:  # fmt: skip
-    manifest = run.manifest()
+    manifest, stages = run.manifest(), stages_of(folder)
     purpose, target, made_by = _MODELS[folder.name]
     taught = setup.recipe.algorithm.imitates
-    assert taught is not None
-    slips = f"; {taught.slips:.0%} of its turns are mistakes, not learnt" if taught.slips else ""
+    slips = (
+        f"\nOf the last teacher's turns, {taught.slips:.0%} are mistakes, which are not learnt.\n"
+        if taught is not None and taught.slips
+        else ""
+    )
+    lineage = describe_lineage(stages, setup.words, setup.splits)
     return _CARD.format(
         name=folder.name,
         purpose=purpose,
         target=target,
+        nature=_REINFORCEMENT if taught is None else _IMITATION,
         experiment=made_by,
-        first=made_by.split("`")[0],
+        stages="\n".join(map(_stage_row, stages)),
         slips=slips,
+        lineage=textwrap.fill(lineage[:1].upper() + lineage[1:], 100),
+        prompt=prompt_name(setup.recipe.style),
         parameters=parameters,
         chosen=chosen,
         steps=setup.trainer.steps,
         seed=setup.recipe.seed,
-        teacher=taught.player,
         words=manifest["digests"]["words"],
         splits=manifest["digests"]["splits"],
         weights=hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
         vocabulary=size,
         rows="\n".join(
             f"| {r['split']} | {r['games']} | {r['win_rate']:.1%} ({r['win_rate_low']:.1%} to "
-            f"{r['win_rate_high']:.1%}) | {r['mean_guesses']:.2f} | "
+            f"{r['win_rate_high']:.1%}) | {_format_mean(r['mean_guesses'])} | "
             f"{r['mean_guesses_with_losses']:.2f} | {r['non_words']:.1%} |"
             for r in rows
         ),
@@ -161,9 +188,41 @@ def _card(
     )
 
 
+def _format_mean(guesses: float | None) -> str:
+    return "-" if guesses is None else f"{guesses:.2f}"
+
+
+def _stage_row(stage: Stage) -> str:
+    player = stage.get("player")
+    teacher = "-" if player is None else f"`{player}`: {_TEACHERS.get(player, 'its own choice')}"
+    return (
+        f"| {given_name(stage['run'])} | {describe_secrets(stage)} | "
+        f"`{stage.get('algorithm', 'unknown')}` | {teacher} |"
+    )
+
+
+def read_stages(run: RunFolder) -> list[Stage]:
+    """The stages of a run's model.
+
+    What a run of an earlier version did not record comes from its config. Raises ValueError if the
+    folder of such a run is missing.
+    """
+    stages = stages_of(run.path / "model")
+    missing = {stage["run"] for stage in stages if "held_out" not in stage}
+    rebuilt: dict[str, Stage] = {}
+    folder: RunFolder | None = run
+    while folder is not None and missing - set(rebuilt):
+        setup = build_experiment(resolve(read_saved_config(folder)))
+        name = folder.path.name
+        rebuilt[name] = stages_of_run(setup, name)[-1]
+        start = folder.manifest().get("init_from")
+        folder = RunFolder.open(start["run"]) if start else None
+    return [{**stage, **rebuilt.get(stage["run"], {})} for stage in stages]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Turn a finished run into an embedded model.")
-    parser.add_argument("run", help="run folder of a warm start")
+    parser.add_argument("run", help="run folder")
     parser.add_argument("--name", choices=_MODELS, default="tiny")
     parser.add_argument("--last", action="store_true", help="use the final weights, not the best")
     given = parser.parse_args()

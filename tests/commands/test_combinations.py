@@ -65,7 +65,10 @@ MORE = {
 VALUES = {
     "form": {form: [f"rollout.form={form}"] for form in FORMS},
     "credit": {"turn": [], "game": ["rollout.credit=game", "rollout.discount=1"]},
-    "protocol": {p: [f"words.protocol={p}"] for p in ("split", "all")},
+    "protocol": {
+        **{p: [f"words.protocol={p}"] for p in ("split", "all", "allowed")},
+        "split, half allowed": ["words.allowed_share=0.5"],
+    },
     "player": {player: [f"history.player={player}"] for player in (*PLAYERS, "top_openers")},
     "invalid": {
         invalid: [f"rules.invalid={invalid}"]

@@ -66,6 +66,29 @@ def test_a_model_plays_several_samples_of_each_word(tmp_path: Path) -> None:
     assert (summary["games"], summary["secrets"]) == (15, 5)
 
 
+@pytest.mark.parametrize(
+    ("player", "told"),
+    [
+        ("model=tiny", "lineage"),
+        (
+            "model=untrained",
+            "lineage: an untrained model. No test secret was ever the secret of a training game.",
+        ),
+        ("player=random", None),
+    ],
+)
+def test_a_model_has_a_lineage_under_its_table_and_a_scripted_player_has_none(
+    player: str, told: str | None, tmp_path: Path, capsys
+) -> None:
+    summary = play(tmp_path, player, "limit=2", "backend.threads=1")
+    table = capsys.readouterr().out.rpartition("{")[0]
+    if told is None:
+        assert "lineage" not in summary and "lineage" not in table
+    else:
+        assert summary["lineage"].startswith(told)
+        assert summary["lineage"] in " ".join(table.split())
+
+
 def test_a_game_has_its_own_time(tmp_path: Path, monkeypatch) -> None:  # row 37
     answer = RandomConsistent.answer
 

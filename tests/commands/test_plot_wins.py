@@ -175,6 +175,19 @@ def test_the_reports_are_drawn_where_they_were_made(run, drawn):
     assert points.get_xydata() == pytest.approx(np.array([[0, 60], [30, 70]]))
 
 
+def test_the_lineage_is_told_under_the_reports_on_test_secrets(run, drawn):
+    rates = {"win_rate": 0.7, "win_rate_low": 0.5, "win_rate_high": 0.75, "exported_step": 30}
+    write_json(run / "summary.json", {"lineage": "lineage: a $b$ -> c. " + "word " * 40, **rates})
+    main([str(run)])
+    [said] = [text.get_text() for text in drawn[0].texts]
+    assert (
+        said.startswith(r"lineage: a \$b\$ -> c. word") and max(map(len, said.split("\n"))) <= 120
+    )
+    write_json(run / "summary.json", {"lineage": 3, **rates})
+    with pytest.raises(SystemExit, match="2"):
+        main([str(run)])
+
+
 def test_a_run_without_a_report_has_none(run):
     write_json(run / "summary.json", {"exported_step": 3, "val_win_rate": 0.5})
     assert read_reports(run).shape == (0, 4)

@@ -194,6 +194,16 @@ def test_the_mean_reward_is_the_sum_of_its_parts():
     assert "fake's reward by part: format 0.75, win 1.50" in report_table([s])
 
 
+def test_the_lineage_of_the_first_player_is_under_the_table():
+    s = summary_of([played("crane", ["crane"])])
+    long = "lineage: " + " -> ".join(f"stage_{i} (12,457 allowed words)" for i in range(9))
+    lines = report_table([{**s, "lineage": long}, s]).splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("lineage: "))
+    assert lines[first - 1].startswith("rules:") and long in " ".join(lines)
+    assert max(map(len, lines)) <= 100
+    assert "lineage" not in report_table([s])
+
+
 def test_games_of_other_rules_and_no_games_are_refused():
     with pytest.raises(ValueError, match="other rules"):
         summary_of([played("crane", ["crane"])], Rules(invalid="accept"))

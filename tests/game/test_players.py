@@ -24,6 +24,7 @@ from wordle_rl.game.players.cheaters import (
 )
 from wordle_rl.game.players.gibberish import Gibberish
 from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.mistakes import Mistakes
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
@@ -248,3 +249,16 @@ def test_staller_must_play_a_candidate_where_all_words_are():
     knowledge = Knowledge(words, build_table(words))
     (text,) = Staller(knowledge).speak([State()], np.array([0.9]))
     assert parse(text).guess == "slate"
+
+
+@pytest.mark.parametrize("pool", ["answers", "allowed"])
+def test_mistakes_are_made_with_the_words_of_the_pool(small: Knowledge, pool: Any):
+    """Its words are from the pool. Words that ignore a clue would fit the other clue alone."""
+    secret = "abbey"
+    clues = [Clue(g, feedback_code(g, secret)) for g in small.words.answers[5:7]]
+    state = State(tuple(clues), 2)
+    made = Mistakes(small, pool).answer([state] * 400, np.linspace(0, 0.999, 400))
+    words = {guess for guess in made if guess in small.words.allowed_set}
+    known = {*(small.words.answers if pool == "answers" else small.words.allowed)}
+    assert words <= known and 0.5 < sum(g in words for g in made) / 400 < 0.9
+    assert bool(words - {*small.words.answers}) == (pool == "allowed")

@@ -70,7 +70,8 @@ def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
     if fake.summary:
         value = best if fake.value == -1.0 else fake.value
         tested = {"win_rate": 0.25, "mean_guesses_with_losses": 4.5}
-        summary = {"val_win_rate": value, "best_step": fake.steps, **tested}
+        about = {"best_step": fake.steps, "lineage": f"lineage: fake. {'word ' * 30}"}
+        summary = {"val_win_rate": value, **about, **tested}
         write_json(run.path / "summary.json", summary)
     if (name := fake.spoil[0]) != "":
         (run.path / name).write_text(fake.spoil[1])

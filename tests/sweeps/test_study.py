@@ -137,6 +137,9 @@ def test_a_report_has_table_csv_and_pictures(root):
     assert "Best on validation secrets: **x=0.9 y=a**" in text
     assert "arm=winner" in text and "arm=default" in text
     assert "| 25.0 ± 0.0 | default | 4.50 ± 0.00 |" in text  # of the runs' test summaries
+    # once under each table, though every trial has it
+    assert text.count("\n- Lineage: fake. word") == 2
+    assert all(len(line) <= 100 for line in text.splitlines() if "word word" in line)
     names = {p.name for p in page.parent.glob("*.png")}
     assert names == {"curves.png", "wins.png", "compute.png", "importance.png", "parallel.png"}
     assert all(f"({name})" in text for name in names)

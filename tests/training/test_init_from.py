@@ -149,7 +149,11 @@ def test_a_stage_begins_with_the_weights_of_the_one_before(backend, stage, tmp_p
     assert [metrics_of(second)[k]["policy/kl"] > 0 for k in (1, 2)] == [False, True]
     manifest = json.loads((second / "manifest.json").read_text())
     assert manifest["init_from"]["run"] == str(first) and manifest["prompt"] == "letters"
-    stages = [stage_of(first, "letters"), stage_of(second, "letters")]
+    taught = ("sft", "random_consistent") if stage == "sft" else ("grpo", None)
+    stages = [
+        {**stage_of(first, "letters", *taught), "start": "base"},
+        stage_of(second, "letters", "grpo", None),
+    ]
     for folder in (second / "model", *second.glob("checkpoints/step_*/model")):
         assert stages_of(shutil.copytree(folder, tmp_path / "copy", dirs_exist_ok=True)) == stages
     assert stages_of(first / "model") == stages[:1]
@@ -157,20 +161,28 @@ def test_a_stage_begins_with_the_weights_of_the_one_before(backend, stage, tmp_p
     assert stages_of(second / "model") == stages
 
 
-def stage_of(run: Path, prompt: str) -> dict[str, Any]:
+def stage_of(run: Path, prompt: str, algorithm: str, player: str | None) -> dict[str, Any]:
     """What a model that this run made must say of it."""
     manifest = RunFolder(run).manifest()
+    words = (run.parent.parent / "words.txt").read_text().split()
+    by_hash = sorted(words, key=lambda word: hashlib.sha256(word.encode()).hexdigest())
+    secrets = hashlib.sha256("\n".join(sorted(by_hash[12:])).encode()).hexdigest()
+    assert manifest["digests"]["secrets"] == secrets
     return {
-        "run": run.name, "protocol": "split", "digests": manifest["digests"], "prompt": prompt,
+        "run": run.name, "algorithm": algorithm, "player": player, "protocol": "split",
+        "secrets": 60, "held_out": 12, "digests": manifest["digests"], "prompt": prompt,
         "form": "conversation",
     }  # fmt: skip
 
 
-def test_the_stages_before_are_kept_whatever_the_last_one_was(tmp_path, refused: Callable):
+def test_the_stages_before_are_kept_whatever_the_last_one_was(
+    tmp_path, refused: Callable
+):  # row 38
     """A model that was taught on all words stays one that was."""
     everything = trained(tmp_path / "all", "words.protocol=all trainer.steps=1")
     record = json.loads((everything / "model" / RECORD).read_text())
-    later = {**record["stages"][0], "run": "later", "protocol": "split"}
+    digests = record["stages"][0]["digests"]  # of an earlier version, which had no numbers
+    later = {"run": "later", "protocol": "split", "digests": digests}
     model = shutil.copytree(everything / "model", tmp_path / "m")
     write_json(model / RECORD, {"stages": [*record["stages"], later]})
     line = refused(training(f"words.test=6 words.val=6 model.path={model}"))

@@ -10,6 +10,7 @@ from wordle_rl.evaluation.summary import distinct_openers, most_common_guesses, 
 from wordle_rl.game.rules import Game, PlayedTurn
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.records import Rollout, games_of
+from wordle_rl.words.lists import WordLists
 
 
 def group_metrics(*, groups: int, idle: int, replaced: int, skips: bool) -> dict[str, float]:
@@ -47,6 +48,18 @@ def game_metrics(games: Sequence[Game], turns: Sequence[PlayedTurn]) -> dict[str
         "train/thinks": len(thoughts) / len(turns),
         "train/thought_characters": float(np.mean(thoughts)) if thoughts else 0.0,
         **habit_metrics("train", games),
+    }
+
+
+def answer_metrics(games: Sequence[Game], words: WordLists) -> dict[str, float]:
+    """How many games had a possible answer as their secret, and how many of these were won.
+
+    Other allowed words are harder to find, so wins on answers compare with validation wins.
+    """
+    won = [game.won for game in games if game.secret in words.answer_index]
+    return {
+        "train/answers": len(won) / len(games),
+        "train/answers_win_rate": sum(won) / len(won) if won else np.nan,
     }
 
 

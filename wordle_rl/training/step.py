@@ -26,7 +26,13 @@ from wordle_rl.training.advantages import (
     share_of_idle_turns,
     step_advantages,
 )
-from wordle_rl.training.metrics import game_metrics, group_metrics, reward_metrics, token_metrics
+from wordle_rl.training.metrics import (
+    answer_metrics,
+    game_metrics,
+    group_metrics,
+    reward_metrics,
+    token_metrics,
+)
 from wordle_rl.training.update import run_updates
 
 _ROUNDING = 1e-9  # 0.29 x 100 is below 29
@@ -140,6 +146,7 @@ def train_step(step: Step) -> StepResult:
     played = [sample.rollout for sample in everything]
     metrics = {
         **game_metrics(games_of(played), [turn for r in played for turn in r.game.turns]),
+        **answer_metrics(games_of(played), recipe.words),
         **reward_metrics([sample.reward for sample in everything]),
         **group_metrics(
             groups=len({sample.rollout.group for sample in samples}),

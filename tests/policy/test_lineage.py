@@ -1,0 +1,119 @@
+"""The lineage of a model: which stages are clean, and the line that tables show."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from wordle_rl.policy.lineage import CLEAN, describe_lineage, is_clean
+from wordle_rl.words.lists import WordLists, load_words
+from wordle_rl.words.splits import Splits, split_secrets
+
+WORDS = load_words()
+SPLITS = split_secrets(WORDS, test=315, val=200)
+DATE = "2026-11-22_14-15-33"
+
+
+def digest(secrets) -> str:
+    return hashlib.sha256("\n".join(sorted(secrets)).encode()).hexdigest()
+
+
+def stage(name: str, protocol: str, secrets, **more: Any) -> dict[str, Any]:
+    return {
+        "run": f"{DATE}_{name}_28679-44435a", "protocol": protocol, "secrets": len(secrets),
+        "held_out": 515,
+        "digests": {"words": WORDS.digest, "splits": SPLITS.digest, "secrets": digest(secrets)},
+        **more,
+    }  # fmt: skip
+
+
+ALLOWED = {*WORDS.allowed} - {*SPLITS.test, *SPLITS.val}
+FIRST = stage("make_tiny_1", "allowed", ALLOWED, start="untrained")
+SECOND = stage("make_tiny_2", "allowed", ALLOWED)
+CLEAN_RUN = stage("clean", "split", SPLITS.train)
+EVERYTHING = stage("make_old", "all", WORDS.answers, held_out=0, start="untrained")
+
+
+def line(*stages: dict[str, Any], words: WordLists = WORDS, splits: Splits = SPLITS) -> str:
+    return describe_lineage(stages, words, splits)
+
+
+def test_the_line_names_each_stage_and_how_many_secrets_it_had():
+    assert line(FIRST, SECOND, CLEAN_RUN) == (
+        "lineage: make_tiny_1 (12,457 allowed words) -> make_tiny_2 (12,457 allowed words) -> "
+        "clean (1,800 training answers). No test secret was ever the secret of a training game."
+    )
+
+
+def test_the_line_names_the_stages_whose_games_could_have_test_secrets():  # row 38
+    assert line(EVERYTHING, CLEAN_RUN) == (
+        "lineage: make_old (all 2,315 answers) -> clean (1,800 training answers). The training "
+        "games of make_old could have test secrets."
+    )
+
+
+def test_a_share_of_allowed_words_is_told():
+    mixed = stage("mixed", "split", ALLOWED, allowed_share=0.25)
+    assert "(12,457 allowed words in 25% of the groups, else training answers)" in line(mixed)
+    assert is_clean(mixed, WORDS, SPLITS)
+
+
+def test_a_model_without_a_record_is_unknown_and_a_new_one_is_clean():
+    assert line() == "lineage unknown: nobody recorded what the model was trained on."
+    new = describe_lineage([], WORDS, SPLITS, untrained=True)
+    assert new == f"lineage: an untrained model. {CLEAN}"
+
+
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [({"start": "Qwen/Qwen2.5-3B-Instruct"}, "Qwen/Qwen2.5-3B-Instruct (unknown) -> clean ("),
+     ({}, "lineage: unknown -> clean (")],
+)  # fmt: skip
+def test_what_came_before_the_first_run_may_be_unknown(start, told):
+    found = line({**CLEAN_RUN, **start})
+    assert told in found and CLEAN not in found
+    assert found.endswith(
+        "No training game of these runs had a test secret. What came before is unknown."
+    )
+
+
+def test_fewer_held_out_secrets_of_the_same_lists_are_clean_and_more_are_not():  # row 38
+    fewer, more = split_secrets(WORDS, test=20, val=6), split_secrets(WORDS, test=316, val=200)
+    assert {*fewer.test, *fewer.val} <= {*SPLITS.test, *SPLITS.val}
+    assert is_clean(FIRST, WORDS, fewer) and is_clean(CLEAN_RUN, WORDS, fewer)
+    assert {*more.val} & {*SPLITS.train}
+    assert not is_clean(FIRST, WORDS, more) and not is_clean(CLEAN_RUN, WORDS, more)
+
+
+def test_other_lists_are_not_clean():
+    words = WordLists(answers=WORDS.answers[::2], allowed=WORDS.allowed)
+    splits = split_secrets(words, test=5, val=5)
+    assert not is_clean(FIRST, words, splits)
+
+
+@pytest.mark.parametrize("protocol", ["split", "allowed"])
+def test_a_record_whose_secrets_are_not_what_its_protocol_allows_is_not_clean(protocol):  # row 38
+    """One held-out word in place of another word: the counts are right, the digest is not."""
+    whole = sorted(ALLOWED if protocol == "allowed" else SPLITS.train)
+    assert is_clean(stage("run", protocol, whole), WORDS, SPLITS)
+    assert not is_clean(stage("run", protocol, [*whole[1:], SPLITS.test[0]]), WORDS, SPLITS)
+
+
+def test_a_run_on_part_of_the_training_answers_is_clean():
+    assert is_clean(stage("few", "split", SPLITS.train[:100]), WORDS, SPLITS)
+
+
+@pytest.mark.parametrize("protocol", ["split", "allowed"])
+def test_a_record_of_an_earlier_version_is_judged_by_protocol_and_splits(protocol):
+    old = {"run": "old", "protocol": protocol, "digests": {"splits": SPLITS.digest}}
+    assert is_clean(old, WORDS, SPLITS)
+    assert not is_clean({**old, "protocol": "all"}, WORDS, SPLITS)
+    assert not is_clean({"run": "old"}, WORDS, SPLITS)
+    assert not is_clean(old, WORDS, split_secrets(WORDS, test=314, val=200))
+    assert "-> old (" in line(old) and ", " not in line(old)  # no count is invented
+
+
+def test_control_characters_of_a_strange_record_do_not_reach_the_terminal():
+    assert "\x1b" not in line({**CLEAN_RUN, "run": "a\x1b[2J", "start": "\x1b]0;x"})

@@ -1,0 +1,208 @@
+"""Training games whose secret may be any allowed word, in all groups or in a share of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.helpers import runs
+from tests.helpers.commands import training
+from tests.helpers.configs import composed
+from tests.helpers.runs import metrics_of, run
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.evaluation.regret import Regret
+from wordle_rl.evaluation.skill import skill_metrics
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Clue, Game, State, feedback_code
+from wordle_rl.policy.stages import stages_of
+from wordle_rl.rewards.value import Value
+from wordle_rl.rollouts.base import Recipe
+from wordle_rl.training.step import group_secrets, mix_secrets
+from wordle_rl.words.lists import WordLists
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    line = ("words.allowed_share=0.3", "rollout.groups=32", "algorithm=dapo", "words.train=90")
+    return build_experiment(resolve(composed(*line))).recipe
+
+
+def sequence(letter: str) -> Callable[[range], list[str]]:
+    return lambda places: [f"{letter}{place}" for place in places]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.29, 0.5, 1.0])
+def test_the_share_is_kept_and_both_sequences_are_played_without_gaps(share):
+    found = []
+    for step in range(25):
+        found += mix_secrets(range(step * 8, step * 8 + 8), share, sequence("t"), sequence("a"))
+    kinds = Counter(name[0] for name in found)
+    assert kinds["a"] == round(share * 200) and kinds["t"] == 200 - kinds["a"]
+    for kind in "ta":
+        own = [name for name in found if name[0] == kind]
+        assert own == [f"{kind}{place}" for place in range(len(own))]
+
+
+def test_the_places_with_an_allowed_word_are_spread_over_the_groups():
+    found = mix_secrets(range(32), 0.25, sequence("t"), sequence("a"))
+    assert [sum(name[0] == "a" for name in found[i : i + 8]) for i in range(0, 32, 8)] == [2] * 4
+
+
+def test_the_phase_moves_the_places_so_that_single_replacements_keep_the_share():
+    def first(phase: int) -> str:
+        [name] = mix_secrets(range(1), 0.25, sequence("t"), sequence("a"), phase)
+        return name
+
+    assert sum(first(phase) == "a0" for phase in range(40)) == 10
+
+
+def test_without_a_share_a_run_plays_what_it_always_played(recipe):
+    plain = build_experiment(
+        resolve(composed("rollout.groups=32", "algorithm=dapo", "words.train=90"))
+    )
+    assert plain.recipe.allowed_share == 0.0
+    # the first secrets of seed 0, as the version before the share drew them
+    order = np.random.default_rng([0, 0]).permutation(90)
+    wanted = [plain.recipe.secrets[i] for i in order[:32]]
+    assert group_secrets(plain.recipe, 0, range(32)) == wanted
+
+
+def test_a_share_of_the_groups_has_secrets_that_are_no_answers(recipe):
+    steps = [group_secrets(recipe, step, range(32)) for step in range(40)]
+    assert steps == [group_secrets(recipe, step, range(32)) for step in range(40)]
+    played = [secret for step in steps for secret in step]
+    others = [secret for secret in played if secret not in recipe.secrets]
+    # 30 % of 1,280 are 384, and 90 of the 12,457 words are training secrets of this run
+    assert 375 <= len(others) <= 384 and len(set(others)) == len(others)
+    counts = Counter(secret for secret in played if secret in recipe.secrets)
+    assert min(counts.values()) >= 9  # 896 groups are almost 10 epochs of 90 secrets
+
+
+def test_each_process_plays_its_part_of_the_same_secrets(recipe):
+    whole = group_secrets(recipe, 5, range(32))
+    assert [*group_secrets(recipe, 5, range(16)), *group_secrets(recipe, 5, range(16, 32))] == whole
+    spare = group_secrets(recipe, 5, range(32, 52))
+    halves = [*group_secrets(recipe, 5, range(32, 42)), *group_secrets(recipe, 5, range(42, 52))]
+    assert halves == spare
+
+
+def test_replacements_keep_the_share(recipe):
+    drawn = [s for step in range(100) for s in group_secrets(recipe, step, range(32, 35))]
+    others = sum(secret not in recipe.secrets for secret in drawn)
+    assert others == pytest.approx(0.3 * 300, abs=4)
+
+
+def test_no_held_out_secret_is_ever_played(recipe):  # row 38
+    setup = build_experiment(resolve(composed("words.protocol=allowed")))
+    held_out = {*setup.validation, *setup.test}
+    assert len(held_out) == 515
+    assert not held_out & {*setup.recipe.secrets} and not held_out & {*recipe.allowed_secrets}
+
+
+# -- knowledge and rewards where no answer fits ---------------------------------------------------
+
+LISTS = WordLists(answers=("abbey", "crane", "steel"), allowed=("abbey", "crane", "slate", "steel"))
+KNOWN = Knowledge(LISTS, build_table(LISTS))
+
+
+def lost_track() -> Game:
+    """A game for SLATE, which is no answer, after STEEL: no answer fits any more."""
+    game = Game("slate", LISTS.allowed_set)
+    for guess in ("steel", "crane", "slate"):
+        game.play(guess)
+    return game
+
+
+def test_a_guess_tells_nothing_about_answers_where_no_answer_fits():
+    state = State((Clue("steel", feedback_code("steel", "slate")),), 1)
+    assert not KNOWN.candidates(state).any()
+    game = lost_track()
+    assert game.won
+    assert [Value(knowledge=KNOWN)(turn) for turn in game.turns[1:]] == [0.0, 0.0]
+
+
+def test_regret_leaves_out_secrets_that_are_no_answers():
+    regret, won = Regret(KNOWN, 6), Game("crane", LISTS.allowed_set)
+    won.play("crane")
+    assert regret.mean([lost_track()]) is None
+    assert regret.mean([lost_track(), won]) == regret.mean([won])
+    metrics = skill_metrics([lost_track(), won], KNOWN, regret)
+    assert metrics["skill/regret"] <= 0 and 0 <= metrics["skill/bits_ratio"] <= 1
+
+
+# -- runs -----------------------------------------------------------------------------------------
+
+KINDS = {
+    "all groups": ["words.protocol=allowed", "reward=information", "rollout.discount=0"],
+    "a share, lost secrets again": ["words.allowed_share=0.5", "curriculum=replay"],
+    "a share, replacements": ["words.allowed_share=0.5", "algorithm=dapo", "algorithm.resample=2"],
+    "all groups, with clues": ["words.protocol=allowed", "history=upto4", "reward=phase1"],
+    "imitation": ["words.protocol=allowed", "algorithm=distill",
+                  "algorithm.player=random_consistent_allowed", "num_generations=1"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_trains_on_allowed_words_and_records_it(kind, tmp_path):  # row 38
+    small = [
+        "model=untrained",
+        "model.shape={hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, intermediate_size: 64}",
+        "num_generations=2", "words.test=6", "words.val=6", "rollout.groups=4", "logger=none",
+        "backend.precision=fp32", "backend.accelerator=cpu", "backend.threads=1",
+        "trainer.steps=2", "trainer.show_games=0", "trainer.games_every=1",
+    ]  # fmt: skip
+    summary, folder = run(tmp_path, *small, *KINDS[kind])
+    share = 0.5 if "share" in kind else None
+    for step in metrics_of(folder)[1:]:
+        # A step whose groups have no spread has no update.
+        assert step["train/games"] > 0 and math.isfinite(step.get("loss", 0.0))
+        assert 0.0 <= step["train/answers"] < 1.0
+    [stage] = stages_of(folder / "model")
+    assert (stage["secrets"], stage["held_out"], stage.get("allowed_share")) == (12_960, 12, share)
+    assert stage["start"] == "untrained"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {"run": folder.name, **{k: manifest[k] for k in stage if k != "run"}} == stage
+    assert "12,960 allowed words" in summary["lineage"]
+    assert summary["lineage"].endswith("No test secret was ever the secret of a training game.")
+    assert summary["start"]["lineage"].startswith("lineage: an untrained model.")
+    secrets = [
+        json.loads(game)["secret"]
+        for game in (folder / "games.jsonl").read_text().splitlines()
+        if json.loads(game).get("split") != "val"
+    ]
+    setup = build_experiment(resolve(composed(*small[2:5])))
+    assert secrets and not {*secrets} & {*setup.test, *setup.validation}
+    assert any(secret not in setup.words.answer_index for secret in secrets)
+
+
+def test_a_resumed_run_plays_the_same_secrets(tmp_path):
+    given = [
+        s for s in runs.settings(tmp_path, "grpo with a reference") if "words=" not in s
+    ]  # the original lists
+    given = [s for s in given if not s.startswith("words.answers")]
+    given += ["words.allowed_share=0.5", "curriculum=replay", "trainer.report=false"]
+    (tmp_path / "runs").mkdir()
+    _, whole = run(tmp_path / "runs", *given, "trainer.steps=4")
+    _, parts = run(tmp_path / "runs", *given, "trainer.steps=2")
+    runs.resume(parts, "trainer.steps=4")
+
+    def secrets(folder):
+        lines = map(json.loads, (folder / "games.jsonl").read_text().splitlines())
+        return [(line["step"], line["secret"]) for line in lines]
+
+    assert secrets(parts) == secrets(whole)
+
+
+@pytest.mark.parametrize("player", ["random_consistent", "entropy"])
+@pytest.mark.parametrize("words", ["words.protocol=allowed", "words.allowed_share=0.5"])
+def test_a_teacher_that_finds_only_answers_is_refused(player, words, refused):
+    told = refused(training(f"algorithm=sft num_generations=1 algorithm.player={player} {words}"))
+    assert "algorithm.player must be random_consistent_allowed" in told and player in told

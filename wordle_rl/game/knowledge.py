@@ -152,6 +152,10 @@ class Knowledge:
         """The highest entropy in bits that any allowed guess has in a state."""
         return self._best(np.packbits(self.candidates(state)).tobytes())
 
+    def best_guesses(self, mask: np.ndarray) -> np.ndarray:
+        """Indices of all allowed guesses of the highest entropy, in alphabetical order."""
+        return self._best_entropy.guesses(np.flatnonzero(mask))
+
     def value(self, guess: str, state: State) -> float:
         """entropy / best_entropy of any five letters, in [0, 1].
 

@@ -61,7 +61,7 @@ def entropies(by_answer: np.ndarray, candidates: np.ndarray) -> np.ndarray:
 class BestEntropy:
     """The highest entropy that any guess has, and the guesses that have it.
 
-    It computes the entropies of few guesses, those that a bound does not rule out.
+    It computes the entropies of the few guesses that a bound does not rule out.
 
     table: the feedback table, uint8 [guesses, answers]. by_answer: its transposed copy. Both are
     kept, because either is several times slower than the other where it does not suit.

@@ -13,11 +13,11 @@ from wordle_rl.game.rules import ALL_PLACED
 from wordle_rl.words.lists import WORD_LENGTH
 
 CODES = ALL_PLACED + 1
+TIE = 1e-9  # bits; far above rounding, far below any difference between guesses
 _PAIRWISE_MAX = 80  # up to so many candidates, comparing all pairs is faster than counting codes
 _PAIRS_MAX = 20  # up to so many candidates, counting pairs is faster than bounds by letters
 _BLOCK = 256  # guesses counted together, so that the counters stay in the processor's cache
 _TRIED = 64  # guesses tried at once, highest bounds first
-_SLACK = 1e-9  # bits; far above rounding, far below any difference between guesses
 
 
 def entropy(counts: np.ndarray) -> np.ndarray:
@@ -92,9 +92,9 @@ class BestEntropy:
         """Indices of all guesses that have the highest entropy, int [any], ascending."""
         if len(candidates) <= _PAIRS_MAX:
             every = entropies(self._by_answer, candidates)
-            return np.flatnonzero(every >= every.max() - _SLACK)
+            return np.flatnonzero(every >= every.max() - TIE)
         guesses, bits = self._contenders(candidates)
-        return np.sort(guesses[bits >= bits.max() - _SLACK])
+        return np.sort(guesses[bits >= bits.max() - TIE])
 
     def _contenders(self, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Every guess whose bound reaches the best entropy, and some more, with their entropies."""
@@ -103,11 +103,11 @@ class BestEntropy:
         guesses = np.argpartition(bounds, -min(_TRIED, len(bounds)))[-_TRIED:]
         bits = self._exact(candidates, guesses)
         bounds[guesses] = 0.0
-        rivals = np.flatnonzero(bounds > bits.max() - _SLACK)
+        rivals = np.flatnonzero(bounds > bits.max() - TIE)
         rivals = rivals[np.argsort(-bounds[rivals])]
         for start in range(0, len(rivals), _TRIED):
             block = rivals[start : start + _TRIED]
-            if bounds[block[0]] < bits.max() - _SLACK:
+            if bounds[block[0]] < bits.max() - TIE:
                 break
             guesses = np.concatenate([guesses, block])
             bits = np.concatenate([bits, self._exact(candidates, block)])

@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from wordle_rl.game.entropy import TIE
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import State
 
-_TIE = 1e-9  # bits; sums in another order differ by about 1e-15
 Pool = Literal["answers", "allowed"]
 
 
@@ -84,4 +84,4 @@ class GreedyEntropy:
         """Indices of the answers of highest entropy among the allowed words."""
         guesses = np.flatnonzero(self._answer_of >= 0)
         bits = self._knowledge.entropies(mask)[guesses]
-        return guesses[bits >= bits.max() - _TIE]
+        return guesses[bits >= bits.max() - TIE]

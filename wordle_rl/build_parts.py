@@ -100,6 +100,7 @@ PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # players for algorithms 
     "random_consistent": lambda k: RandomConsistent(k, "answers"),
     "random_consistent_allowed": lambda k: RandomConsistent(k, "allowed"),
     "entropy": GreedyEntropy,
+    "entropy_allowed": lambda k: GreedyEntropy(k, opener=None, candidates="allowed"),
 }
 
 
@@ -121,7 +122,7 @@ def build_teacher(
             f"random_consistent or random_consistent_allowed, not {wanted.player}"
         )
     pool: Literal["answers", "allowed"] = (
-        "allowed" if wanted.player == "random_consistent_allowed" else "answers"
+        "allowed" if wanted.player.endswith("_allowed") else "answers"
     )
     length = wanted.reasoning
     if length != "none" and not style.think:
@@ -179,10 +180,10 @@ def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | No
         )
     if settings.most == 0:
         return None
-    if rules.hard_mode and settings.player == "entropy":
+    if rules.hard_mode and settings.player.startswith("entropy"):
         raise ConfigError(
-            "history.player=entropy ignores clues, which rules.hard_mode=true forbids: choose "
-            "another player"
+            f"history.player={settings.player} ignores clues, which rules.hard_mode=true forbids: "
+            "choose another player"
         )
     player = players[settings.player](knowledge)
     return History(

@@ -47,6 +47,7 @@ from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
 
 _GAMES_AT_ONCE = 512
+_MOST_ALLOWED = 15_000  # up to so many allowed words, entropy over all of them is cheap enough
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,9 +193,16 @@ def _entropy(knowledge: Knowledge, opener: str | None = None) -> GreedyEntropy:
 
 
 def build_solvers(knowledge: Knowledge) -> list[Player]:
-    """The scripted players in every table, as lower and upper bounds."""
+    """The scripted players in every table, as lower and upper bounds.
+
+    entropy_allowed takes 3 s more for the original lists. It is left out where it knows the same
+    words as entropy, and where its table would take gigabytes.
+    """
+    words = knowledge.words
+    unlike = len(words.answers) < len(words.allowed) <= _MOST_ALLOWED
     return [
         _entropy(knowledge),
+        *([PLAYERS["entropy_allowed"](knowledge)] if unlike else []),
         RandomConsistent(knowledge, "answers"),
         RandomConsistent(knowledge, "allowed"),
         RandomWord(knowledge.words),

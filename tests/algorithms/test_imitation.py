@@ -12,8 +12,10 @@ import torch
 
 from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of, weights_of
 from wordle_rl.algorithms.base import Advantages
+from wordle_rl.algorithms.distill import Distill
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.build_parts import PLAYERS, build_teacher
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players.base import Teacher, guess_text
@@ -226,6 +228,19 @@ def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
 def test_a_player_without_a_choice_of_guesses_is_no_teacher_of_distributions():
     assert isinstance(RandomConsistent(KNOWLEDGE), Teacher)
     assert not isinstance(GreedyEntropy(KNOWLEDGE, opener=None), Teacher)
+
+
+@pytest.mark.parametrize("player", PLAYERS)
+def test_a_teachers_mistakes_are_made_of_the_words_it_guesses(player):
+    allowed = tuple(sorted((*WORDS.allowed, "salet")))
+    words = WordLists(answers=WORDS.answers, allowed=allowed)
+    knowledge = Knowledge(words, build_table(words))
+    distill = Distill(player=player, targets="sampled", slips=0.2)
+    teacher = build_teacher(distill, knowledge, Symbols(game=Rules()))
+    assert teacher is not None and teacher.mistakes is not None
+    state = State((Clue("crane", feedback_code("crane", "crate")),), 1)
+    made = set(teacher.mistakes.answer([state] * 400, np.linspace(0, 1, 400, endpoint=False)))
+    assert ("salet" in made) == player.endswith("_allowed")
 
 
 def test_mistakes_on_the_empty_board_are_non_words():

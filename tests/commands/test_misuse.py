@@ -67,7 +67,7 @@ TRAIN = {
     "+reward.components.format.form=tool": "reward.components.format.form is filled in by the",
     "curriculum=replay +curriculum.groups=3": "curriculum.groups is filled in by the program",
     "history=no_such": one_of("history"),
-    "history=one history.player=oracle": "random_consistent_allowed, entropy, top_openers",
+    "history=one history.player=oracle": "entropy, entropy_allowed, top_openers",
     "history.least=3": "history.least and history.most",
     "num_generations=3": "rollout.num_generations",
     "model.lora={rnak:8}": "rank, alpha, dropout, targets",
@@ -145,6 +145,7 @@ TRAIN = {
     "rollout.advance=best": "it is for rollout=best_of",
     "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
     "rules=hard history=one history.player=entropy": "rules.hard_mode=true",
+    "rules=hard history=one history.player=entropy_allowed": "player=entropy_allowed ignores clues",
     # files and folders that are not there, or are something else
     "words.answers=/no/such/file.txt": "/no/such/file.txt: no such file",
     "words.answers=README.md": "README.md: a word list must be a file whose name ends in .txt",

@@ -15,12 +15,17 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, GameStatus, Rules, State, feedback_code
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.training.metrics import habit_metrics
+from wordle_rl.words.lists import WordLists
 
 WORDS = frozenset({"crane", "sleep", "crept", "slate", "abbey", "steel", "mound"})
 
 
 class FakeKnowledge:
     """Every guess tells 1 bit of 2 possible ones and leaves 3 words."""
+
+    words = WordLists(answers=tuple(sorted(WORDS)), allowed=tuple(sorted(WORDS)))
+    opener_bits = np.ones(len(WORDS))
+    opener_ranks = np.arange(len(WORDS)) + 1
 
     def candidates(self, state):
         return state
@@ -202,6 +207,15 @@ def test_the_lineage_of_the_first_player_is_under_the_table():
     assert lines[first - 1].startswith("rules:") and long in " ".join(lines)
     assert max(map(len, lines)) <= 100
     assert "lineage" not in report_table([s])
+
+
+def test_the_table_shows_discoveries_and_a_dash_where_an_earlier_version_wrote_none():
+    now = summary_of([played("crane", ["abbey", "crane"]), played("sleep", ["crane", "sleep"])])
+    before = {name: value for name, value in now.items() if not name.startswith("opener_")}
+    rows = report_table([now, before]).partition("opener rank")[2].splitlines()[2:4]
+    # abbey and crane are the first two of the alphabet, so their ranks are 1 and 2
+    assert [row.split()[1:] for row in rows] == [["0.0", "100.0", "1.00", "1.5"],
+                                                 ["0.0", "100.0", "-", "-"]]  # fmt: skip
 
 
 def test_games_of_other_rules_and_no_games_are_refused():

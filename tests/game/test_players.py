@@ -80,6 +80,7 @@ def everyone(knowledge: Knowledge) -> list[Player | Speaker]:
         RandomConsistent(knowledge, "allowed"),
         RandomWord(knowledge.words),
         GreedyEntropy(knowledge, opener=None),
+        GreedyEntropy(knowledge, opener=None, candidates="allowed"),
         Gibberish(),
         *(cheater(knowledge) for cheater in CHEATERS),
     ]
@@ -145,6 +146,10 @@ def test_unknown_pool_and_opener_are_refused(small):
             player(small, pool="all")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="opener must be one of the allowed words, not 'zzzzz'"):
         GreedyEntropy(small, opener="zzzzz")
+    with pytest.raises(ValueError, match="candidates must be answers or allowed, not 'all'"):
+        GreedyEntropy(small, None, candidates="all")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="pool must be allowed when candidates are"):
+        GreedyEntropy(small, None, pool="answers", candidates="allowed")
 
 
 def test_same_state_and_uniform_get_the_same_answer_in_any_batch(small):
@@ -181,17 +186,43 @@ def test_greedy_entropy_prefers_a_candidate_among_equal_guesses_then_the_alphabe
     assert GreedyEntropy(knowledge, opener=None).choose(state) == "crane"
 
 
-def test_greedy_entropy_always_makes_a_guess_with_the_most_bits(small):
-    player = GreedyEntropy(small, opener=None)
+@pytest.mark.parametrize("candidates", ["answers", "allowed"])
+def test_greedy_entropy_always_makes_a_guess_with_the_most_bits(small, candidates):
+    player = GreedyEntropy(small, opener=None, candidates=candidates)
+    known = small.over_allowed if candidates == "allowed" else small
     for secret in small.words.answers[::9]:
         state = State()
-        while len(left := small.candidate_words(state)) > 1:
+        while len(left := known.candidate_words(state)) > 1:
             guess = player.choose(state)
-            bits = small.entropies(small.candidates(state))
-            assert bits[small.words.guess_index[guess]] == pytest.approx(bits.max(), abs=1e-9)
-            tied = {small.words.allowed[i] for i in np.flatnonzero(bits > bits.max() - 1e-9)}
+            bits = known.entropies(known.candidates(state))
+            assert bits[known.words.guess_index[guess]] == pytest.approx(bits.max(), abs=1e-9)
+            tied = {known.words.allowed[i] for i in np.flatnonzero(bits > bits.max() - 1e-9)}
             assert guess == min(tied & set(left) or tied)
             state = after(secret, *state.guesses, guess)
+
+
+def test_greedy_entropy_over_allowed_words_does_not_know_which_of_them_are_answers():
+    guesses = ("azntq", "crane", "crate", "craze")
+    tried = []
+    for answers in (("crane",), ("crate", "craze"), guesses):
+        words = WordLists(answers=answers, allowed=guesses)
+        player = GreedyEntropy(Knowledge(words, build_table(words)), None, candidates="allowed")
+        missed = State((Clue("crane", feedback_code("crane", "craze")),), 1)
+        tried.append([player.choose(State()), player.choose(missed)])
+    # azntq tells all four apart, 2 bits. crane cannot tell crate from craze, 1.5 bits. After crane
+    # these two are left, and the alphabet decides.
+    assert tried == [["azntq", "crate"]] * 3
+
+
+@pytest.mark.slow
+def test_greedy_entropy_over_allowed_words_opens_with_tares_and_finds_every_answer(original):
+    player = GreedyEntropy(original, opener=None, candidates="allowed")
+    assert player.choose(State()) == "tares"
+    over = original.over_allowed
+    assert over.entropy("tares", over.candidates(State())) == pytest.approx(6.194, abs=0.0005)
+    wins, mean = figures(play(player, original, original.words.answers, 0))
+    assert wins == 1.0
+    assert mean == pytest.approx(3.97, abs=0.005)
 
 
 def test_gibberish_is_readable_half_of_the_time_and_never_wins(small):

@@ -26,6 +26,11 @@ _CHARTS = {  # TensorBoard's custom scalars: several curves in one chart
         "guesses that fit all clues, by turn": ["Multiline", ["skill/turn_./consistency"]],
         "bits of the best possible, by turn": ["Multiline", ["skill/turn_./bits_ratio"]],
     },
+    "discovery": {
+        "plurals": ["Multiline", ["skill/plurals", "val/skill/plurals"]],
+        "answers": ["Multiline", ["skill/answer_guesses", "val/skill/answer_guesses"]],
+        "rank of the opener": ["Multiline", ["skill/opener_rank", "val/skill/opener_rank"]],
+    },
 }
 
 

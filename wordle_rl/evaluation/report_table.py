@@ -48,10 +48,16 @@ _HABITS_LEGEND = (
     "guesses there were, in per cent of the games. reward: mean of a game.",
 )
 _SHOWN_GUESSES = 4
+_DISCOVERY = {"plurals": 8, "answers": 8, "opener bits": 12, "opener rank": 12}
+_DISCOVERY_LEGEND = (
+    "plurals: guesses that end in s but not in ss, us, is or os. answers: guesses in the list of",
+    "answers. Both in per cent of the legal guesses. opener bits: mean expected information of the",
+    "first guess. opener rank: its mean rank by these bits among all allowed words. 1 is the best.",
+)
 
 
 def report_table(summaries: Sequence[Summary]) -> str:
-    """Three tables with a row per player, a legend for each, the rules, and a histogram.
+    """Four tables with a row per player, a legend for each, the rules, and a histogram.
 
     The lineage, the histogram and the reward by part are the first player's.
     Raises ValueError without summaries.
@@ -76,6 +82,11 @@ def report_table(summaries: Sequence[Summary]) -> str:
     lines += ["", header, "-" * len(header)]
     lines += [_row(name, _habits(s), _HABITS) for name, s in zip(names, summaries, strict=True)]
     lines += ["", *_HABITS_LEGEND, *_reward_parts(names[0], summaries[0])]
+    header = _row("player", list(_DISCOVERY), _DISCOVERY)
+    lines += ["", header, "-" * len(header)]
+    found = [_discoveries(summary) for summary in summaries]
+    lines += [_row(name, cells, _DISCOVERY) for name, cells in zip(names, found, strict=True)]
+    lines += ["", *_DISCOVERY_LEGEND]
     return printable("\n".join([*lines, "", *_histogram(names[0], summaries[0])]))
 
 
@@ -117,6 +128,15 @@ def _habits(summary: Summary) -> list[str]:
         _percent(summary.get("distinct_openers")),
         _number(summary.get("reward"), 2),
         ", ".join(f"{guess} {count}" for guess, count in guesses) or "-",
+    ]
+
+
+def _discoveries(summary: Summary) -> list[str]:  # earlier versions lack them
+    return [
+        _percent(summary.get("plurals")),
+        _percent(summary.get("answer_guesses")),
+        _number(summary.get("opener_bits"), 2),
+        _number(summary.get("opener_rank"), 1),
     ]
 
 

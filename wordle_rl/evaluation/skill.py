@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wordle_rl.evaluation.discovery import discoveries
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.knowledge import Knowledge, broken_clues, letter_facts
 from wordle_rl.game.rules import Game, PlayedTurn, TurnKind
@@ -96,14 +97,16 @@ def skill_metrics(
 ) -> dict[str, float]:
     """Metrics of one step's games; NaN where nothing was played.
 
-    Regret is over all games, the rest over at most 96, evenly spread; best bits over every sixth of
-    these.
+    Regret and discoveries are over all games, the rest over at most 96, evenly spread; best bits
+    over every sixth of these.
     """
     chosen = [games[place] for place in _spread(len(games), _GAMES)]
     turns = skills(chosen[::_EVERY], knowledge)
     rest = [game for place, game in enumerate(chosen) if place % _EVERY]
     turns += skills(rest, knowledge, best=False)
-    values = {**summary(turns), "regret": regret.mean(games)}
+    values = {
+        **summary(turns), "regret": regret.mean(games), **discoveries(games, knowledge)
+    }  # fmt: skip
     metrics = {f"{prefix}/{name}": value for name, value in values.items()}
     for number, of_turn in by_turn(turns, games[0].rules.max_turns).items():
         metrics |= {f"{prefix}/turn_{number}/{name}": of_turn[name] for name in _BY_TURN}

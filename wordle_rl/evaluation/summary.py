@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wordle_rl.evaluation.discovery import discoveries
 from wordle_rl.evaluation.intervals import Z95, standard_error, win_interval
 from wordle_rl.evaluation.skill import by_turn, skills, summary
 from wordle_rl.game.rules import Game, GameStatus, Rules, marks_of
@@ -52,6 +53,7 @@ def summarise(
     - tokens_per_game: sampled tokens, 0 for scripted players.
     - distinct_openers: number of different first guesses, divided by the number of games.
     - What wordle_rl.evaluation.skill measures: over accepted guesses, together and by turn.
+    - What wordle_rl.evaluation.discovery measures: over legal guesses.
 
     Raises ValueError without games, or when one was played by other rules.
     """
@@ -71,6 +73,7 @@ def summarise(
         **_play(games),
         **summary(turns),
         "by_turn": by_turn(turns, rules.max_turns),
+        **discoveries(games, knowledge),
         "regret": None if regret is None else regret.mean(games),
         **({} if rewards is None else _rewards([rewards.score(game) for game in games])),
         "rules": asdict(rules),

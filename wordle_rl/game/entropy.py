@@ -13,11 +13,11 @@ from wordle_rl.game.rules import ALL_PLACED
 from wordle_rl.words.lists import WORD_LENGTH
 
 CODES = ALL_PLACED + 1
+TIE = 1e-9  # bits; far above rounding, far below any difference between guesses
 _PAIRWISE_MAX = 80  # up to so many candidates, comparing all pairs is faster than counting codes
 _PAIRS_MAX = 20  # up to so many candidates, counting pairs is faster than bounds by letters
 _BLOCK = 256  # guesses counted together, so that the counters stay in the processor's cache
 _TRIED = 64  # guesses tried at once, highest bounds first
-_SLACK = 1e-9  # bits; far above rounding, far below any difference between guesses
 
 
 def entropy(counts: np.ndarray) -> np.ndarray:
@@ -59,7 +59,9 @@ def entropies(by_answer: np.ndarray, candidates: np.ndarray) -> np.ndarray:
 
 
 class BestEntropy:
-    """The highest entropy that any guess has, without computing every entropy.
+    """The highest entropy that any guess has, and the guesses that have it.
+
+    It computes the entropies of the few guesses that a bound does not rule out.
 
     table: the feedback table, uint8 [guesses, answers]. by_answer: its transposed copy. Both are
     kept, because either is several times slower than the other where it does not suit.
@@ -84,25 +86,35 @@ class BestEntropy:
             return float(n == 2)  # guessing one of two candidates tells them apart
         if n <= _PAIRS_MAX:
             return _best_by_pairs(self._by_answer[candidates])
-        return self._best_by_letters(candidates)
+        return float(self._contenders(candidates)[1].max())
 
-    def _best_by_letters(self, candidates: np.ndarray) -> float:
+    def guesses(self, candidates: np.ndarray) -> np.ndarray:
+        """Indices of all guesses that have the highest entropy, int [any], ascending."""
+        if len(candidates) <= _PAIRS_MAX:
+            every = entropies(self._by_answer, candidates)
+            return np.flatnonzero(every >= every.max() - TIE)
+        guesses, bits = self._contenders(candidates)
+        return np.sort(guesses[bits >= bits.max() - TIE])
+
+    def _contenders(self, candidates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Every guess whose bound reaches the best entropy, and some more, with their entropies."""
         bounds = self._bound(candidates)
         # Usually fewer than a hundred guesses can be the best, so few that sorting them is cheap.
-        order = np.argpartition(bounds, -min(_TRIED, len(bounds)))[-_TRIED:]
-        best = self._exact(candidates, order)
-        bounds[order] = 0.0
-        rivals = np.flatnonzero(bounds > best + _SLACK)
+        guesses = np.argpartition(bounds, -min(_TRIED, len(bounds)))[-_TRIED:]
+        bits = self._exact(candidates, guesses)
+        bounds[guesses] = 0.0
+        rivals = np.flatnonzero(bounds > bits.max() - TIE)
         rivals = rivals[np.argsort(-bounds[rivals])]
         for start in range(0, len(rivals), _TRIED):
             block = rivals[start : start + _TRIED]
-            if bounds[block[0]] <= best + _SLACK:
+            if bounds[block[0]] < bits.max() - TIE:
                 break
-            best = max(best, self._exact(candidates, block))
-        return best
+            guesses = np.concatenate([guesses, block])
+            bits = np.concatenate([bits, self._exact(candidates, block)])
+        return guesses, bits
 
-    def _exact(self, candidates: np.ndarray, guesses: np.ndarray) -> float:
-        return float(entropy(count_codes(self._table[guesses[:, None], candidates])).max())
+    def _exact(self, candidates: np.ndarray, guesses: np.ndarray) -> np.ndarray:
+        return entropy(count_codes(self._table[guesses[:, None], candidates]))
 
 
 class LetterBound:

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from wordle_rl.game.entropy import BestEntropy, count_codes, entropies, entropy
+from wordle_rl.game.entropy import TIE, BestEntropy, count_codes, entropies, entropy
 from wordle_rl.game.feedback_table import feedback_row, feedback_table, letters_of
 from wordle_rl.game.rules import Clue, State, feedback_code
 from wordle_rl.words.lists import WordLists
@@ -148,9 +148,27 @@ class Knowledge:
         """The entropy of every allowed guess in bits, float64 [allowed]."""
         return entropies(self._by_answer, np.flatnonzero(mask))
 
+    @cached_property
+    def opener_bits(self) -> np.ndarray:
+        """The entropy of every allowed word as a first guess, in bits, float64 [allowed]."""
+        return self.entropies(self.candidates(State()))
+
+    @cached_property
+    def opener_ranks(self) -> np.ndarray:
+        """The rank of every allowed word by opener_bits, int [allowed]. Equal words share a rank.
+
+        1 is the best.
+        """
+        better = np.searchsorted(np.sort(-self.opener_bits), -self.opener_bits - TIE)
+        return better + 1
+
     def best_entropy(self, state: State) -> float:
         """The highest entropy in bits that any allowed guess has in a state."""
         return self._best(np.packbits(self.candidates(state)).tobytes())
+
+    def best_guesses(self, mask: np.ndarray) -> np.ndarray:
+        """Indices of all allowed guesses of the highest entropy, in alphabetical order."""
+        return self._best_entropy.guesses(np.flatnonzero(mask))
 
     def value(self, guess: str, state: State) -> float:
         """entropy / best_entropy of any five letters, in [0, 1].

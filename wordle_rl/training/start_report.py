@@ -21,7 +21,8 @@ _REPORT: dict[str, Any] = {  # entries that report_table() shows
 }  # fmt: skip
 _LATER_ENTRIES = {  # entries that reports of earlier versions lack
     "out_of_time": int, "distinct_openers": _NUMBER, "reward": float,
-    "reward_parts": dict[str, float], "lineage": str,
+    "reward_parts": dict[str, float], "lineage": str, "plurals": _NUMBER,
+    "answer_guesses": _NUMBER, "opener_bits": _NUMBER, "opener_rank": _NUMBER,
 }  # fmt: skip
 _RULES = {"max_turns": int, "invalid": str, "unparsable": str, "hard_mode": bool}
 

@@ -1,0 +1,108 @@
+"""Discoveries: plurals, answers and openers, against counts by hand."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+
+from wordle_rl.evaluation.discovery import discoveries, is_plural
+from wordle_rl.evaluation.regret import Regret
+from wordle_rl.evaluation.skill import skill_metrics
+from wordle_rl.evaluation.summary import summarise
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code, marks
+from wordle_rl.policy.sampling import Draws
+from wordle_rl.rollouts.play import new_games, play
+from wordle_rl.rollouts.scripted_actor import ScriptedActor
+from wordle_rl.words.lists import WordLists
+
+ANSWERS = ("crane", "crate", "glass", "grace", "slate")
+WORDS = WordLists(answers=ANSWERS, allowed=(*ANSWERS[:4], "loops", ANSWERS[4], "trees", "virus"))
+KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
+
+
+def played(secret: str, *guesses: str | None, rules: Rules | None = None) -> Game:
+    game = Game(secret, WORDS.allowed_set, rules or Rules())
+    for guess in guesses:
+        game.play(guess)
+    return game
+
+
+def bits_by_hand(guess: str) -> float:
+    sizes = Counter(marks(guess, secret) for secret in ANSWERS).values()
+    return -sum(size / 5 * math.log2(size / 5) for size in sizes)
+
+
+@pytest.mark.parametrize("word", ["trees", "cares", "reads", "flies", "gulfs"])
+def test_a_word_in_s_is_a_plural(word):
+    assert is_plural(word)
+
+
+@pytest.mark.parametrize("word", ["crane", "glass", "virus", "basis", "chaos", "ethos", "sassy"])
+def test_a_word_in_ss_us_is_or_os_is_no_plural(word):
+    assert not is_plural(word)
+
+
+def test_no_original_answer_is_a_plural_but_every_fourth_allowed_word_is(original):
+    assert not any(map(is_plural, original.words.answers))
+    assert sum(map(is_plural, original.words.allowed)) == 3403
+
+
+def test_shares_are_of_legal_guesses_alone():
+    games = [played("crane", "trees", None, "zzzzz", "virus", "crane"), played("glass", "loops")]
+    found = discoveries(games, KNOWLEDGE)
+    assert found["plurals"] == 2 / 4
+    assert found["answer_guesses"] == 1 / 4
+
+
+def test_openers_have_the_mean_bits_and_rank_of_a_count_by_hand():
+    games = [played("crane", "trees", "crane"), played("glass", "crane", "glass")]
+    bits = {word: bits_by_hand(word) for word in WORDS.allowed}
+    ranks = {w: 1 + sum(other > bits[w] + 1e-9 for other in bits.values()) for w in bits}
+    assert KNOWLEDGE.opener_bits.tolist() == pytest.approx(list(bits.values()))
+    assert KNOWLEDGE.opener_ranks.tolist() == list(ranks.values())
+    assert len(set(ranks.values())) < len(ranks)  # equal words share a rank
+    found = discoveries(games, KNOWLEDGE)
+    assert found["opener_bits"] == pytest.approx((bits["trees"] + bits["crane"]) / 2)
+    assert found["opener_rank"] == (ranks["trees"] + ranks["crane"]) / 2
+
+
+def test_the_opener_is_the_first_legal_guess_without_a_clue():
+    clue = Clue("slate", feedback_code("slate", "crane"))
+    middle = Game("crane", WORDS.allowed_set, state=State((clue,), 1))
+    middle.play("trees")
+    assert discoveries([middle], KNOWLEDGE)["opener_bits"] is None
+    late = played("crane", None, "zzzzz", "grace")
+    assert discoveries([late], KNOWLEDGE)["opener_bits"] == pytest.approx(bits_by_hand("grace"))
+    accepted = played("crane", "zzzzz", "grace", rules=Rules(invalid="accept"))
+    assert discoveries([accepted], KNOWLEDGE)["opener_bits"] is None
+
+
+def test_without_a_legal_guess_there_is_nothing_to_divide_by():
+    assert set(discoveries([played("crane", None, "zzzzz")], KNOWLEDGE).values()) == {None}
+
+
+def test_metrics_and_summaries_hold_the_discoveries_of_all_games():
+    games = [played("crane", "trees", "crane")] * 60 + [played("crane", "crane")] * 60
+    found = discoveries(games, KNOWLEDGE)
+    metrics = skill_metrics(games, KNOWLEDGE, Regret(KNOWLEDGE, 6), "val/skill")
+    assert {name: metrics[f"val/skill/{name}"] for name in found} == found
+    summary = summarise(games, KNOWLEDGE, player="me", split="test", rules=Rules())
+    assert {name: summary[name] for name in found} == found
+    assert found["plurals"] == pytest.approx(1 / 3)
+
+
+def test_soare_is_the_best_opener_and_the_teachers_openers_are_of_middle_rank(original):
+    words = original.words
+    assert original.opener_ranks[words.guess_index["soare"]] == 1
+    assert original.opener_bits[words.guess_index["soare"]] == pytest.approx(5.886, abs=5e-4)
+    teacher = ScriptedActor(player=RandomConsistent(original, "allowed"), draws=Draws(seed=1))
+    games = play(teacher, new_games(words.answers[::5], words, Rules()))
+    found = discoveries(games, original)
+    # uniform over 12,972 words; the bound is 4 standard errors of 463 openers
+    assert found["opener_rank"] == pytest.approx(6487, abs=4 * 12972 / math.sqrt(12 * 463))
+    assert 0.05 < (found["plurals"] or 0) < 0.2

@@ -9,7 +9,6 @@ from wordle_rl.runs.instantiate import MOST, check_range
 from wordle_rl.words.lists import WordLists, load_words
 from wordle_rl.words.splits import Splits, in_hash_order, split_secrets
 
-
 # Which secrets training games may have: the training answers, every answer, or every allowed word
 # but the validation and test answers.
 PROTOCOLS = ("split", "all", "allowed")

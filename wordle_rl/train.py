@@ -157,11 +157,12 @@ def describe_idle_groups(summary: dict[str, Any]) -> str | None:
 
 def describe_seconds(summary: dict[str, Any], total: float, *, resumed: bool) -> str:
     """One line about how long a run took, from its summary. total: seconds of this process."""
-    training, reports = summary["seconds_training"], summary.get("seconds_reports", 0.0)
+    training, reports = (round(summary.get(f"seconds_{p}", 0)) for p in ("training", "reports"))
+    rest = max(round(total) - training - reports, 0)
     since = " since the resume" if resumed else ""
     return (
-        f"took {total:.0f} s{since}: {training:.0f} s of training and validation, "
-        f"{reports:.0f} s of reports, {total - training - reports:.0f} s of loading and saving"
+        f"took {total:.0f} s{since}: {training} s of training and validation, "
+        f"{reports} s of reports, {rest} s of loading and saving"
     )
 
 

@@ -134,7 +134,7 @@ def test_the_smoke_experiment_shows_no_table_and_says_where_results_are(tmp_path
         r"took \d+ s: \d+ s of training and validation, 0 s of reports, "
         r"\d+ s of loading and saving", seconds
     )  # fmt: skip
-    assert "no result: run experiment=quick or experiment=demo" in last
+    assert last == "This check shows no result. For one, run experiment=quick or experiment=demo."
 
 
 def test_the_end_of_a_run_says_how_its_seconds_add_up(reinforced) -> None:

@@ -71,7 +71,7 @@ class GameCount:
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = self.wins = 0
-        self._played = 0.0  # games, with the parts of those that are not over
+        self._played = 0.0  # games that are over, and parts of the others
         self._earlier = (0, 0)  # games and wins of finished batches
         self._begin = time.monotonic()
 

@@ -22,7 +22,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo example embedded-model mini-model micro-model test lint types unit unit-avx2 slow bench-smoke format choices clean
+.PHONY: help venv demo quick example embedded-model mini-model micro-model test lint types unit unit-avx2 slow bench-smoke format choices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -50,6 +50,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)  ## train the embedded model on the CPU, in minutes
 	$(PY) train.py experiment=demo $(ARGS)
+
+quick: $(STAMP)  ## train a small embedded model on the CPU, and show games before and after
+	$(PY) train.py experiment=quick $(ARGS)
 
 example: $(STAMP)  ## run GRPO in 100 lines, the file to read first
 	$(PY) examples/grpo_in_100_lines.py

@@ -48,8 +48,10 @@ part parity python -m pytest tests/backends/test_parity.py tests/backends/test_e
 part formats python -m pytest tests/backends/test_convert.py -rA
 part runs python -m pytest tests/backends/mlx/test_runs.py -rA
 
-# Do the embedded models learn as they do on the other backend, and how long does a step take?
+# Does a run work at all? Do the embedded models learn as they do on the other backend, and how long
+# does a step take?
 part smoke python train.py backend=mlx experiment=smoke output_dir="$OUT/smoke"
+part quick python train.py backend=mlx experiment=quick output_dir="$OUT/quick"
 part tiny python train.py backend=mlx output_dir="$OUT/tiny"
 part tiny_on_mps python train.py backend.accelerator=mps trainer.steps=10 output_dir="$OUT/mps"
 part install python -m pip install --no-deps --target "$OUT/mlx-lm-lora" mlx-lm-lora==5.10.2

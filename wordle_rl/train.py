@@ -34,7 +34,7 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_type
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.runs.untrusted import FolderError
+from wordle_rl.runs.untrusted import FolderError, printable
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.memory import MemoryFull, start_afresh
 from wordle_rl.training.outcome import TrainingFailed, describe_run_lineage, stages_of_run
@@ -58,6 +58,7 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     and SIGTERM save, print how to resume, and exit with 130 and 143. Above a memory limit, a fresh
     process takes this one's place and continues.
     """
+    begin = time.monotonic()
     with ExitStack() as stack:
         interrupts = stack.enter_context(Interrupts())
         with user_errors():
@@ -70,7 +71,12 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     folder = opened.folder
     print(f"\nrun folder: {folder.path}\nfull games: python eval.py run={folder.path}")
     print(f"curves: tensorboard --logdir {folder.path.parent}")
-    print(_describe_idle_groups(summary), flush=True)
+    lines = [
+        describe_idle_groups(summary),
+        describe_seconds(summary, time.monotonic() - begin, resumed=opened.resume),
+        opened.setup.trainer.last_line,
+    ]
+    print(printable("\n".join(line for line in lines if line)), flush=True)
     return summary
 
 
@@ -135,16 +141,28 @@ def _report_failures() -> Iterator[None]:
         fail(str(error), code=1)
 
 
-def _describe_idle_groups(summary: dict[str, Any]) -> str:
-    """One line about how many groups of a run taught nothing, from its summary."""
+def describe_idle_groups(summary: dict[str, Any]) -> str | None:
+    """One line about how many groups of a run taught nothing, None if each taught something."""
     groups, idle, skipped, replaced = (
         int(summary[f"total_{name}"])
         for name in ("groups", "zero_spread_groups", "skipped_groups", "resampled_groups")
     )
-    share = 100 * idle / max(groups, 1)
+    if not idle:
+        return None
+    line = f"{idle:,} of {groups:,} groups ({100 * idle / groups:.1f} %) taught nothing"
+    parts = {"skipped": skipped, "replaced by new ones": replaced}
+    told = " and ".join(f"{count:,} were {done}" for done, count in parts.items() if count)
+    return f"{line}: their rewards had no spread" + (f"; {told}" if told else "")
+
+
+def describe_seconds(summary: dict[str, Any], total: float, *, resumed: bool) -> str:
+    """One line about how long a run took, from its summary. total: seconds of this process."""
+    training, reports = (round(summary.get(f"seconds_{p}", 0)) for p in ("training", "reports"))
+    rest = max(round(total) - training - reports, 0)
+    since = " since the resume" if resumed else ""
     return (
-        f"{share:.0f} % of groups taught nothing: {idle:,} of {groups:,} had no spread; "
-        f"{skipped:,} were skipped, {replaced:,} were replaced by new ones"
+        f"took {total:.0f} s{since}: {training} s of training and validation, "
+        f"{reports} s of reports, {rest} s of loading and saving"
     )
 
 

@@ -4,7 +4,12 @@ import re
 
 import pytest
 
-from wordle_rl.evaluation.boards import ansi_board, boards_side_by_side, markdown_board
+from wordle_rl.evaluation.boards import (
+    ansi_board,
+    boards_side_by_side,
+    markdown_board,
+    paired_boards,
+)
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
 from wordle_rl.rewards.scoring import GameReward
 
@@ -75,6 +80,26 @@ def test_no_games_give_an_empty_text_and_a_narrow_screen_one_column():
     assert boards_side_by_side([]) == ""
     text = boards_side_by_side([played("crept", ["crept"])] * 2, 1, colour=False)
     assert text.split("\n\n") == ["CREPT won in 1\nCREPT ✓✓✓✓✓"] * 2
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_pairs_of_boards_are_before_and_after_in_two_columns_of_one_width(colour):
+    long = "a reason that is much too long for half of a terminal"
+    pairs = [
+        (played("crept", [None] * 6, reason=long), played("crept", ["sleep", "crept"])),
+        (played("crane", ["zzzzz"]), played("crane", [None, "crane"], reason=long)),
+    ]
+    shown = paired_boards(pairs, ("before", "after step 3"), colour=colour)
+    assert ("\x1b[30;42m" in shown) is colour
+    lines = ESCAPE.sub("", shown).splitlines()
+    assert max(map(len, lines)) <= 80
+    right = lines[0].index("after step 3")
+    assert lines[0].startswith("before ")
+    assert (lines[2][:10], lines[2][right:]) == ("CREPT lost", "CREPT won in 2")
+    assert lines[5][right:] == "" and "a reason" in lines[5]
+    second = lines.index("", 3) + 1
+    assert (lines[second][:16], lines[second][right:]) == ("CRANE unfinished", "CRANE won in 2")
+    assert "not a word" in lines[second + 1][:right] and "a reason" in lines[second + 1][right:]
 
 
 def test_below_each_board_stand_the_sum_and_the_parts_of_its_reward():

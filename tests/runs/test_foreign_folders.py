@@ -215,8 +215,15 @@ def test_a_folder_whose_name_steers_the_terminal_is_refused(run: Path) -> None:
 
 WRITTEN = [
     *(".lock", "manifest.json", "config.yaml", "metrics.jsonl", "games.jsonl", "start.json"),
-    *("summary.json", "model", "tensorboard", "csv", "checkpoints", "checkpoints/last"),
-    *("checkpoints/best", "checkpoints/step_000002", "model/file", "tensorboard/file", "wandb"),
+    *("summary.json", "start_games.jsonl", "model", "tensorboard", "csv", "checkpoints"),
+    *(
+        "checkpoints/last",
+        "checkpoints/best",
+        "checkpoints/step_000002",
+        "model/file",
+        "tensorboard/file",
+    ),
+    "wandb",
 ]
 
 

@@ -8,10 +8,16 @@ import pytest
 
 from wordle_rl.game.rules import Game
 from wordle_rl.training import progress
-from wordle_rl.training.progress import GameCount, StepLines, announce, select_metrics
+from wordle_rl.training.progress import (
+    GameCount,
+    StepLines,
+    announce,
+    describe_time,
+    select_metrics,
+)
 
 
-def test_a_line_tells_the_step_its_values_and_the_minutes_left(
+def test_a_line_tells_the_step_its_values_and_the_time_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     clock = iter([100.0, 103.0, 106.0])  # two steps took six seconds, seven are left
@@ -20,8 +26,8 @@ def test_a_line_tells_the_step_its_values_and_the_minutes_left(
     lines.step(11, {"loss": 0.25})
     lines.step(12, select_metrics({"reward/mean": 1.5, "train/win_rate": 0.25, "lr": 1e-4}))
     assert capsys.readouterr().out.splitlines() == [
-        "step 11 loss=0.25 left=0.4min",
-        "step 12 reward=1.5 win%=25 left=0.3min",
+        "step 11 loss=0.25 left=24s",
+        "step 12 reward=1.5 win%=25 left=21s",
     ]
 
 
@@ -50,4 +56,24 @@ def test_games_are_counted_over_batches_with_wins_speed_and_the_time_that_is_lef
     look = count.look
     for games in ([going, going], [won, going]):
         look(games)
-    assert str(count) == "4 of 24 games done, 3 won, 1 games/s, 0.3 min left"
+    assert str(count) == "4 of 24 games done, 3 won, 1 games/s, 20 s left"
+
+
+def test_the_time_left_counts_the_turns_of_games_that_are_not_over(monkeypatch):
+    now = iter([0.0, 6.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    count = GameCount(4)
+    games = [Game("crane", {"slate", "crane"}) for _ in range(4)]
+    for game in games:
+        game.play("slate")
+        game.play("slate")
+    count.look(games)
+    # Eight of 24 turns took six seconds, so the other sixteen take twelve.
+    assert str(count) == "0 of 4 games done, 0 won, 0.222 games/s, 12 s left"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.4, "0 s"), (99.4, "99 s"), (99.6, "1.7 min"), (3600.0, "60.0 min")]
+)
+def test_short_times_are_in_seconds_and_long_ones_in_minutes(seconds, said):
+    assert describe_time(seconds) == said

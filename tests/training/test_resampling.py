@@ -22,6 +22,7 @@ from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.train import describe_idle_groups
 from wordle_rl.training.metrics import group_metrics
 from wordle_rl.training.step import StepResult, spare_secrets, step_secrets, train_step
 
@@ -152,7 +153,9 @@ def test_shares_of_groups_by_hand():
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_run_ends_with_how_many_groups_taught_nothing(tmp_path, capsys):
-    given = [*settings(tmp_path, "dapo"), "trainer.steps=2", "trainer.report=false"]
+    # Nearly greedy, so that all games of a group are alike.
+    given = [*settings(tmp_path, "dapo"), "trainer.steps=2", "trainer.report=false",
+             "sampling.temperature=0.01"]  # fmt: skip
     (root := tmp_path / "runs").mkdir()
     summary, folder = run(root, *given)
     steps = metrics_of(folder)[1:]
@@ -162,5 +165,24 @@ def test_a_run_ends_with_how_many_groups_taught_nothing(tmp_path, capsys):
     assert summary["total_zero_spread_groups"] == pytest.approx(idle)
     assert summary["total_resampled_groups"] == sum(m["groups/resampled"] for m in steps)
     assert summary["total_extra_games"] == sum(m["train/extra_games"] for m in steps)
-    last = capsys.readouterr().out.strip().splitlines()[-1]
-    assert last.startswith(f"{100 * idle / groups:.0f} % of groups taught nothing: {idle:.0f} of ")
+    assert idle > 0
+    said = f"{idle:.0f} of {groups:.0f} groups ({100 * idle / groups:.1f} %) taught nothing"
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ((2560, 0, 0, 0), None),
+        ((40, 1, 0, 0), "1 of 40 groups (2.5 %) taught nothing: their rewards had no spread"),
+        (
+            (2000, 1000, 300, 700),
+            "1,000 of 2,000 groups (50.0 %) taught nothing: their rewards had no spread; "
+            "300 were skipped and 700 were replaced by new ones",
+        ),
+    ],
+)
+def test_idle_groups_are_only_mentioned_when_there_are_some(counts, said):
+    names = ("groups", "zero_spread_groups", "skipped_groups", "resampled_groups")
+    totals = {f"total_{name}": float(n) for name, n in zip(names, counts, strict=True)}
+    assert describe_idle_groups(totals) == said

@@ -36,16 +36,16 @@ from wordle_rl.runs import files as json_files
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.training import loop as training
-from wordle_rl.training import step
+from wordle_rl.training import run_reports, step
 from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.log import RunLog
+from wordle_rl.training.state import RunState
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
 MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "loading": (lightning_backend, "build_policy"),
-    "report": (training, "report"),
+    "report": (run_reports, "report"),
     "validation": (HeldOutPlay, "validate"),
     "rollouts": (scene, "play"),
     "rewards": (step, "step_advantages"),
@@ -205,13 +205,41 @@ def test_the_exported_checkpoint_is_chosen_by_wins_guesses_reward_and_later_step
     exported = (folder / "model" / "model.safetensors").read_bytes()
     best = folder / "checkpoints" / f"step_{chosen:06d}" / "model" / "model.safetensors"
     assert exported == best.read_bytes()
-    assert f"holds step {chosen} of 3; the best validation had" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert f"best checkpoint: step {chosen} of 3; validation had" in said.out
+    assert said.err == ""
 
 
 def test_a_run_whose_best_step_is_its_start_says_so(tmp_path, root, monkeypatch, capsys):
     monkeypatch.setattr(HeldOutPlay, "validate", scored((0.5, 5.0, 1.0), (0.4, 5.0, 1.0)))
-    run(root, *settings(tmp_path, "sft"), "trainer.steps=1", "trainer.report=false")
-    assert "holds step 0 of 1, the start of the run" in capsys.readouterr().out
+    _, folder = run(root, *settings(tmp_path, "sft"), "trainer.steps=1", "trainer.show_games=2")
+    said = capsys.readouterr()
+    assert "best checkpoint: step 0, the start; validation had 50.0 % wins" in said.out
+    assert "The best checkpoint is the start: both rows show the same model." in said.out
+    assert "before" not in said.out.partition("best checkpoint")[2]
+    assert said.err.startswith("warning: no validation was better than the start's")
+    assert f"python eval.py run={folder} checkpoint=last" in said.err
+
+
+def test_a_run_that_only_equals_its_start_is_warned_about_after_a_resume_too(
+    tmp_path, root, monkeypatch, capsys
+):
+    monkeypatch.setattr(HeldOutPlay, "validate", scored(*[(0.5, 5.0, 1.0)] * 3))
+    given = [*settings(tmp_path, "sft"), "trainer.report=false", "trainer.validate_every=1"]
+    summary, folder = run(root, *given, "trainer.steps=1")
+    assert summary["best_step"] == 1
+    assert "no validation was better" in capsys.readouterr().err
+    resume(folder, "trainer.steps=2")
+    assert "no validation was better" in capsys.readouterr().err
+
+
+def test_a_state_of_an_earlier_version_does_not_know_its_start(done, tmp_path):
+    checkpoint = shutil.copytree(done / "checkpoints" / "step_000003", tmp_path / "step_000003")
+    state = json.loads((checkpoint / "state.json").read_text())
+    assert state.pop("start") == [0.0, -7.0, 0.0]
+    (checkpoint / "state.json").write_text(json.dumps(state))
+    read = RunState.read(checkpoint)
+    assert read.start == [] and read.improved
 
 
 @pytest.fixture(scope="module")
@@ -255,9 +283,7 @@ def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
     exported = (spoiled / "model" / "model.safetensors").read_bytes()
     assert exported == weights(spoiled, 3).read_bytes()
     assert (summary["best_step"], summary["exported_step"]) == (1, 3)
-    assert "holds step 3 of 3, because the best checkpoint, step 1, is lost" in (
-        capsys.readouterr().out
-    )
+    assert "best checkpoint: step 1, but it is lost\nexported step 3 to" in capsys.readouterr().out
     with pytest.warns(UserWarning, match="step_000003 takes its place"):
         config = {"model": dict(read_saved_config(RunFolder(spoiled)).model)}
         chosen = contestants.choose_model(config, contestants.EvalSettings(run=str(spoiled)))
@@ -271,6 +297,69 @@ def test_a_start_report_that_cannot_be_read_is_left_out_of_the_table(spoiled, ca
         summary = resume(spoiled)
     assert "start" not in summary
     assert json.loads((spoiled / "summary.json").read_text())["player"] == "best"
+
+
+def start_games(folder: Path) -> list[str]:
+    return (folder / "start_games.jsonl").read_text().splitlines()
+
+
+def comparison(output: str) -> str:
+    """The part of a run's output that compares before with after."""
+    return output[output.index("before  ") :].partition("\nrun folder:")[0]
+
+
+def test_a_resumed_run_ends_in_boards_of_the_secrets_that_its_start_played(spoiled, capsys):
+    records = [json.loads(line) for line in start_games(spoiled)]
+    assert [record["step"] for record in records] == [0] * 6
+    resume(spoiled, "trainer.show_games=2")
+    shown = comparison(capsys.readouterr().out)
+    assert "Of the same 6 secrets, 0 were won only after training and 0 only before." in shown
+    assert "secrets whose result changed (0), others (2)." in shown
+    for record in records[:2]:
+        title = f"{record['secret'].upper()} lost"
+        assert shown.count(title) == 2
+        # One player's row beside the other's.
+        first = next(line for line in shown.splitlines() if line.startswith(title))
+        assert first.count(title) == 2
+    assert records[2]["secret"].upper() not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_without_boards_the_numbers_are_compared_all_the_same(spoiled, capsys):
+    resume(spoiled)  # show_games is 0
+    shown = comparison(capsys.readouterr().out)
+    assert "after step 1" in shown and "Gain in wins: +0.0 points" in shown
+    assert "Boards" not in shown
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (lambda record: record.pop("guesses"), "guesses is missing"),
+        (lambda record: record.update(status="won"), "was not played by these rules"),
+        (lambda record: record.update(guesses=["\x1b[2J"] * 6), "was not played by these rules"),
+        (lambda record: record.update(guesses=[None] * 7, reasons=[None] * 7), "by these rules"),
+        (lambda record: record.update(secret="wrong"), "its games are on other secrets"),
+    ],
+)
+def test_games_of_the_start_that_do_not_fit_are_left_out_with_the_reason(
+    spoil, why, spoiled, capsys
+):
+    first, *others = start_games(spoiled)
+    record = json.loads(first)
+    spoil(record)
+    (spoiled / "start_games.jsonl").write_text("\n".join([json.dumps(record), *others]) + "\n")
+    with pytest.warns(UserWarning, match=f"start_games.jsonl.*{why}.*no boards are shown"):
+        resume(spoiled, "trainer.show_games=2")
+    shown = capsys.readouterr().out
+    assert "after step 1" in shown and "Boards" not in shown
+
+
+def test_a_run_of_an_earlier_version_has_no_games_of_its_start_to_show(spoiled, capsys):
+    (spoiled / "start_games.jsonl").unlink()
+    resume(spoiled, "trainer.show_games=2")
+    shown = capsys.readouterr().out
+    assert "after step 1" in shown and "Boards" not in shown
 
 
 def test_a_run_with_no_checkpoint_left_that_is_whole_ends_in_one_line(spoiled, capsys):

@@ -1,6 +1,7 @@
 """The training command as a user runs it, on models small enough for a test."""
 
 import json
+import re
 import warnings
 from pathlib import Path
 
@@ -9,8 +10,8 @@ import pytest
 import torch
 
 from tests.helpers.configs import composed
-from tests.helpers.runs import without_clock
-from wordle_rl.train import train
+from tests.helpers.runs import LEARNING, without_clock
+from wordle_rl.train import describe_seconds, train
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -124,6 +125,30 @@ def test_watching_training_and_test_secrets_changes_nothing_else(tmp_path) -> No
         assert without_clock(one) == without_clock(rest)
 
 
+def test_the_smoke_experiment_shows_no_table_and_says_where_results_are(tmp_path, capsys) -> None:
+    run(tmp_path, "experiment=smoke", "trainer.steps=1", "words.val=5", "logger=none")
+    said = capsys.readouterr().out
+    assert "player" not in said and "wins" not in said.partition("exported to")[2]
+    *_, seconds, last = said.splitlines()
+    assert re.fullmatch(
+        r"took \d+ s: \d+ s of training and validation, 0 s of reports, "
+        r"\d+ s of loading and saving", seconds
+    )  # fmt: skip
+    assert last == "This check shows no result. For one, run experiment=quick or experiment=demo."
+
+
+def test_the_end_of_a_run_says_how_its_seconds_add_up(reinforced) -> None:
+    summary = {"seconds_training": 90.2, "seconds_reports": 20.3}
+    assert describe_seconds(summary, 120.0, resumed=True) == (
+        "took 120 s since the resume: 90 s of training and validation, 20 s of reports, "
+        "10 s of loading and saving"
+    )
+    kept = json.loads((reinforced[1] / "summary.json").read_text())
+    steps = sum(record.get("time/step", 0.0) for record in metrics_of(reinforced[1]))
+    assert kept["seconds_training"] > steps > 0
+    assert kept["seconds_reports"] >= kept["start"]["seconds"] + kept["seconds"] > 0
+
+
 def test_the_exported_model_loads_in_transformers(reinforced) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -204,10 +229,8 @@ def test_a_model_that_is_not_there_ends_in_one_line_with_both_ways_out(tmp_path,
 @pytest.mark.slow  # in seconds: the bandits of test_every_algorithm.py
 @pytest.mark.timeout(900)
 def test_grpo_improves_the_embedded_model_by_more_than_chance(tmp_path) -> None:
-    """Validation reward rises by more than three standard errors in 30 seeded steps."""
-    _, folder = run(
-        tmp_path, "experiment=smoke", "model=tiny", "trainer.report=false", "logger=none"
-    )
+    """Validation reward rises by more than three standard errors in 20 seeded steps."""
+    _, folder = run(tmp_path, *LEARNING, "model=tiny")
     validated = [m for m in metrics_of(folder) if "val/reward" in m]
     first, last = validated[0], validated[-1]
     error = np.hypot(first["val/reward_standard_error"], last["val/reward_standard_error"])
@@ -228,7 +251,7 @@ def test_eval_plays_a_run_by_the_runs_own_rules_and_prompt(reinforced, tmp_path)
 
 def test_grpo_improves_the_smallest_embedded_model_by_more_than_chance(tmp_path) -> None:
     short = ["trainer.steps=10", "trainer.validate_every=10", "trainer.checkpoint_every=10"]
-    _, folder = run(tmp_path, "experiment=smoke", *short, "trainer.report=false", "logger=none")
+    _, folder = run(tmp_path, *LEARNING, *short)
     start, *_, end = [r for r in metrics_of(folder) if "val/reward" in r]
     gain = end["val/reward"] - start["val/reward"]
     error = np.hypot(start["val/reward_standard_error"], end["val/reward_standard_error"])

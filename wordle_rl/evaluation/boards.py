@@ -27,6 +27,7 @@ _GAP = "   "  # between boards
 _NOTE_WIDTH = 28  # columns of a note in a terminal
 
 _Line = tuple[str, str, str]  # guess in capitals, marks or "", note
+_Row = tuple[str, int]  # of a board in a terminal: its text, and its columns (colours have none)
 
 
 def ansi_board(game: Game, *, colour: bool = True) -> str:
@@ -58,17 +59,39 @@ def boards_side_by_side(
         return ""
     column = max(columns for board in boards for _, columns in board)
     across = max(1, (width + len(_GAP)) // (column + len(_GAP)))
-    blocks = []
-    for start in range(0, len(boards), across):
-        beside = boards[start : start + across]
-        height = max(len(board) for board in beside)
-        filled = [board + [("", 0)] * (height - len(board)) for board in beside]
-        lines = (
-            _GAP.join(text + " " * (column - columns) for text, columns in row).rstrip()
-            for row in zip(*filled, strict=True)
-        )
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)
+    return "\n\n".join(
+        _beside(boards[start : start + across], column) for start in range(0, len(boards), across)
+    )
+
+
+def paired_boards(
+    pairs: Sequence[tuple[Game, Game]],
+    titles: tuple[str, str],
+    width: int = 80,
+    *,
+    colour: bool = True,
+) -> str:
+    """Two games of one secret side by side, a pair below the other, in width characters.
+
+    titles: heading of the left boards and of the right ones. A note that is too long is cut.
+    """
+    half = (width - len(_GAP)) // 2
+    boards = [[_terminal_rows(game, colour, half) for game in pair] for pair in pairs]
+    rows = [row for pair in boards for board in pair for row in board]
+    column = max([len(title) for title in titles] + [columns for _, columns in rows])
+    heading = _beside([[(title, len(title))] for title in titles], column)
+    return "\n\n".join([heading, *(_beside(pair, column) for pair in boards)])
+
+
+def _beside(boards: Sequence[Sequence[_Row]], column: int) -> str:
+    """Boards side by side, each in so many columns."""
+    height = max(len(board) for board in boards)
+    filled = [[*board, *[("", 0)] * (height - len(board))] for board in boards]
+    lines = (
+        _GAP.join(text + " " * (column - columns) for text, columns in row).rstrip()
+        for row in zip(*filled, strict=True)
+    )
+    return "\n".join(lines)
 
 
 def markdown_board(game: Game, reward: GameReward | None = None) -> str:
@@ -119,8 +142,8 @@ def _ending(game: Game) -> str:
     return str(game.status).replace("_", " ")
 
 
-def _terminal_rows(game: Game, colour: bool) -> list[tuple[str, int]]:
-    """The lines of a board, each with its width in columns (colours have none)."""
+def _terminal_rows(game: Game, colour: bool, width: int | None = None) -> list[_Row]:
+    """The rows of a board. Notes are cut where a row would be wider than width."""
     title = f"{game.secret.upper()} {_ending(game)}"
     rows = [(title, len(title))]
     for guess, marks, note in _lines(game):
@@ -132,7 +155,8 @@ def _terminal_rows(game: Game, colour: bool) -> list[tuple[str, int]]:
                 shown = "".join(f"\x1b[{_TILES[mark]}m {letter} \x1b[0m" for mark, letter in tiles)
         else:
             shown = bare = f"{letters} {marks or ' ' * WORD_LENGTH}"
-        note = f" {note[:_NOTE_WIDTH]}" if note else ""
+        room = _NOTE_WIDTH if width is None else min(_NOTE_WIDTH, width - len(bare) - 1)
+        note = f" {note[:room]}" if note else ""
         rows.append((shown + note, len(bare + note)))
     return rows
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from wordle_rl.evaluation.report_table import report_table
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import write_summary
 from wordle_rl.policy.engine import NotFinite
@@ -25,19 +24,24 @@ from wordle_rl.rollouts.lesson import check_thoughts
 from wordle_rl.rollouts.records import games_of
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
-from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
+from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpointing import Checkpointing
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.log import RunLog
 from wordle_rl.training.memory import MemoryFull, MemoryGuard
-from wordle_rl.training.outcome import TrainingFailed, keep_failure, report, stages_of_run
+from wordle_rl.training.outcome import (
+    TrainingFailed,
+    keep_failure,
+    stages_of_run,
+    warn_unless_improved,
+)
 from wordle_rl.training.progress import announce
 from wordle_rl.training.reporter import Reporter
-from wordle_rl.training.start_report import read_start_report
+from wordle_rl.training.run_reports import RunReports
 from wordle_rl.training.state import RunState
 from wordle_rl.training.step import StepResult, train_step
 from wordle_rl.training.threads import watch_threads
@@ -68,9 +72,10 @@ def run_training(
         keep_config(training.folder, training.setup.config)
     interrupts.hold()
     try:
-        if not resumed:
-            training.begin()
-        fit()
+        with training.clock("training"):
+            if not resumed:
+                training.begin()
+            fit()
         return training.finish()
     except Interrupted:
         training.save()
@@ -105,12 +110,14 @@ class Training:
         self._check = check
         self._log = RunLog(folder, reporter, shown_games=trainer.show_games, writes=self._writes)
         self._held_out = HeldOutPlay(policy=policy, form=self._form, setup=setup)
+        self._stages = stages_of_run(setup, folder.path.name)
+        self._reports = RunReports(self._held_out, folder, self._stages, check, writes=self._writes)
+        self.clock = Timers()  # seconds of this process: training, without reports, and reports
         self._memory = MemoryGuard(
             resident=trainer.memory_limit_gb, device=trainer.device_memory_limit_gb
         )
         self._state = RunState()
         self._curriculum = CurriculumRunner(setup.curriculum, reporter, prints=self._writes)
-        self._stages = stages_of_run(setup, folder.path.name)
         self._checkpoints = Checkpointing(policy, self._curriculum, folder, self._stages)
         if recipe.algorithm.needs_reference:
             policy.keep_reference()
@@ -122,9 +129,8 @@ class Training:
     def begin(self) -> None:
         """Report on and validate the start policy, and save it as the first checkpoint."""
         if self.setup.trainer.report:
-            summary = report("start", self._held_out, self._stages[:-1], self._check)
-            if self._writes:
-                write_json(self.folder.path / "start.json", summary)
+            with self.clock("reports"):
+                self._reports.begin()
         metrics, _ = self._validate(0, self._check)
         self._log.metrics(0, metrics | self._watch(0, self._check))
         self._save(best=True)
@@ -154,14 +160,12 @@ class Training:
             **{f"total_{name}": value for name, value in self._state.totals.items()},
         }
         if self.setup.trainer.report:
-            reports = [report("best", self._held_out, self._stages, self._check)]
-            summary |= reports[0]
-            if self._writes:
-                if (start := read_start_report(self.folder.path / "start.json")) is not None:
-                    reports.append(start)
-                    summary["start"] = start
-                print("\n" + report_table(reports), flush=True)
+            with self.clock("reports"):
+                summary |= self._reports.end(exported)
+        summary |= {f"seconds_{part}": spent for part, spent in self.clock.take().items()}
         if self._writes:
+            if not self._state.improved:
+                warn_unless_improved(self.folder.path)
             write_summary(self.folder.path, summary)
             self.folder.set_status("finished")
         return summary

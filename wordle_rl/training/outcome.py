@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from wordle_rl.evaluation.summary import summarise
+from wordle_rl.game.rules import Game
 from wordle_rl.policy.lineage import describe_lineage
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.settings import UNTRAINED
@@ -28,25 +30,25 @@ class TrainingFailed(RuntimeError):
 def describe_export(
     folder: Path, step: int, steps: int, best_step: int, best: Sequence[float]
 ) -> str:
-    """One line that says which step was exported, and why.
+    """Two lines: which checkpoint is the best, and where its model is.
 
     folder: the exported model. steps: how many the run did. best: rank_validation() of the best
     checkpoint.
     """
-    line = f"{folder} holds step {step} of {steps}"
     if step != best_step:
-        return f"{line}, because the best checkpoint, step {best_step}, is lost"
+        lost = f"best checkpoint: step {best_step}, but it is lost"
+        return f"{lost}\nexported step {step} to {folder}"
     wins, guesses, *reward = best  # earlier versions kept no reward here
     reached = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts as 7)"
     reached += "".join(f", reward {value:.2f}" for value in reward)
-    start = "" if step else ", the start of the run, because no later validation was as good"
-    return f"{line}{start}; the best validation had {reached}"
+    found = f"step {step} of {steps}" if step else "step 0, the start"
+    return f"best checkpoint: {found}; validation had {reached}\nexported to {folder}"
 
 
 def report(
     player: str, play: HeldOutPlay, stages: Sequence[Stage], check: Callable[[], None]
-) -> dict[str, Any]:
-    """Summarise greedy games on the test secrets.
+) -> tuple[dict[str, Any], list[Game]]:
+    """Play the test secrets greedily. Returns the summary and the games.
 
     player: start or best. stages: of the model that plays.
     """
@@ -60,7 +62,17 @@ def report(
             games, setup.knowledge, player=player, split=split, rules=setup.recipe.rules,
             seconds=seconds, regret=setup.regret, rewards=setup.recipe.rewards,
         )  # fmt: skip
-    return summary | {"lineage": describe_run_lineage(stages, setup)}
+    return summary | {"lineage": describe_run_lineage(stages, setup)}, games
+
+
+def warn_unless_improved(folder: Path) -> None:
+    """Print a warning for a run whose validation never beat its start. folder: the run's."""
+    print(
+        "warning: no validation was better than the start's, so this run shows no improvement; "
+        f"python eval.py run={folder} checkpoint=last plays its end",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def keep_failure(

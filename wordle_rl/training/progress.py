@@ -31,6 +31,11 @@ def select_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     }
 
 
+def describe_time(seconds: float) -> str:
+    """A time as 48 s, or as 2.5 min from 100 s on."""
+    return f"{seconds:.0f} s" if seconds < 99.5 else f"{seconds / 60:.1f} min"
+
+
 @contextmanager
 def announce(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterator[None]:
     """Print what the block does and how long it has run, every `every` seconds.
@@ -57,11 +62,16 @@ def announce(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterato
 
 
 class GameCount:
-    """Counts the games of several batches. str() gives games done, wins, speed and time left."""
+    """Counts the games of several batches. str() gives games done, wins, speed and time left.
+
+    The games of a batch end together, so the time left counts turns: a game at its third turn of
+    six is half done.
+    """
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.done = self.wins = 0
+        self._played = 0.0  # games that are over, and parts of the others
         self._earlier = (0, 0)  # games and wins of finished batches
         self._begin = time.monotonic()
 
@@ -70,6 +80,8 @@ class GameCount:
         done, wins = self._earlier
         self.done = done + sum(game.status is not GameStatus.PLAYING for game in games)
         self.wins = wins + sum(game.won for game in games)
+        going = (game.state for game in games if game.status is GameStatus.PLAYING)
+        self._played = self.done + sum(state.turn / state.max_turns for state in going)
 
     def next_batch(self) -> None:
         """Add up the current batch. The next look() is at another one."""
@@ -77,14 +89,15 @@ class GameCount:
 
     def __str__(self) -> str:
         text = f"{self.done} of {self.total} games done, {self.wins} won"
-        if self.done:
-            rate = self.done / (time.monotonic() - self._begin)
-            text += f", {rate:.3g} games/s, {(self.total - self.done) / rate / 60:.1f} min left"
+        if self._played:
+            rate = self._played / (time.monotonic() - self._begin)
+            left = describe_time((self.total - self._played) / rate)
+            text += f", {rate:.3g} games/s, {left} left"
         return text
 
 
 class StepLines:
-    """Prints a line per step, with the time left."""
+    """Prints a line per step, with the time left for the other steps and their validations."""
 
     def __init__(self, steps: int) -> None:
         """steps: how many are left."""
@@ -92,6 +105,6 @@ class StepLines:
 
     def step(self, number: int, values: Mapping[str, float]) -> None:
         self._done += 1
-        left = (self._steps - self._done) * (time.monotonic() - self._begin) / self._done / 60
+        left = (self._steps - self._done) * (time.monotonic() - self._begin) / self._done
         text = " ".join(f"{name}={value:.4g}" for name, value in values.items())
-        print(f"step {number} {text} left={left:.1f}min", flush=True)
+        print(f"step {number} {text} left={describe_time(left).replace(' ', '')}", flush=True)

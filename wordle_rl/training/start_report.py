@@ -1,13 +1,22 @@
-"""Reads start.json when a run ends. The file may come from somebody else, so it is checked."""
+"""The files of the report on the start: start.json, and its games in start_games.jsonl.
+
+They are read when a run ends. They may come from somebody else, so they are checked.
+"""
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.evaluation.summary import game_record
+from wordle_rl.game.rules import Game, GameStatus, Rules
+from wordle_rl.runs.files import StepLog, json_bytes, write_bytes
 from wordle_rl.runs.folder import RunFolderError
 from wordle_rl.runs.untrusted import FolderError, check_all_entries, check_entries, read_object
+from wordle_rl.words.lists import WORD_LENGTH
 
 _NUMBER = float | None
 _REPORT: dict[str, Any] = {  # entries that report_table() shows
@@ -24,6 +33,11 @@ _LATER_ENTRIES = {  # entries that reports of earlier versions lack
     "reward_parts": dict[str, float], "lineage": str, "plurals": _NUMBER,
     "answer_guesses": _NUMBER, "opener_bits": _NUMBER, "opener_rank": _NUMBER,
 }  # fmt: skip
+_GAME = {
+    "secret": str, "status": str, "guesses": list[str | None],
+    "reasons": list[str | None],
+}  # fmt: skip
+_WORD = re.compile(f"[a-z]{{{WORD_LENGTH}}}")
 _RULES = {"max_turns": int, "invalid": str, "unparsable": str, "hard_mode": bool}
 
 
@@ -55,3 +69,45 @@ def read_start_report(path: Path) -> dict[str, Any] | None:
     except RunFolderError as error:
         warnings.warn(f"{error}; the table leaves it out", stacklevel=2)
         return None
+
+
+def write_start_games(path: Path, games: Sequence[Game]) -> None:
+    """Write the games of the report on the start, as lines like those of games.jsonl."""
+    records = ({"step": 0, "split": "test", **game_record(game)} for game in games)
+    write_bytes(path, b"".join(map(json_bytes, records)))
+
+
+def read_start_games(
+    path: Path, secrets: Sequence[str], allowed: Container[str], rules: Rules
+) -> list[Game]:
+    """The games of the report on the start, one per secret; none without the file.
+
+    Warns about a file that it cannot read, or that is about other secrets or rules.
+    """
+    try:
+        games = [_replay(path, record, allowed, rules) for record in StepLog(path).read()]
+        if games and [game.secret for game in games] != list(secrets):
+            raise FolderError(f"{path}: its games are on other secrets")
+    except FolderError as error:
+        warnings.warn(f"{error}; no boards are shown", stacklevel=2)
+        return []
+    return games
+
+
+def _replay(path: Path, record: dict[str, Any], allowed: Container[str], rules: Rules) -> Game:
+    """Play the guesses of a record again. Raises FolderError if the game ends otherwise."""
+    check_all_entries(path, record, _GAME)
+    game = Game(record["secret"], allowed, rules)
+    words = [game.secret, *(guess for guess in record["guesses"] if guess is not None)]
+    try:
+        if not all(map(_WORD.fullmatch, words)):
+            raise ValueError("not a word")
+        for guess, reason in zip(record["guesses"], record["reasons"], strict=True):
+            game.play(guess, reason=reason)
+        if game.status is GameStatus.PLAYING:  # its time was up, or its context full
+            game.forfeit(GameStatus(record["status"]))
+        if game.status != record["status"]:
+            raise ValueError("another end")
+    except ValueError:
+        raise FolderError(f"{path}: {game.secret[:5]!r} was not played by these rules") from None
+    return game

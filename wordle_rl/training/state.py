@@ -16,6 +16,7 @@ _KINDS: dict[str, Any] = {
     "step": int,
     "best": list[float],
     "best_step": int,
+    "start": list[float],
     "totals": dict[str, float],
     "failures": int,
     "curriculum": dict,
@@ -35,6 +36,8 @@ class RunState:
     # three numbers. Earlier versions wrote two.
     best: list[float] = field(default_factory=list)
     best_step: int = 0
+    # Rank of the start. Earlier versions did not keep it.
+    start: list[float] = field(default_factory=list)
     totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0.0))
     failures: int = 0  # steps in a row with a failed update
     curriculum: dict[str, Any] = field(default_factory=dict)  # its state_dict()
@@ -44,18 +47,24 @@ class RunState:
         """Whether the start policy was validated."""
         return bool(self.best)
 
+    @property
+    def improved(self) -> bool:
+        """Whether a validation beat the one of the start."""
+        return self.best_step > 0 and self.best > self.start
+
     @classmethod
     def read(cls, checkpoint: Path) -> RunState:
         """Read the state in a checkpoint's folder. Raises CheckpointError naming the file."""
         path = checkpoint / FILE
         try:
-            entries = read_object(path)
+            entries = {"start": [], **read_object(path)}
             check_all_entries(path, entries, _KINDS)
             state = cls(**{name: entries[name] for name in _KINDS})
             if min(state.step, state.best_step, state.failures) < 0:
                 raise FolderError(f"{path}: step, best_step and failures must be 0 or more")
-            if len(state.best) not in (0, 2, 3):
-                raise FolderError(f"{path}: best must be three numbers")
+            for name in ("best", "start"):
+                if len(getattr(state, name)) not in (0, 2, 3):
+                    raise FolderError(f"{path}: {name} must be three numbers")
             if checkpoint.name != f"step_{state.step:06d}":
                 raise FolderError(f"{path}: is about step {state.step}")
         except FileNotFoundError:
@@ -89,6 +98,8 @@ class RunState:
     def note_validation(self, step: int, metrics: Mapping[str, float]) -> bool:
         """Note a validation. Returns whether it is the best so far. A tie goes to the later one."""
         rank = rank_validation(metrics)
+        if step == 0:
+            self.start = rank
         if rank < self.best:
             return False
         self.best, self.best_step = rank, step

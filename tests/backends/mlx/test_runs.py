@@ -15,14 +15,23 @@ import torch
 
 from tests.helpers import runs
 from tests.helpers.configs import composed
-from tests.helpers.runs import assert_equal_runs, assert_saved, files, metrics_of, resume, run, stop
+from tests.helpers.runs import (
+    LEARNING,
+    assert_equal_runs,
+    assert_saved,
+    files,
+    metrics_of,
+    resume,
+    run,
+    stop,
+)
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.evaluate import evaluate
 from wordle_rl.policy.engine import StopReason
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.train import train
-from wordle_rl.training import loop as training
+from wordle_rl.training import run_reports
 from wordle_rl.training.game_log import GameLog
 from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.step import StepResult
@@ -38,7 +47,7 @@ def settings(folder: Path, stage: str) -> list[str]:
 STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved
     "grpo with a reference": [((HeldOutPlay, "validate"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
     "two updates with muon": [((CheckpointStore, "save"), 1, 0), ((MlxPolicy, "update"), 2, 1)],
-    "lora": [((training, "report"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
+    "lora": [((run_reports, "report"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
     "ppo": [((MlxPolicy, "update"), 6, 2)],  # four updates a step
 }
 
@@ -181,8 +190,7 @@ def test_a_run_on_linux_multiplies_with_the_blas_of_torch():
 @pytest.mark.slow
 def test_grpo_on_mlx_improves_a_small_model_by_more_than_chance(tmp_path) -> None:
     """Validation reward rises by more than three standard errors."""
-    _, folder = run(tmp_path, "backend=mlx", "experiment=smoke", "trainer.report=false",
-                    "logger=none")  # fmt: skip
+    _, folder = run(tmp_path, "backend=mlx", *LEARNING)
     validated = [m for m in metrics_of(folder) if "val/reward" in m]
     first, last = validated[0], validated[-1]
     error = np.hypot(first["val/reward_standard_error"], last["val/reward_standard_error"])

@@ -1,0 +1,84 @@
+"""The reports of a run: greedy games on the test secrets before the first step and after the last.
+
+The last report is printed beside the first one, with boards of the same secrets. With several
+processes all of them play, and the first one writes and prints.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from wordle_rl.evaluation.before_after import comparison_table, describe_change, show_pairs
+from wordle_rl.evaluation.report_table import report_table
+from wordle_rl.game.rules import Game
+from wordle_rl.policy.stages import Stage
+from wordle_rl.runs.files import write_json
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.training.held_out_play import HeldOutPlay
+from wordle_rl.training.outcome import report
+from wordle_rl.training.start_report import (
+    read_start_games,
+    read_start_report,
+    write_start_games,
+)
+
+
+class RunReports:
+    """Plays the test secrets, and shows what training changed."""
+
+    def __init__(
+        self,
+        play: HeldOutPlay,
+        folder: RunFolder,
+        stages: Sequence[Stage],
+        check: Callable[[], None],
+        *,
+        writes: bool,
+    ) -> None:
+        """stages: of the model that the run makes, the run itself last."""
+        self._play, self._stages, self._check, self._writes = play, stages, check, writes
+        self._start, self._games = folder.path / "start.json", folder.path / "start_games.jsonl"
+
+    def begin(self) -> None:
+        """Report on the start, in two files."""
+        summary, games = report("start", self._play, self._stages[:-1], self._check)
+        if self._writes:
+            write_start_games(self._games, games)
+            write_json(self._start, summary)
+
+    def end(self, step: int) -> dict[str, Any]:
+        """Report on the policy beside the start. Returns entries of the run's summary.
+
+        step: the one whose checkpoint the policy is from.
+        """
+        best, games = report("best", self._play, self._stages, self._check)
+        if not self._writes:
+            return best
+        start = read_start_report(self._start)
+        if start is None:
+            print(f"\n{report_table([best])}", flush=True)
+            return best
+        print(f"\n{report_table([best, start])}", flush=True)
+        if step == 0:
+            print("\nThe best checkpoint is the start: both rows show the same model.", flush=True)
+        else:
+            self._compare(start, best, games, step)
+        return {**best, "start": start}
+
+    def _compare(
+        self, start: dict[str, Any], best: dict[str, Any], games: Sequence[Game], step: int
+    ) -> None:
+        """Print results and games of before and after."""
+        setup, titles = self._play.setup, ("before", f"after step {step}")
+        print(f"\n{comparison_table(start, best, titles)}", flush=True)
+        words, rules = setup.recipe.words, setup.recipe.rules
+        earlier = read_start_games(self._games, setup.test, words.allowed_set, rules)
+        if not earlier:
+            return
+        pairs = list(zip(earlier, games, strict=True))
+        print(f"\n{describe_change(pairs)}", flush=True)
+        if shown := setup.trainer.show_games:
+            boards = show_pairs(pairs, shown, titles, colour=sys.stdout.isatty())
+            print(f"\n{boards}", flush=True)

@@ -129,7 +129,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
 
 
 def _check_secrets(recipe: Recipe, splits: Splits) -> None:
-    """Raise ConfigError for too few validation secrets or a teacher that cannot find all secrets."""
+    """Raise ConfigError for too few validation secrets, or a teacher that cannot find a secret."""
     if len(splits.val) < 2:
         raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint")
     taught = recipe.algorithm.imitates

@@ -13,7 +13,7 @@ import pytest
 
 from wordle_rl.runs.paths import ROOT
 
-OPEN = {38, 39}  # rows that nothing holds yet
+OPEN = {39}  # rows that nothing holds yet
 LIST = (ROOT / "docs" / "CORRECTNESS.md").read_text(encoding="utf-8")
 _ROW = re.compile(r"^## (\d+)\. (.+?)\n(.*?)(?=^## |\Z)", re.M | re.S)
 _FILE = re.compile(r"^- `(tests/[\w/]+\.py)`\n((?:  - `test_\w+`\n)+)", re.M)

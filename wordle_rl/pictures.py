@@ -22,6 +22,7 @@ from wordle_rl.runs.untrusted import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _DOTS = 150  # dots per inch
@@ -60,6 +61,19 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def shade_gap(axes: Axes, one: np.ndarray, other: np.ndarray, *, colour: str, unit: str) -> None:
+    """Shade the gap between two curves and name its last size; nothing if they share no step.
+
+    one, other: [2, any] steps and values. The size is `one` minus `other`.
+    """
+    steps, first, second = np.intersect1d(one[0], other[0], return_indices=True)
+    if not len(steps):
+        return
+    above, below = one[1][first], other[1][second]
+    label = f"gap, at the end {above[-1] - below[-1]:+.3g} {unit}"
+    axes.fill_between(steps, above, below, color=colour, alpha=0.15, lw=0, label=label)
 
 
 def save_figure(figure: Figure, out: Path) -> None:

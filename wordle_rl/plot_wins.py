@@ -1,9 +1,10 @@
 """Pictures of how a run learns: python -m wordle_rl.plot_wins outputs/<run> [--out PNG].
 
 One run: the share of games won over steps, on training and validation secrets, and the reports on
-the test secrets. --beside adds the solvers that eval.py played on them, --totals the number of
-training games won so far. Several runs: their validation curves in one picture. It reads run
-folders only and also works while a run trains. Needs matplotlib.
+the test secrets. With trainer.watch_every, also the gap between training and test secrets. --beside
+adds the solvers that eval.py played, --guesses the mean guesses, --totals the games won so far.
+Several runs: their validation curves in one picture. It reads run folders only and also works while
+a run trains. Needs matplotlib.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from wordle_rl.pictures import (
     read_solvers,
     run_name,
     save_figure,
+    shade_gap,
 )
 from wordle_rl.runs.errors import run_plain
 from wordle_rl.runs.files import StepLog
@@ -41,11 +43,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TRAINING, _VALIDATION, _TEST, _GREY = "#3a6ea5", "#d1603d", "#3f8f5b", "#8a8a8a"
+_DOTS: dict[str, Any] = {"color": _VALIDATION, "marker": "o", "ms": 4.5, "lw": 1.5}
 _DASHES = ("-", "--", "-.", ":")  # of the solvers' lines
 _RATES = ("train/win_rate", "val/win_rate", "watch/train/win_rate", "watch/test/win_rate")
+_GUESSES = "mean_guesses_with_losses"
+_MEANS = tuple(f"{which}/{_GUESSES}" for which in ("val", "watch/train", "watch/test"))
 _MOST = {  # of what is drawn
     **dict.fromkeys(("step", "train/games", "train/wins"), 1e12),
     **dict.fromkeys(_RATES, 1.0),
+    **dict.fromkeys(_MEANS, 1e6),
 }
 
 
@@ -60,6 +66,7 @@ class WinCurves:
     val_steps: np.ndarray  # [V] steps with a validation
     val_rates: np.ndarray  # [V] share of validation games won, 0..1
     watched: dict[str, np.ndarray]  # train, test: [2, W] steps and share of greedy games won
+    guesses: dict[str, np.ndarray]  # val, train, test: [2, W] steps and mean guesses, losses as 7
     reports: np.ndarray  # [R, 4] step, share of greedy test games won, its 95 % interval
     lineage: str = ""  # of the reported model, in one line
 
@@ -81,11 +88,10 @@ def read_curves(folder: str | Path) -> WinCurves:
     except FolderError as error:
         raise PlotError(str(error)) from None
     train = [(r["step"], *counts) for r in records if (counts := _wins_and_games(r))]
-    val = [(r["step"], r["val/win_rate"]) for r in records if r.get("val/win_rate") is not None]
-    if not train and not val:
+    val_steps, val_rates = _points(records, "val/win_rate")
+    if not train and not len(val_steps):
         raise PlotError(f"{path}: no metrics of wins yet (train/win_rate, val/win_rate)")
     steps, wins, games = np.array(train, float).reshape(-1, 3).T
-    val_steps, val_rates = np.array(val, float).reshape(-1, 2).T
     return WinCurves(
         name=run_name(folder),
         steps=steps,
@@ -93,7 +99,8 @@ def read_curves(folder: str | Path) -> WinCurves:
         games=games,
         val_steps=val_steps,
         val_rates=val_rates,
-        watched={k: _watched(records, k) for k in ("train", "test")},
+        watched={k: _points(records, f"watch/{k}/win_rate") for k in ("train", "test")},
+        guesses={name.split("/")[-2]: _points(records, name) for name in _MEANS},
         reports=read_reports(folder),
         lineage=read_lineage(folder),
     )
@@ -109,8 +116,8 @@ def _check(path: Path, record: dict[str, Any]) -> None:
             raise FolderError(f"{place}: {name} must be 0..{most:g}, not {record[name]}")
 
 
-def _watched(records: list[dict[str, Any]], which: str) -> np.ndarray:
-    key = f"watch/{which}/win_rate"
+def _points(records: list[dict[str, Any]], key: str) -> np.ndarray:
+    """Steps and values of a metric where it was logged, [2, any]."""
     points = [(r["step"], r[key]) for r in records if r.get(key) is not None]
     return np.array(points, float).reshape(-1, 2).T
 
@@ -144,16 +151,19 @@ def draw_run(
     *,
     title: str = "",
     solvers: Mapping[str, float] | None = None,
+    guesses: bool = False,
     totals: bool = False,
 ) -> None:
     """Write the picture of one run as a PNG: the share of games won over its steps.
 
-    solvers: win rate of each, drawn as a level line. totals: also the games won so far, below.
+    solvers: win rate of each, drawn as a level line. guesses, totals: also their panels, below.
+    Raises PlotError when guesses are asked for and no games outside training were logged.
     """
-    figure = new_figure(8.5, 7.6 if totals else 4.8)
-    axes, *below = figure.subplots(2 if totals else 1, 1, sharex=True, squeeze=False)[:, 0]
-    for panel in below:
-        _draw_totals(panel, curves)
+    panels = [_draw_guesses] * guesses + [_draw_totals] * totals
+    figure = new_figure(8.5, 4.8 + 2.8 * len(panels))
+    axes, *below = figure.subplots(1 + len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    for draw, panel in zip(panels, below, strict=True):
+        draw(panel, curves)
     for i, (name, rate) in enumerate((solvers or {}).items()):
         dashes = _DASHES[i % len(_DASHES)]
         axes.axhline(
@@ -165,13 +175,9 @@ def draw_run(
         label = "training" if window == 1 else f"training, mean of {window} steps"
         axes.plot(curves.steps, mean, color=_TRAINING, lw=1.5, alpha=0.7, label=label)
     if len(curves.val_steps):
-        dots = {"color": _VALIDATION, "marker": "o", "ms": 4.5, "lw": 1.5}
-        axes.plot(curves.val_steps, 100 * curves.val_rates, label="validation", **dots)
-    for which, colour in (("train", _TRAINING), ("test", _TEST)):
-        steps, rates = curves.watched[which]
-        if len(steps):
-            dots = {"color": colour, "marker": "s", "ms": 4, "lw": 1.2, "ls": ":"}
-            axes.plot(steps, 100 * rates, label=f"{which} secrets, greedy", **dots)
+        axes.plot(curves.val_steps, 100 * curves.val_rates, label="validation", **_DOTS)
+    percent = {which: points * [[1], [100]] for which, points in curves.watched.items()}
+    _draw_watched(axes, percent, "points")
     if len(curves.reports):
         steps, rate, low, high = curves.reports.T * [[1], [100], [100], [100]]
         error = np.maximum([rate - low, high - rate], 0)
@@ -180,6 +186,27 @@ def draw_run(
         figure.supxlabel(textwrap.fill(plain_text(curves.lineage), 120), fontsize=8, color=_GREY)
     _finish(axes, plain_text(title) or f"Games won: {curves.name}")
     save_figure(figure, out)
+
+
+def _draw_watched(axes: Axes, watched: Mapping[str, np.ndarray], unit: str) -> None:
+    """Draw the curves of greedy games on training and test secrets, and the gap between them."""
+    for which, colour in (("train", _TRAINING), ("test", _TEST)):
+        steps, values = watched[which]
+        if len(steps):
+            dots = {"color": colour, "marker": "s", "ms": 4, "lw": 1.2, "ls": ":"}
+            axes.plot(steps, values, label=f"{which} secrets, greedy", **dots)
+    shade_gap(axes, watched["train"], watched["test"], colour=_GREY, unit=unit)
+
+
+def _draw_guesses(axes: Axes, curves: WinCurves) -> None:
+    if not any(points.size for points in curves.guesses.values()):
+        raise PlotError(f"{curves.name}: no {_GUESSES} yet (val/..., watch/...)")
+    steps, means = curves.guesses["val"]
+    if len(steps):
+        axes.plot(steps, means, label="validation", **_DOTS)
+    _draw_watched(axes, curves.guesses, "guesses")
+    _finish(axes, "Mean guesses, a lost game as one more than the turns", "guesses")
+    axes.autoscale(axis="y")  # means differ by little, far from 0
 
 
 def _draw_totals(axes: Axes, curves: WinCurves) -> None:
@@ -252,12 +279,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="EVAL",
         help="folder that eval.py wrote, whose solvers are drawn beside a single run",
     )
+    parser.add_argument("--guesses", action="store_true", help="also draw the mean guesses")
     parser.add_argument("--totals", action="store_true", help="also draw the games won so far")
     options = parser.parse_args(arguments)
     first = options.runs[0]
     several = len(options.runs) > 1
     if several and options.beside is not None:
         parser.error("--beside takes a single run")
+    if several and options.guesses:
+        parser.error("--guesses takes a single run")
     out = options.out or (first.parent if several else first) / "wins.png"
     with one_line_errors(out):
         runs = [read_curves(folder) for folder in options.runs]
@@ -265,7 +295,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             draw_runs(_distinct_names(runs, options.runs), out, title=options.title)
         else:
             solvers = None if options.beside is None else read_solvers(options.beside)
-            draw_run(runs[0], out, title=options.title, solvers=solvers, totals=options.totals)
+            panels = {"guesses": options.guesses, "totals": options.totals}
+            draw_run(runs[0], out, title=options.title, solvers=solvers, **panels)
     print(printable(str(out)))
     return 0
 

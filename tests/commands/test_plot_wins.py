@@ -137,6 +137,57 @@ def test_watched_secrets_are_read_apart_from_validation(tmp_path):
     assert (tmp_path / "wins.png").stat().st_size > 10_000
 
 
+@pytest.fixture
+def watched(tmp_path):
+    """A run that played test secrets at three steps and training secrets at two of these."""
+    records = [
+        {"step": 0, "val/win_rate": 0.5, "val/mean_guesses_with_losses": 5.5,
+         "watch/train/win_rate": 0.5, "watch/train/mean_guesses_with_losses": 5.4,
+         "watch/test/win_rate": 0.5, "watch/test/mean_guesses_with_losses": 5.5},
+        {"step": 5, "watch/test/win_rate": 0.45, "watch/test/mean_guesses_with_losses": 5.25},
+        {"step": 10, "watch/train/win_rate": 0.9, "watch/train/mean_guesses_with_losses": 4.5,
+         "watch/test/win_rate": 0.775, "watch/test/mean_guesses_with_losses": 4.75},
+    ]  # fmt: skip
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    return tmp_path
+
+
+def test_the_gap_between_training_and_test_secrets_is_shaded_and_told(watched, drawn):
+    main([str(watched)])
+    [axes] = drawn[0].axes
+    assert {"train secrets, greedy", "test secrets, greedy"} <= texts(axes)
+    assert "gap, at the end +12.5 points" in texts(axes)
+    [shade] = axes.collections
+    corners = {tuple(point) for point in shade.get_paths()[0].vertices.tolist()}
+    assert corners == {(0, 50), (10, 90), (10, 77.5)}  # nothing at step 5, where one was not played
+
+
+def test_mean_guesses_have_a_panel_of_their_own(watched, drawn):
+    main([str(watched), "--guesses"])
+    _, axes = drawn[0].axes
+    lines = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+    assert lines["validation"] == [[0, 5.5]]
+    assert lines["train secrets, greedy"] == [[0, 5.4], [10, 4.5]]
+    assert lines["test secrets, greedy"] == [[0, 5.5], [5, 5.25], [10, 4.75]]
+    assert "gap, at the end -0.25 guesses" in texts(axes)
+    main([str(watched), "--guesses", "--totals"])
+    assert len(drawn[1].axes) == 3
+
+
+def test_a_run_that_watches_one_kind_of_secrets_has_no_gap(tmp_path, drawn):
+    record = {"step": 3, "val/win_rate": 0.5, "watch/test/win_rate": 0.5}
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    main([str(tmp_path)])
+    assert not any("gap" in text for text in texts(drawn[0].axes[0]))
+
+
+def test_guesses_that_were_not_logged_and_those_of_several_runs_are_refused(run, capsys):
+    for arguments, said in (([run], "no mean_guesses_with_losses"), ([run, run], "a single run")):
+        with pytest.raises(SystemExit, match="2"):
+            main([*map(str, arguments), "--guesses"])
+        assert said in capsys.readouterr().err
+
+
 # -- titles, reports and solvers ------------------------------------------------------------------
 
 

@@ -34,8 +34,8 @@ from wordle_rl.training.state import RunState
 
 Damage = Callable[[Path], object]
 STATE = {
-    "step": 2, "best": [0.5, -4.0], "best_step": 2, "totals": {"games": 8.0}, "failures": 0,
-    "curriculum": {},
+    "step": 2, "best": [0.5, -4.0], "best_step": 2, "start": [0.25, -5.0, 1.0],
+    "totals": {"games": 8.0}, "failures": 0, "curriculum": {},
 }  # fmt: skip
 
 
@@ -391,6 +391,7 @@ STATES: dict[str, tuple[Damage, str]] = {
     "a negative step": (edit("state.json", lambda s: s.update(best_step=-1)), "0 or more"),
     "best of four": (edit("state.json", lambda s: s.update(best=[1, 2, 3, 4])), "three numbers"),
     "best as text": (edit("state.json", lambda s: s.update(best=["a", "b"])), "best must be"),
+    "a start of one": (edit("state.json", lambda s: s.update(start=[1])), "start must be three"),
     "totals in a list": (edit("state.json", lambda s: s.update(totals=[])), "totals must be"),
     "totals as text": (edit("state.json", lambda s: s.update(totals={"games": "8"})), "totals"),
     "failures": (edit("state.json", lambda s: s.update(failures=None)), "failures must be"),

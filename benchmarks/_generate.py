@@ -6,10 +6,10 @@ from turn to turn, feeds only what is new, and does everything that was found to
 - It computes the opening once, because all games share it.
 - It plays all games in one batch and drops the finished ones.
 - It uses no logits processors, and asks for no log-probs or other outputs.
-- It runs in inference mode, on weights cast once to the faster precision.
+- It runs in inference mode, on weights cast once.
 
-Two settings are chosen by timing them: the attention, and whether to squeeze out the padding that
-unequal answers leave in the cache.
+Three settings are chosen by timing them: the precision, the attention, and whether to squeeze out
+the padding that unequal answers leave in the cache.
 
 These were slower on the embedded model and are left out:
 
@@ -21,7 +21,7 @@ These were slower on the embedded model and are left out:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,9 @@ from transformers import DynamicCache, GenerationConfig
 
 from benchmarks._scene import Scene, copy_to_play
 from benchmarks._timing import fastest
+from wordle_rl.backends.torch.timing import DTYPES
 from wordle_rl.game.rules import PlayedTurn, State
+from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.parser import parse
 from wordle_rl.rollouts.play import Reply, new_games, play
@@ -45,10 +47,12 @@ class GenerateSettings:
     keeps_cache: bool  # from turn to turn
     attention: str  # one of transformers' own implementations
     squeezed: bool = False  # whether padding inside the cache is removed before each turn
+    precision: Precision = "fp32"
 
     def __str__(self) -> str:
         cache = "cache kept" if self.keeps_cache else "fresh call per turn"
-        return f"{cache}, {self.attention}{', squeezed' if self.squeezed else ''}"
+        squeezed = ", squeezed" if self.squeezed else ""
+        return f"{cache}, {self.attention}{squeezed}, {self.precision}"
 
 
 FRESH = [GenerateSettings(keeps_cache=False, attention=a) for a in ("sdpa", "eager")]
@@ -228,7 +232,7 @@ def generate_actor(
 
 
 def generate_games(
-    model: Any, scene: Scene, settings: GenerateSettings, sampling: Sampling, step: int
+    model: Any, scene: Scene, settings: GenerateSettings, step: int, *, sampling: Sampling
 ) -> Answers:
     """Plays the games of a step. Each step has its own random numbers."""
     torch.manual_seed(step)
@@ -238,6 +242,16 @@ def generate_games(
 
 
 def fastest_generate(scene: Scene, choices: list[GenerateSettings]) -> GenerateSettings:
-    """The settings with which generate plays the scene's games fastest."""
-    model, sampling = copy_to_play(scene.network, scene.precision), scene.recipe.sampling
-    return fastest({c: partial(generate_games, model, scene, c, sampling) for c in choices})
+    """The settings with which generate plays the scene's games fastest, precision included.
+
+    The precision is chosen with the first settings and fewer games.
+    """
+    models = {precision: copy_to_play(scene.network, precision) for precision in DTYPES}
+
+    def tried(scene: Scene, choices: list[GenerateSettings]) -> GenerateSettings:
+        play_with = partial(generate_games, sampling=scene.recipe.sampling)
+        return fastest({c: partial(play_with, models[c.precision], scene, c) for c in choices})
+
+    both = [replace(choices[0], precision=precision) for precision in DTYPES]
+    precision = tried(scene.smaller, both).precision
+    return tried(scene, [replace(choice, precision=precision) for choice in choices])

@@ -38,6 +38,7 @@ MODELS = {
     "100m": (["model=untrained", f"model.shape={SHAPE_100M}", "model.max_tokens=8"], 64),
 }
 SMOKE_GAMES = 16
+TRIED = 4  # the precision is tried on this fraction of the games
 
 
 def options(
@@ -52,6 +53,7 @@ def options(
     parser.add_argument("--games", type=int, help=f"a multiple of {GROUP} (default: {sizes})")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each contestant")
     parser.add_argument("--json", type=Path, help="also write all numbers to this file")
+    parser.add_argument("--avx2", action="store_true", help="compute with AVX2 alone")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
     given = parser.parse_args()
     if given.games is None:
@@ -78,7 +80,6 @@ class Scene:
     """One model and the games it plays."""
 
     network: Any  # transformers' model, float32
-    precision: Precision  # the faster one on this machine
     shape: tuple[int, int]  # width of the layers and of their inner layers
     tokenizer: HFTokenizer
     form: Form
@@ -90,6 +91,14 @@ class Scene:
     @property
     def greedy(self) -> Sampling:
         return dataclasses.replace(self.recipe.sampling, temperature=0.0)
+
+    @property
+    def smaller(self) -> Scene:
+        """The same scene with fewer games, to try choices on of which some are slow."""
+        groups = max(self.games // TRIED // GROUP, 2)
+        rollout = dataclasses.replace(self.recipe.rollout, groups=groups)
+        recipe = dataclasses.replace(self.recipe, rollout=rollout)
+        return dataclasses.replace(self, games=groups * GROUP, recipe=recipe)
 
     def secrets(self, step: int) -> list[str]:
         """The secret of each game, group by group."""
@@ -122,13 +131,14 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     setup = build_experiment(resolve(config))
     assert isinstance(setup.backend, LightningSettings)
     shape = load_layer_shape(setup.model)
-    computing = choose_computing(setup.backend, torch.device("cpu"), lambda: shape)
+    # Each side's precision is chosen by timing its games.
+    backend = dataclasses.replace(setup.backend, precision="fp32")
+    computing = choose_computing(backend, torch.device("cpu"), lambda: shape)
     print(*computing.reasons, sep="\n", flush=True)
     network, tokenizer = load_model(setup.model, precision="fp32", device="cpu")
     network.eval()
     return Scene(
         network=network,
-        precision=computing.precision,
         shape=shape,
         tokenizer=tokenizer if given.model in ("tiny", "mini") else Endless(tokenizer.inner),
         form=build_form(setup.recipe.rollout.form, Chat(tokenizer), setup.recipe.style),
@@ -147,7 +157,10 @@ def machine(*packages: str) -> dict[str, str]:
         model = names[0].split(":")[1].strip() if names else model
     bf16 = "yes" if torch.cpu._is_amx_tile_supported() else "no"
     versions = {name: importlib.metadata.version(name) for name in packages}
-    described = {"processor": model, "threads": str(torch.get_num_threads()), "AMX": bf16}
+    described = {
+        "processor": model, "threads": str(torch.get_num_threads()), "AMX": bf16,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+    }  # fmt: skip
     return {**described, "python": platform.python_version(), **versions}
 
 

@@ -7,7 +7,8 @@ TRL 1.16 plays more than one turn in two ways:
   favours TRL: it parses no tool calls, which the embedded chat template does not have, and it ends
   answers after 12 tokens, where the tool loop allows the length of a game.
 - `rollout_func` leaves the rollout to the user. Here it plays with the fastest loop over generate
-  of benchmarks/rollout.py, on a copy in the faster precision that is made once per step.
+  of benchmarks/rollout.py, on a copy in the precision in which that loop is faster. The copy is
+  made once per step.
 
 Both use beta 0, one update per batch, no gradient checkpointing, no logs and no saves. All prompts
 are equally long, so TRL pads only after the games.
@@ -148,7 +149,7 @@ class TrlGames:
         if settings.weights == "bfloat16":
             for parameter in network.parameters():
                 parameter.data = parameter.data.to(torch.bfloat16)
-        self._player = copy_to_play(network, scene.precision)
+        self._player = loop and copy_to_play(network, loop.precision)
         self._recorder = Recorder(between, gradients=given is not None)
         # One row per group. The step decides which secrets are played, as in ours.
         rows = steps * scene.games // GROUP
@@ -207,6 +208,7 @@ class TrlGames:
             actor = OwnGeneration(trainer.model, scene, settings, sampling)
             actor.trainer = trainer
         else:
+            assert self._player is not None
             weights = zip(self._player.parameters(), trainer.model.parameters(), strict=True)
             with torch.no_grad():
                 for copied, trained in weights:

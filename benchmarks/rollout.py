@@ -2,6 +2,7 @@
 
     python benchmarks/rollout.py                  # the embedded model, 512 games (64 secrets x 8)
     python benchmarks/rollout.py --model 100m     # a random Qwen2 of 104 M weights, 64 games
+    python benchmarks/rollout.py --avx2           # with AVX2 alone, as on an ordinary x86 processor
     python benchmarks/rollout.py --smoke          # does it still work?
 
 The contestants share weights, prompts, rules and the game loop. Only the source of the answers
@@ -11,9 +12,9 @@ differs:
 - generate with a fresh call per turn
 - generate with a cache that is kept from turn to turn (see _generate.py)
 
-The same run tries several settings of generate and takes the fastest. First all contestants play
-greedily in float32 and must draw the same tokens. Then they are timed in turns, in the precision
-that is faster on this machine.
+The same run tries several settings of generate and takes the fastest. Each contestant plays in the
+precision in which it is faster, fp32 or bf16, which the same run finds out. First all contestants
+play greedily in float32 and must draw the same tokens. Then they are timed in turns.
 
 Timed games are sampled at temperature 1, as in training, so answers differ in length. Each
 contestant draws its own random numbers, so the games are similar but not the same. Tokens and turns
@@ -43,6 +44,7 @@ from benchmarks._generate import CACHED, FRESH, Answers, fastest_generate, gener
 from benchmarks._scene import Scene, copy_to_play, load_scene, machine, options
 from benchmarks._timing import (
     alternate,
+    fastest,
     forward_flops,
     matmul_rate,
     operators,
@@ -52,6 +54,7 @@ from benchmarks._timing import (
 )  # fmt: skip
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.timing import DTYPES
+from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.policy_actor import PolicyActor, build_actor
@@ -76,18 +79,25 @@ def check_equal(scene: Scene) -> int:
     policy = scene.policy(copy.deepcopy(scene.network), "fp32")
     expected = answers_of(our_games(policy, scene, scene.greedy, 0))
     for settings in (*FRESH, *CACHED):
-        drawn = generate_games(scene.network, scene, settings, scene.greedy, 0)
+        drawn = generate_games(scene.network, scene, settings, 0, sampling=scene.greedy)
         differing = [i for i, (a, b) in enumerate(zip(expected, drawn, strict=True)) if a != b]
         if differing:
             sys.exit(f"NOT EQUAL: generate ({settings}) and ours differ in games {differing[:10]}")
     return sum(len(ids) for game in expected for ids in game)
 
 
+def faster_precision(scene: Scene) -> Precision:
+    """The precision in which our engine plays faster."""
+    scene, sampling = scene.smaller, scene.recipe.sampling
+    policies = {p: scene.policy(scene.network, p) for p in DTYPES}
+    return fastest({p: partial(our_games, policies[p], scene, sampling) for p in DTYPES})
+
+
 def contestants(
     scene: Scene, policy: TorchPolicy, work: dict[str, list[tuple[float, float]]]
 ) -> tuple[dict[str, Callable[[int], object]], dict[str, str]]:
     """The runs to time, and their settings. Each run records its tokens and turns per game."""
-    model, sampling = copy_to_play(scene.network, scene.precision), scene.recipe.sampling
+    sampling = scene.recipe.sampling
 
     def recorded(name: str, play_step: Callable[[int], Answers]) -> Callable[[int], object]:
         def run(step: int) -> None:
@@ -103,12 +113,15 @@ def contestants(
         best[name] = fastest_generate(scene, choices)
     runs = {OURS: recorded(OURS, lambda step: answers_of(our_games(policy, scene, sampling, step)))}
     for name, settings in best.items():
-        play_step = partial(generate_games, model, scene, settings, sampling)
+        model = copy_to_play(scene.network, settings.precision)
+        play_step = partial(generate_games, model, scene, settings, sampling=sampling)
         runs[name] = recorded(name, play_step)
     return runs, {name: str(settings) for name, settings in best.items()}
 
 
-def arithmetic_limit(scene: Scene, actor: PolicyActor, *, seconds: float) -> dict[str, float]:
+def arithmetic_limit(
+    scene: Scene, actor: PolicyActor, precision: Precision, *, seconds: float
+) -> dict[str, float]:
     """Games per second if only matrix products took time. seconds: how long to measure."""
     lengths, drawn = [], 0
     for turns in actor.turns:
@@ -117,7 +130,7 @@ def arithmetic_limit(scene: Scene, actor: PolicyActor, *, seconds: float) -> dic
         lengths.append((fed, len(turns[0].prompt_ids)))
         drawn += sum(len(t.completion.ids) for t in turns)
     flops = forward_flops(scene.network, lengths, drawn)
-    rate = matmul_rate(scene.network, DTYPES[scene.precision], len(actor.turns), seconds)
+    rate = matmul_rate(scene.network, DTYPES[precision], len(actor.turns), seconds)
     return {
         "flops": flops,
         "flops_per_second": rate,
@@ -135,21 +148,25 @@ def main() -> None:
     print(f"equal: {found['equal_tokens']} greedy tokens in float32, by all contestants")
 
     work: dict[str, list[tuple[float, float]]] = {n: [] for n in (OURS, FRESH_CALL, BEST)}
-    policy = scene.policy(scene.network, scene.precision)
+    print("precision of ours:")
+    precision = faster_precision(scene)
+    policy = scene.policy(scene.network, precision)
     runs, found["settings"] = contestants(scene, policy, work)
+    found["settings"][OURS] = precision
     runs[OURS](0)  # warm up; the others did when their settings were tried
     policy.timers.take()
     taken = alternate(runs, given.repeats)
     parts = policy.timers.take()
 
-    print(
-        f"\n{given.model}, {scene.games} games, {scene.precision}, {given.repeats} repeats in turns"
-    )
+    print(f"\n{given.model}, {scene.games} games, {given.repeats} repeats in turns")
     for name, spent in taken.items():
         tokens, turns = (statistics.mean(values) for values in zip(*work[name], strict=True))
         row = {**rates(scene.games, spent), "tokens_per_game": tokens, "turns_per_game": turns}
         found[name] = {**row, "seconds": spent}
-        print(f"  {name}: {spread(row)} games/s; {tokens:.1f} tokens in {turns:.2f} turns a game")
+        print(
+            f"  {name} ({found['settings'][name]}): {spread(row)} games/s; {tokens:.1f} tokens in "
+            f"{turns:.2f} turns a game"
+        )
     for name in (FRESH_CALL, BEST):
         found[f"over {name}"] = ratio = speedup(taken[OURS], taken[name])
         aim = AIMS[given.model].get(name)
@@ -161,7 +178,9 @@ def main() -> None:
     found["operators"] = operators(runs[OURS])
     print("  of it: " + ", ".join(f"{k} {v:.0%}" for k, v in found["operators"].items()))
     actor = our_games(policy, scene, scene.recipe.sampling, 0)
-    found["limit"] = limit = arithmetic_limit(scene, actor, seconds=0.1 if given.smoke else 1.0)
+    found["limit"] = limit = arithmetic_limit(
+        scene, actor, precision, seconds=0.1 if given.smoke else 1.0
+    )
     share = found[OURS]["median"] / limit["games_per_second"]
     print(
         f"arithmetic limit: {limit['games_per_second']:.0f} games/s, {limit['flops'] / 1e9:.1f} "

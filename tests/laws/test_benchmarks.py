@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks import AVX2
 from benchmarks import _timing as timing
 from tests.helpers.tiny import qwen
+from wordle_rl.runs.paths import ROOT
 
 HEADS, DIM, LAYERS = 4, 8, 2  # of tiny.qwen
 
@@ -49,3 +54,14 @@ def test_speedup_compares_each_repeat_with_itself():
     assert timing.speedup([1.0, 2.0, 1.0], [4.0, 8.0, 5.0]) == {
         "median": 4.0, "least": 4.0, "most": 5.0,
     }  # fmt: skip
+
+
+def test_avx2_restarts_the_command_with_settings_that_libraries_read_when_loaded():
+    show = "import benchmarks, os, sys; print(os.environ['ATEN_CPU_CAPABILITY'], *sys.argv[1:])"
+    options = ["--avx2", "--games", "16"]
+    shown = subprocess.run(
+        [sys.executable, "-c", show, *options], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert shown.stdout.split() == ["avx2", *options]
+    makefile = (ROOT / "Makefile").read_text()
+    assert " ".join(f"{name}={value}" for name, value in AVX2.items()) in makefile

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from wordle_rl.backends.torch import fast_training
 from wordle_rl.backends.torch.attention import use_short_attention
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.fast_qwen2 import FastQwen2, is_plain_qwen2
@@ -67,10 +68,23 @@ class CausalLM:
             input_ids=ids, attention_mask=masks, position_ids=places, use_cache=False
         ).last_hidden_state
 
+    def compute_states(self, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        """Hidden states [P, H] at the wanted places of sequences, in order of row and place.
+
+        ids: [N, T], padded on the right. wanted: bool [N, T - 1], False from the last token of each
+        sequence on.
+        """
+        if self._can_be_fast() and fast_training.can_train(ids):
+            return fast_training.compute_states(self._trunk, ids, wanted)
+        return self.compute_hidden(ids)[:, :-1][wanted]
+
     def choose_rollout_trunk(self) -> RolloutTrunk:
         """The fastest trunk for rollouts with the current weights."""
-        fast = self.device.type == "cpu" and is_plain_qwen2(self.model)
-        return FastQwen2(self._trunk) if fast else self
+        return FastQwen2(self._trunk) if self._can_be_fast() else self
+
+    def _can_be_fast(self) -> bool:
+        """Whether layers written out can replace transformers' forward pass."""
+        return self.device.type == "cpu" and is_plain_qwen2(self.model)
 
     def compute_last_hidden(
         self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache

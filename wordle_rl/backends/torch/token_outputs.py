@@ -35,9 +35,8 @@ def compute_token_outputs(
     width = max(int(batch.lengths[rows].max()), 1)  # rows may hold nothing but padding
     ids = torch.from_numpy(batch.ids[rows, :width]).to(lm.device)
     trained = torch.from_numpy(batch.trained[rows, :width]).to(lm.device)
-    hidden = lm.compute_hidden(ids)
     # Place t - 1 predicts the token at place t. The head runs only where a token is trained.
-    states = hidden[:, :-1][trained[:, 1:]]
+    states = lm.compute_states(ids, trained[:, 1:])
     logits = lm.compute_logits(states) / temperature
     if batch.distributions is None:
         chosen = logits.gather(1, ids[:, 1:][trained[:, 1:]][:, None])[:, 0]

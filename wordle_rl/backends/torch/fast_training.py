@@ -1,0 +1,258 @@
+"""Qwen2's layers written out for training on CPU: the same gradients as transformers, faster.
+
+Tokens are rows of one matrix. The opening that all sequences share is computed once, and padding
+fills each sequence only up to the longest. Norms, gates and attention have backward passes of their
+own, because autograd's many small operations take longer than the matrix products. The last layer
+computes only the places whose hidden states are wanted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+_LONGEST = 512  # keys; longer sequences would need too much memory for their scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where the tokens of some sequences are in one matrix of M = opening + rows * width tokens.
+
+    The shared opening comes first, then `width` tokens of each sequence.
+    """
+
+    opening: int
+    rows: int
+    width: int
+    cos: torch.Tensor  # [M, 1, D]
+    sin: torch.Tensor  # [M, 1, D], the first half of each head's numbers negated
+    bias: torch.Tensor  # [width, opening + width], minus infinity where a token sees no key
+    opening_bias: torch.Tensor  # [opening, opening], the same for the opening's own tokens
+
+
+def can_train(ids: torch.Tensor) -> bool:
+    """Whether sequences [N, T] have a length that compute_states is meant for."""
+    return len(ids) > 0 and 2 <= ids.shape[1] <= _LONGEST
+
+
+def compute_states(trunk: Any, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Hidden states [P, H] at the wanted places of sequences, in order of row and place.
+
+    trunk: the decoder of a plain Qwen2. ids: [N, T], padded on the right. wanted: bool [N, T - 1],
+    False from the last token of each sequence on.
+    """
+    opening = _count_shared(ids, wanted)
+    inner = ids[:, opening:-1]
+    layout = _lay_out(trunk, opening, *inner.shape)
+    x = F.embedding(torch.cat([ids[0, :opening], inner.flatten()]), trunk.embed_tokens.weight)
+    places = wanted[:, opening:].flatten().nonzero()[:, 0] + opening
+    for layer in trunk.layers[:-1]:
+        x = _compute_layer(layer, x, layout)
+    return _normalize(trunk.norm, _compute_layer(trunk.layers[-1], x, layout, places))
+
+
+def _count_shared(ids: torch.Tensor, wanted: torch.Tensor) -> int:
+    """How many tokens all sequences begin with, before the first wanted place."""
+    # At least one token is left for each sequence.
+    shared = (ids[:, :-2] == ids[0, :-2]).all(0) & ~wanted[:, :-1].any(0)
+    return int(shared.long().cumprod(0).sum())
+
+
+def _lay_out(trunk: Any, opening: int, rows: int, width: int) -> Layout:
+    weight = trunk.embed_tokens.weight
+    places = torch.arange(opening + width)
+    cos, sin = trunk.rotary_emb(weight, places[None])
+    half = sin.shape[-1] // 2
+    sin = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
+    hidden = places > places[:, None]
+    bias = torch.zeros_like(hidden, dtype=weight.dtype).masked_fill_(hidden, -torch.inf)
+    return Layout(
+        opening=opening,
+        rows=rows,
+        width=width,
+        cos=_repeat_rows(cos[0], opening, rows),
+        sin=_repeat_rows(sin[0], opening, rows),
+        bias=bias[opening:],
+        opening_bias=bias[:opening, :opening],
+    )
+
+
+def _repeat_rows(table: torch.Tensor, opening: int, rows: int) -> torch.Tensor:
+    return torch.cat([table[:opening], table[opening:].repeat(rows, 1)])[:, None]
+
+
+def _compute_layer(
+    layer: Any, x: torch.Tensor, layout: Layout, places: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The tokens [M, H] after a decoder layer, or only those at some places."""
+    attention, mlp = layer.self_attn, layer.mlp
+    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+    weight, bias = (torch.cat([getattr(p, n) for p in parts]) for n in ("weight", "bias"))
+    joined = F.linear(_normalize(layer.input_layernorm, x), weight, bias)
+    attended = _attend(joined.view(len(x), -1, attention.head_dim), layout, attention)
+    if places is not None:
+        attended, x = attended[places], x[places]
+    x = torch.addmm(x, attended, attention.o_proj.weight.T)
+    weight = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
+    gated: Any = _Gate.apply(F.linear(_normalize(layer.post_attention_layernorm, x), weight))
+    return torch.addmm(x, gated, mlp.down_proj.weight.T)
+
+
+def _attend(joined: torch.Tensor, layout: Layout, attention: Any) -> torch.Tensor:
+    """Attention [M, heads * D] of joined queries, keys and values [M, heads + 2 kv, D]."""
+    kv = attention.k_proj.out_features // attention.head_dim
+    turned: Any = _Rotate.apply(joined, layout.cos, layout.sin, kv)
+    opening, rows = turned.split([layout.opening, layout.rows * layout.width])
+    rows = rows.view(layout.rows, layout.width, *joined.shape[1:])
+    if not layout.opening:
+        return _Attend.apply(rows, None, layout.bias, kv).flatten(0, 1)
+    of_opening = _Attend.apply(opening[None], None, layout.opening_bias, kv)
+    of_rows = _Attend.apply(rows, opening, layout.bias, kv)
+    return torch.cat([of_opening.flatten(0, 1), of_rows.flatten(0, 1)])
+
+
+def _normalize(norm: Any, x: torch.Tensor) -> Any:
+    return _Norm.apply(x, norm.weight, norm.variance_epsilon)
+
+
+class _Norm(torch.autograd.Function):
+    """Root-mean-square norm, computed in float32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        exact = x.float()
+        norm = torch.linalg.vector_norm(exact, dim=-1, keepdim=True)
+        scale = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        exact = exact * scale
+        ctx.save_for_backward(exact, scale, weight)
+        return exact.to(x.dtype) * weight
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        [grad] = grads
+        exact, scale, weight = ctx.saved_tensors
+        weight_grad = (grad * exact.to(grad.dtype)).sum(0)
+        inner = (grad * weight).float()
+        along = (inner * exact).sum(-1, keepdim=True)
+        inner.addcmul_(exact, along, value=-1.0 / grad.shape[-1]).mul_(scale)
+        return inner.to(grad.dtype), weight_grad, None
+
+
+class _Gate(torch.autograd.Function):
+    """silu(gate) * up [M, I] of joined gates and ups [M, 2 I]."""
+
+    @staticmethod
+    def forward(ctx: Any, joined: torch.Tensor) -> torch.Tensor:
+        gate, up = joined.chunk(2, dim=-1)
+        opened = F.silu(gate)
+        ctx.save_for_backward(joined, opened)
+        return opened * up
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        [grad] = grads
+        joined, opened = ctx.saved_tensors
+        gate, up = joined.chunk(2, dim=-1)
+        out = torch.empty_like(joined)
+        gate_grad, up_grad = out.chunk(2, dim=-1)
+        torch.mul(grad, opened, out=up_grad)
+        torch.ops.aten.silu_backward.grad_input(grad * up, gate, grad_input=gate_grad)
+        return out
+
+
+class _Rotate(torch.autograd.Function):
+    """Rotates queries and keys of [M, heads + 2 kv, D] by their positions, in place."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, joined: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, kv: int
+    ) -> torch.Tensor:
+        ctx.mark_dirty(joined)
+        ctx.save_for_backward(cos, sin)
+        ctx.kv = kv
+        part = joined[:, :-kv]
+        # Rolling by half brings each number's partner to its place. The sine holds the sign.
+        partner = part.roll(part.shape[-1] // 2, -1)
+        part.mul_(cos).addcmul_(partner, sin)
+        return joined
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        cos, sin = ctx.saved_tensors
+        out = grads[0].clone()
+        part = out[:, : -ctx.kv]
+        partner = part.roll(part.shape[-1] // 2, -1)
+        part.mul_(cos).addcmul_(partner, sin, value=-1.0)
+        return out, None, None, None
+
+
+class _Attend(torch.autograd.Function):
+    """Causal attention [N, T, heads * D] of rows [N, T, heads + 2 kv, D] of rotated queries, keys
+    and values. Each row also sees the keys of an opening [P, heads + 2 kv, D].
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: torch.Tensor, opening: torch.Tensor | None, bias: torch.Tensor, kv: int
+    ) -> torch.Tensor:
+        n, width, joined, dim = rows.shape
+        heads, before = joined - 2 * kv, bias.shape[1] - width
+        query = _group(rows[:, :, :heads], kv).mul_(dim**-0.5)
+        both = rows.new_empty(2, n, kv, before + width, dim)  # keys and values
+        both[..., before:, :] = _split_heads(rows[:, :, heads:])
+        if opening is not None:
+            both[..., :before, :] = _split_heads(opening[None, :, heads:])
+        keys, values = both.flatten(1, 2)
+        scores = torch.bmm(query, keys.transpose(1, 2))
+        scores.view(n, heads, *bias.shape).add_(bias)
+        weights = scores.softmax(-1)
+        ctx.save_for_backward(query, keys, values, weights)
+        ctx.shape, ctx.kv, ctx.opening = rows.shape, kv, opening is not None
+        return _ungroup(torch.bmm(weights, values), n, width).flatten(2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        query, keys, values, weights = ctx.saved_tensors
+        n, width, joined, dim = ctx.shape
+        heads, kv = joined - 2 * ctx.kv, ctx.kv
+        grad = _group(grads[0].view(n, width, heads, dim), kv)
+        out = grad.new_empty(ctx.shape)
+        both = grad.new_empty(2, *keys.shape)
+        torch.bmm(weights.transpose(1, 2), grad, out=both[1])
+        by_weight = torch.bmm(grad, values.transpose(1, 2))
+        by_score = torch._softmax_backward_data(by_weight, weights, -1, weights.dtype)
+        torch.bmm(by_score.transpose(1, 2), query, out=both[0])
+        out[:, :, :heads] = _ungroup(torch.bmm(by_score, keys).mul_(dim**-0.5), n, width)
+        both = both.unflatten(1, (n, kv))
+        before = keys.shape[1] - width
+        _split_heads(out[:, :, heads:]).copy_(both[..., before:, :])
+        if not ctx.opening:
+            return out, None, None, None
+        opening = grad.new_zeros(before, joined, dim)
+        _split_heads(opening[None, :, heads:]).copy_(both[..., :before, :].sum(1, keepdim=True))
+        return out, opening, None, None
+
+
+def _group(query: torch.Tensor, kv: int) -> torch.Tensor:
+    """Queries [N, T, heads, D] as new rows [N * kv, heads / kv * T, D] that share keys."""
+    n, _, _, dim = query.shape
+    grouped = query.transpose(1, 2).clone(memory_format=torch.contiguous_format)
+    return grouped.view(n * kv, -1, dim)
+
+
+def _ungroup(grouped: torch.Tensor, n: int, width: int) -> torch.Tensor:
+    """[N, T, heads, D] of what _group made."""
+    return grouped.view(n, -1, width, grouped.shape[-1]).transpose(1, 2)
+
+
+def _split_heads(pairs: torch.Tensor) -> torch.Tensor:
+    """Keys and values [N, T, 2 kv, D] as [2, N, kv, T, D]."""
+    return pairs.unflatten(2, (2, -1)).permute(2, 0, 3, 1, 4)

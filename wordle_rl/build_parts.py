@@ -133,6 +133,7 @@ def build_teacher(
         player=player,
         mistakes=Mistakes(knowledge, pool) if wanted.slips else None,
         slips=wanted.slips,
+        careless=wanted.careless,
         distribution=wanted.choices,
         reasoning=None if length == "none" else Reasoning(knowledge, length),
     )

@@ -102,6 +102,7 @@ class Imitation:
     player: str  # its name, see wordle_rl.game.players.base
     reasoning: str = "none"  # length of the thought before each guess, one of LENGTHS
     choices: bool = False  # learn every guess that the player might have made, not only its own
+    careless: float = 0.0  # share of its guesses that are any word of its pool, and are learnt
     slips: float = 0.0  # share of turns in which a mistake, never learnt, replaces the guess
 
 

@@ -21,6 +21,9 @@ class Distill(Sft):
     """
 
     targets: Literal["sampled", "distribution"] = "distribution"
+    # Share of the player's guesses that are any word that it knows, whatever the clues say. They are
+    # learnt, so the model knows how to use the clues but seldom does.
+    careless: float = 0.0
     slips: float = 0.3  # share of turns in which a mistake, never learnt, replaces the guess
 
     def __post_init__(self) -> None:
@@ -30,10 +33,13 @@ class Distill(Sft):
                 f"algorithm.targets must be sampled or distribution, not {self.targets!r}"
             )
         in_range("slips", self.slips, 0, 0.9)
+        in_range("careless", self.careless, 0, 0.9)
+        if self.careless and self.targets == "sampled":
+            raise ValueError("algorithm.careless must be 0 unless algorithm.targets=distribution")
 
     @property
     def imitates(self) -> Imitation | None:
         return Imitation(
-            player=self.player, reasoning=self.reasoning, slips=self.slips,
+            player=self.player, reasoning=self.reasoning, slips=self.slips, careless=self.careless,
             choices=self.targets == "distribution",
         )  # fmt: skip

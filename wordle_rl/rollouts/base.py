@@ -185,6 +185,7 @@ def play_whole_games(task: RolloutTask, *, answers: int | None = None) -> list[R
                 draws=task.draws,
                 mistakes=teacher.mistakes,
                 slips=teacher.slips,
+                careless=teacher.careless,
                 reasoning=teacher.reasoning,
             )
             play(scripted, games, answers=answers, watch=watch)

@@ -17,6 +17,7 @@ class TeacherSettings:
     player: Player
     mistakes: Player | None = None  # answers in its place, never to be learnt
     slips: float = 0.0  # how often
+    careless: float = 0.0  # how often the player guesses any word of its pool; this is learnt
     distribution: bool = False  # learn all the player might have answered; it must be a Teacher
     reasoning: Reasoning | None = None  # writes the thought before each guess
 

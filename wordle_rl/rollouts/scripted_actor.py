@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from wordle_rl.game.players.base import Player, Speaker
+from wordle_rl.game.players.base import Player, Speaker, Teacher, pick
 from wordle_rl.game.rules import Game, PlayedTurn, State
 from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.policy.sampling import Draws
@@ -27,6 +27,7 @@ class ScriptedActor:
     draws: Draws
     mistakes: Player | None = None  # sometimes guesses in the player's place
     slips: float = 0.0  # how often, 0..1
+    careless: float = 0.0  # how often a Teacher guesses any word of its pool instead, 0..1
     reasoning: Reasoning | None = None  # writes a thought before each guess
     slipped: list[set[int]] = field(default_factory=list)  # per game: turns that were mistakes
 
@@ -39,11 +40,17 @@ class ScriptedActor:
         return [True] * len(states)
 
     def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
-        numbers = self.draws.uniforms(games, turn, 3)
+        numbers = self.draws.uniforms(games, turn, 4)
         if isinstance(self.player, Speaker):
             texts = self.player.speak(states, numbers[:, 0])
             return [Reply(text=text, parsed=parse(text)) for text in texts]
         words = self.player.answer(states, numbers[:, 0])
+        if self.careless:
+            assert isinstance(self.player, Teacher)
+            pool = self.player.pool
+            for i, (which, _, _, careless) in enumerate(numbers.tolist()):
+                if careless < self.careless:
+                    words[i] = pool[pick(which, len(pool))]
         if self.mistakes is not None:
             instead = self.mistakes.answer(states, numbers[:, 0])
             for i, slip in enumerate(numbers[:, 1] < self.slips):

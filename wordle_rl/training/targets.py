@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.game.players.base import Player, Teacher
+from wordle_rl.game.players.base import Teacher
 from wordle_rl.game.rules import State
 from wordle_rl.policy.batch import Targets
-from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.forms import Form
+from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.training.sequences import TrainingSequence, find_answers
 
@@ -23,10 +23,11 @@ from wordle_rl.training.sequences import TrainingSequence, find_answers
 class TokenTeacher:
     """Computes a teacher's distribution over each next token, for one tokenizer and form."""
 
-    def __init__(self, teacher: Player, form: Form, reasoning: Reasoning | None = None) -> None:
-        assert isinstance(teacher, Teacher)
-        self._teacher, self._form, self._reasoning = teacher, form, reasoning
-        self._ids = _pad_rows([self._guess(word) for word in teacher.pool])
+    def __init__(self, lesson: TeacherSettings, form: Form) -> None:
+        assert isinstance(lesson.player, Teacher)
+        self._teacher, self._form, self._reasoning = lesson.player, form, lesson.reasoning
+        self._careless = lesson.careless
+        self._ids = _pad_rows([self._guess(word) for word in lesson.player.pool])
 
     def _guess(self, word: str) -> list[int]:
         """Ids of a guess. It begins the answer unless a thought comes before it."""
@@ -58,7 +59,12 @@ class TokenTeacher:
         sequence. Raises ValueError for an answer that the teacher would not give.
         """
         try:
-            return _compute_targets(self._ids[self._teacher.choices(state)], answer, start)
+            choices = self._teacher.choices(state)
+            if not self._careless:
+                return _compute_targets(self._ids[choices], answer, start)
+            weights = np.full(len(self._ids), self._careless / len(self._ids))
+            weights[choices] += (1.0 - self._careless) / len(choices)
+            return _compute_targets(self._ids, answer, start, weights)
         except LookupError:
             raise ValueError(f"the teacher would not answer {list(answer)} in {state}") from None
 
@@ -71,18 +77,29 @@ def _pad_rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
     return rows
 
 
-def _compute_targets(left: NDArray[np.int64], drawn: Sequence[int], start: int) -> Targets:
-    """Targets of the tokens of a text drawn from equally likely texts.
+def _compute_targets(
+    left: NDArray[np.int64],
+    drawn: Sequence[int],
+    start: int,
+    weights: NDArray[np.float64] | None = None,
+) -> Targets:
+    """Targets of the tokens of a text drawn from some texts.
 
-    left: [texts, tokens]. start: position of the drawn text. Raises LookupError if left lacks it.
+    left: [texts, tokens]. start: position of the drawn text. weights: [texts] how likely each is,
+    up to a factor; equally likely without. Raises LookupError if left lacks the drawn text.
     """
+    if weights is None:
+        weights = np.ones(len(left))
     places, ids, probabilities = [], [], []
     for i, token in enumerate(drawn):
-        values, counts = np.unique(left[:, i], return_counts=True)
+        column = left[:, i] + 1  # from 0, as -1 is behind an end
+        sums = np.bincount(column, weights)
+        values = np.flatnonzero(np.bincount(column))
         places.append(np.full(len(values), start + i))
-        ids.append(values)
-        probabilities.append((counts / len(left)).astype(np.float32))
-        left = left[left[:, i] == token]
+        ids.append(values - 1)
+        probabilities.append((sums[values] / weights.sum()).astype(np.float32))
+        still = left[:, i] == token
+        left, weights = left[still], weights[still]
         if not len(left):
             raise LookupError
     return Targets(

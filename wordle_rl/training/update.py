@@ -95,7 +95,7 @@ def build_batch(step: Step, selection: Selection, advantages: Advantages) -> Bat
         batch = replace(batch, units=selection.rows.units[selection.origin])
     lesson = step.recipe.teacher
     if lesson is not None and lesson.distribution:
-        teacher = TokenTeacher(lesson.player, step.form, lesson.reasoning)
+        teacher = TokenTeacher(lesson, step.form)
         of_rollout = [selection.samples[s.rollout].rollout for s in parts]
         targets = [teacher.of_sequence(*pair) for pair in zip(of_rollout, parts, strict=True)]
         batch = replace(batch, distributions=targets)

@@ -21,7 +21,7 @@ class Distill(Sft):
     """
 
     targets: Literal["sampled", "distribution"] = "distribution"
-    # Share of the player's guesses that are any word that it knows, whatever the clues say. They are
+    # Share of guesses that are any word that the player knows, whatever the clues say. They are
     # learnt, so the model knows how to use the clues but seldom does.
     careless: float = 0.0
     slips: float = 0.3  # share of turns in which a mistake, never learnt, replaces the guess

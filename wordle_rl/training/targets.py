@@ -7,6 +7,7 @@ teacher's whole distribution has the same expected gradient without that noise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ class TokenTeacher:
         self._teacher, self._form, self._reasoning = lesson.player, form, lesson.reasoning
         self._careless = lesson.careless
         self._ids = _pad_rows([self._guess(word) for word in lesson.player.pool])
+        self._counts = _TextCounts(self._ids)
 
     def _guess(self, word: str) -> list[int]:
         """Ids of a guess. It begins the answer unless a thought comes before it."""
@@ -59,14 +61,18 @@ class TokenTeacher:
         sequence. Raises ValueError for an answer that the teacher would not give.
         """
         try:
-            choices = self._teacher.choices(state)
-            if not self._careless:
-                return _compute_targets(self._ids[choices], answer, start)
-            weights = np.full(len(self._ids), self._careless / len(self._ids))
-            weights[choices] += (1.0 - self._careless) / len(choices)
-            return _compute_targets(self._ids, answer, start, weights)
+            choices, mixed = self._teacher.choices(state), None
+            if self._careless:
+                carefully = (1.0 - self._careless) / len(choices)
+                mixed = (self._counts, self._careless / len(self._ids), carefully)
+            return _compute_targets(self._ids[choices], answer, start, mixed)
         except LookupError:
             raise ValueError(f"the teacher would not answer {list(answer)} in {state}") from None
+
+
+@lru_cache(maxsize=1)  # a run has one, and its counts are worth keeping from step to step
+def build_token_teacher(lesson: TeacherSettings, form: Form) -> TokenTeacher:
+    return TokenTeacher(lesson, form)
 
 
 def _pad_rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
@@ -77,31 +83,55 @@ def _pad_rows(texts: Sequence[list[int]]) -> NDArray[np.int64]:
     return rows
 
 
+class _TextCounts:
+    """How many texts of a list begin with some tokens, by the token that follows.
+
+    Answers are kept, because most answers begin like earlier ones.
+    """
+
+    def __init__(self, texts: NDArray[np.int64]) -> None:
+        self._texts = np.ascontiguousarray(texts.T)  # [tokens, texts]
+        self._known: dict[tuple[int, ...], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+
+    def after(self, prefix: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Next tokens in rising order, and how many texts have each; -1 is behind the end."""
+        if prefix not in self._known:
+            fitting = np.ones(self._texts.shape[1], dtype=bool)
+            for place, token in enumerate(prefix):
+                fitting &= self._texts[place] == token
+            self._known[prefix] = np.unique(
+                self._texts[len(prefix), fitting], return_counts=True
+            )
+        return self._known[prefix]
+
+
 def _compute_targets(
     left: NDArray[np.int64],
     drawn: Sequence[int],
     start: int,
-    weights: NDArray[np.float64] | None = None,
+    mixed: tuple[_TextCounts, float, float] | None = None,
 ) -> Targets:
-    """Targets of the tokens of a text drawn from some texts.
+    """Targets of the tokens of a text drawn from equally likely texts.
 
-    left: [texts, tokens]. start: position of the drawn text. weights: [texts] how likely each is,
-    up to a factor; equally likely without. Raises LookupError if left lacks the drawn text.
+    left: [texts, tokens]. start: position of the drawn text. mixed: counts of other texts that may
+    be drawn as well, with the weight of each of them and of each text of left.
+    Raises LookupError if no text is the drawn one.
     """
-    if weights is None:
-        weights = np.ones(len(left))
     places, ids, probabilities = [], [], []
     for i, token in enumerate(drawn):
-        column = left[:, i] + 1  # from 0, as -1 is behind an end
-        sums = np.bincount(column, weights)
-        values = np.flatnonzero(np.bincount(column))
+        values, counts = np.unique(left[:, i], return_counts=True)
+        if mixed is not None:
+            others, other_weight, weight = mixed
+            every, many = others.after(tuple(drawn[:i]))
+            counts, found = many * other_weight, counts * weight
+            counts[np.searchsorted(every, values)] += found
+            values = every
         places.append(np.full(len(values), start + i))
-        ids.append(values - 1)
-        probabilities.append((sums[values] / weights.sum()).astype(np.float32))
-        still = left[:, i] == token
-        left, weights = left[still], weights[still]
-        if not len(left):
+        ids.append(values)
+        probabilities.append((counts / counts.sum()).astype(np.float32))
+        if token not in values:
             raise LookupError
+        left = left[left[:, i] == token]
     return Targets(
         places=np.concatenate(places),
         ids=np.concatenate(ids),

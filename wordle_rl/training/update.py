@@ -22,7 +22,7 @@ from wordle_rl.rollouts.records import Rollout
 from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import Sample, Scores
 from wordle_rl.training.sequences import TrainingSequence, build_sequences, pad
-from wordle_rl.training.targets import TokenTeacher
+from wordle_rl.training.targets import build_token_teacher
 
 # A sequence of a step's batch, with its scores if there are any.
 Row = tuple[TrainingSequence, Scores | None]
@@ -95,7 +95,7 @@ def build_batch(step: Step, selection: Selection, advantages: Advantages) -> Bat
         batch = replace(batch, units=selection.rows.units[selection.origin])
     lesson = step.recipe.teacher
     if lesson is not None and lesson.distribution:
-        teacher = TokenTeacher(lesson, step.form)
+        teacher = build_token_teacher(lesson, step.form)
         of_rollout = [selection.samples[s.rollout].rollout for s in parts]
         targets = [teacher.of_sequence(*pair) for pair in zip(of_rollout, parts, strict=True)]
         batch = replace(batch, distributions=targets)

@@ -229,7 +229,7 @@ class _Attend(torch.autograd.Function):
         both = grad.new_empty(2, *keys.shape)
         torch.bmm(weights.transpose(1, 2), grad, out=both[1])
         by_weight = torch.bmm(grad, values.transpose(1, 2))
-        by_score = torch._softmax_backward_data(by_weight, weights, -1, weights.dtype)
+        by_score = torch.ops.aten._softmax_backward_data(by_weight, weights, -1, weights.dtype)
         torch.bmm(by_score.transpose(1, 2), query, out=both[0])
         out[:, :, :heads] = _ungroup(torch.bmm(by_score, keys).mul_(dim**-0.5), n, width)
         both = both.unflatten(1, (n, kv))

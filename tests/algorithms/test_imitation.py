@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections import Counter
 from dataclasses import replace
 
@@ -52,6 +53,7 @@ WORDS = WordLists(
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 CHAT = Chat(HFTokenizer(qwen_like_tokenizer()))
 FORM = build_form("conversation", CHAT, Symbols())
+LESSON = TeacherSettings(player=RandomConsistent(KNOWLEDGE))
 
 
 def state_after(*guesses: str, secret: str) -> State:
@@ -64,7 +66,7 @@ def test_a_target_is_the_share_of_the_teachers_answers_that_go_on_with_it():
     fitting = ["crane", "crate", "grate"]
     answers = [CHAT.answer(guess_text(word)) for word in fitting]
     taken = answers[1]
-    targets = TokenTeacher(RandomConsistent(KNOWLEDGE), FORM).targets(state, taken, start=10)
+    targets = TokenTeacher(LESSON, FORM).targets(state, taken, start=10)
     found = {
         (int(place), int(token)): float(share)
         for place, token, share in zip(
@@ -79,8 +81,47 @@ def test_a_target_is_the_share_of_the_teachers_answers_that_go_on_with_it():
     assert not found
 
 
+def test_a_careless_teachers_targets_are_those_of_both_ways_to_guess():
+    state = state_after("sleep", secret="crate")
+    likely = dict.fromkeys(WORDS.answers, 0.6 / len(WORDS.answers))
+    for word in ("crane", "crate", "grate"):  # these fit
+        likely[word] += 0.4 / 3
+    answers = {word: CHAT.answer(guess_text(word)) for word in WORDS.answers}
+    teacher = TokenTeacher(dataclasses.replace(LESSON, careless=0.6), FORM)
+    for drawn in ("crate", "bleed"):  # one that fits and one that does not
+        targets = teacher.targets(state, answers[drawn], start=0)
+        places = zip(targets.places, targets.ids, targets.probabilities, strict=True)
+        for place, token, probability in places:
+            alike = {w: ids for w, ids in answers.items() if ids[:place] == answers[drawn][:place]}
+            have = [likely[word] for word, ids in alike.items() if ids[place] == token]
+            everything = sum(likely[word] for word in alike)
+            assert probability == pytest.approx(sum(have) / everything, rel=1e-5)
+        sums = np.bincount(targets.places, targets.probabilities)
+        assert np.allclose(sums, 1.0) and len(sums) == len(answers[drawn])
+
+
+def test_a_careless_teacher_guesses_any_word_in_its_share_of_the_turns_and_learns_from_all():
+    words = load_words()
+    knowledge = Knowledge(words, build_table(words))
+    player = RandomConsistent(knowledge)
+    actor = ScriptedActor(player=player, draws=Draws(seed=3), careless=0.6)
+    games = play(actor, new_games(words.answers[::8], words, Rules()))
+    # on the empty board every word fits
+    late = [turn for game in games for turn in game.turns if turn.state.clues]
+    fitting = sum(knowledge.is_consistent(turn.guess or "", turn.state) for turn in late)
+    assert abs(fitting / len(late) - 0.4) < 4 * np.sqrt(0.24 / len(late)) + 0.05
+    assert not any(actor.slipped)
+
+
+def test_a_careless_teacher_needs_the_distribution():
+    with pytest.raises(ValueError, match="careless must be 0 unless"):
+        Distill(targets="sampled", careless=0.5)
+    with pytest.raises(ValueError, match="careless must be"):
+        Distill(careless=1.0)
+
+
 def test_an_answer_that_the_teacher_would_not_give_has_no_targets():
-    teacher = TokenTeacher(RandomConsistent(KNOWLEDGE), FORM)
+    teacher = TokenTeacher(LESSON, FORM)
     state = state_after("sleep", secret="crate")
     with pytest.raises(ValueError, match="would not answer"):
         teacher.targets(state, CHAT.answer(guess_text("bleed")), start=0)
@@ -256,7 +297,7 @@ def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay()
     played = record_rollouts(
         games, [scripted_turns(game, build_form("conversation", CHAT, style)) for game in games], 1
     )
-    tokens = TokenTeacher(teacher, FORM, reasoning)
+    tokens = TokenTeacher(TeacherSettings(player=teacher, reasoning=reasoning), FORM)
     for rollout in played:
         [sequence] = build_sequences(rollout, 0)
         targets = tokens.of_sequence(rollout, sequence)

@@ -99,9 +99,7 @@ class _TextCounts:
             fitting = np.ones(self._texts.shape[1], dtype=bool)
             for place, token in enumerate(prefix):
                 fitting &= self._texts[place] == token
-            self._known[prefix] = np.unique(
-                self._texts[len(prefix), fitting], return_counts=True
-            )
+            self._known[prefix] = np.unique(self._texts[len(prefix), fitting], return_counts=True)
         return self._known[prefix]
 
 

@@ -17,7 +17,7 @@ if __name__ == "__main__":  # before anything slow is imported
 import argparse
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +28,13 @@ from wordle_rl.pictures import (
     new_figure,
     one_line_errors,
     plain_text,
-    read_lineage,
-    read_reports,
     read_solvers,
-    run_name,
     save_figure,
     shade_gap,
 )
 from wordle_rl.runs.errors import run_plain
-from wordle_rl.runs.files import StepLog
-from wordle_rl.runs.untrusted import FolderError, check_entries, printable
+from wordle_rl.runs.untrusted import printable
+from wordle_rl.win_curves import GUESSES, WinCurves, read_curves, smoothed_rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,104 +42,6 @@ if TYPE_CHECKING:
 _TRAINING, _VALIDATION, _TEST, _GREY = "#3a6ea5", "#d1603d", "#3f8f5b", "#8a8a8a"
 _DOTS: dict[str, Any] = {"color": _VALIDATION, "marker": "o", "ms": 4.5, "lw": 1.5}
 _DASHES = ("-", "--", "-.", ":")  # of the solvers' lines
-_RATES = ("train/win_rate", "val/win_rate", "watch/train/win_rate", "watch/test/win_rate")
-_GUESSES = "mean_guesses_with_losses"
-_MEANS = tuple(f"{which}/{_GUESSES}" for which in ("val", "watch/train", "watch/test"))
-_MOST = {  # of what is drawn
-    **dict.fromkeys(("step", "train/games", "train/wins"), 1e12),
-    **dict.fromkeys(_RATES, 1.0),
-    **dict.fromkeys(_MEANS, 1e6),
-}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class WinCurves:
-    """Wins of one run over its steps."""
-
-    name: str
-    steps: np.ndarray  # [S] training steps, ascending
-    wins: np.ndarray  # [S] training games won in each step
-    games: np.ndarray  # [S] training games played in each step
-    val_steps: np.ndarray  # [V] steps with a validation
-    val_rates: np.ndarray  # [V] share of validation games won, 0..1
-    watched: dict[str, np.ndarray]  # train, test: [2, W] steps and share of greedy games won
-    guesses: dict[str, np.ndarray]  # val, train, test: [2, W] steps and mean guesses, losses as 7
-    reports: np.ndarray  # [R, 4] step, share of greedy test games won, its 95 % interval
-    lineage: str = ""  # of the reported model, in one line
-
-
-def read_curves(folder: str | Path) -> WinCurves:
-    """The curves in <folder>/metrics.jsonl.
-
-    A record may lack the training keys (train/games with train/wins or train/win_rate) or
-    val/win_rate. Raises PlotError for a missing folder and one without any of these metrics.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise PlotError(f"{folder}: no such run folder")
-    path = folder / "metrics.jsonl"
-    try:
-        records = sorted(StepLog(path).read(), key=lambda record: record["step"])
-        for record in records:
-            _check(path, record)
-    except FolderError as error:
-        raise PlotError(str(error)) from None
-    train = [(r["step"], *counts) for r in records if (counts := _wins_and_games(r))]
-    val_steps, val_rates = _points(records, "val/win_rate")
-    if not train and not len(val_steps):
-        raise PlotError(f"{path}: no metrics of wins yet (train/win_rate, val/win_rate)")
-    steps, wins, games = np.array(train, float).reshape(-1, 3).T
-    return WinCurves(
-        name=run_name(folder),
-        steps=steps,
-        wins=wins,
-        games=games,
-        val_steps=val_steps,
-        val_rates=val_rates,
-        watched={k: _points(records, f"watch/{k}/win_rate") for k in ("train", "test")},
-        guesses={name.split("/")[-2]: _points(records, name) for name in _MEANS},
-        reports=read_reports(folder),
-        lineage=read_lineage(folder),
-    )
-
-
-def _check(path: Path, record: dict[str, Any]) -> None:
-    """Raise FolderError unless what is drawn of a record are numbers that can be drawn."""
-    check_entries(path, record, {"step": float})
-    place = f"{path}: step {record['step']}"
-    check_entries(place, record, dict.fromkeys(_MOST, float | None))
-    for name, most in _MOST.items():
-        if not 0 <= (record.get(name) or 0) <= most:
-            raise FolderError(f"{place}: {name} must be 0..{most:g}, not {record[name]}")
-
-
-def _points(records: list[dict[str, Any]], key: str) -> np.ndarray:
-    """Steps and values of a metric where it was logged, [2, any]."""
-    points = [(r["step"], r[key]) for r in records if r.get(key) is not None]
-    return np.array(points, float).reshape(-1, 2).T
-
-
-def _wins_and_games(record: dict[str, Any]) -> tuple[float, float] | None:
-    games, wins = record.get("train/games"), record.get("train/wins")
-    if wins is None and games is not None and record.get("train/win_rate") is not None:
-        wins = record["train/win_rate"] * games
-    return None if wins is None or not games else (wins, games)
-
-
-def smoothed_rate(wins: np.ndarray, games: np.ndarray, window: int) -> np.ndarray:
-    """Share of games won in the last `window` steps up to each step; [S] from two [S].
-
-    The first steps average over what there is, so nothing later leaks into an earlier point.
-    """
-    if window < 1:
-        raise ValueError(f"window must be 1 or more, not {window}")
-
-    def trailing(values: np.ndarray) -> np.ndarray:
-        total = np.concatenate([[0.0], np.cumsum(values)])
-        ends = np.arange(1, len(values) + 1)
-        return total[ends] - total[np.maximum(ends - window, 0)]
-
-    return trailing(wins) / trailing(games)
 
 
 def draw_run(
@@ -200,7 +99,7 @@ def _draw_watched(axes: Axes, watched: Mapping[str, np.ndarray], unit: str) -> N
 
 def _draw_guesses(axes: Axes, curves: WinCurves) -> None:
     if not any(points.size for points in curves.guesses.values()):
-        raise PlotError(f"{curves.name}: no {_GUESSES} yet (val/..., watch/...)")
+        raise PlotError(f"{curves.name}: no {GUESSES} yet (val/..., watch/...)")
     steps, means = curves.guesses["val"]
     if len(steps):
         axes.plot(steps, means, label="validation", **_DOTS)

@@ -57,17 +57,15 @@ quick: $(STAMP)  ## train a small embedded model on the CPU, and show games befo
 example: $(STAMP)  ## run GRPO in 100 lines, the file to read first
 	$(PY) examples/grpo_in_100_lines.py
 
-embedded-model: $(STAMP)  ## make the embedded model tiny again (hours)
-	$(PY) train.py experiment=make_tiny name=tiny_first
-	$(PY) train.py experiment=make_tiny_2 name=tiny_model \
-	    init_from="$$(ls -dt outputs/*_tiny_first_* | head -n 1)" init_checkpoint=last
+embedded-model: $(STAMP)  ## make the embedded model tiny again (an hour on one core with bfloat16)
+	$(PY) train.py experiment=make_tiny name=tiny_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_tiny_model_* | head -n 1)" --last
 
 mini-model: $(STAMP)  ## make the embedded model mini again (half an hour on one core with bfloat16)
 	$(PY) train.py experiment=make_mini name=mini_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_mini_model_* | head -n 1)" --last --name mini
 
-micro-model: $(STAMP)  ## make the smallest embedded model again
+micro-model: $(STAMP)  ## make the smallest embedded model again (10 minutes on one core with bfloat16)
 	$(PY) train.py experiment=make_micro name=micro_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --last --name micro
 

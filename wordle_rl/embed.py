@@ -38,26 +38,20 @@ _MODELS = {  # name: purpose, Makefile target, experiment
     "tiny": (
         "badly enough to learn: the start of every run with `model=tiny`",
         "embedded-model",
-        "make_tiny` and then `experiment=make_tiny_2",
+        "make_tiny",
     ),
     "tiny_clean": (
         "as well as reinforcement\nfrom `model=tiny` makes it",
         "clean-model",
         "clean",
     ),
-    "tiny_skilled": (
-        "nearly as well as its teacher:\n"
-        "the start of `experiment=tiny_split` and `experiment=tiny_all`",
-        "skilled-model",
-        "make_tiny_skilled_1` and then `experiment=make_tiny_skilled_2",
-    ),
     "mini": (
-        "badly enough to learn: the start of the shipped studies",
+        "badly, although it knows how to use the clues:\nthe start of `experiment=demo`",
         "mini-model",
         "make_mini",
     ),
     "micro": (
-        "seldom: the small start of `experiment=smoke`, quick on either backend",
+        "badly: the small start of `experiment=smoke`, quick on either backend",
         "micro-model",
         "make_micro",
     ),

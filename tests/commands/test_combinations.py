@@ -347,7 +347,7 @@ FEW_STEPS = [
     "trainer.report=false", "trainer.show_games=0",
 ]  # fmt: skip
 # The experiment whose run comes before one that sets init_from=required.
-BEFORE = {"tiny_think_grpo": "make_tiny_think", "make_tiny_2": "make_tiny"}
+BEFORE = {"tiny_think_grpo": "make_tiny_think"}
 
 
 @pytest.mark.slow

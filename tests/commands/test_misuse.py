@@ -164,7 +164,7 @@ TRAIN = {
     "init_checkpoint=first": "init_checkpoint must be one of best, last, start",
     "model=tiny init_from=outputs/none": "model and init_from exclude each other",
     "model.path=embedded/tiny init_from=conf": "model.path and init_from exclude each other",
-    "experiment=make_tiny_2": "init_from must be given",
+    "experiment=tiny_think_grpo": "init_from must be given",
     "allow_mismatch=maybe": "allow_mismatch must be true or false",
 }  # fmt: skip
 

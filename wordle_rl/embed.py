@@ -46,7 +46,7 @@ _MODELS = {  # name: purpose, Makefile target, experiment
         "clean",
     ),
     "mini": (
-        "badly, although it knows how to use the clues:\nthe start of `experiment=demo`",
+        "badly enough to learn: the start of `experiment=quick` and of studies",
         "mini-model",
         "make_mini",
     ),

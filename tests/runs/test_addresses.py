@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from tests.helpers.configs import composed
 from tests.helpers.studies import work
 from wordle_rl import cli, study
 from wordle_rl import train as run
-from wordle_rl.prompts.styles import Symbols
+from wordle_rl.build import build_experiment, resolve
 from wordle_rl.runs.addresses import hidden, shown_address, shown_command, without_hidden
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
@@ -209,11 +208,7 @@ def test_the_manifest_of_a_run_keeps_no_password(tmp_path, monkeypatch):
     # whoever forgets -m trains once with the settings of the study
     monkeypatch.setattr(sys, "argv", ["train.py", "hydra.sweeper.storage=mysql://me:s3cret@host/d"])
     folder = RunFolder.create(tmp_path, "run")
-    setup: Any = SimpleNamespace(
-        config={"words": {"protocol": "split"}}, words=SimpleNamespace(digest=""),
-        splits=SimpleNamespace(digest=""), model=SimpleNamespace(path=""),
-        recipe=SimpleNamespace(style=Symbols(), rollout=SimpleNamespace(form="fresh"), seed=0),
-    )  # fmt: skip
+    setup = build_experiment(resolve(composed("model=micro")))
     run._write_start(folder, setup, None)
     run._reopen(folder, {}, restart=False)
     manifest = folder.manifest()

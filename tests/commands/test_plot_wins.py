@@ -11,10 +11,10 @@ from wordle_rl import plot_boards
 from wordle_rl.pictures import read_reports, read_solvers, run_name
 from wordle_rl.plot_boards import before_and_after, read_boards
 from wordle_rl.plot_wins import draw_run, draw_runs, main
-from wordle_rl.win_curves import read_curves, smoothed_rate
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import StepLog
 from wordle_rl.runs.paths import ROOT
+from wordle_rl.win_curves import read_curves, smoothed_rate
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -38,7 +38,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 PACKAGE = Path(__file__).resolve().parent.parent / "wordle_rl"
-MODEL = PACKAGE / "embedded" / "mini"  # it has learnt the words and the rules by imitation
+MODEL = PACKAGE / "embedded" / "tiny"  # it has learnt the words and the rules by imitation
 ANSWERS = (PACKAGE / "words" / "original" / "answers.txt").read_text().split()
 ALLOWED = set((PACKAGE / "words" / "original" / "allowed.txt").read_text().split())
 

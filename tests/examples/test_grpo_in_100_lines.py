@@ -41,7 +41,7 @@ FILE = ROOT / "examples" / "grpo_in_100_lines.py"
 GROUPS, SIZE = 6, 4
 OVERRIDES = (
     "algorithm=grpo", "algorithm.beta=0", "rollout.credit=game", "rollout.discount=1",
-    f"rollout.groups={GROUPS}", f"rollout.num_generations={SIZE}", "model=mini",
+    f"rollout.groups={GROUPS}", f"rollout.num_generations={SIZE}", "model=tiny",
 )  # fmt: skip
 
 

@@ -7,11 +7,10 @@ each other. What the model wrote in the better ones becomes more likely, what it
 ones less likely. Nobody shows it a good guess. The comparison within a group of games is the idea
 of GRPO (DeepSeekMath, arXiv 2402.03300).
 
-In 30 steps the share of games won rises from 43% to 91% (seed 0). That took 50 s of processor time
-on one core of an Intel Xeon with AVX-512, and 3 minutes by the clock, because other programs kept
-both cores busy. The command was `OMP_NUM_THREADS=1 python examples/grpo_in_100_lines.py`. The model
-learns these 16 secrets and nothing general: with 32 new secrets in every step and a learning rate
-of 2e-4, it won 41%, 44% and 41% of the games in steps 1-10, 11-20 and 21-30.
+In 30 steps the share of games won rises from 62% to 99% (seed 0). That took 137 s on one core of an
+Intel Xeon with AVX-512, other programs on the other one. The command was
+`OMP_NUM_THREADS=1 python examples/grpo_in_100_lines.py`. The model plays the same 16 secrets again
+and again and learns them by heart. What it learns for other words is little.
 
 Read it from top to bottom, in the order in which the data flows. These files of the project do the
 same at full strength:

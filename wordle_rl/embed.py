@@ -152,9 +152,7 @@ def _card(
         else ""
     )
     if taught is not None and taught.careless:
-        slips += (
-            f"\nIt ignores the clues in {taught.careless:.0%} of its guesses; these are learnt.\n"
-        )
+        slips += f"\nThe teacher ignores the clues in {taught.careless:.0%} of its guesses; these are learnt.\n"
     lineage = describe_lineage(stages, setup.words, setup.splits)
     return _CARD.format(
         name=folder.name,

@@ -152,7 +152,8 @@ def _card(
         else ""
     )
     if taught is not None and taught.careless:
-        slips += f"\nThe teacher ignores the clues in {taught.careless:.0%} of its guesses; these are learnt.\n"
+        share = f"{taught.careless:.0%}"
+        slips += f"\nThe teacher ignores the clues in {share} of its guesses; these are learnt.\n"
     lineage = describe_lineage(stages, setup.words, setup.splits)
     return _CARD.format(
         name=folder.name,

@@ -4,6 +4,7 @@ wordle_rl.json lists the stages of a model, oldest first, with one stage for eac
 it. A model that no run of this package made has no record. Entries of a stage:
 
 - run: the name of its folder. algorithm, and player: the teacher, null without one.
+- careless: share of the teacher's guesses that ignore the clues, unless it is 0.
 - start: the model it began with, in the first stage only. "untrained" is a new one.
 - protocol, allowed_share: which secrets its training games could have. secrets: how many.
 - held_out: how many validation and test secrets could not be among them.
@@ -34,7 +35,7 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("protocol", "prompt", "form", "player"), str | None),
     **dict.fromkeys(("start", "algorithm", "embedded"), str),
     **dict.fromkeys(("secrets", "held_out"), int),
-    "allowed_share": float,
+    **dict.fromkeys(("allowed_share", "careless"), float),
 }
 
 Stage = dict[str, Any]

@@ -87,7 +87,7 @@ def test_portions_are_the_same_games_and_the_same_update(kind, backend):
 
 
 def test_a_group_must_fit_into_a_portion():
-    with pytest.raises(ValueError, match="rollout.games_at_once must be 4 or more") as refused:
+    with pytest.raises(ValueError, match=r"rollout.games_at_once must be 4 or more") as refused:
         WholeGame(groups=2, num_generations=4, games_at_once=3)
     assert "rollout.num_generations=4" in str(refused.value)
     WholeGame(groups=2, num_generations=4, games_at_once=4)

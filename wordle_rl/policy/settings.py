@@ -159,6 +159,7 @@ class LightningSettings(BackendSettings):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     devices: int = 1
     micro_batch_tokens: int = 4096
+    gradient_checkpointing: bool = False
     threads: int | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:

@@ -56,9 +56,9 @@ class RolloutSettings:
             check_range("rollout.games_at_once", self.games_at_once, 1, MOST_GAMES)
             if self.games_at_once < self.num_generations:
                 raise ConfigError(
-                    f"rollout.games_at_once must be {self.num_generations} or more, because a group "
-                    f"of rollout.num_generations={self.num_generations} plays together, not "
-                    f"{self.games_at_once}"
+                    f"rollout.games_at_once must be {self.num_generations} or more, because the "
+                    f"rollout.num_generations={self.num_generations} games of a group play "
+                    f"together, not {self.games_at_once}"
                 )
 
 

@@ -128,7 +128,8 @@ def test_nothing_is_drawn_from_logits_that_are_no_numbers(sampling):
     logits = np.zeros((3, 5), np.float32)
     logits[1] = np.nan
     with pytest.raises(NotFinite):
-        torch_engine.sample_tokens(torch.from_numpy(logits), sampling, np.full(3, 0.4))
+        drawn = torch_engine.draw_tokens(torch.from_numpy(logits), sampling, torch.full((3,), 0.4))
+        torch_engine.fetch_drawn(*drawn)
     _, logprobs = mlx_engine.sample_tokens(mx.array(logits), sampling, mx.full((3,), 0.4))
     assert np.isfinite(np.array(logprobs)).tolist() == [True, False, True]
 

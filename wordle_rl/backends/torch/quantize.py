@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -49,6 +50,7 @@ def keep_trainable(model: torch.nn.Module) -> None:
     On CPUs with AVX-512 and bf16, bitsandbytes packs a layer's weights when it first computes
     without gradients. A packed layer has no backward pass.
     """
-    for module in model.modules():
+    modules: Iterator[Any] = model.modules()
+    for module in modules:
         if hasattr(module, "support_avx512bf16_for_cpu"):
-            module.support_avx512bf16_for_cpu = False  # pyright: ignore[reportAttributeAccessIssue]
+            module.support_avx512bf16_for_cpu = False

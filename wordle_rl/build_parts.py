@@ -88,7 +88,13 @@ def build_backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
         raise ConfigError(
             f"model={model.name} needs backend={model.backend}: leave backend= out to get it"
         )
-    return instantiate("backend", node, BackendSettings)
+    backend = instantiate("backend", node, BackendSettings)
+    if model.quantize is not None and backend.name == MlxSettings.name:
+        raise ConfigError(
+            f"model.quantize must be null with backend=mlx, not {model.quantize}: give the folder "
+            "of a model that mlx_lm.convert -q quantised"
+        )
+    return backend
 
 
 def build_style(config: Mapping[str, Any], rules: Rules) -> PromptStyle:

@@ -70,6 +70,7 @@ class ModelSettings:
     lora: LoraSettings | None = None
     shape: dict[str, int] = field(default_factory=dict)
     seed: int = 0
+    quantize: Literal["4bit"] | None = None  # of a frozen base
     backend: Literal["lightning", "mlx"] | None = (
         None  # the only backend that loads this model, if there is only one
     )
@@ -81,12 +82,28 @@ class ModelSettings:
         check_range("model.max_context", self.max_context, 16, 10_000_000)
         check_range("model.games_at_once", self.games_at_once, 1, MOST_GAMES)
         check_seed("model.seed", self.seed)
+        self._check_quantize()
         if self.path == UNTRAINED:
             self._check_shape()
         elif self.shape:
             raise ValueError(f"model.shape is for model.path={UNTRAINED}, not {self.path!r}")
         else:
             self._check_path()
+
+    def _check_quantize(self) -> None:
+        if self.quantize is None:
+            return
+        check_choice("model.quantize", self.quantize, ("4bit",))
+        if self.path == UNTRAINED:
+            raise ValueError(
+                f"model.quantize must be null with model.path={UNTRAINED}, not {self.quantize}: a "
+                "base that stays frozen must have learned something"
+            )
+        if self.lora is None:
+            raise ValueError(
+                f"model.quantize must be null without model.lora, not {self.quantize}: rounded "
+                "weights cannot be trained; give an adapter, such as model.lora={rank: 16}"
+            )
 
     def _check_shape(self) -> None:
         known = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
@@ -159,6 +176,7 @@ class LightningSettings(BackendSettings):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     devices: int = 1
     micro_batch_tokens: int = 4096
+    gradient_checkpointing: bool = False
     threads: int | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:

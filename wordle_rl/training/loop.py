@@ -15,6 +15,7 @@ from typing import Any
 
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import write_summary
+from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.policy import Policy
 from wordle_rl.rollouts.base import Step
@@ -82,6 +83,9 @@ def run_training(
         raise
     except NotFinite as error:
         raise training.record_failure(str(error)) from error
+    except DoesNotFit as error:
+        again = f"python train.py resume={training.folder.path}"
+        raise TrainingFailed(f"{error}, with {again}") from error
 
 
 class Training:

@@ -224,4 +224,4 @@ def collect_rollouts(step: Step, numbers: range) -> list[Rollout]:
             secrets, numbers, seed=recipe.seed, step=step.number, max_turns=turns
         )
     task = RolloutTask(step=step, places=numbers, secrets=secrets, starts=starts)
-    return recipe.rollout.play(task)
+    return recipe.rollout.play_in_portions(task)

@@ -127,6 +127,7 @@ def build_policy(
         precision=computing.precision,
         micro_batch_tokens=backend.micro_batch_tokens,
         max_context=model.max_context,
+        gradient_checkpointing=backend.gradient_checkpointing,
     )
     policy.computing = computing
     return policy

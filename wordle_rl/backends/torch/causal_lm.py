@@ -15,6 +15,7 @@ from wordle_rl.backends.torch import fast_training
 from wordle_rl.backends.torch.attention import use_short_attention
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.fast_qwen2 import FastQwen2, is_plain_qwen2
+from wordle_rl.backends.torch.recompute import find_layers, recompute_layers
 
 
 class RolloutTrunk(Protocol):
@@ -30,7 +31,8 @@ class RolloutTrunk(Protocol):
 class CausalLM:
     """Trunk and head of a model, which may be wrapped by peft."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, *, checkpointing: bool = False) -> None:
+        """checkpointing: whether the backward pass computes each layer again."""
         self.model = model
         get_base = getattr(model, "get_base_model", None)  # peft's
         inner: Any = get_base() if get_base is not None else model
@@ -40,12 +42,18 @@ class CausalLM:
         self._scale = getattr(self.config, "final_logit_softcapping", None)
         self._window: int = getattr(self.config, "sliding_window", None) or 0
         self._layer_types = set(getattr(self.config, "layer_types", None) or ["full_attention"])
+        self._recomputed = find_layers(self._trunk) if checkpointing else []
         if self.device.type == "cpu":
             use_short_attention(inner)
 
     @property
     def layers(self) -> int:
         return self.config.num_hidden_layers
+
+    @property
+    def vocabulary(self) -> int:
+        """Logits of each token."""
+        return self._head.weight.shape[0]
 
     @property
     def device(self) -> torch.device:
@@ -75,8 +83,10 @@ class CausalLM:
         sequence on.
         """
         if self._can_be_fast() and fast_training.can_train(ids):
-            return fast_training.compute_states(self._trunk, ids, wanted)
-        return self.compute_hidden(ids)[:, :-1][wanted]
+            again = bool(self._recomputed)
+            return fast_training.compute_states(self._trunk, ids, wanted, checkpointing=again)
+        with recompute_layers(self._recomputed):
+            return self.compute_hidden(ids)[:, :-1][wanted]
 
     def choose_rollout_trunk(self) -> RolloutTrunk:
         """The fastest trunk for rollouts with the current weights."""

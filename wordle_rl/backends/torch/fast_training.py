@@ -9,11 +9,14 @@ computes only the places whose hidden states are wanted.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+from wordle_rl.backends.torch.recompute import recompute
 
 _LONGEST = 512  # keys; longer sequences would need too much memory for their scores
 
@@ -39,20 +42,24 @@ def can_train(ids: torch.Tensor) -> bool:
     return len(ids) > 0 and 2 <= ids.shape[1] <= _LONGEST
 
 
-def compute_states(trunk: Any, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+def compute_states(
+    trunk: Any, ids: torch.Tensor, wanted: torch.Tensor, *, checkpointing: bool = False
+) -> torch.Tensor:
     """Hidden states [P, H] at the wanted places of sequences, in order of row and place.
 
     trunk: the decoder of a plain Qwen2. ids: [N, T], padded on the right. wanted: bool [N, T - 1],
-    False from the last token of each sequence on.
+    False from the last token of each sequence on. checkpointing: whether the backward pass computes
+    each layer again.
     """
     opening = _count_shared(ids, wanted)
     inner = ids[:, opening:-1]
     layout = _lay_out(trunk, opening, *inner.shape)
     x = F.embedding(torch.cat([ids[0, :opening], inner.flatten()]), trunk.embed_tokens.weight)
     places = wanted[:, opening:].flatten().nonzero()[:, 0] + opening
+    compute: Any = partial(recompute, _compute_layer) if checkpointing else _compute_layer
     for layer in trunk.layers[:-1]:
-        x = _compute_layer(layer, x, layout)
-    return _normalize(trunk.norm, _compute_layer(trunk.layers[-1], x, layout, places))
+        x = compute(layer, x, layout)
+    return _normalize(trunk.norm, compute(trunk.layers[-1], x, layout, places))
 
 
 def _count_shared(ids: torch.Tensor, wanted: torch.Tensor) -> int:

@@ -17,6 +17,7 @@ from wordle_rl.backends.hub import notice_offline
 from wordle_rl.backends.load_errors import explain_load_errors
 from wordle_rl.backends.lora import check_loaded_adapter, choose_layers
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
+from wordle_rl.backends.torch.quantize import build_arguments, keep_trainable
 from wordle_rl.policy.computing import read_layer_shape
 from wordle_rl.policy.settings import UNTRAINED, LoraSettings, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError
@@ -40,7 +41,9 @@ def load_model(
     else:
         frozen = settings.lora is not None or is_adapter(Path(settings.location))
         dtype = torch.bfloat16 if frozen and precision == "bf16" else torch.float32
-        model, inner = _load_pretrained(settings.location, dtype)
+        quantized = build_arguments(settings.quantize, dtype, device)
+        model, inner = _load_pretrained(settings.location, dtype, quantized)
+        keep_trainable(model)
     if settings.lora is not None:
         if hasattr(model, "peft_config"):
             loaded = model.peft_config["default"]
@@ -76,13 +79,15 @@ def _find_base(location: str) -> str:
     return base
 
 
-def _load_pretrained(location: str, dtype: torch.dtype) -> tuple[Any, Any]:
+def _load_pretrained(
+    location: str, dtype: torch.dtype, quantized: dict[str, Any]
+) -> tuple[Any, Any]:
     with _explain_errors(location):
         tokenizer = AutoTokenizer.from_pretrained(location, trust_remote_code=False)
         if is_adapter(Path(location)):
-            return _load_adapted(location, dtype), tokenizer
+            return _load_adapted(location, dtype, quantized), tokenizer
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            location, dtype=dtype, output_loading_info=True, trust_remote_code=False
+            location, dtype=dtype, output_loading_info=True, trust_remote_code=False, **quantized
         )
     model, found = loaded
     if missing := sorted(found["missing_keys"]):
@@ -103,11 +108,11 @@ def _explain_errors(location: str) -> Iterator[None]:
         yield
 
 
-def _load_adapted(location: str, dtype: torch.dtype) -> Any:
+def _load_adapted(location: str, dtype: torch.dtype, quantized: dict[str, Any]) -> Any:
     from peft import PeftModel
 
     inner = AutoModelForCausalLM.from_pretrained(
-        _find_base(location), dtype=dtype, trust_remote_code=False
+        _find_base(location), dtype=dtype, trust_remote_code=False, **quantized
     )
     return PeftModel.from_pretrained(inner, location, is_trainable=True)
 

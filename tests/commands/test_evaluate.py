@@ -11,7 +11,7 @@ from wordle_rl.contestants import build_solvers
 from wordle_rl.evaluate import evaluate
 from wordle_rl.game.feedback_table import build_table, feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.greedy_entropy import WITHOUT_LIST, GreedyEntropy
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
@@ -97,10 +97,10 @@ def test_entropy_over_allowed_words_is_compared_where_it_knows_other_words(monke
         words = WordLists(answers=answers, allowed=("crane", "moist", "slate"))
         return [player.name for player in build_solvers(Knowledge(words, build_table(words)))]
 
-    assert "entropy over allowed" in names(("crane", "slate"))
-    assert "entropy over allowed" not in names(("crane", "moist", "slate"))
+    assert WITHOUT_LIST in names(("crane", "slate"))
+    assert WITHOUT_LIST not in names(("crane", "moist", "slate"))
     monkeypatch.setattr("wordle_rl.contestants._MOST_ALLOWED", 2)
-    assert "entropy over allowed" not in names(("crane", "slate"))
+    assert WITHOUT_LIST not in names(("crane", "slate"))
 
 
 def test_a_game_has_its_own_time(tmp_path: Path, monkeypatch) -> None:  # row 37

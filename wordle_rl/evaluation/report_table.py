@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wordle_rl.game.players.greedy_entropy import WITH_LIST, WITHOUT_LIST
 from wordle_rl.runs.untrusted import printable
 
 Summary = Mapping[str, Any]  # from wordle_rl.evaluation.summary.summarise, or a summary.json
@@ -29,6 +30,10 @@ _LEGEND = (
     "repeat: turns with a readable guess, a non-word, an earlier guess. fits: guesses that ignore",
     "no clue. bits: expected information of the guesses, of the most that was possible.",
 )
+_PLAYERS = {  # what a name means, below the table where it appears
+    WITH_LIST: "knows which words are answers, and guesses any allowed word.",
+    WITHOUT_LIST: "takes every allowed word for a possible secret.",
+}
 _SKILL = {  # heading -> width
     "fits ✓": 7,
     "fits -": 7,
@@ -73,6 +78,8 @@ def report_table(summaries: Sequence[Summary]) -> str:
     lines = [f"secrets: {', '.join(splits)}", header, "-" * len(header)]
     lines += [_row(name, _cells(s), _COLUMNS) for name, s in zip(names, summaries, strict=True)]
     lines += ["", *(line.format(lost_as, lost_as) for line in _LEGEND), *_rules(names, summaries)]
+    shown = {summary["player"] for summary in summaries}
+    lines += [f"{name}: {text}" for name, text in _PLAYERS.items() if name in shown]
     lines += textwrap.wrap(str(summaries[0].get("lineage", "")), 100)
     header = _row("player", list(_SKILL), _SKILL)
     lines += ["", header, "-" * len(header)]

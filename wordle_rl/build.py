@@ -110,8 +110,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         history=earlier,
         seed=config["seed"],
     )
-    _check_secrets(recipe, splits)
-    check_thoughts_asked(recipe.rewards, style)
+    _check_recipe(recipe, splits)
     trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
     return Experiment(
         config=config,
@@ -145,8 +144,13 @@ def _build_validation_history(
     return build_history({**config["history"], "least": 0, "most": most}, knowledge, rules)
 
 
-def _check_secrets(recipe: Recipe, splits: Splits) -> None:
-    """Raise ConfigError for too few validation secrets, or a teacher that cannot find a secret."""
+def _check_recipe(recipe: Recipe, splits: Splits) -> None:
+    """Raise ConfigError for too few validation secrets, or for parts that do not fit together.
+
+    These are rewards whose prompt does not ask for thoughts, and a teacher that cannot find a
+    secret.
+    """
+    check_thoughts_asked(recipe.rewards, recipe.style)
     if len(splits.val) < 2:
         raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint")
     taught = recipe.algorithm.imitates

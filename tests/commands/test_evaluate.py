@@ -197,7 +197,7 @@ def test_a_decision_tree_is_played_from_its_file(tmp_path: Path) -> None:
         ("samples=0", "samples"),
         ("samples=2", "add sampling=default"),  # a model's greedy games are all alike
         ("history=upto4 opener=crane", "opener and history exclude each other"),
-        ("history=upto4 player=tree tree=none.txt", "no such file"),
+        ("history=upto4 player=tree tree=none.txt", "player=tree needs history=none"),
         ("history=upto4 history.most=6", "history.most must be below rules.max_turns=6"),
     ],
 )

@@ -2,19 +2,10 @@
 
 import pytest
 
-from tests.evaluation.test_summary import WORDS, played, summary_of
+from tests.helpers.played_games import WORDS, given, played, summary_of
 from wordle_rl.evaluation.depth import depth_metrics, results_by_depth
 from wordle_rl.evaluation.report_table import report_table
-from wordle_rl.game.rules import Clue, Game, State, feedback_code
-
-
-def given(secret: str, clues: list[str], guesses: list[str]) -> Game:
-    known = tuple(Clue(guess, feedback_code(guess, secret)) for guess in clues)
-    game = Game(secret, WORDS, state=State(known, len(known)))
-    for guess in guesses:
-        game.play(guess)
-    return game
-
+from wordle_rl.game.rules import Clue, Game, State
 
 GAMES = [
     played("crane", ["crane"]),

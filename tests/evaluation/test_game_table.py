@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.evaluation.test_depth import given
-from tests.evaluation.test_summary import played
+from tests.helpers.played_games import given, played
 from wordle_rl.evaluation import game_table
 from wordle_rl.evaluation.game_table import tabulate_games
 from wordle_rl.rewards.scoring import GameReward

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.evaluation.test_summary import played, summary_of
+from tests.helpers.played_games import played, summary_of
 from wordle_rl.evaluation.pass_at_k import pass_at_k, passes
 from wordle_rl.evaluation.report_table import report_table
 

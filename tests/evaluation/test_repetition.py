@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.evaluation.test_summary import played, summary_of
+from tests.helpers.played_games import played, summary_of
 from wordle_rl.evaluation.repetition import later_guesses, warn_of_repetition
 from wordle_rl.evaluation.report_table import report_table
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code

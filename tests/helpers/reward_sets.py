@@ -52,15 +52,19 @@ def _node(group: str, option: str) -> Any:
 
 @cache
 def shipped(name: str, form: str = "conversation") -> RewardSet:
-    """The set of a file in conf/reward; behind WITH_THOUGHTS, one that asks for think blocks."""
-    given = node("reward", name.removesuffix(WITH_THOUGHTS))
-    if name.endswith(WITH_THOUGHTS):
-        given["components"]["format"]["think"] = True
+    """The set of a file in conf/reward."""
+    return build_reward_set(node("reward", name), WORDS, KNOWLEDGE, form)
+
+
+@cache
+def asking_for_thoughts(form: str = "conversation") -> RewardSet:
+    """phase1, whose format asks for think blocks."""
+    given = node("reward", "phase1")
+    given["components"]["format"]["think"] = True
     return build_reward_set(given, WORDS, KNOWLEDGE, form)
 
 
-WITH_THOUGHTS = " with thoughts"
-SETS = {name: shipped(name) for name in [*options("reward"), f"phase1{WITH_THOUGHTS}"]}
+SETS = {name: shipped(name) for name in options("reward")}
 LAWFUL = {name: rewards for name, rewards in SETS.items() if rewards.lawful}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.evaluation.test_summary import played
+from tests.helpers.played_games import played
 from tests.helpers.runs import metrics_of, run, settings
 from wordle_rl.backends.loggers import LightningReporter, build_loggers
 from wordle_rl.evaluation.game_table import GameTable

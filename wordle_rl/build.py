@@ -20,6 +20,7 @@ from wordle_rl.build_parts import (
     build_reward_set,
     build_style,
     build_teacher,
+    check_thoughts_asked,
 )
 from wordle_rl.earlier_run import check_match, check_secrets
 from wordle_rl.evaluation.regret import Regret
@@ -30,6 +31,7 @@ from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import BackendSettings, ModelSettings
 from wordle_rl.rollouts.base import Recipe, RolloutKind
+from wordle_rl.rollouts.history import History
 from wordle_rl.runs.checks import check_seed
 from wordle_rl.runs.instantiate import ConfigError, check_type, instantiate
 from wordle_rl.training.experiment import Experiment
@@ -108,7 +110,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         history=earlier,
         seed=config["seed"],
     )
-    _check_secrets(recipe, splits)
+    _check_recipe(recipe, splits)
     trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
     return Experiment(
         config=config,
@@ -124,12 +126,31 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         recipe=recipe,
         curriculum=build_curriculum(config, recipe, knowledge),
         validation=splits.val,
+        validation_history=_build_validation_history(config, trainer, knowledge, rules),
         test=words.answers if settings.protocol == "all" else splits.test,
     )
 
 
-def _check_secrets(recipe: Recipe, splits: Splits) -> None:
-    """Raise ConfigError for too few validation secrets, or a teacher that cannot find a secret."""
+def _build_validation_history(
+    config: Mapping[str, Any], trainer: TrainerSettings, knowledge: Knowledge, rules: Rules
+) -> History | None:
+    """Where validation games begin, with guesses of history.player."""
+    most = trainer.validation_history
+    if most >= rules.max_turns:
+        raise ConfigError(
+            f"trainer.validation_history must be 0 to below rules.max_turns={rules.max_turns}, so "
+            f"that a turn is left to play, not {most}"
+        )
+    return build_history({**config["history"], "least": 0, "most": most}, knowledge, rules)
+
+
+def _check_recipe(recipe: Recipe, splits: Splits) -> None:
+    """Raise ConfigError for too few validation secrets, or for parts that do not fit together.
+
+    These are rewards whose prompt does not ask for thoughts, and a teacher that cannot find a
+    secret.
+    """
+    check_thoughts_asked(recipe.rewards, recipe.style)
     if len(splits.val) < 2:
         raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint")
     taught = recipe.algorithm.imitates

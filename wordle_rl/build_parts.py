@@ -26,6 +26,7 @@ from wordle_rl.policy.settings import (
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.base import Reward
+from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import MOST_WEIGHT, RewardSet
 from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.history import History, HistorySettings
@@ -69,6 +70,16 @@ def build_reward_set(
             f"{where}.weights: a weight belongs to its reward, {where}.components.<name>.weight"
         )
     return instantiate(where, {**head, "components": parts, "weights": weights}, RewardSet)
+
+
+def check_thoughts_asked(rewards: RewardSet, style: PromptStyle, where: str = "reward") -> None:
+    """Raise ConfigError if rewards want think blocks that the prompt does not ask for."""
+    for name, part in rewards.components.items():
+        if isinstance(part, Format) and part.think and not style.think:
+            raise ConfigError(
+                f"{where}.components.{name}.think=true needs a prompt that asks for thoughts: set "
+                "prompt.think=true"
+            )
 
 
 def build_model_settings(node: Any) -> ModelSettings:
@@ -152,6 +163,7 @@ def build_curriculum(config: Mapping[str, Any], recipe: Recipe, knowledge: Knowl
         first = build_reward_set(
             node["first"], recipe.words, knowledge, recipe.rollout.form, "curriculum.first"
         )
+        check_thoughts_asked(first, recipe.style, "curriculum.first")
         node = {**node, "first": first}
     chosen = instantiate(
         "curriculum", node, Curriculum,

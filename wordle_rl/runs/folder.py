@@ -99,6 +99,10 @@ class RunFolder:
         """Games of every n-th step, one line a game: games.jsonl."""
         return StepLog(self.path / "games.jsonl")
 
+    def validation_games_log(self) -> StepLog:
+        """Every validation game, one line a game: validation_games.jsonl."""
+        return StepLog(self.path / "validation_games.jsonl")
+
     def manifest(self) -> dict[str, Any]:
         """The entries of manifest.json. Raises RunFolderError when it is missing or broken."""
         path = self.path / "manifest.json"

@@ -105,14 +105,16 @@ class Training:
         self.folder = folder
         recipe, trainer = setup.recipe, setup.trainer
         self._form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
-        guesses = recipe.history.most if recipe.history else 0
-        check_room(self._form, recipe.sampling, setup.model.max_context, guesses=guesses)
+        most, room = setup.most_given, setup.model.max_context
+        check_room(self._form, recipe.sampling, room, guesses=most)
         if recipe.teacher is not None:
             check_thoughts(recipe.teacher, self._form, recipe.sampling)
         self._writes = policy.processes.rank == 0
         self.first_step = 0
         self._check = check
-        self._log = RunLog(folder, reporter, shown_games=trainer.show_games, writes=self._writes)
+        self._log = RunLog(
+            folder, reporter, trainer, tables=setup.logger.tables, writes=self._writes
+        )
         self._held_out = HeldOutPlay(policy=policy, form=self._form, setup=setup)
         self._stages = stages_of_run(setup, folder.path.name)
         self._reports = RunReports(self._held_out, folder, self._stages, check, writes=self._writes)
@@ -205,6 +207,7 @@ class Training:
         }
         metrics |= self._state.count(metrics)
         metrics |= self._observe(result)
+        self._log.training_rewards(done, result)
         if done % trainer.games_every == 0:
             self._log.training_games(done, result, recipe.rollout.num_generations)
         best = False

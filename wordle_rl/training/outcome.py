@@ -46,16 +46,20 @@ def describe_export(
 
 
 def report(
-    player: str, play: HeldOutPlay, stages: Sequence[Stage], check: Callable[[], None]
+    player: str,
+    play: HeldOutPlay,
+    secrets: Sequence[str],
+    stages: Sequence[Stage],
+    check: Callable[[], None],
 ) -> tuple[dict[str, Any], list[Game]]:
-    """Play the test secrets greedily. Returns the summary and the games.
+    """Play test secrets greedily. Returns the summary and the games.
 
     player: start or best. stages: of the model that plays.
     """
     begin, setup = time.monotonic(), play.setup
     split = "all" if len(setup.test) == len(setup.words.answers) else "test"
     what = f"report on the {player}"
-    games = play.play(setup.test, f"{what}, {split} secrets", check=check)
+    games = play.play(secrets, f"{what}, {split} secrets", check=check)
     seconds = time.monotonic() - begin
     with announce(f"{what}: judging {len(games)} games"):
         summary = summarise(

@@ -72,6 +72,7 @@ class SlotCache(Cache):
     def __init__(
         self, buffers: SlotBuffers, slots: int, positions: torch.Tensor, start: int | None
     ) -> None:
+        self.layers = []  # transformers' own, of which it asks only the kinds
         self._buffers = buffers
         self._slots = slots
         self._start = start

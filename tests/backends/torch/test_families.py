@@ -14,28 +14,10 @@ import numpy as np
 import pytest
 import torch
 from peft import PeftModel
-from transformers import (
-    AutoModelForCausalLM,
-    Gemma3Config,
-    Gemma3ForConditionalGeneration,
-    Gemma3TextConfig,
-    GPT2Config,
-    LlamaConfig,
-    MistralConfig,
-    Olmo2Config,
-    Phi3Config,
-    Qwen2Config,
-    Qwen3Config,
-)
+from transformers import AutoModelForCausalLM, LlamaConfig
 
-from tests.helpers.tiny import (
-    batch_of,
-    full_logprobs,
-    many_stops,
-    policy_of,
-    qwen_like_tokenizer,
-    sharpen,
-)
+from tests.helpers.families import BATCH, CONFIGS, IDS, VOCAB, WIDE, build
+from tests.helpers.tiny import full_logprobs, many_stops, policy_of, qwen_like_tokenizer
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchEngine
@@ -44,33 +26,6 @@ from wordle_rl.policy.sampling import Sampling, uniforms
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError
 
-VOCAB = 340
-WINDOW = 6
-SIZES = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-WIDE = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 256}
-IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-TEXT = {**WIDE, **IDS, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": WINDOW,
-        "layer_types": ["sliding_attention", "full_attention"]}  # fmt: skip
-VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
-          "num_attention_heads": 2, "image_size": 28, "patch_size": 14}  # fmt: skip
-CONFIGS = {
-    "gemma3": lambda: Gemma3Config(
-        text_config=TEXT, vision_config=VISION, mm_tokens_per_image=4, image_token_index=3,
-        boi_token_index=4, eoi_token_index=5, tie_word_embeddings=True,
-    ),
-    "gemma3_text": lambda: Gemma3TextConfig(**TEXT),
-    "gpt2": lambda: GPT2Config(
-        vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=256, **IDS
-    ),
-    "llama": lambda: LlamaConfig(**WIDE, **IDS),
-    "llama with biases": lambda: LlamaConfig(**WIDE, **IDS, attention_bias=True, mlp_bias=True),
-    "mistral": lambda: MistralConfig(**WIDE, **IDS, sliding_window=WINDOW),
-    "olmo2": lambda: Olmo2Config(**WIDE, **IDS),
-    "phi3": lambda: Phi3Config(**WIDE, **IDS),
-    "qwen2": lambda: Qwen2Config(**WIDE, **IDS),
-    "qwen3": lambda: Qwen3Config(**WIDE, **IDS, head_dim=8),
-    "smollm2": lambda: LlamaConfig(**WIDE, **IDS, tie_word_embeddings=True, rope_theta=100_000.0),
-}  # fmt: skip
 SEPARATE = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 TARGETS = {name: SEPARATE for name in CONFIGS} | {
     "gpt2": {"c_attn", "c_proj", "c_fc"},
@@ -87,14 +42,7 @@ def family(request: pytest.FixtureRequest) -> str:
 def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of the family with large random weights, as a user would have it on disk."""
     path = tmp_path_factory.mktemp(family.replace(" ", "_"))
-    config: Any = CONFIGS[family]()
-    torch.manual_seed(3)
-    model: Any = (
-        Gemma3ForConditionalGeneration(config)
-        if family == "gemma3"
-        else AutoModelForCausalLM.from_config(config)
-    )
-    sharpen(model, 4.0).save_pretrained(path)
+    build(family).save_pretrained(path)
     qwen_like_tokenizer().save_pretrained(path)
     return path
 
@@ -112,12 +60,6 @@ def reference_of(folder: Path) -> Any:
     model: Any = AutoModelForCausalLM.from_pretrained(folder)
     model.set_attn_implementation("eager")
     return model.eval()
-
-
-BATCH = batch_of(
-    [(list(range(10, 34)), [0] * 9 + [1] * 15), (list(range(40, 55)), [0] * 7 + [1] * 8)],
-    [1.0, -0.5],
-)
 
 
 def test_what_an_engine_draws_has_the_logprobs_of_a_plain_forward_pass(folder: Path) -> None:
@@ -193,9 +135,7 @@ def test_adapters_are_on_attention_and_feed_forward_and_plain_peft_loads_them(
 
 
 def small(folder: Path, name: str = "llama") -> Path:
-    torch.manual_seed(0)
-    model: Any = AutoModelForCausalLM.from_config(CONFIGS[name]())
-    model.save_pretrained(folder)
+    build(name).save_pretrained(folder)
     qwen_like_tokenizer().save_pretrained(folder)
     return folder
 

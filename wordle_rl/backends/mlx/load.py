@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx.utils import tree_flatten
 from mlx_lm import utils as mlx_lm_utils
 from mlx_lm.models import gemma3
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
@@ -135,19 +136,13 @@ def _load_folder(
 def _load_adapter(model: nn.Module, folder: Path) -> None:
     """Put the adapter of a folder on its base. Raises ConfigError when it does not fit."""
     check_ranks(folder, "mlx")
-    load_adapters(model, str(folder))  # takes weights of any name and shape
-    expected: dict[str, tuple[int, ...]] = {}
-    for name, module in model.named_modules():
-        if not hasattr(module, "lora_a"):
-            continue
-        linear: Any = module.linear
-        outputs, inputs = linear.weight.shape
-        if hasattr(linear, "bits"):
-            inputs = inputs * 32 // linear.bits
-        rank = module.lora_a.shape[-1]
-        expected |= {f"{name}.lora_a": (inputs, rank), f"{name}.lora_b": (rank, outputs)}
-    saved = {name: s for name, s in read_shapes(folder / FILES["mlx"]).items() if ".lora_" in name}
-    check_weights_fit(folder, saved, expected)
+    load_adapters(model, str(folder))  # accepts an adapter that lacks weights
+    expected = {
+        name: weight.shape
+        for name, weight in tree_flatten(model.parameters())
+        if name.rpartition(".")[2] in _LORA
+    }
+    check_weights_fit(folder, read_shapes(folder / FILES["mlx"]), expected)
 
 
 def fetch_model(location: str, revision: str = MAIN) -> Path:

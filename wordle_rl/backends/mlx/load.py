@@ -137,10 +137,9 @@ def _load_adapter(model: nn.Module, folder: Path) -> None:
     """Put the adapter of a folder on its base. Raises ConfigError when it does not fit."""
     check_ranks(folder, "mlx")
     load_adapters(model, str(folder))  # accepts an adapter that lacks weights
+    weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     expected = {
-        name: weight.shape
-        for name, weight in tree_flatten(model.parameters())
-        if name.rpartition(".")[2] in _LORA
+        name: weight.shape for name, weight in weights.items() if name.rpartition(".")[2] in _LORA
     }
     check_weights_fit(folder, read_shapes(folder / FILES["mlx"]), expected)
 

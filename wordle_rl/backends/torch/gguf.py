@@ -40,7 +40,7 @@ def convert_gguf(file: Path, folder: Path) -> int:
         raise ConfigError(f"{file.name} must hold a Llama, not a {type(found).__name__}")
     known = found.config.to_dict()
     kept = {k: v for k, v in known.items() if k not in _OF_THE_FILE and not k.startswith("_")}
-    model = LlamaForCausalLM(LlamaConfig(**kept))
+    model: Any = LlamaForCausalLM(LlamaConfig(**kept))
     model.load_state_dict(found.state_dict())
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id

@@ -28,7 +28,7 @@ from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.lineage import describe_lineage
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
-from wordle_rl.policy.settings import UNTRAINED, ModelSettings
+from wordle_rl.policy.settings import MAIN, UNTRAINED, ModelSettings
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
@@ -270,4 +270,5 @@ def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSetting
     if found is None:
         raise ConfigError(f"{store.folder}: there is no {settings.checkpoint} checkpoint yet")
     path = str(found.path / "model")
-    return build_model_settings({**config["model"], "path": path, "shape": {}, "lora": None})
+    own = {"path": path, "revision": MAIN, "shape": {}, "lora": None}
+    return build_model_settings({**config["model"], **own})

@@ -15,7 +15,7 @@ from yaml import YAMLError
 
 from wordle_rl.earlier_versions import convert_config
 from wordle_rl.policy.lineage import is_clean
-from wordle_rl.policy.settings import UNTRAINED
+from wordle_rl.policy.settings import MAIN, UNTRAINED
 from wordle_rl.policy.stages import prompt_name, stages_of
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, CheckpointStore
@@ -131,6 +131,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     adopt(cfg, saved, "model", given)
     cfg.model.path = str(path / "model")
     OmegaConf.update(cfg, "model.shape", {}, merge=False, force_add=True)
+    OmegaConf.update(cfg, "model.revision", MAIN, force_add=True)  # the path was a hub name
     if saved.model.path == UNTRAINED:  # its name and learning rate are for learning from scratch
         cfg.model.name, cfg.model.learning_rate = saved.name, rate
     adopt(cfg, saved, "prompt", given)

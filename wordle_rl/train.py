@@ -214,6 +214,7 @@ def _write_start(folder: RunFolder, setup: Experiment, start: dict[str, Any] | N
         seeds={"seed": setup.recipe.seed},
         command=shown_command(sys.argv),
         model=setup.model.path,
+        revision=setup.model.revision,
         init_from=start,
         choices=hydra_choices(),
         **{key: value for key, value in stages[-1].items() if key != "run"},

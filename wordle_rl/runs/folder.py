@@ -42,7 +42,7 @@ _KINDS: dict[str, Any] = {  # types of the manifest's entries that are read agai
     "choices": dict[str, str],
     "command": list[str],
     "resumes": list[dict],
-    **dict.fromkeys(("model", "prompt", "form", "protocol", "player"), str | None),
+    **dict.fromkeys(("model", "revision", "prompt", "form", "protocol", "player"), str | None),
     **dict.fromkeys(("start", "algorithm"), str),
     **dict.fromkeys(("secrets", "held_out"), int),
     "allowed_share": float,

@@ -21,6 +21,11 @@ _WITHOUT: dict[str, tuple[str, str, str]] = {  # who needs it, how to install it
         "pip install -c constraints.txt -e '.[quantize]'",
         "leave it at null",
     ),
+    "gguf": (
+        "make smollm2",
+        f"{_ALL[:-1]}'.[gguf]'",
+        "name a folder with the model (model.path=/path/to/it)",
+    ),
     "tensorboard": ("logger=tensorboard", _ALL, "choose logger=none"),
     "wandb": ("logger=wandb", "pip install wandb", "choose logger=tensorboard"),
     "matplotlib": ("a picture", _ALL, "read the numbers in metrics.jsonl and results.csv"),

@@ -40,7 +40,7 @@ def build_policy(
         compiled=_set_compilation(backend),
         gradient_checkpointing=backend.gradient_checkpointing,
     )
-    policy.computing = loaded.computing
+    policy.computing = loaded.computing.with_notes(loaded.tokenizer.notes)
     return policy
 
 

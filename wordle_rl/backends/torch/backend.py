@@ -129,7 +129,7 @@ def build_policy(
         max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
     )
-    policy.computing = computing
+    policy.computing = computing.with_notes(tokenizer.notes)
     return policy
 
 

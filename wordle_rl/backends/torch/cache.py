@@ -83,6 +83,7 @@ class SlotCache(Cache):
 
     def __init__(self, buffers: SlotBuffers, slots: int, place: Place) -> None:
         positions = place.positions
+        self.layers = []  # transformers' own, of which it asks only the kinds
         self._buffers = buffers
         self._slots = slots
         self._start = place.start

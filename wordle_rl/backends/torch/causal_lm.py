@@ -14,7 +14,8 @@ from torch import nn
 from wordle_rl.backends.torch import fast_training
 from wordle_rl.backends.torch.attention import use_short_attention
 from wordle_rl.backends.torch.cache import SlotCache
-from wordle_rl.backends.torch.fast_qwen2 import FastQwen2, is_plain_qwen2
+from wordle_rl.backends.torch.families import MASK_FORMS, last_place
+from wordle_rl.backends.torch.fast_qwen2 import FastQwen2, can_be_fast
 from wordle_rl.backends.torch.recompute import find_layers, recompute_layers
 
 
@@ -43,6 +44,8 @@ class CausalLM:
         self._window: int = getattr(self.config, "sliding_window", None) or 0
         self._layer_types = set(getattr(self.config, "layer_types", None) or ["full_attention"])
         self._recomputed = find_layers(self._trunk) if checkpointing else []
+        self._mask_form = MASK_FORMS[self.config.model_type]
+        self._last_place = last_place(self.config)
         if self.device.type == "cpu":
             use_short_attention(inner)
 
@@ -94,7 +97,7 @@ class CausalLM:
 
     def _can_be_fast(self) -> bool:
         """Whether layers written out can replace transformers' forward pass."""
-        return self.device.type == "cpu" and is_plain_qwen2(self.model)
+        return self.device.type == "cpu" and can_be_fast(self.model)
 
     def compute_last_hidden(
         self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
@@ -103,22 +106,32 @@ class CausalLM:
 
         ids: [N, T] new tokens, padded on the right. last: [N] index of the wanted token.
         """
+        places = cache.positions
+        if self._last_place is not None:  # only padding, which nobody reads, reaches beyond it
+            places = places.clamp(max=self._last_place)
         hidden = self._trunk(
             input_ids=ids,
             attention_mask=self._build_masks(cache.positions, cache.capacity),
-            position_ids=cache.positions,
+            position_ids=places,
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state
         return hidden[torch.arange(len(ids), device=ids.device), last]
 
-    def _build_masks(self, positions: torch.Tensor, keys: int) -> dict[str, torch.Tensor]:
-        """For each kind of layer, bool [N or 1, 1, T, keys]: the keys that each position sees.
+    def _build_masks(
+        self, positions: torch.Tensor, keys: int
+    ) -> torch.Tensor | dict[str, torch.Tensor]:
+        """The keys that each position sees, as bool [N or 1, 1, T, keys] in the family's form.
 
         Padding comes after a row's tokens, so the causal mask hides it.
         """
         behind = positions[:, None, :, None] - torch.arange(keys, device=positions.device)
-        masks = {"full_attention": behind >= 0}
+        causal = behind >= 0
+        if self._mask_form == "causal":
+            return causal
+        if self._mask_form == "window":
+            return causal & (behind < self._window) if self._window else causal
+        masks = {"full_attention": causal}
         if "sliding_attention" in self._layer_types:
-            masks["sliding_attention"] = (behind >= 0) & (behind < self._window)
+            masks["sliding_attention"] = causal & (behind < self._window)
         return masks

@@ -1,4 +1,4 @@
-"""Qwen2's layers written out for training on CPU: the same gradients as transformers, faster.
+"""Qwen2's and Llama's layers written out for training on CPU: as transformers, but faster.
 
 Tokens are rows of one matrix. The opening that all sequences share is computed once, and padding
 fills each sequence only up to the longest. Norms, gates and attention have backward passes of their
@@ -16,6 +16,7 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from wordle_rl.backends.torch.fast_qwen2 import join_products
 from wordle_rl.backends.torch.recompute import recompute
 
 _LONGEST = 512  # keys; longer sequences would need too much memory for their scores
@@ -47,7 +48,7 @@ def compute_states(
 ) -> torch.Tensor:
     """Hidden states [P, H] at the wanted places of sequences, in order of row and place.
 
-    trunk: the decoder of a plain Qwen2. ids: [N, T], padded on the right. wanted: bool [N, T - 1],
+    trunk: of a model that can_be_fast. ids: [N, T], padded on the right. wanted: bool [N, T - 1],
     False from the last token of each sequence on. checkpointing: whether the backward pass computes
     each layer again.
     """
@@ -97,8 +98,7 @@ def _compute_layer(
 ) -> torch.Tensor:
     """The tokens [M, H] after a decoder layer, or only those at some places."""
     attention, mlp = layer.self_attn, layer.mlp
-    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
-    weight, bias = (torch.cat([getattr(p, n) for p in parts]) for n in ("weight", "bias"))
+    weight, bias = join_products(attention)
     joined = F.linear(_normalize(layer.input_layernorm, x), weight, bias)
     attended = _attend(joined.view(len(x), -1, attention.head_dim), layout, attention)
     if places is not None:

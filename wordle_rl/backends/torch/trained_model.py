@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from wordle_rl.backends.torch.adapters import save_adapter
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.weights import load_weights
 from wordle_rl.policy.computing import Precision
@@ -96,7 +97,7 @@ class TrainedModel:
         """Write the model or its adapter as transformers and peft load it."""
         model: Any = self.model
         if self._is_lora:
-            model.save_pretrained(folder, selected_adapters=["default"])
+            save_adapter(model, folder)
         else:
             model.save_pretrained(folder)
 

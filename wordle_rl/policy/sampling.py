@@ -38,6 +38,7 @@ class Purpose(IntEnum):
     MINIBATCHES = 2
     PROBE = 3
     ALLOWED_SECRETS = 4
+    DATA = 5
 
 
 @dataclass(frozen=True, kw_only=True)

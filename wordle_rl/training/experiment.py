@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from wordle_rl.data.load import TrainingData
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.policy.optim import Optim
@@ -34,6 +35,7 @@ class Experiment:
     logger: LoggerSettings
     recipe: Recipe
     curriculum: Curriculum
+    data: TrainingData | None = None  # what is trained on instead of planned games
     validation: tuple[str, ...]  # secrets whose games choose the best checkpoint
     test: tuple[str, ...]  # secrets of the final report
 

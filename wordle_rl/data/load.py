@@ -155,24 +155,29 @@ def _check_rows(
     return found
 
 
+def _count(number: int, name: str) -> str:
+    return f"{number:,} {name}{'s' * (number != 1)}"
+
+
 def _describe(name: str, table: Table, checked: _Checked, kept: int) -> list[str]:
     unknown = sum(secret is None for secret in checked.secrets)
     lines = [f"{name}: trains on {len(checked.numbers):,} of {len(table):,} rows"]
     if checked.bad:
-        lines.append(f"{name}: left out {checked.bad:,} bad rows: {checked.name_bad_rows()}")
+        rows = _count(checked.bad, "bad row")
+        lines.append(f"{name}: left out {rows}: {checked.name_bad_rows()}")
     if checked.left_out:
         lines.append(
-            f"{name}: left out {checked.left_out:,} rows whose secret is a validation or test "
-            "secret; data.keep_held_out=true keeps them"
+            f"{name}: left out {_count(checked.left_out, 'row')} with a validation or test secret; "
+            "data.keep_held_out=true keeps them"
         )
     if kept:
         lines.append(
-            f"{name}: {kept:,} rows have a validation or test secret, so wins on these secrets do "
-            "not show what the model generalises"
+            f"{name}: kept {_count(kept, 'row')} with a validation or test secret; wins on these "
+            "secrets do not show what the model generalises"
         )
     if unknown:
         lines.append(
-            f"{name}: {unknown:,} rows have no secret, so test secrets may be among them; a column "
-            "secret would show it"
+            f"{name}: {_count(unknown, 'row')} without a secret; test secrets may be among them, "
+            "which a column secret would show"
         )
     return [printable(line) for line in lines]

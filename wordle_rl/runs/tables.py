@@ -92,7 +92,10 @@ def _load(path: Path, kind: str, cache: Path) -> Any:
         # A path is a pattern there.
         return reader(glob.escape(str(path.resolve())), cache_dir=str(cache))
     except (datasets.exceptions.DatasetsError, ValueError, OSError) as error:
-        raise FolderError(f"{path}: cannot be read as {kind} ({_reason(error)})") from None
+        reason = _reason(error)
+        if reason.endswith("corresponds to no data!"):
+            raise FolderError(f"{path}: no rows") from None
+        raise FolderError(f"{path}: cannot be read as {kind} ({reason})") from None
     finally:
         datasets.logging.set_verbosity(verbosity)
         if not shown:

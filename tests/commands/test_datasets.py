@@ -81,7 +81,7 @@ def test_a_split_and_a_protocol_decide_the_secrets(tmp_path, capsys):
         ("--mode rl --per game", "--per is for --mode sft"),
         ("--mode rl seed=3", "seed is no setting here; use --seed"),
         ("--mode rl data=a.jsonl", "data is no setting here"),
-        ("--mode rl prompt=none", "prompt=none"),
+        ("--mode rl prompt=none", "prompt must be one of"),
         ("--mode rl rollout.form=tool", "rollout.form must be conversation or fresh"),
         ("--mode sft history=upto4", "history must be none with --mode sft"),
         ("--mode sft algorithm=distill", "algorithm must be sft with --mode sft"),

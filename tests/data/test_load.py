@@ -79,7 +79,7 @@ def test_a_bad_row_is_named_by_number_and_the_rest_is_trained_on(kind, load):
     data = load([predibase("abbey"), row, predibase("crane", "slate")])
     assert [data.states[i].secret for i in range(len(data.states))] == ["abbey", "crane"]
     _, line = data.lines
-    assert line.startswith("rows.jsonl: left out 1 bad rows: row 2: ") and why in line
+    assert line.startswith("rows.jsonl: left out 1 bad row: row 2: ") and why in line
 
 
 def test_the_first_bad_rows_are_named_and_the_others_counted(load):
@@ -109,10 +109,10 @@ def test_rows_with_held_out_secrets_are_left_out_and_counted(load):  # row 38
     rows = [predibase("abbey"), predibase("crane"), predibase("crane", "slate")]
     data = load(rows, held_out=("crane", "slate"))
     assert data.secrets == ("abbey",) and len(data.states) == 1
-    assert "left out 2 rows whose secret is a validation or test secret" in data.lines[1]
+    assert "left out 2 rows with a validation or test secret" in data.lines[1]
     kept = load(rows, held_out=("crane", "slate"), keep_held_out=True)
     assert kept.secrets == ("abbey", "crane") and len(kept.states) == 3
-    assert "2 rows have a validation or test secret" in kept.lines[1]
+    assert "kept 2 rows with a validation or test secret" in kept.lines[1]
     with pytest.raises(FolderError, match="none of its 3 rows can be trained on, 3 with held-out"):
         load(rows, held_out=("crane", "abbey"))
 
@@ -170,7 +170,7 @@ def test_rows_without_a_secret_are_counted_because_their_lineage_is_unknown(load
     data = load([pair(1), pair(2, secret="crane"), pair(3, secret="abbey")],
                 imitates=True, held_out=("abbey",))  # fmt: skip
     assert data.unknown == 1 and data.secrets == ("crane",) and len(data.dialogues) == 2
-    assert "1 rows have no secret, so test secrets may be among them" in data.lines[-1]
+    assert "1 row without a secret; test secrets may be among them" in data.lines[-1]
 
 
 @pytest.mark.parametrize(

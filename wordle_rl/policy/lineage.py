@@ -88,10 +88,11 @@ def describe_secrets(stage: Stage) -> str:
     count = f"{stage['secrets']:,} " if "secrets" in stage else ""
     if "data" in stage:
         data = stage["data"]
-        unknown = data["unknown_rows"]
-        named = f"{count}secrets of " if data["secrets"] else ""
-        rest = f"{unknown:,} rows without secret of " if unknown else ""
-        return f"{named}{'and ' if named and rest else ''}{rest}{data.get('file', 'a file')}"
+        secrets, unknown = len(data["secrets"].split()), data["unknown_rows"]
+        parts = [f"{secrets:,} secret{'s' * (secrets != 1)}"] if secrets else []
+        if unknown:
+            parts.append(f"{unknown:,} row{'s' * (unknown != 1)} without a secret")
+        return f"{data.get('file', 'a file')}: {' and '.join(parts)}"
     if protocol == "all":
         return f"all {count}answers"
     if protocol == "allowed" or share == 1.0:

@@ -75,6 +75,6 @@ def check_lengths(dialogues: GivenDialogues, chat: Chat, max_context: int) -> No
         more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
         named = ", ".join(map(str, rows[:_NAMED])) + more
         raise ValueError(
-            f"model.max_context must be {longest} or more for the rows {named} of "
-            f"{dialogues.name}, not {max_context}; data.split can leave rows out"
+            f"model.max_context must be {longest} or more for row{'s' * (len(rows) > 1)} {named} "
+            f"of {dialogues.name}, not {max_context}; data.split can leave rows out"
         )

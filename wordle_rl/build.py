@@ -86,9 +86,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     backend = build_backend_settings(config["backend"], model)
     _check_together(algorithm, rollout, backend, sampling, model)
     data = build_data(config, words, splits, rules, algorithm)
-    if data:
-        check_data(data, algorithm, rollout, earlier)
-    states, dialogues = (data.states, data.dialogues) if data else (None, None)
+    check_data(data, algorithm, rollout, earlier)
     check_secrets(settings.protocol, words, splits, model.location)
     style = build_style(config, rules)
     if not config["allow_mismatch"]:
@@ -100,14 +98,14 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         sampling=sampling,
         rewards=build_reward_set(config["reward"], words, knowledge, rollout.form),
         algorithm=algorithm,
-        teacher=build_teacher(algorithm, knowledge, style) if dialogues is None else None,
-        secrets=data.secrets if data and states else settings.training_secrets(words, splits),
+        teacher=None if data and data.dialogues else build_teacher(algorithm, knowledge, style),
+        secrets=data.secrets if data and data.states else settings.training_secrets(words, splits),
         allowed_secrets=settings.allowed_secrets(words, splits),
         allowed_share=settings.allowed_share,
         rollout=rollout,
         history=earlier,
-        states=states,
-        dialogues=dialogues,
+        states=data.states if data else None,
+        dialogues=data.dialogues if data else None,
         seed=config["seed"],
     )
     _check_secrets(recipe, splits)

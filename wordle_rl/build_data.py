@@ -49,9 +49,11 @@ def build_data(
 
 
 def check_data(
-    data: TrainingData, algorithm: Algorithm, rollout: RolloutKind, history: History | None
+    data: TrainingData | None, algorithm: Algorithm, rollout: RolloutKind, history: History | None
 ) -> None:
-    """Raise ConfigError for choices that do not go with the rows of a file."""
+    """Raise ConfigError for choices that do not go with the rows of a file, if there is one."""
+    if data is None:
+        return
     if data.dialogues is None:
         if history is not None:
             raise ConfigError(

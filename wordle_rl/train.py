@@ -149,10 +149,10 @@ def print_data(setup: Experiment) -> None:
         for line in setup.data.lines:
             print(line)
         if setup.trainer.epochs is not None:
-            groups = setup.recipe.rollout.groups
+            groups, epochs = setup.recipe.rollout.groups, setup.trainer.epochs
             print(
-                f"{setup.trainer.epochs:g} epochs of {setup.data.rows:,} rows, {groups} in a step: "
-                f"{setup.trainer.steps:,} steps"
+                f"{epochs:g} epoch{'s' * (epochs != 1)} of {setup.data.rows:,} rows, {groups} in a "
+                f"step: {setup.trainer.steps:,} steps"
             )
         sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""Opens the file of data=, checks each row, and keeps those that can be trained on."""
+"""Opens the file of data=, checks each row, and keeps the rows that a run can train on."""
 
 from __future__ import annotations
 

@@ -89,8 +89,9 @@ class Synthesis:
         """Secrets in epochs. Each epoch goes once through a new shuffle of all secrets."""
         drawn: list[str] = []
         for epoch in range(-(-count // len(self.secrets))):
-            order = generator(Purpose.DATA, seed=self.recipe.seed, number=epoch)
-            drawn += [self.secrets[i] for i in order.permutation(len(self.secrets)).tolist()]
+            shuffle = generator(Purpose.DATA, seed=self.recipe.seed, number=epoch)
+            order: list[int] = shuffle.permutation(len(self.secrets)).tolist()
+            drawn += [self.secrets[i] for i in order]
         return drawn[:count]
 
     def _state_row(self, index: int, secret: str, state: State) -> Row:

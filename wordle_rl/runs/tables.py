@@ -78,6 +78,7 @@ def read_table(path: Path, split: str | None, cache: Path) -> Table:
 
 def _load(path: Path, kind: str, cache: Path) -> Any:
     import datasets
+    from datasets.exceptions import DatasetsError
 
     reader = {
         "json": datasets.Dataset.from_json,
@@ -91,7 +92,7 @@ def _load(path: Path, kind: str, cache: Path) -> Any:
     try:
         # A path is a pattern there.
         return reader(glob.escape(str(path.resolve())), cache_dir=str(cache))
-    except (datasets.exceptions.DatasetsError, ValueError, OSError) as error:
+    except (DatasetsError, ValueError, OSError) as error:
         reason = _reason(error)
         if reason.endswith("corresponds to no data!"):
             raise FolderError(f"{path}: no rows") from None

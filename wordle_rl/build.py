@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.build_data import build_data, check_data, count_epochs
 from wordle_rl.build_parts import (
     build_backend_settings,
     build_curriculum,
@@ -41,7 +42,7 @@ from wordle_rl.words.splits import Splits
 
 KEYS = {  # the keys of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
-    *("curriculum", "history", "trainer", "logger", "optim"),
+    *("curriculum", "history", "data", "trainer", "logger", "optim"),
     *("name", "seed", "output_dir", "resume", "restart"),
     *("init_from", "init_checkpoint", "allow_mismatch"),
 }
@@ -71,12 +72,7 @@ def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
 
 def build_experiment(config: dict[str, Any]) -> Experiment:
     """Build and check everything that needs no model. Raises ValueError in one line."""
-    check_keys(config, KEYS)
-    for name in ("name", "output_dir"):
-        check_type(name, config[name], str)
-    check_type("seed", config["seed"], int)
-    check_seed("seed", config["seed"])
-    check_type("allow_mismatch", config["allow_mismatch"], bool)
+    _check_plain_values(config)
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
     knowledge = Knowledge(words, feedback_table(words))
@@ -91,6 +87,8 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     model = build_model_settings(config["model"])
     backend = build_backend_settings(config["backend"], model)
     _check_together(algorithm, rollout, backend, sampling, model)
+    data = build_data(config, words, splits, rules, algorithm)
+    check_data(data, algorithm, rollout, earlier)
     check_secrets(settings.protocol, words, splits, model.location)
     style = build_style(config, rules)
     if not config["allow_mismatch"]:
@@ -102,16 +100,19 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         sampling=sampling,
         rewards=build_reward_set(config["reward"], words, knowledge, rollout.form),
         algorithm=algorithm,
-        teacher=build_teacher(algorithm, knowledge, style),
-        secrets=settings.training_secrets(words, splits),
+        teacher=None if data and data.dialogues else build_teacher(algorithm, knowledge, style),
+        secrets=data.secrets if data and data.states else settings.training_secrets(words, splits),
         allowed_secrets=settings.allowed_secrets(words, splits),
         allowed_share=settings.allowed_share,
         rollout=rollout,
         history=earlier,
+        states=data.states if data else None,
+        dialogues=data.dialogues if data else None,
         seed=config["seed"],
     )
     _check_recipe(recipe, splits)
-    trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
+    trainer = instantiate("trainer", config["trainer"], TrainerSettings)
+    trainer = count_epochs(trainer, data, rollout.groups)
     return Experiment(
         config=config,
         words=words,
@@ -125,6 +126,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         logger=instantiate("logger", config["logger"], LoggerSettings),
         recipe=recipe,
         curriculum=build_curriculum(config, recipe, knowledge),
+        data=data,
         validation=splits.val,
         validation_history=_build_validation_history(config, trainer, knowledge, rules),
         test=words.answers if settings.protocol == "all" else splits.test,
@@ -144,6 +146,15 @@ def _build_validation_history(
     return build_history({**config["history"], "least": 0, "most": most}, knowledge, rules)
 
 
+def _check_plain_values(config: Mapping[str, Any]) -> None:
+    check_keys(config, KEYS)
+    for name in ("name", "output_dir"):
+        check_type(name, config[name], str)
+    check_type("seed", config["seed"], int)
+    check_seed("seed", config["seed"])
+    check_type("allow_mismatch", config["allow_mismatch"], bool)
+
+
 def _check_recipe(recipe: Recipe, splits: Splits) -> None:
     """Raise ConfigError for too few validation secrets, or for parts that do not fit together.
 
@@ -154,7 +165,7 @@ def _check_recipe(recipe: Recipe, splits: Splits) -> None:
     if len(splits.val) < 2:
         raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint")
     taught = recipe.algorithm.imitates
-    if taught is None or taught.player.endswith("_allowed"):
+    if recipe.teacher is None or taught is None or taught.player.endswith("_allowed"):
         return
     if {*recipe.secrets, *recipe.allowed_secrets}.difference(recipe.words.answers):
         raise ConfigError(

@@ -165,11 +165,13 @@ def build_curriculum(config: Mapping[str, Any], recipe: Recipe, knowledge: Knowl
         )
         check_thoughts_asked(first, recipe.style, "curriculum.first")
         node = {**node, "first": first}
+    # With data=, an epoch has a group for each row.
+    secrets = recipe.secrets if recipe.states is None else tuple(recipe.states.secrets)
     chosen = instantiate(
         "curriculum", node, Curriculum,
-        rewards=recipe.rewards, secrets=recipe.secrets, groups=recipe.rollout.groups,
+        rewards=recipe.rewards, secrets=secrets, groups=recipe.rollout.groups,
     )  # fmt: skip
-    if recipe.teacher is not None and not isinstance(chosen, NoCurriculum):
+    if recipe.algorithm.imitates is not None and not isinstance(chosen, NoCurriculum):
         raise ConfigError(
             "curriculum must be none with an algorithm that imitates a player, because its games "
             f"have no rewards, not {option_of(chosen)}"

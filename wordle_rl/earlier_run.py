@@ -29,7 +29,7 @@ from wordle_rl.words.splits import Splits
 
 # A resumed run cannot change these: what it trains, and where its folder is.
 _KEPT = (
-    *("model", "words", "prompt", "rollout.form", "name", "output_dir"),
+    *("model", "words", "data", "prompt", "rollout.form", "name", "output_dir"),
     *("init_from", "init_checkpoint"),
 )
 _LARGEST = 100_000  # bytes of a saved config, which usually has about 5,000
@@ -225,6 +225,11 @@ def build_resumed_config(
                 f"{override}: a resumed run keeps {', '.join(_KEPT)}; start a new one instead"
             )
         old = OmegaConf.select(saved, key)
+        if key == "trainer.steps" and OmegaConf.select(saved, "trainer.epochs") is not None:
+            raise ConfigError(
+                f"{override}: the steps of this run follow from trainer.epochs="
+                f"{saved.trainer.epochs}; change trainer.epochs instead"
+            )
         if (old is None and "." not in key) or isinstance(old, DictConfig):
             raise ConfigError(
                 f"{override}: a resumed run keeps its parts; only single values can be changed, "

@@ -39,6 +39,7 @@ class Purpose(IntEnum):
     MINIBATCHES = 2
     PROBE = 3
     ALLOWED_SECRETS = 4
+    DATA = 5
 
 
 @dataclass(frozen=True, kw_only=True)

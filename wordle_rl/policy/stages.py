@@ -9,6 +9,8 @@ it. A model that no run of this package made has no record. Entries of a stage:
 - protocol, allowed_share: which secrets its training games could have. secrets: how many.
 - held_out: how many validation and test secrets could not be among them.
 - digests: of the word lists, the splits and these secrets.
+- data: the file that was trained on, if any. Its name, sha256 and split, the number of rows, how
+  many of them have no secret (unknown_rows), and the secrets of the others, joined by blanks.
 - prompt, form: how the model was asked.
 - embedded: the name of the embedded model that it became a part of, if any.
 
@@ -36,6 +38,11 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("start", "algorithm", "embedded"), str),
     **dict.fromkeys(("secrets", "held_out"), int),
     **dict.fromkeys(("allowed_share", "careless"), float),
+    "data": dict,
+}
+_DATA_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("file", "sha256", "split", "secrets"), str),
+    **dict.fromkeys(("rows", "unknown_rows"), int),
 }
 
 Stage = dict[str, Any]
@@ -83,6 +90,9 @@ def _read(file: Path) -> list[Stage]:
         for stage in record["stages"]:
             check_all_entries(file, stage, {"run": str})
             check_entries(file, stage, _KINDS)
+            if "data" in stage:
+                check_all_entries(file, stage["data"], {"secrets": str, "unknown_rows": int})
+                check_entries(file, stage["data"], _DATA_KINDS)
     except (FolderError, OSError) as error:
         raise ConfigError(f"{error}; it should list the runs that made the model") from None
     if not record["stages"]:

@@ -14,6 +14,7 @@ from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.forms import FORMS, Form
+from wordle_rl.rollouts.given import GivenDialogues, GivenStates
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.rollouts.play import new_games, play, record_rollouts
@@ -136,6 +137,8 @@ class Recipe:
     allowed_share: float = 0.0  # share of the groups whose secret may be any of these
     replayed: tuple[str, ...] = ()  # secrets for the step's last groups, instead of planned ones
     history: History | None = None  # where training games begin; None: the empty board
+    states: GivenStates | None = None  # from data=: training games begin there
+    dialogues: GivenDialogues | None = None  # from data=: learnt instead of games
     seed: int
 
 

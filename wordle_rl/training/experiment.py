@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from wordle_rl.data.load import TrainingData
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import State
@@ -37,6 +38,7 @@ class Experiment:
     logger: LoggerSettings
     recipe: Recipe
     curriculum: Curriculum
+    data: TrainingData | None = None  # what is trained on instead of planned games
     validation: tuple[str, ...]  # secrets whose games choose the best checkpoint
     test: tuple[str, ...]  # secrets of the final report
     validation_history: History | None = None  # where validation games begin, None: empty boards
@@ -57,5 +59,5 @@ class Experiment:
     @property
     def most_given(self) -> int:
         """The most guesses that a game of training or validation begins with."""
-        histories = (self.recipe.history, self.validation_history)
+        histories = (self.recipe.history, self.recipe.states, self.validation_history)
         return max((history.most for history in histories if history), default=0)

@@ -31,6 +31,7 @@ from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpointing import Checkpointing
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.given_answers import check_lengths, learn_answers
 from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.log import RunLog
 from wordle_rl.training.memory import MemoryFull, MemoryGuard
@@ -109,6 +110,8 @@ class Training:
         check_room(self._form, recipe.sampling, room, guesses=most)
         if recipe.teacher is not None:
             check_thoughts(recipe.teacher, self._form, recipe.sampling)
+        if recipe.dialogues is not None:
+            check_lengths(recipe.dialogues, self._form.chat, setup.model.max_context)
         self._writes = policy.processes.rank == 0
         self.first_step = 0
         self._check = check
@@ -193,7 +196,8 @@ class Training:
         )
         done = number + 1
         with announce(f"step {done} of {trainer.steps}"):
-            result = train_step(step)
+            dialogues = recipe.dialogues
+            result = train_step(step) if dialogues is None else learn_answers(step, dialogues)
         self._state.step = done
         seconds = time.monotonic() - begin
         metrics = {
@@ -225,7 +229,7 @@ class Training:
         """Metrics of skill in a step's games, and of the memory in use."""
         begin = time.monotonic()
         memory = self._memory.look(self.policy)
-        if not self._writes:
+        if not self._writes or not result.rollouts:
             return memory
         skill = skill_metrics(games_of(result.rollouts), self.setup.knowledge, self.setup.regret)
         return {**memory, **skill, "time/skill": time.monotonic() - begin}

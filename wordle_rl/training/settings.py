@@ -13,6 +13,7 @@ class TrainerSettings:
     """How long to train, and what happens between steps. Intervals are in steps."""
 
     steps: int
+    epochs: float | None = None
     validate_every: int = 10
     validation_temperature: float = 0.0
     validation_samples: int = 1
@@ -37,6 +38,8 @@ class TrainerSettings:
             )
         for name in ("steps", "validate_every", "checkpoint_every", "games_every"):
             check_range(f"trainer.{name}", getattr(self, name), 1, MOST)
+        if self.epochs is not None:
+            check_above_zero("trainer.epochs", self.epochs, 100_000)
         check_range("trainer.watch_every", self.watch_every, 0, MOST)
         check_range("trainer.validation_samples", self.validation_samples, 1, MOST_SAMPLES)
         check_range("trainer.validation_history", self.validation_history, 0, 99)

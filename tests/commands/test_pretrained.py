@@ -70,6 +70,7 @@ def test_the_set_up_on_a_server_is_as_the_earlier_project_had_it() -> None:
     setup = build_experiment(config)
     assert setup.model.path == "Qwen/Qwen2.5-3B-Instruct" and setup.model.lora is not None
     assert (setup.model.lora.rank, setup.model.lora.alpha) == (32, 64)
+    assert setup.model.quantize == "4bit"
     rollout = setup.recipe.rollout
     assert (rollout.num_generations, rollout.groups) == (8, 2 * 16)
     epochs = setup.trainer.steps * rollout.groups / len(setup.recipe.secrets)
@@ -92,7 +93,11 @@ def test_adapters_of_the_set_up_on_a_mac_have_the_weights_that_were_counted_ther
 
 
 @pytest.mark.parametrize(
-    "given", [["experiment=qwen1.5b_mac"], ["experiment=qwen3b_server", "rollout.groups=2"]]
+    "given",
+    [
+        ["experiment=qwen1.5b_mac"],
+        ["experiment=qwen3b_server", "rollout.groups=2", "model.quantize=null"],
+    ],
 )
 def test_the_set_ups_of_the_earlier_project_run(
     given: list[str], small_qwen: Path, tmp_path: Path

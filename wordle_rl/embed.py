@@ -38,7 +38,7 @@ _MODELS = {  # name: purpose, Makefile target, experiment
     "tiny": (
         "badly enough to learn: the start of every run with `model=tiny`",
         "embedded-model",
-        "make_tiny",
+        "make_tiny_2",
     ),
     "tiny_clean": (
         "as well as reinforcement\nfrom `model=tiny` makes it",

@@ -80,10 +80,8 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     rollout: RolloutKind = instantiate("rollout", config["rollout"], RolloutKind)
     earlier = build_history(config["history"], knowledge, rules)
     sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
-    algorithm: Algorithm = instantiate(
-        "algorithm", config["algorithm"], Algorithm,
-        budget=sampling.max_tokens * rollout.answers(rules, earlier.least if earlier else 0),
-    )  # fmt: skip
+    budget = sampling.max_tokens * rollout.answers(rules, earlier.least if earlier else 0)
+    algorithm: Algorithm = instantiate("algorithm", config["algorithm"], Algorithm, budget=budget)
     model = build_model_settings(config["model"])
     backend = build_backend_settings(config["backend"], model)
     _check_together(algorithm, rollout, backend, sampling, model)
@@ -111,8 +109,8 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         seed=config["seed"],
     )
     _check_recipe(recipe, splits)
-    trainer = instantiate("trainer", config["trainer"], TrainerSettings)
-    trainer = count_epochs(trainer, data, rollout.groups)
+    given = instantiate("trainer", config["trainer"], TrainerSettings)
+    trainer: TrainerSettings = count_epochs(given, data, rollout.groups)
     return Experiment(
         config=config,
         words=words,

@@ -73,7 +73,7 @@ def test_both_backends_ask_before_they_load(backend, monkeypatch):
     if backend == "lightning":
         from wordle_rl.backends.torch import load as place
 
-        load = lambda: place._load_pretrained(settings_of("Nobody/NoModel"), None)  # noqa: E731
+        load = lambda: place._load_pretrained(settings_of("Nobody/NoModel"), None, {})  # noqa: E731
     else:
         from wordle_rl.backends.mlx import load as place
 
@@ -107,7 +107,7 @@ def test_torch_asks_the_hub_for_the_revision_in_every_call(model_folder, monkeyp
     for name in names:
         monkeypatch.setattr(place, name, Hub(name))
     monkeypatch.setattr(place, "notice_offline", lambda _: None)
-    place._load_pretrained(settings_of("Some/Model", "v1.2"), None)
+    place._load_pretrained(settings_of("Some/Model", "v1.2"), None, {})
     assert seen == dict.fromkeys(names, "v1.2")
 
 

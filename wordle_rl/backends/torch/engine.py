@@ -142,8 +142,8 @@ class TorchEngine:
                 block = slice(answers.drawn, answers.drawn + size)
                 drawn = self._draw_block(hidden, sampling, uniforms[at, block])
                 counted = answers.add(at, drawn, room)
-                # All drawn tokens were fed but the last. A row's length counts those that belong to
-                # its answer, so nobody reads the keys and values behind them.
+                # All drawn tokens were fed but the last. A row's length counts the tokens of its
+                # answer, so nobody reads the keys and values behind them.
                 self._length[: len(at)] += np.maximum(counted - 1, 0)
                 live = answers.are_live(at)
                 ended = np.flatnonzero((counted > 0) & ~live)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.helpers.characters import CharacterTokenizer, bracketed
 from wordle_rl.game.rules import Clue, State, feedback_code
-from wordle_rl.prompts.styles import Letters, PromptStyle, Symbols, WholeState
+from wordle_rl.prompts.styles import Letters, Places, PromptStyle, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.words.lists import WordLists, load_words
@@ -83,12 +83,12 @@ def codes(guess: str) -> np.ndarray:
 
 
 def left_by_marks(text: str) -> np.ndarray:
-    """[answers] which of them fit a text of prompt=symbols or prompt=letters."""
+    """[answers] which of them fit a text of prompt=symbols, letters or places."""
     fits = np.ones(len(letters()), bool)
     for line in text.splitlines():
         guess, arrow, rest = line.lower().partition(" -> ")
         if arrow:
-            marks = [mark for mark in re.sub(r"[a-z]\(|\)| ", "", rest)]
+            marks = [mark for mark in re.sub(r"[a-z][(1-5]|\)| ", "", rest)]
             code = sum(CODE[mark] * 3 ** (4 - i) for i, mark in enumerate(marks))
             fits &= codes(guess) == code
     return fits
@@ -122,7 +122,7 @@ def wrong(style: PromptStyle, read: Callable[[str], np.ndarray], of: Iterator[St
 
 READERS = [
     (WholeState(), left_by_a_state), (WholeState(think=True), left_by_a_state),
-    (Symbols(), left_by_marks), (Letters(), left_by_marks),
+    (Symbols(), left_by_marks), (Letters(), left_by_marks), (Places(), left_by_marks),
 ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
-from wordle_rl.prompts.styles import REFUSALS, Letters, Symbols, WholeState
+from wordle_rl.prompts.styles import REFUSALS, Letters, Places, Symbols, WholeState
 
 WORDS = {"crane", "sleep", "speed", "crept", "eerie"}
 
@@ -26,6 +26,12 @@ def test_letters_give_each_letter_its_mark() -> None:
     game = played("crept", "sleep")
     told = Letters().feedback(game.turns[-1], game.state)
     assert told == "SLEEP -> S(x) L(x) E(✓) E(x) P(-)"
+
+
+def test_places_give_each_letter_its_place_and_its_mark() -> None:
+    game = played("crept", "sleep")
+    assert Places().feedback(game.turns[-1], game.state) == "s1x l2x e3✓ e4x p5-"
+    assert Places().opening(game.state).startswith("sleep -> s1x l2x e3✓ e4x p5-\n")
 
 
 def test_the_state_names_places_misplaced_letters_how_often_and_absent_letters() -> None:
@@ -89,7 +95,7 @@ def test_six_guesses_without_hard_mode_are_told_as_they_always_were(style) -> No
     assert "word in six guesses.\n" in style.system and "ard mode" not in style.system
 
 
-@pytest.mark.parametrize("kind", [Symbols, Letters, WholeState])
+@pytest.mark.parametrize("kind", [Symbols, Letters, Places, WholeState])
 @pytest.mark.parametrize(
     ("turns", "told"),
     [(1, "one guess"), (4, "four guesses"), (12, "twelve guesses"), (13, "13 guesses")],

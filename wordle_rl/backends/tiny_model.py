@@ -1,20 +1,33 @@
-"""The embedded model: a Qwen2 with 3.2 million weights, and a tokenizer made for these prompts.
+"""Models made for these prompts, before any training, and their tokenizers.
 
-Each letter is one token, each phrase of the prompts is one token, and any other printable ASCII
-text is spelt out. transformers builds and saves the model, so it loads like Qwen2.5.
+Each phrase of the prompts is one token, and any other printable ASCII text is spelt out. Of a guess
+each letter is one token, or the whole guess is. transformers builds and saves the models, so they
+load like Qwen2.5 and Llama.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 import string
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
-from wordle_rl.prompts.styles import PHRASES
+from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.rules import MARKS
+from wordle_rl.policy.settings import Vocabulary
+from wordle_rl.prompts.styles import PHRASES, PLACES_LEGEND
+from wordle_rl.words.lists import load_words
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content"
@@ -28,19 +41,43 @@ SPECIAL = (
     "<|im_start|>system\n", "<|im_start|>user\n", "\n<|im_start|>user\n",
     "<|im_end|>\n<|im_start|>assistant\n", "\n<|im_start|>assistant\n",
 )  # fmt: skip
+_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 _BLANKS = ("Ġ", "Ċ")  # blank and newline in byte-level tokenizers such as Qwen's
 TAGS = ("<think>", "</think>", "<guess>", "</guess>")
+# Standard deviation of the vectors that words begin with. The usual 0.02 would leave the logits of
+# 12,972 words too close to each other for layers that have learnt nothing yet.
+_PART_SCALE = 0.2
+_WHOLE = "<guess>[a-z]{5}</guess>| ?[a-z][1-5][x✓-]|✓"  # texts that may be one token
 
 
-def build_tokenizer() -> PreTrainedTokenizerFast:
-    """The tokenizer of the embedded model, with at most 256 tokens."""
+def build_tokenizer(vocabulary: Vocabulary = "letters") -> PreTrainedTokenizerFast:
+    """The tokenizer of the embedded models. Each phrase of the prompts is a token.
+
+    vocabulary: with letters, a guess is spelt. With words, each allowed word of the original game
+    has a token for the whole guess, such as <guess>crane</guess>, and feedback in the style
+    `places` has a token for each letter with its place and mark, such as c1x.
+    """
+    whole: list[str] = []
+    added: tuple[str, ...] = (*TAGS, *PHRASES, "✓")
+    if vocabulary == "words":
+        whole += [guess_text(word) for word in load_words().allowed]
+        marked = itertools.product(string.ascii_lowercase, enumerate("12345"), MARKS)
+        whole += [" " * (i > 0) + f"{a}{place}{mark}" for a, (i, place), mark in marked]
+        whole.append("✓")
+        added = (*PHRASES, PLACES_LEGEND)  # an added token would split the whole ones
     characters = [*string.ascii_lowercase, *string.ascii_uppercase, *string.digits]
     characters += [*string.punctuation, *_BLANKS]
-    added = (*TAGS, *PHRASES, "✓")
-    tokens = [*SPECIAL, *added, *characters]
-    vocabulary = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
-    core = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<|unk|>"))
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokens = [*SPECIAL, *added, *characters, *map(_write_as_bytes, whole)]
+    ids = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
+    core = Tokenizer(
+        models.BPE(vocab=ids, merges=[], unk_token="<|unk|>", ignore_merges=bool(whole))
+    )
+    split = pre_tokenizers.Split(Regex(_WHOLE), "isolated")
+    core.pre_tokenizer = (
+        pre_tokenizers.Sequence([split, _BYTES])
+        if whole
+        else pre_tokenizers.ByteLevel(add_prefix_space=False)
+    )
     core.decoder = decoders.ByteLevel()
     core.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in SPECIAL])
     core.add_tokens([AddedToken(t, normalized=False, special=False) for t in added])
@@ -55,6 +92,11 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
+def _write_as_bytes(text: str) -> str:
+    """The text as byte-level tokenizers write it."""
+    return _BYTES.pre_tokenize_str(text)[0][0]
+
+
 def build_model(
     *,
     vocab_size: int,
@@ -65,9 +107,12 @@ def build_model(
     intermediate_size: int = 768,
     max_length: int = 1024,
     seed: int = 0,
-) -> Qwen2ForCausalLM:
-    """An untrained Qwen2 whose weights are drawn from the seed."""
-    config = Qwen2Config(
+    vocabulary: Vocabulary = "letters",
+) -> Qwen2ForCausalLM | LlamaForCausalLM:
+    """An untrained model whose weights are drawn from the seed: a Qwen2, with words a Llama."""
+    # transformers gives every Qwen2 the tokenizer of Qwen, which splits a guess into letters.
+    make_config = LlamaConfig if vocabulary == "words" else Qwen2Config
+    config = make_config(
         vocab_size=vocab_size,
         hidden_size=hidden_size,
         num_hidden_layers=layers,
@@ -79,15 +124,61 @@ def build_model(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Qwen2ForCausalLM(config)
+        return (LlamaForCausalLM if vocabulary == "words" else Qwen2ForCausalLM)(config)
 
 
-def save_untrained(folder: Path, **shape: Any) -> Path:
-    """Write an untrained model and its tokenizer to a folder that AutoModelForCausalLM loads."""
-    tokenizer = build_tokenizer()
-    model = build_model(vocab_size=len(tokenizer), **shape)
+def build_untrained(
+    *, vocabulary: Vocabulary = "letters", seed: int = 0, **shape: Any
+) -> tuple[Qwen2ForCausalLM | LlamaForCausalLM, PreTrainedTokenizerFast]:
+    """An untrained model and its tokenizer."""
+    tokenizer = build_tokenizer(vocabulary)
+    model = build_model(vocab_size=len(tokenizer), vocabulary=vocabulary, seed=seed, **shape)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
+    if vocabulary == "words":
+        _compose_embeddings(model, tokenizer, seed)
+    return model, tokenizer
+
+
+def _compose_embeddings(
+    model: Qwen2ForCausalLM | LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, seed: int
+) -> None:
+    """Let each whole word, and each letter with its mark, begin as the sum of what it is made of.
+
+    Each letter, each letter in each place, each mark, and being a guess are parts with a random
+    vector. Words with common letters then begin alike, so a lesson about one is a lesson about all.
+    """
+    table = model.get_input_embeddings().weight.data
+    generator = torch.Generator().manual_seed(seed)
+    parts: dict[str, torch.Tensor] = {}
+    # The order of get_vocab() differs from one process to the next.
+    for text, row in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1]):
+        names = _name_parts(text)
+        for name in names:
+            if name not in parts:
+                parts[name] = torch.randn(table.shape[1], generator=generator)
+        if names:
+            table[row] = torch.stack([parts[name] for name in names]).sum(0)
+            table[row] *= _PART_SCALE
+
+
+def _name_parts(text: str) -> list[str]:
+    """Names of what a whole token is made of, such as c1 and c, or an empty list."""
+    if (marked := re.fullmatch("Ġ?([a-z])([1-5])(.+)", text)) is not None:
+        letter, place, mark = marked.groups()
+        return [letter + place, letter, mark]
+    if (guess := re.fullmatch("<guess>([a-z]{5})</guess>", text)) is not None:
+        placed = [letter + str(i) for i, letter in enumerate(guess[1], 1)]
+        return ["guess", *placed, *sorted(set(guess[1]))]
+    return []
+
+
+def save_untrained(folder: Path, **settings: Any) -> Path:
+    """Write an untrained model and its tokenizer to a folder that AutoModelForCausalLM loads.
+
+    settings: see build_untrained.
+    """
+    model, tokenizer = build_untrained(**settings)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

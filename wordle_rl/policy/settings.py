@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from wordle_rl.game.feedback_table import cache_folder
 from wordle_rl.policy.optim import MOST_LEARNING_RATE
@@ -15,6 +15,7 @@ from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range
 
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 UNTRAINED = "untrained"
+Vocabulary = Literal["letters", "words"]
 MAIN = "main"  # the newest revision of a hub model
 _FETCHED = {"smollm2": "make smollm2"}  # models that a command fetches, once, and that command
 _HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
@@ -85,7 +86,8 @@ class ModelSettings:
     """Which model, how it is trained, and how long its answers may be.
 
     path: a hub name, a local folder, embedded/tiny, fetched/smollm2, or untrained (see
-    wordle_rl.backends.tiny_model for its shape). revision: branch, tag or commit of a hub name.
+    wordle_rl.backends.tiny_model for its shape and vocabulary). revision: branch, tag or commit of
+    a hub name.
     """
 
     name: str
@@ -95,6 +97,7 @@ class ModelSettings:
     max_context: int
     lora: LoraSettings | None = None
     shape: dict[str, int] = field(default_factory=dict)
+    vocabulary: Vocabulary = "letters"  # of an untrained model: what has a token of its own
     seed: int = 0
     quantize: Literal["4bit"] | None = None  # of a frozen base
     revision: str = MAIN
@@ -109,11 +112,17 @@ class ModelSettings:
         check_range("model.max_context", self.max_context, 16, 10_000_000)
         check_range("model.games_at_once", self.games_at_once, 1, MOST_GAMES)
         check_seed("model.seed", self.seed)
+        check_choice("model.vocabulary", self.vocabulary, get_args(Vocabulary))
         self._check_quantize()
         if self.path == UNTRAINED:
             self._check_shape()
         elif self.shape:
             raise ValueError(f"model.shape is for model.path={UNTRAINED}, not {self.path!r}")
+        elif self.vocabulary != "letters":
+            raise ValueError(
+                f"model.vocabulary={self.vocabulary} is for model.path={UNTRAINED}, not "
+                f"{self.path!r}, which has a tokenizer"
+            )
         else:
             self._check_path()
 

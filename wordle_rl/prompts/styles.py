@@ -27,6 +27,10 @@ MARKS_LEGEND = (
     "After each guess you see a mark for each letter: ✓ it is in its place, "
     "- it is in the word but elsewhere, x it is not in the word.\n"
 )
+PLACES_LEGEND = (
+    "After each guess you see its letters, each with its place and a mark: ✓ it is in its place, "
+    "- it is in the word but elsewhere, x it is not in the word.\n"
+)
 STATE_LEGEND = "After each guess you are told what is known about the secret word.\n"
 FIRST = "Make your first guess."
 NEXT = "Make your next guess."
@@ -124,6 +128,24 @@ class Letters(Symbols):
         return f"{word} -> {' '.join(marked)}"
 
     _after_guess = _with_guess
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places(Symbols):
+    """`c1x r2- a3✓ n4x e5x` after each guess."""
+
+    name = "places"
+
+    @property
+    def rules(self) -> str:
+        return _task(self.game) + PLACES_LEGEND
+
+    def _with_guess(self, clue: Clue) -> str:
+        return f"{clue.guess} -> {self._after_guess(clue)}"
+
+    def _after_guess(self, clue: Clue) -> str:
+        pairs = zip(clue.guess, clue.marks, strict=True)
+        return " ".join(f"{letter}{place}{mark}" for place, (letter, mark) in enumerate(pairs, 1))
 
 
 @dataclass(frozen=True, kw_only=True)

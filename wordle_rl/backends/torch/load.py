@@ -16,7 +16,7 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.backends.hub import notice_offline
 from wordle_rl.backends.load_errors import explain_load_errors
 from wordle_rl.backends.lora import check_loaded_adapter
-from wordle_rl.backends.tiny_model import build_model, build_tokenizer
+from wordle_rl.backends.tiny_model import build_untrained
 from wordle_rl.backends.torch.adapters import add_lora, find_base, load_adapter
 from wordle_rl.backends.torch.families import check_family, check_length
 from wordle_rl.backends.torch.quantize import build_arguments, keep_trainable
@@ -36,10 +36,10 @@ def load_model(
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()  # errors that matter are raised here
     if settings.path == UNTRAINED:
-        inner: Any = build_tokenizer()
-        model: Any = build_model(vocab_size=len(inner), seed=settings.seed, **settings.shape)
-        model.generation_config.eos_token_id = inner.eos_token_id
-        model.generation_config.pad_token_id = inner.pad_token_id
+        model: Any
+        model, inner = build_untrained(
+            vocabulary=settings.vocabulary, seed=settings.seed, **settings.shape
+        )
     else:
         frozen = settings.lora is not None or is_adapter(Path(settings.location))
         dtype = torch.bfloat16 if frozen and precision == "bf16" else torch.float32

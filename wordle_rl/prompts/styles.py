@@ -1,8 +1,9 @@
 """The text that a player gets: the rules once, then feedback for each turn, in one of four styles.
 
 `symbols` gives five marks, `letters` a mark behind each letter, `state` the whole state in plain
-English, `spelled` the whole state in letters apart, as the answers then are too. A style is only text; chat templates and tokens come later (wordle_rl.rollouts.chat). The
-texts are made of fixed phrases, so that the embedded model's tokenizer can hold each as one token.
+English, `spelled` the whole state with letters apart, as the answers then are too. A style is only
+text; chat templates and tokens come later (wordle_rl.rollouts.chat). The texts are made of fixed
+phrases, so that the embedded model's tokenizer can hold each as one token.
 """
 
 from __future__ import annotations

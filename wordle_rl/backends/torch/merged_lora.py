@@ -55,12 +55,10 @@ def merge_adapter(model: Any, adapter: str = "default") -> Any:
 
     The copy shares all parameters but the sums with the model.
     """
-    if any(config.peft_type != "LORA" or _is_special(config) for config in _configs(model)):
+    if _is_special(model.peft_config[adapter]):
         return None
     adapted = dict(_find_adapted(model.get_base_model()))
-    if any(type(layer.get_base_layer()) is not nn.Linear for layer in adapted.values()):
-        return None
-    if not all(layer.lora_A.keys() and type(layer).__name__ == "Linear" for layer in adapted.values()):
+    if not all(_is_plain(layer, adapter) for layer in adapted.values()):
         return None
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     merged = copy.deepcopy(model.get_base_model(), shared)
@@ -76,15 +74,11 @@ def refresh_sums(merged: nn.Module) -> None:
             layer.refresh()
 
 
-def _configs(model: Any) -> list[Any]:
-    return list(model.peft_config.values())
-
-
 def _is_special(config: Any) -> bool:
     """Whether an adapter is more than the product of two matrices beside each linear layer."""
     return bool(
-        config.use_dora or config.lora_bias or config.fan_in_fan_out or config.modules_to_save
-        or config.bias != "none" or config.trainable_token_indices or config.layer_replication
+        config.peft_type != "LORA" or config.use_dora or config.lora_bias or config.fan_in_fan_out
+        or config.modules_to_save or config.bias != "none" or config.trainable_token_indices or config.layer_replication
     )  # fmt: skip
 
 
@@ -97,6 +91,14 @@ def _find_adapted(base: nn.Module) -> Iterator[tuple[str, Any]]:
             yield name, layer
 
 
+def _is_plain(layer: Any, adapter: str) -> bool:
+    """Whether a layer is a linear one with this adapter beside it."""
+    from peft.tuners.lora import Linear
+
+    plain = type(layer) is Linear and type(layer.get_base_layer()) is nn.Linear
+    return plain and adapter in layer.lora_A
+
+
 def multiply(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
     """x [..., in] times the matrices of linear layers, side by side [..., all outs].
 
@@ -104,9 +106,10 @@ def multiply(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
     """
     weight = _join([layer.weight for layer in layers])
     bias = None if layers[0].bias is None else _join([layer.bias for layer in layers])
-    if not torch.is_grad_enabled() or not any(isinstance(layer, MergedLinear) for layer in layers):
+    merged = [layer for layer in layers if isinstance(layer, MergedLinear)]
+    if not merged or not torch.is_grad_enabled():
         return F.linear(x, weight, bias)
-    factors = [f for layer in layers if isinstance(layer, MergedLinear) for f in (layer.down, layer.up)]
+    factors = [factor for layer in merged for factor in (layer.down, layer.up)]
     product: Any = _Multiply.apply(x, weight, bias, layers, *factors)
     return product
 
@@ -138,22 +141,20 @@ class _Multiply(torch.autograd.Function):
         grad, rows = grads[0].flatten(0, -2), x.flatten(0, -2)
         x_grad = (grad @ weight).view(x.shape) if ctx.needs_input_grad[0] else None
         downs, ups = factors[::2], factors[1::2]
-        parts = grad.split([out for out, _ in ctx.layers], dim=1)
-        pairs = [
-            (part, scale) for part, (_, scale) in zip(parts, ctx.layers, strict=True)
-            if scale is not None
-        ]  # fmt: skip
-        inner = rows @ _join([down.to(rows.dtype) for down in downs]).T
         ranks = [len(down) for down in downs]
-        inner_grad = torch.cat(
-            [part @ (up * scale).to(rows.dtype) for (part, scale), up in zip(pairs, ups, strict=True)],
-            dim=1,
-        )
-        down_grads = (inner_grad.T @ rows).split(ranks)
+        parts = grad.split([width for width, _ in ctx.layers], dim=1)
+        own = [  # of the layers that are adapted
+            (part, scale)
+            for part, (_, scale) in zip(parts, ctx.layers, strict=True)
+            if scale is not None
+        ]
+        narrow = (rows @ _join([down.to(rows.dtype) for down in downs]).T).split(ranks, dim=1)
+        narrow_grads = [
+            part @ (up * scale).to(rows.dtype) for (part, scale), up in zip(own, ups, strict=True)
+        ]
+        down_grads = (torch.cat(narrow_grads, dim=1).T @ rows).split(ranks)
         factor_grads: list[torch.Tensor] = []
-        for (part, scale), narrow, down_grad, down in zip(
-            pairs, inner.split(ranks, dim=1), down_grads, downs, strict=True
-        ):
-            up_grad = (part.T @ narrow).to(down.dtype) * scale
-            factor_grads += [down_grad.to(down.dtype), up_grad]
+        for i, (part, scale) in enumerate(own):
+            up_grad = (part.T @ narrow[i]).to(ups[i].dtype).mul_(scale)
+            factor_grads += [down_grads[i].to(downs[i].dtype), up_grad]
         return x_grad, None, None, None, *factor_grads

@@ -78,7 +78,8 @@ def _is_special(config: Any) -> bool:
     """Whether an adapter is more than the product of two matrices beside each linear layer."""
     return bool(
         config.peft_type != "LORA" or config.use_dora or config.lora_bias or config.fan_in_fan_out
-        or config.modules_to_save or config.bias != "none" or config.trainable_token_indices or config.layer_replication
+        or config.modules_to_save or config.bias != "none"
+        or config.trainable_token_indices or config.layer_replication
     )  # fmt: skip
 
 

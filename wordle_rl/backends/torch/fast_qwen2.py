@@ -2,8 +2,8 @@
 
 One product gives queries, keys and values, another gives gate and up, and rotations come from a
 table. The last layer computes only the tokens whose hidden states are wanted. Llama differs in one
-thing: its queries, keys and values have no biases. All other models (adapters, sliding windows,
-other rotations, hooks, more biases) use transformers' forward pass.
+thing: its queries, keys and values have no biases. LoRA models come here with merged matrices. All
+other models (sliding windows, other rotations, hooks, more biases) use transformers' forward pass.
 """
 
 from __future__ import annotations

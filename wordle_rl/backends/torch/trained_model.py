@@ -23,7 +23,8 @@ class TrainedModel:
     """One model, fully trained or with a LoRA adapter. Trained weights are float32.
 
     With precision bf16 a fully trained model computes through a bfloat16 copy. Under LoRA the
-    frozen base was loaded in bfloat16 already, so there is no copy.
+    frozen base was loaded in bfloat16 already. On the CPU it computes through sums of base and
+    adapter where it can, elsewhere through peft.
     """
 
     def __init__(self, model: nn.Module, precision: Precision, *, checkpointing: bool) -> None:

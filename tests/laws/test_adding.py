@@ -133,7 +133,7 @@ def test_options_are_called_as_the_file_of_their_class(group):
 
 def test_a_class_of_another_kind_is_told_what_it_lacks():
     win = {"_target_": "wordle_rl.rewards.win.Win"}
-    lacking = r"lacks feedback, name, opening, rules, system, think$"
+    lacking = r"lacks feedback, name, opening, rules, spelled, system, think$"
     with pytest.raises(ConfigError, match=lacking):
         instantiate("prompt", win, PromptStyle)
     with pytest.raises(ConfigError, match="must be a subclass of Curriculum"):

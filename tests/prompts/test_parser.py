@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from wordle_rl.prompts.parser import Parsed, ParseFailure, parse
+from wordle_rl.prompts.parser import Parsed, ParseFailure, parse, parse_spelled
 
 GOOD = "<guess>crane</guess>"
 
@@ -217,3 +217,11 @@ def test_time_is_linear_on_sixty_hostile_patterns():
         if not any(_seconds(large) < 3 * _seconds(small) for _ in range(4)):
             slow.append((unit, before))
     assert not slow
+
+
+def test_a_spelled_guess_may_have_blanks_between_its_letters():
+    for text in ("<guess> C R A N E</guess>", "<guess>c r a n e </guess>", GOOD):
+        assert parse_spelled(text).guess == "crane"
+    assert parse("<guess> C R A N E</guess>").reason is ParseFailure.NOT_ASCII_LETTERS
+    assert parse_spelled("<guess> C R A N</guess>").reason is ParseFailure.NOT_FIVE_LETTERS
+    assert parse_spelled("<guess> C R-A N E</guess>").reason is ParseFailure.NOT_ASCII_LETTERS

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
-from wordle_rl.prompts.styles import REFUSALS, Letters, Places, Symbols, WholeState
+from wordle_rl.prompts.styles import REFUSALS, Letters, Places, Spelled, Symbols, WholeState
 
 WORDS = {"crane", "sleep", "speed", "crept", "eerie"}
 
@@ -44,6 +44,17 @@ def test_the_state_names_places_misplaced_letters_how_often_and_absent_letters()
         "Guesses so far: sleep",
         "Make your next guess.",
     ]
+
+
+def test_the_spelled_state_has_its_letters_apart_and_says_all_of_it() -> None:
+    game = played("crept", "sleep", "crane")
+    assert Spelled().feedback(game.turns[-1], game.state).splitlines() == [
+        "Word: C R E _ _",
+        "Has: E45 P5",
+        "Count: E exactly once",
+        "Not: A L N S",
+    ]
+    assert Spelled().opening(State()) == "Word: _ _ _ _ _"
 
 
 def opening(secret: str, *guesses: str) -> list[str]:

@@ -14,7 +14,7 @@ from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.sampling import Draws, Sampling
-from wordle_rl.prompts.styles import Letters, Symbols, WholeState
+from wordle_rl.prompts.styles import Letters, Spelled, Symbols, WholeState
 from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form, check_room
@@ -27,7 +27,7 @@ TOKENIZERS: dict[str, Any] = {
     "fresh": gemma_like_tokenizer,
     "tool": lambda: qwen_like_tokenizer(QWEN_TOOLS),
 }
-STYLES = [Symbols(), Letters(), WholeState(think=True)]
+STYLES = [Symbols(), Letters(), WholeState(think=True), Spelled()]
 
 
 class Fixed:

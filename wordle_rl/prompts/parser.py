@@ -74,6 +74,11 @@ def parse(text: str) -> Parsed:
     return read_tagged(text, OPEN_GUESS, CLOSE_GUESS, as_guess)
 
 
+def parse_spelled(text: str) -> Parsed:
+    """As parse, where blanks may be between the tags and the letters of the guess."""
+    return read_tagged(text, OPEN_GUESS, CLOSE_GUESS, lambda part: as_guess(part.replace(" ", "")))
+
+
 def read_tagged(
     text: str, opening: str, closing: str, read: Callable[[str], str | ParseFailure]
 ) -> Parsed:

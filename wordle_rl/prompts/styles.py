@@ -1,8 +1,9 @@
-"""The text that a player gets: the rules once, then feedback for each turn, in one of three styles.
+"""The text that a player gets: the rules once, then feedback for each turn, in one of four styles.
 
 `symbols` gives five marks, `letters` a mark behind each letter, `state` the whole state in plain
-English. A style is only text; chat templates and tokens come later (wordle_rl.rollouts.chat). The
-texts are made of fixed phrases, so that the embedded model's tokenizer can hold each as one token.
+English, `spelled` the whole state with letters apart, as the answers then are too. A style is only
+text; chat templates and tokens come later (wordle_rl.rollouts.chat). The texts are made of fixed
+phrases, so that the embedded model's tokenizer can hold each as one token.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Protocol
 
 from wordle_rl.game.knowledge import LetterFacts, letter_facts
 from wordle_rl.game.rules import Clue, PlayedTurn, Rules, State, TurnKind
+from wordle_rl.words.lists import WORD_LENGTH
 
 TASK = "You are playing Wordle: find the secret five-letter English word in six guesses.\n"
 NUMBERS = (
@@ -21,6 +23,8 @@ NUMBERS = (
 )
 ANSWER = "Answer with <guess>word</guess>."
 ANSWER_THINKING = "Think in <think>...</think>, then answer with <guess>word</guess>."
+ANSWER_SPELLED = "Answer with the letters apart, as in <guess> W O R D S</guess>."
+SPELLED_THINKING = "Think in <think>...</think>, then answer with <guess> W O R D S</guess>."
 CALL = "Guess by calling the tool."
 CALL_THINKING = "Think in <think>...</think>, then guess by calling the tool."
 MARKS_LEGEND = (
@@ -32,6 +36,10 @@ PLACES_LEGEND = (
     "- it is in the word but elsewhere, x it is not in the word.\n"
 )
 STATE_LEGEND = "After each guess you are told what is known about the secret word.\n"
+SPELLED_LEGEND = (
+    "After each guess you see what is known. Word: letters in their places. Has: letters in the "
+    "word, each with places where it is not. Not: letters that are not in the word.\n"
+)
 FIRST = "Make your first guess."
 NEXT = "Make your next guess."
 PLACED = "Known places: "
@@ -68,6 +76,11 @@ class PromptStyle(Protocol):
         ...
 
     @property
+    def spelled(self) -> bool:
+        """Whether answers have their letters apart, as in <guess> C R A N E</guess>."""
+        ...
+
+    @property
     def rules(self) -> str:
         """What the game is, how many guesses it has, and how to read feedback."""
         ...
@@ -93,6 +106,7 @@ class Symbols:
     think: bool = False  # ask for reasoning before the guess
     game: Rules = _ORIGINAL  # the rules in the text; filled in by the builder
     name = "symbols"
+    spelled = False
 
     @property
     def rules(self) -> str:
@@ -159,6 +173,7 @@ class WholeState:
     think: bool = False  # ask for reasoning before the guess
     game: Rules = _ORIGINAL  # the rules in the text; filled in by the builder
     name = "state"
+    spelled = False
 
     @property
     def rules(self) -> str:
@@ -189,6 +204,46 @@ class WholeState:
     def feedback(self, turn: PlayedTurn, state: State) -> str:
         refusal = REFUSALS.get(turn.kind)
         return (refusal + "\n" if refusal else "") + self.opening(state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spelled(WholeState):
+    """The whole state in few tokens, with each letter apart.
+
+    A tokenizer of words and parts of words hides letters from the model. Here each letter is a
+    token of its own, and the same one in prompts and answers. As complete as WholeState.
+    """
+
+    name = "spelled"
+    spelled = True
+
+    @property
+    def rules(self) -> str:
+        return _task(self.game) + SPELLED_LEGEND
+
+    @property
+    def system(self) -> str:
+        return self.rules + (SPELLED_THINKING if self.think else ANSWER_SPELLED)
+
+    def opening(self, state: State) -> str:
+        facts = letter_facts(state.clues)
+        misplaced: dict[str, str] = {}
+        for place, letters in sorted(facts.excluded.items()):
+            for letter in letters:
+                misplaced[letter] = misplaced.get(letter, "") + str(place + 1)
+        places = [facts.placed.get(place, "_") for place in range(WORD_LENGTH)]
+        absent = sorted(letter for letter, most in facts.at_most.items() if most == 0)
+        rows = [
+            ("Word:", places),
+            ("Has:", [letter + misplaced[letter] for letter in sorted(misplaced)]),
+            ("Count:", _how_often(facts)),
+            ("Not:", absent),
+        ]
+        return "\n".join(
+            " ".join([head, *(item[0].upper() + item[1:] for item in items)])
+            for head, items in rows
+            if items
+        )
 
 
 def _task(game: Rules) -> str:

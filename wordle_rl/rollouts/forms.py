@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.players.base import guess_text, spelled_text
 from wordle_rl.game.rules import Clue, PlayedTurn, State, TurnKind
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.prompts.parser import Parsed, parse
+from wordle_rl.prompts.parser import Parsed, parse, parse_spelled
 from wordle_rl.prompts.styles import CALL, CALL_THINKING, REFUSALS, PromptStyle
 from wordle_rl.prompts.tool_calls import parse_call
 from wordle_rl.rollouts.chat import Chat, ToolChat
@@ -86,7 +86,7 @@ class Conversation:
         return self.chat.reply(self.style.feedback(turn, state), last_id=last_id)
 
     def write(self, guess: str) -> str:
-        return guess_text(guess)
+        return spelled_text(guess) if self.style.spelled else guess_text(guess)
 
     def written(self, turn: PlayedTurn) -> str:
         return (
@@ -94,7 +94,7 @@ class Conversation:
         )
 
     def parse(self, text: str) -> Parsed:
-        return parse(text)
+        return parse_spelled(text) if self.style.spelled else parse(text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from wordle_rl.backends.torch.attention import use_short_attention
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.families import MASK_FORMS, last_place
 from wordle_rl.backends.torch.fast_qwen2 import FastQwen2, can_be_fast
+from wordle_rl.backends.torch.merged_lora import MergedLinear
 from wordle_rl.backends.torch.recompute import find_layers, recompute_layers
 
 
@@ -43,6 +44,7 @@ class CausalLM:
         self._scale = getattr(self.config, "final_logit_softcapping", None)
         self._window: int = getattr(self.config, "sliding_window", None) or 0
         self._layer_types = set(getattr(self.config, "layer_types", None) or ["full_attention"])
+        self._is_merged = any(isinstance(part, MergedLinear) for part in model.modules())
         self._recomputed = find_layers(self._trunk) if checkpointing else []
         self._mask_form = MASK_FORMS[self.config.model_type]
         self._last_place = last_place(self.config)
@@ -61,6 +63,12 @@ class CausalLM:
     @property
     def device(self) -> torch.device:
         return self._head.weight.device
+
+    @property
+    def frozen_head(self) -> torch.Tensor | None:
+        """Weights [V, H] of a head that is never trained, if its logits are a plain product."""
+        plain = type(self._head) is nn.Linear and self._scale is None
+        return self._head.weight if self._is_merged and plain else None
 
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """float32 logits [..., V] of hidden states [..., H]."""

@@ -2,8 +2,8 @@
 
 One product gives queries, keys and values, another gives gate and up, and rotations come from a
 table. The last layer computes only the tokens whose hidden states are wanted. Llama differs in one
-thing: its queries, keys and values have no biases. All other models (adapters, sliding windows,
-other rotations, hooks, more biases) use transformers' forward pass.
+thing: its queries, keys and values have no biases. LoRA models come here with merged matrices. All
+other models (sliding windows, other rotations, hooks, more biases) use transformers' forward pass.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from transformers.models.llama import modeling_llama as llama
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 
 from wordle_rl.backends.torch.cache import SlotCache
+from wordle_rl.backends.torch.merged_lora import MergedLinear
 
 _PARTS = {
     qwen2.Qwen2ForCausalLM, qwen2.Qwen2Model, qwen2.Qwen2DecoderLayer, qwen2.Qwen2Attention,
     qwen2.Qwen2MLP, qwen2.Qwen2RMSNorm, qwen2.Qwen2RotaryEmbedding,
     llama.LlamaForCausalLM, llama.LlamaModel, llama.LlamaDecoderLayer, llama.LlamaAttention,
     llama.LlamaMLP, llama.LlamaRMSNorm, llama.LlamaRotaryEmbedding, SiLUActivation,
-    nn.Linear, nn.Embedding, nn.ModuleList,
+    nn.Linear, MergedLinear, nn.Embedding, nn.ModuleList,
 }  # fmt: skip
 _MOST_SCORES = 2**26  # torch's kernel, which stores no scores, computes larger tables
 

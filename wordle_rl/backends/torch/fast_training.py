@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from wordle_rl.backends.torch.fast_qwen2 import join_products
+from wordle_rl.backends.torch.merged_lora import MergedLinear, multiply
 from wordle_rl.backends.torch.recompute import recompute
 
 _LONGEST = 512  # keys; longer sequences would need too much memory for their scores
@@ -98,15 +99,21 @@ def _compute_layer(
 ) -> torch.Tensor:
     """The tokens [M, H] after a decoder layer, or only those at some places."""
     attention, mlp = layer.self_attn, layer.mlp
-    weight, bias = join_products(attention)
-    joined = F.linear(_normalize(layer.input_layernorm, x), weight, bias)
+    normed = _normalize(layer.input_layernorm, x)
+    joined = multiply(normed, attention.q_proj, attention.k_proj, attention.v_proj)
     attended = _attend(joined.view(len(x), -1, attention.head_dim), layout, attention)
     if places is not None:
         attended, x = attended[places], x[places]
-    x = torch.addmm(x, attended, attention.o_proj.weight.T)
-    weight = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
-    gated: Any = _Gate.apply(F.linear(_normalize(layer.post_attention_layernorm, x), weight))
-    return torch.addmm(x, gated, mlp.down_proj.weight.T)
+    x = _add_product(x, attended, attention.o_proj)
+    normed = _normalize(layer.post_attention_layernorm, x)
+    gated: Any = _Gate.apply(multiply(normed, mlp.gate_proj, mlp.up_proj))
+    return _add_product(x, gated, mlp.down_proj)
+
+
+def _add_product(x: torch.Tensor, rows: torch.Tensor, layer: nn.Linear) -> torch.Tensor:
+    if isinstance(layer, MergedLinear):
+        return x + multiply(rows, layer)
+    return torch.addmm(x, rows, layer.weight.T)
 
 
 def _attend(joined: torch.Tensor, layout: Layout, attention: Any) -> torch.Tensor:
@@ -148,7 +155,8 @@ class _Norm(torch.autograd.Function):
         products = outer * exact
         along = (products @ weight)[:, None]
         inner = (outer * weight).addcmul_(exact, along, value=-1.0 / grad.shape[-1]).mul_(scale)
-        return inner.to(grad.dtype), products.sum(0).to(grad.dtype), None
+        weight_grad = products.sum(0).to(grad.dtype) if ctx.needs_input_grad[1] else None
+        return inner.to(grad.dtype), weight_grad, None
 
 
 class _Gate(torch.autograd.Function):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
 
 from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.frozen_head import Wanted, compute_logprobs
 from wordle_rl.backends.torch.recompute import recompute
 from wordle_rl.backends.torch.value_head import ValueHead
 from wordle_rl.policy.batch import LOGITS_BYTES, Batch, Targets
@@ -59,7 +59,10 @@ def compute_token_outputs(
     def place(found: torch.Tensor) -> torch.Tensor:
         return torch.zeros(ids.shape, device=ids.device).masked_scatter(trained, found)
 
-    logprobs, *entropies = _read_in_parts(read, states, lm.vocabulary)
+    if not entropy and (head := lm.frozen_head) is not None:
+        logprobs, *entropies = [compute_logprobs(states, head, temperature, wanted)]
+    else:
+        logprobs, *entropies = _read_in_parts(read, states, lm.vocabulary)
     return TokenOutputs(
         logprobs=place(logprobs),
         entropy=place(entropies[0]) if entropy else None,
@@ -88,17 +91,6 @@ def _read_in_parts(
     return tuple(torch.cat(found) for found in zip(*parts, strict=True))
 
 
-class Wanted(Protocol):
-    """Says which logits of trained places matter."""
-
-    def find(self, logits: torch.Tensor, start: int) -> torch.Tensor:
-        """The wanted logit [P] of each trained place.
-
-        logits: [P, V] of the trained places from number `start` on.
-        """
-        ...
-
-
 class WantedTokens:
     """One token at each trained place. ids: [all trained places]."""
 
@@ -108,6 +100,11 @@ class WantedTokens:
     def find(self, logits: torch.Tensor, start: int) -> torch.Tensor:
         """As Wanted.find."""
         return logits.gather(1, self._ids[start : start + len(logits), None])[:, 0]
+
+    def subtract(self, table: torch.Tensor, start: int) -> None:
+        """As Wanted.subtract."""
+        ids = self._ids[start : start + len(table)]
+        table[torch.arange(len(ids), device=ids.device), ids] -= 1.0
 
 
 class WantedMeans:
@@ -126,7 +123,16 @@ class WantedMeans:
 
     def find(self, logits: torch.Tensor, start: int) -> torch.Tensor:
         """As Wanted.find."""
-        place, ids, shares = self._number - start, self._ids, self._shares
-        inside = (place >= 0) & (place < len(logits))
-        place, ids, shares = place[inside], ids[inside], shares[inside]
+        place, ids, shares = self._choose(start, len(logits))
         return logits.new_zeros(len(logits)).index_add(0, place, logits[place, ids] * shares)
+
+    def subtract(self, table: torch.Tensor, start: int) -> None:
+        """As Wanted.subtract."""
+        place, ids, shares = self._choose(start, len(table))
+        table.index_put_((place, ids), -shares, accumulate=True)
+
+    def _choose(self, start: int, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Number from `start` on, token and share of each target of `count` trained places."""
+        place = self._number - start
+        inside = (place >= 0) & (place < count)
+        return place[inside], self._ids[inside], self._shares[inside]

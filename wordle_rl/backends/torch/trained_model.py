@@ -13,6 +13,8 @@ from torch import nn
 
 from wordle_rl.backends.torch.adapters import save_adapter
 from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.fast_qwen2 import can_be_fast
+from wordle_rl.backends.torch.merged_lora import merge_adapter, refresh_sums
 from wordle_rl.backends.torch.weights import load_weights
 from wordle_rl.policy.computing import Precision
 
@@ -21,7 +23,8 @@ class TrainedModel:
     """One model, fully trained or with a LoRA adapter. Trained weights are float32.
 
     With precision bf16 a fully trained model computes through a bfloat16 copy. Under LoRA the
-    frozen base was loaded in bfloat16 already, so there is no copy.
+    frozen base was loaded in bfloat16 already. On the CPU it computes through sums of base and
+    adapter where it can, elsewhere through peft.
     """
 
     def __init__(self, model: nn.Module, precision: Precision, *, checkpointing: bool) -> None:
@@ -30,12 +33,19 @@ class TrainedModel:
         self._is_lora = hasattr(model, "peft_config")
         self._has_copy = precision == "bf16" and not self._is_lora
         model.eval()  # dropout stays off: scores must not depend on chance
-        computes = _copy_in_bfloat16(model) if self._has_copy else model
+        self._merged = _merge_for_speed(model) if self._is_lora else None
+        if self._merged is not None:
+            computes = self._merged
+        else:
+            computes = _copy_in_bfloat16(model) if self._has_copy else model
         self.lm = CausalLM(computes, checkpointing=checkpointing)
         self._reference: CausalLM | None = None
 
     def keep_reference(self) -> None:
         """Make the current weights the reference."""
+        if self._merged is not None:
+            self._reference = CausalLM(merge_adapter(self.model))
+            return
         if not self._is_lora:
             frozen = copy.deepcopy(self.lm.model).requires_grad_(False)
             self._reference = CausalLM(frozen)
@@ -60,7 +70,7 @@ class TrainedModel:
         """The reference model, which under LoRA takes the policy's place during the block."""
         if self._reference is None:
             raise RuntimeError("keep_reference() was not called before a reference score")
-        if not self._is_lora:
+        if self._reference is not self.lm:
             yield self._reference
             return
         model: Any = self.model
@@ -87,7 +97,9 @@ class TrainedModel:
 
     @torch.no_grad()
     def refresh_copy(self) -> None:
-        """Round the float32 weights into the copy, after they changed."""
+        """Bring the float32 weights into the copy, after they changed."""
+        if self._merged is not None:
+            refresh_sums(self._merged)
         if not self._has_copy:
             return
         for copied, master in zip(self.lm.model.parameters(), self.model.parameters(), strict=True):
@@ -104,6 +116,14 @@ class TrainedModel:
     def load(self, folder: Path) -> None:
         """Restore what save() wrote, but not the copy. Raises CheckpointError."""
         load_weights(self.model, folder, is_lora=self._is_lora)
+
+
+def _merge_for_speed(model: Any) -> nn.Module | None:
+    """A copy with merged matrices, where the layers written out for the CPU can compute it."""
+    if next(model.parameters()).device.type != "cpu":
+        return None
+    merged = merge_adapter(model)
+    return merged if merged is not None and can_be_fast(merged) else None
 
 
 def _copy_in_bfloat16(model: nn.Module) -> nn.Module:

@@ -1,0 +1,161 @@
+"""A LoRA model on CPU as one plain model whose matrices hold base and adapter in one sum.
+
+It plays, scores and learns as fast as a model without an adapter. The sums are frozen: no weight
+gradient is computed for them, and the gradient goes to the adapter's factors A and B. Every update
+changes these and so needs new sums. They take as much memory as the adapted matrices of the base.
+In bfloat16 a sum loses what is below half of its last place, about as much as activations lose.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+
+class MergedLinear(nn.Linear):
+    """base + scale * B A as one matrix, for a linear layer that peft adapted."""
+
+    weight: nn.Parameter  # [out, in] of the base's type
+    base: torch.Tensor  # [out, in]
+    down: nn.Parameter  # A [rank, in], shared with the adapter
+    up: nn.Parameter  # B [out, rank], shared with the adapter
+
+    def __init__(self, layer: Any, adapter: str) -> None:
+        """layer: peft's, of which nothing is copied."""
+        nn.Module.__init__(self)
+        inner: nn.Linear = layer.get_base_layer()
+        self.in_features, self.out_features = inner.in_features, inner.out_features
+        self.weight = nn.Parameter(torch.empty_like(inner.weight), requires_grad=False)
+        self.bias = inner.bias
+        # Not registered as weights of this layer: they are the adapted model's.
+        self.__dict__["base"] = inner.weight
+        self.__dict__["down"] = layer.lora_A[adapter].weight
+        self.__dict__["up"] = layer.lora_B[adapter].weight
+        self.scale = float(layer.scaling[adapter])
+        self.refresh()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Compute the sum again, after the adapter changed."""
+        total = torch.addmm(self.base.float(), self.up.float(), self.down.float(), alpha=self.scale)
+        self.weight.copy_(total)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # nn.Linear names it so
+        return multiply(input, self)
+
+
+def merge_adapter(model: Any, adapter: str = "default") -> Any:
+    """A copy of a peft model with merged matrices. None if it holds more than plain LoRA layers.
+
+    The copy shares all parameters but the sums with the model.
+    """
+    if _is_special(model.peft_config[adapter]):
+        return None
+    adapted = dict(_find_adapted(model.get_base_model()))
+    if not all(_is_plain(layer, adapter) for layer in adapted.values()):
+        return None
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    merged = copy.deepcopy(model.get_base_model(), shared)
+    for name, layer in adapted.items():
+        merged.set_submodule(name, MergedLinear(layer, adapter))
+    return merged.eval()
+
+
+def refresh_sums(merged: nn.Module) -> None:
+    """Compute all sums again, after the adapter changed."""
+    for layer in merged.modules():
+        if isinstance(layer, MergedLinear):
+            layer.refresh()
+
+
+def _is_special(config: Any) -> bool:
+    """Whether an adapter is more than the product of two matrices beside each linear layer."""
+    return bool(
+        config.peft_type != "LORA" or config.use_dora or config.lora_bias or config.fan_in_fan_out
+        or config.modules_to_save or config.bias != "none"
+        or config.trainable_token_indices or config.layer_replication
+    )  # fmt: skip
+
+
+def _find_adapted(base: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Names and layers that peft put in the place of others."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    for name, layer in base.named_modules():
+        if isinstance(layer, BaseTunerLayer):
+            yield name, layer
+
+
+def _is_plain(layer: Any, adapter: str) -> bool:
+    """Whether a layer is a linear one with this adapter beside it."""
+    from peft.tuners.lora import Linear
+
+    plain = type(layer) is Linear and type(layer.get_base_layer()) is nn.Linear
+    return plain and adapter in layer.lora_A
+
+
+def multiply(x: torch.Tensor, *layers: nn.Linear) -> torch.Tensor:
+    """x [..., in] times the matrices of linear layers, side by side [..., all outs].
+
+    Either all layers have biases, or none has.
+    """
+    weight = _join([layer.weight for layer in layers])
+    bias = None if layers[0].bias is None else _join([layer.bias for layer in layers])
+    merged = [layer for layer in layers if isinstance(layer, MergedLinear)]
+    if not merged or not torch.is_grad_enabled():
+        return F.linear(x, weight, bias)
+    factors = [factor for layer in merged for factor in (layer.down, layer.up)]
+    product: Any = _Multiply.apply(x, weight, bias, layers, *factors)
+    return product
+
+
+def _join(tensors: list[torch.Tensor]) -> torch.Tensor:
+    return tensors[0] if len(tensors) == 1 else torch.cat(tensors)
+
+
+class _Multiply(torch.autograd.Function):
+    """A product with frozen sums, whose gradient goes to x and to the factors in the sums."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+        layers: tuple[nn.Linear, ...],
+        *factors: torch.Tensor,
+    ) -> torch.Tensor:
+        ctx.save_for_backward(x, weight, *factors)
+        ctx.layers = [(la.out_features, getattr(la, "scale", None)) for la in layers]
+        return F.linear(x, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        x, weight, *factors = ctx.saved_tensors
+        grad, rows = grads[0].flatten(0, -2), x.flatten(0, -2)
+        x_grad = (grad @ weight).view(x.shape) if ctx.needs_input_grad[0] else None
+        downs, ups = factors[::2], factors[1::2]
+        ranks = [len(down) for down in downs]
+        parts = grad.split([width for width, _ in ctx.layers], dim=1)
+        own = [  # of the layers that are adapted
+            (part, scale)
+            for part, (_, scale) in zip(parts, ctx.layers, strict=True)
+            if scale is not None
+        ]
+        narrow = (rows @ _join([down.to(rows.dtype) for down in downs]).T).split(ranks, dim=1)
+        narrow_grads = [
+            part @ (up * scale).to(rows.dtype) for (part, scale), up in zip(own, ups, strict=True)
+        ]
+        down_grads = (torch.cat(narrow_grads, dim=1).T @ rows).split(ranks)
+        factor_grads: list[torch.Tensor] = []
+        for i, (part, scale) in enumerate(own):
+            up_grad = (part.T @ narrow[i]).to(ups[i].dtype).mul_(scale)
+            factor_grads += [down_grads[i].to(downs[i].dtype), up_grad]
+        return x_grad, None, None, None, *factor_grads

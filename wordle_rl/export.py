@@ -13,6 +13,7 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin("torch", "transformers")
 
+import dataclasses
 import importlib
 import os
 import sys
@@ -74,6 +75,12 @@ def read_settings(arguments: Sequence[str]) -> ExportSettings:
         if key in given:
             raise ConfigError(f"{key} must be given once, not twice")
         given[key] = value
+    names = [field.name for field in dataclasses.fields(ExportSettings)]
+    if unknown := [key for key in given if key not in names]:
+        raise ConfigError(f"there is no setting {unknown[0]}; the settings are {', '.join(names)}")
+    for key, value in (("run", "outputs/<run>"), ("format", "peft, merged or mlx")):
+        if not given.get(key):
+            raise ConfigError(f"{key} must be given: {key}={value}")
     target = {"_target_": f"{ExportSettings.__module__}.ExportSettings"}
     return instantiate("", {**target, **given}, ExportSettings)
 

@@ -23,7 +23,7 @@ from wordle_rl.policy.stages import prompt_name, stages_of
 from wordle_rl.runs.addresses import shown_command
 from wordle_rl.runs.environment import describe_environment
 from wordle_rl.runs.files import write_bytes
-from wordle_rl.runs.folder import RunFolder, given_name, maker
+from wordle_rl.runs.folder import given_name, maker
 from wordle_rl.runs.untrusted import FolderError, printable, read_object
 from wordle_rl.training.start_report import read_report
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.helpers import exports as made
+from tests.helpers.marks import half_slow
 from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
 from wordle_rl import export as command
 from wordle_rl import export_check
@@ -29,7 +29,10 @@ from wordle_rl.runs.paths import CONF
 pytestmark = pytest.mark.usefixtures("quiet")
 
 IDS = list(range(10, 60))
-FAMILIES = ["qwen2", "llama", "gemma3_text", "gpt2"]
+FAMILIES = [
+    *("llama", "gpt2"),
+    *(pytest.param(family, marks=pytest.mark.slow) for family in ("qwen2", "gemma3_text")),
+]
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +80,8 @@ def test_merged_weights_say_what_base_and_adapter_say(family: str, tmp_path: Pat
     assert {weight.dtype for weight in weights} == {torch.bfloat16}
     expected, found = score_trained(base, run), full_logprobs(load_plain(folder), IDS)
     alone = full_logprobs(load_plain(base), IDS)
-    assert np.abs(found - expected).mean() < 0.02 < 10 * 0.02 < np.abs(alone - expected).mean()
+    assert np.abs(found - expected).mean() < 0.02
+    assert np.abs(found - expected).mean() < 0.1 * np.abs(alone - expected).mean()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     chat = [{"role": "user", "content": "Guess."}]
     wanted = qwen_like_tokenizer().apply_chat_template(chat, tokenize=False)
@@ -229,7 +233,7 @@ def twice(model: Any) -> Any:
 def scaled(factor: float) -> Callable[[Any], Any]:
     def merge_scaled(model: Any) -> Any:
         for module in model.modules():
-            if hasattr(module, "scaling"):
+            if isinstance(getattr(module, "scaling", None), dict):
                 module.scaling = {name: factor * value for name, value in module.scaling.items()}
         return model.merge_and_unload()
 
@@ -252,7 +256,7 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", half_slow(FAULTS))
 def test_weights_that_were_merged_wrongly_are_refused_and_nothing_is_left(
     fault: str,
     adapted: tuple[Path, Path],
@@ -339,11 +343,11 @@ def test_the_probe_is_the_same_each_time(adapted: tuple[Path, Path]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "run must be given: run=..."),
-        (["run=nowhere"], "format must be given"),
+        ([], "run must be given: run=outputs/<run>"),
+        (["run=nowhere"], "format must be given: format=peft, merged or mlx"),
         (["run=nowhere", "format=peft"], "nowhere: no such run folder"),
         (["run=x", "format=gguf"], "format must be one of peft, merged, mlx, not 'gguf'"),
-        (["run=x", "format=mlx", "to=y"], "has no setting to"),
+        (["run=x", "format=mlx", "to=y"], "there is no setting to; the settings are run, format"),
         (["merged"], "settings are given as key=value, not 'merged'"),
         (["run=x", "run=y"], "run must be given once"),
         (["run=x", "format=peft", "precision=float32"], "precision must be auto with format=peft"),
@@ -400,7 +404,7 @@ def test_a_best_checkpoint_that_is_the_start_is_refused_with_the_way_out(
 )
 @pytest.mark.filterwarnings("ignore:Found missing adapter keys:UserWarning")
 def test_a_damaged_adapter_is_one_line(
-    damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    damage: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, run = made.adapted_run(tmp_path, "llama")
     before = set(tmp_path.iterdir())
@@ -445,7 +449,8 @@ def test_the_card_names_base_prompt_commands_and_what_it_cannot_know(
     assert "library_name: transformers" in card and "license" not in card.split("---")[1]
     assert re.search(r"began \d{4}-\d\d-\d\dT.*, finished \d{4}.* Exported \d{4}-", card)
     assert "You are playing Wordle" in card and "transformers 5." in card
-    assert max(map(len, re.sub(r"`.*?`|```.*?```", "", card, flags=re.S).splitlines())) <= 100
+    prose = re.sub(r"`.*?`|```.*?```", "", card, flags=re.S).splitlines()
+    assert max(len(line) for line in prose if not line.startswith("- ")) <= 100
 
 
 def test_every_base_that_conf_names_has_the_licence_that_conf_says() -> None:

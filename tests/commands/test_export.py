@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.helpers import exports as made
+from tests.helpers import runs
+from tests.helpers.commands import evaluation
 from tests.helpers.marks import half_slow
 from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
 from wordle_rl import export as command
@@ -25,6 +28,7 @@ from wordle_rl.licences import LICENCES
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
+from wordle_rl.training import state
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -426,6 +430,39 @@ def test_a_damaged_adapter_is_one_line(
     line = refuse(capsys, f"run={run}", "format=merged", f"output={tmp_path}/merged")
     assert said in line
     assert set(tmp_path.iterdir()) == before
+
+
+# -- from a base to an export ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_stages_of_imitation_and_reinforcement_end_in_an_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rising = itertools.count()
+    # So that the best checkpoint is the last one, and the report is about it.
+    monkeypatch.setattr(state, "rank_validation", lambda _: [float(next(rising))] * 3)
+    given = [*runs.settings(tmp_path, "sft"), "trainer.steps=2", "rollout.groups=2"]
+    (tmp_path / "runs").mkdir()
+    lora = "model.lora={rank: 4, alpha: 8}"
+    _, first = runs.run(tmp_path / "runs", *given, lora, "name=taught")
+    rest = [s for s in given if not s.startswith(("model", "algorithm"))]
+    _, second = runs.run(tmp_path / "runs", *rest, f"init_from={first}", "name=played")
+    summary = evaluation(f"run={second} output_dir={tmp_path} compare=false limit=2")()
+    assert isinstance(summary, dict) and summary["games"] == 2
+    folder = export(second, tmp_path / "merged", format="merged")
+    expected = score_trained(tmp_path / "base", second)
+    np.testing.assert_allclose(full_logprobs(load_plain(folder), IDS), expected, atol=1e-3)
+    card = " ".join((folder / "README.md").read_text().split())
+    assert "base (unknown) -> taught (" in card and ") -> played (" in card
+    assert "Greedy games on 6 secrets (split `test`), with 95 % intervals:" in card
+    assert re.search(r"wins, % \(95 %\) \S+ \(\S+-\S+\) \S+ \(\S+-\S+\)", card)
+    # The export is a start like any other model, and brings its lineage along.
+    third = [f"model.path={folder}" if s.startswith("model.path") else s for s in given]
+    _, again = runs.run(tmp_path / "runs", *third, "name=again", "trainer.steps=1")
+    assert [stage["run"].split("_")[2] for stage in stages_of(again / "model")] == [
+        "taught", "played", "again"
+    ]  # fmt: skip
 
 
 # -- the card -------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ if __name__ == "__main__":  # before anything slow is imported
     start.begin("torch", "transformers")
 
 import dataclasses
-import importlib
 import os
 import sys
 import tempfile
@@ -22,6 +21,7 @@ import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+from wordle_rl import export_files
 from wordle_rl.backends import need_mlx
 from wordle_rl.export_check import (
     Change,
@@ -129,19 +129,17 @@ def check_format(source: ExportSource, form: str) -> None:
         )
     if form == "mlx":
         with need_mlx():
-            importlib.import_module("mlx_lm")
+            from wordle_rl.backends.mlx import merge  # noqa: F401
 
 
 def _write(source: ExportSource, folder: Path, settings: ExportSettings) -> str:
     """Write the model. Returns the precision of its weights."""
-    from wordle_rl.backends import exports
-
     if settings.format == "peft":
-        return exports.write_adapter(source.folder, folder)
+        return export_files.write_adapter(source.folder, folder)
     if settings.format == "merged":
-        return exports.write_merged(source.folder, folder, settings.precision)
+        return export_files.write_merged(source.folder, folder, settings.precision)
     from_mlx = source.backend.name == "mlx"
-    return exports.write_mlx(source.folder, folder, settings.precision, from_mlx=from_mlx)
+    return export_files.write_mlx(source.folder, folder, settings.precision, from_mlx=from_mlx)
 
 
 def _compare(source: ExportSource, folder: Path, form: str) -> Change:

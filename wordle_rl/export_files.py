@@ -12,22 +12,19 @@ import tempfile
 from pathlib import Path
 
 from wordle_rl.backends import need_mlx
-from wordle_rl.backends.adapter_conversion import (
-    ADAPTER,
-    FILES,
-    convert_adapter,
-    is_adapter,
-    read_adapter_form,
-)
-from wordle_rl.backends.saved_weights import VALUE_HEAD
 from wordle_rl.policy.stages import stages_of, write_stages
 from wordle_rl.runs.instantiate import ConfigError
-
-_NOT_COPIED = ("README.md", VALUE_HEAD, ADAPTER, *FILES.values())
 
 
 def write_adapter(source: Path, target: Path) -> str:
     """Write an adapter in PEFT's form. Returns the precision of its weights."""
+    from wordle_rl.backends.adapter_conversion import (
+        ADAPTER,
+        FILES,
+        convert_adapter,
+        read_adapter_form,
+    )
+
     if read_adapter_form(source) == "mlx":
         _check_not_quantised(source, "peft")
         convert_adapter(source, target)
@@ -45,6 +42,11 @@ def write_merged(source: Path, target: Path, precision: str) -> str:
 
     precision: auto keeps the precision of the base under an adapter, and of any other model.
     """
+    from wordle_rl.backends.adapter_conversion import (
+        convert_adapter,
+        is_adapter,
+        read_adapter_form,
+    )
     from wordle_rl.backends.torch.merge import merge_model
 
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".peft-") as room:
@@ -93,6 +95,10 @@ def _check_not_quantised(adapter: Path, asked: str) -> None:
 
 def _copy_other_files(source: Path, target: Path) -> None:
     """Copy the tokenizer and everything else that is no weight of this model."""
+    from wordle_rl.backends.adapter_conversion import ADAPTER, FILES
+    from wordle_rl.backends.saved_weights import VALUE_HEAD
+
+    left_out = ("README.md", VALUE_HEAD, ADAPTER, *FILES.values())
     for file in sorted(source.iterdir()):
-        if file.is_file() and file.name not in _NOT_COPIED and not (target / file.name).exists():
+        if file.is_file() and file.name not in left_out and not (target / file.name).exists():
             shutil.copy(file, target)

@@ -1,0 +1,506 @@
+"""Exports play as the trained model does, or are refused in one line with nothing left behind."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.helpers import exports as made
+from tests.helpers import runs
+from tests.helpers.commands import evaluation
+from tests.helpers.marks import half_slow
+from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
+from wordle_rl import export as command
+from wordle_rl import export_check
+from wordle_rl.backends.torch import merge
+from wordle_rl.export_check import Change, check_change
+from wordle_rl.licences import LICENCES
+from wordle_rl.policy.stages import stages_of
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import CONF
+from wordle_rl.training import state
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+IDS = list(range(10, 60))
+FAMILIES = [
+    *("llama", "gpt2"),
+    *(pytest.param(family, marks=pytest.mark.slow) for family in ("qwen2", "gemma3_text")),
+]
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A base and a run with an adapter on it, which no test changes."""
+    return made.adapted_run(tmp_path_factory.mktemp("llama"), "llama")
+
+
+def export(run: Path, output: Path, **given: str) -> Path:
+    """The folder that the command wrote."""
+    settings = {"run": str(run), "output": str(output), **given}
+    command.main([f"{key}={value}" for key, value in settings.items()])
+    return output
+
+
+def refuse(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line with which the command ends."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        command.main(arguments)
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert stop.value.code == 2 and line.startswith("error: ")
+    return line.removeprefix("error: ")
+
+
+def load_plain(folder: Path) -> Any:
+    """A model as transformers alone loads it, computed in float32."""
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def score_trained(base: Path, run: Path) -> np.ndarray:
+    """Log-probabilities of base plus adapter through plain peft, unmerged."""
+    model: Any = PeftModel.from_pretrained(load_plain(base), str(made.adapter_of(run)))
+    return full_logprobs(model.eval(), IDS)
+
+
+# -- what is written ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_merged_weights_say_what_base_and_adapter_say(family: str, tmp_path: Path) -> None:
+    base, run = made.adapted_run(tmp_path, family)
+    folder = export(run, tmp_path / "merged", format="merged")
+    weights = load_file(folder / "model.safetensors").values()
+    assert {weight.dtype for weight in weights} == {torch.bfloat16}
+    expected, found = score_trained(base, run), full_logprobs(load_plain(folder), IDS)
+    alone = full_logprobs(load_plain(base), IDS)
+    assert np.abs(found - expected).mean() < 0.02
+    assert np.abs(found - expected).mean() < 0.1 * np.abs(alone - expected).mean()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    chat = [{"role": "user", "content": "Guess."}]
+    wanted = qwen_like_tokenizer().apply_chat_template(chat, tokenize=False)
+    assert tokenizer.apply_chat_template(chat, tokenize=False) == wanted
+    assert stages_of(folder) == stages_of(made.adapter_of(run))
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_float32_loses_less_than_bfloat16_and_the_command_says_how_much(
+    adapted: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, run = adapted
+    means = {}
+    for precision in ("auto", "float32"):
+        folder = export(run, tmp_path / precision, format="merged", precision=precision)
+        said = capsys.readouterr().out
+        found = re.search(r"by (\S+) on average and by (\S+) at most, which is \S+% of", said)
+        assert found and float(found[1]) <= float(found[2])
+        means[precision] = float(found[1])
+        assert found[0] in " ".join((folder / "README.md").read_text().split())
+    assert means["float32"] < 1e-5 < 1e-4 < means["auto"]
+    apart = full_logprobs(load_plain(tmp_path / "float32"), IDS) - score_trained(base, run)
+    assert np.abs(apart).max() < 1e-4
+
+
+def test_an_exported_adapter_is_the_trained_one_and_plain_peft_loads_it(
+    adapted: tuple[Path, Path], tmp_path: Path
+) -> None:
+    base, run = adapted
+    folder = export(run, tmp_path / "peft", format="peft")
+    name = "adapter_model.safetensors"
+    assert (folder / name).read_bytes() == (made.adapter_of(run) / name).read_bytes()
+    model: Any = PeftModel.from_pretrained(load_plain(base), str(folder))
+    np.testing.assert_array_equal(full_logprobs(model.eval(), IDS), score_trained(base, run))
+    assert AutoTokenizer.from_pretrained(folder).chat_template
+    assert not (folder / "value_head.safetensors").exists()
+
+
+def score_with_mlx(folder: Path) -> np.ndarray:
+    """Log-probabilities [T] through what mlx-lm loads by itself."""
+    import mlx.core as mx
+    import mlx_lm
+
+    found: Any = mlx_lm.load(str(folder))
+    network = found[0]
+    network.set_dtype(mx.float32)
+    logits = network(mx.array([IDS]))[0].astype(mx.float32)
+    scores = np.array(logits - mx.logsumexp(logits, axis=-1, keepdims=True))
+    return np.array([0.0, *(scores[i, token] for i, token in enumerate(IDS[1:]))])
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["llama", *(pytest.param(f, marks=pytest.mark.slow) for f in ("qwen2", "gemma3_text"))],
+)
+def test_mlx_lm_loads_the_fused_weights_of_an_adapter_trained_on_torch(
+    family: str, tmp_path: Path
+) -> None:
+    base, run = made.adapted_run(tmp_path, family)
+    folder = export(run, tmp_path / "mlx", format="mlx", precision="float32")
+    np.testing.assert_allclose(score_with_mlx(folder), score_trained(base, run), atol=1e-3)
+
+
+def mlx_run(root: Path, *, lora: bool) -> tuple[Path, Path, Any]:
+    """A base, a run on MLX, and its policy."""
+    from tests.helpers.mlx_tiny import settings_of
+    from tests.helpers.updates import trained
+    from wordle_rl.backends.mlx import load
+    from wordle_rl.backends.mlx.policy import MlxPolicy
+    from wordle_rl.policy.optim import Optim
+    from wordle_rl.policy.settings import LoraSettings
+
+    base = made.save_base(root / "base", "llama")
+    settings = settings_of(base, lora=LoraSettings(rank=4, alpha=8.0) if lora else None)
+    loaded = load.load_model(settings, precision="fp32")
+    policy = MlxPolicy(
+        loaded, temperature=1.0, optim=Optim(lr=1e-2, clip_grad_norm=0.0), compiled=False
+    )
+    trained(policy).export(root / "model")
+    (root / "runs").mkdir()
+    given = ["backend=mlx", f"model.path={base}", *[made.LORA] * lora]
+    return base, made.save_run(root / "runs", root / "model", *given), policy
+
+
+def score_mlx_policy(policy: Any) -> np.ndarray:
+    from tests.helpers.updates import one_row
+
+    return policy.score(one_row(IDS, [0, *[1] * (len(IDS) - 1)]))[0]
+
+
+def test_an_adapter_trained_on_mlx_merges_into_weights_for_transformers(tmp_path: Path) -> None:
+    base, run, policy = mlx_run(tmp_path, lora=True)
+    expected = score_mlx_policy(policy)
+    assert np.abs(full_logprobs(load_plain(base), IDS) - expected).mean() > 0.01
+    folder = export(run, tmp_path / "merged", format="merged", precision="float32")
+    np.testing.assert_allclose(full_logprobs(load_plain(folder), IDS), expected, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_an_adapter_trained_on_mlx_is_exported_to_peft_and_to_mlx(tmp_path: Path) -> None:
+    base, run, policy = mlx_run(tmp_path, lora=True)
+    expected = score_mlx_policy(policy)
+    folder = export(run, tmp_path / "peft", format="peft")
+    model: Any = PeftModel.from_pretrained(load_plain(base), str(folder))
+    np.testing.assert_allclose(full_logprobs(model.eval(), IDS), expected, atol=1e-3)
+    folder = export(run, tmp_path / "mlx", format="mlx", precision="float32")
+    np.testing.assert_allclose(score_with_mlx(folder), expected, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_whole_model_trained_on_mlx_is_exported_to_both_libraries(tmp_path: Path) -> None:
+    _, run, policy = mlx_run(tmp_path, lora=False)
+    expected = score_mlx_policy(policy)
+    merged = export(run, tmp_path / "merged", format="merged")
+    np.testing.assert_allclose(full_logprobs(load_plain(merged), IDS), expected, atol=1e-3)
+    fused = export(run, tmp_path / "mlx", format="mlx")
+    np.testing.assert_allclose(score_with_mlx(fused), expected, atol=1e-3)
+
+
+def test_a_run_without_lora_exports_whole_weights_but_no_adapter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = made.save_base(tmp_path / "base", "qwen2")
+    plain = load_plain(model)
+    plain.save_pretrained(model)  # in float32, as runs save them
+    (tmp_path / "runs").mkdir()
+    run = made.save_run(tmp_path / "runs", model, f"model.path={model}")
+    folder = export(run, tmp_path / "merged", format="merged", precision="bfloat16")
+    weights = load_file(folder / "model.safetensors").values()
+    assert {weight.dtype for weight in weights} == {torch.bfloat16}
+    apart = full_logprobs(load_plain(folder), IDS) - full_logprobs(plain, IDS)
+    assert np.abs(apart).mean() < 0.02
+    line = refuse(capsys, f"run={run}", "format=peft")
+    assert line.startswith("format must be merged or mlx for a run without model.lora, not peft")
+
+
+# -- what must not go unnoticed -------------------------------------------------------------------
+
+
+def twice(model: Any) -> Any:
+    """Adds the adapter to the weights two times."""
+    for module in model.modules():
+        if hasattr(module, "merge") and hasattr(module, "lora_A"):
+            module.merge()
+            module.merged_adapters.clear()
+    return model.merge_and_unload()
+
+
+def scaled(factor: float) -> Callable[[Any], Any]:
+    def merge_scaled(model: Any) -> Any:
+        for module in model.modules():
+            if isinstance(getattr(module, "scaling", None), dict):
+                module.scaling = {name: factor * value for name, value in module.scaling.items()}
+        return model.merge_and_unload()
+
+    return merge_scaled
+
+
+def zeroed(model: Any) -> Any:
+    merged = model.merge_and_unload()
+    with torch.no_grad():
+        next(iter(merged.parameters())).zero_()
+    return merged
+
+
+FAULTS: dict[str, Callable[[Any], Any]] = {
+    "twice": twice,
+    "not at all": lambda model: model.unload(),
+    "scale 16 times too large": scaled(16.0),
+    "scale a tenth too large": scaled(1.1),
+    "gibberish": zeroed,
+}
+
+
+@pytest.mark.parametrize("fault", half_slow(FAULTS))
+def test_weights_that_were_merged_wrongly_are_refused_and_nothing_is_left(
+    fault: str,
+    adapted: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(merge, "merge_adapter", FAULTS[fault])
+    _, run = adapted
+    line = refuse(capsys, f"run={run}", "format=merged", f"output={tmp_path}/merged")
+    assert "the exported model differs from the trained one" in line
+    assert "nothing was exported" in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_small_adapter_that_is_lost_is_refused_though_little_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, run = made.adapted_run(tmp_path, "llama", size=0.001)
+    export(run, tmp_path / "right", format="merged", precision="float32")
+    monkeypatch.setattr(merge, "merge_adapter", FAULTS["not at all"])
+    line = refuse(capsys, f"run={run}", "format=merged", f"output={tmp_path}/merged")
+    assert "must lose at most 50% of what the adapter changes" in line
+
+
+def test_a_tokenizer_that_reads_the_prompt_otherwise_is_refused(
+    adapted: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write = merge.merge_model
+
+    def spoil(source: Path, target: Path, precision: str) -> str:
+        written = write(source, target, precision)
+        template = target / "chat_template.jinja"
+        template.write_text(template.read_text().replace("<|im_start|>{{", "{{"))
+        return written
+
+    monkeypatch.setattr(merge, "merge_model", spoil)
+    line = refuse(capsys, f"run={adapted[1]}", "format=merged", f"output={tmp_path}/merged")
+    assert "the written tokenizer makes other tokens of the first prompt" in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("mean", "adapter", "precision", "said"),
+    [
+        (0.019, 0.1, "bfloat16", None),
+        (0.021, 9.0, "bfloat16", "at most 0.02 in bfloat16"),
+        (0.006, 9.0, "float16", "at most 0.005 in float16"),
+        (0.002, 9.0, "float32", "at most 0.001 in float32"),
+        (float("nan"), 9.0, "bfloat16", "at most 0.02"),
+        (0.006, 0.01, "bfloat16", "at most 50%"),
+        (0.00005, 0.00001, "bfloat16", None),
+        (0.01, None, "bfloat16", None),
+    ],
+)
+def test_the_limits_are_those_of_the_precision_and_of_the_adapter(
+    mean: float, adapter: float | None, precision: str, said: str | None
+) -> None:
+    change = Change(tokens=9, mean=mean, largest=mean, adapter=adapter)
+    if said is None:
+        check_change(change, precision)
+        return
+    with pytest.raises(ConfigError, match=said) as error:
+        check_change(change, precision)
+    assert ("precision=float32 rounds less" in str(error.value)) is (precision != "float32")
+
+
+def test_the_probe_is_the_same_each_time(adapted: tuple[Path, Path]) -> None:
+    from wordle_rl.export_source import read_source
+    from wordle_rl.runs.folder import RunFolder
+
+    source = read_source(RunFolder.open(adapted[1]), "best")
+    one, other = (export_check.play_probe(source) for _ in range(2))
+    np.testing.assert_array_equal(one.batch.ids, other.batch.ids)
+    assert one.games == 6 and one.batch.trained.sum() > 50
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "run must be given: run=outputs/<run>"),
+        (["run=nowhere"], "format must be given: format=peft, merged or mlx"),
+        (["run=nowhere", "format=peft"], "nowhere: no such run folder"),
+        (["run=x", "format=gguf"], "format must be one of peft, merged, mlx, not 'gguf'"),
+        (["run=x", "format=mlx", "to=y"], "there is no setting to; the settings are run, format"),
+        (["merged"], "settings are given as key=value, not 'merged'"),
+        (["run=x", "run=y"], "run must be given once"),
+        (["run=x", "format=peft", "precision=float32"], "precision must be auto with format=peft"),
+        (["run=x", "format=merged", "precision=int4"], "precision must be one of auto, "),
+        (["run=x", "format=merged", "checkpoint=7"], "checkpoint must be one of best, last, start"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in refuse(capsys, *arguments)
+
+
+def test_an_existing_folder_is_never_touched(
+    adapted: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [f"run={adapted[1]}", "format=merged"]
+    assert "exists: name another one" in refuse(capsys, *given, f"output={tmp_path}")
+    assert "in a folder that exists" in refuse(capsys, *given, f"output={tmp_path}/a/b")
+
+
+def test_a_run_without_a_checkpoint_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made.save_run(tmp_path, made.save_base(tmp_path / "base", "qwen2"))
+    for left in (run / "checkpoints").iterdir():
+        left.rename(tmp_path / left.name)
+    line = refuse(capsys, f"run={run}", "format=merged")
+    assert "there is no best checkpoint" in line and f"resume={run}" in line
+
+
+def test_a_best_checkpoint_that_is_the_start_is_refused_with_the_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made.save_run(tmp_path, made.save_base(tmp_path / "base", "qwen2"))
+    from wordle_rl.runs.checkpoints import CheckpointStore
+
+    store = CheckpointStore(run / "checkpoints")
+    store.save(0, lambda folder: (folder / "x").write_text("x"))
+    store.mark_best(0)
+    assert "use checkpoint=last" in refuse(capsys, f"run={run}", "format=merged")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ("bytes", "its bytes changed since they were written"),
+        ("rank", "the rank must be 4, as in the weights"),
+        ("keys", "the adapter does not fit"),
+        ("no base", "does not name its model"),
+        ("lost base", "nowhere"),
+        ("other base", "the adapter was trained on another model than"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Found missing adapter keys:UserWarning")
+def test_a_damaged_adapter_is_one_line(
+    damage: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, run = made.adapted_run(tmp_path, "llama")
+    before = set(tmp_path.iterdir())
+    if damage == "bytes":
+        file = made.adapter_of(run) / "adapter_model.safetensors"
+        file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    elif damage == "other base":
+        rename = {"base_model_name_or_path": str(made.save_base(tmp_path / "gpt", "wider"))}
+        made.rewrite_adapter(run, **rename)
+        before.add(tmp_path / "gpt")
+    else:
+        entries: dict[str, dict[str, Any]] = {
+            "rank": {"r": 3},
+            "keys": {"target_modules": ["q_proj"]},
+            "no base": {"base_model_name_or_path": None},
+            "lost base": {"base_model_name_or_path": "/nowhere"},
+        }
+        made.rewrite_adapter(run, **entries[damage])
+    line = refuse(capsys, f"run={run}", "format=merged", f"output={tmp_path}/merged")
+    assert said in line
+    assert set(tmp_path.iterdir()) == before
+
+
+# -- from a base to an export ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_stages_of_imitation_and_reinforcement_end_in_an_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rising = itertools.count()
+    # So that the best checkpoint is the last one, and the report is about it.
+    monkeypatch.setattr(state, "rank_validation", lambda _: [float(next(rising))] * 3)
+    given = [*runs.settings(tmp_path, "sft"), "trainer.steps=2", "rollout.groups=2"]
+    (tmp_path / "runs").mkdir()
+    lora = "model.lora={rank: 4, alpha: 8}"
+    _, first = runs.run(tmp_path / "runs", *given, lora, "name=taught")
+    rest = [s for s in given if not s.startswith(("model", "algorithm"))]
+    _, second = runs.run(tmp_path / "runs", *rest, f"init_from={first}", "name=played")
+    summary = evaluation(f"run={second} output_dir={tmp_path} compare=false limit=2")()
+    assert isinstance(summary, dict) and summary["games"] == 2
+    folder = export(second, tmp_path / "merged", format="merged")
+    expected = score_trained(tmp_path / "base", second)
+    np.testing.assert_allclose(full_logprobs(load_plain(folder), IDS), expected, atol=1e-3)
+    card = " ".join((folder / "README.md").read_text().split())
+    assert "base (unknown) -> taught (" in card and ") -> played (" in card
+    assert "Greedy games on 6 secrets (split `test`), with 95 % intervals:" in card
+    assert re.search(r"wins, % \(95 %\) \S+ \(\S+-\S+\) \S+ \(\S+-\S+\)", card)
+    # The export is a start like any other model, and brings its lineage along.
+    third = [f"model.path={folder}" if s.startswith("model.path") else s for s in given]
+    _, again = runs.run(tmp_path / "runs", *third, "name=again", "trainer.steps=1")
+    assert [stage["run"].split("_")[2] for stage in stages_of(again / "model")] == [
+        "taught", "played", "again"
+    ]  # fmt: skip
+
+
+# -- the card -------------------------------------------------------------------------------------
+
+
+def test_the_card_names_base_prompt_commands_and_what_it_cannot_know(
+    adapted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, run = adapted
+    arguments = [f"run={run}", "format=merged", f"output={tmp_path}/merged"]
+    monkeypatch.setattr("sys.argv", ["export.py", *arguments])
+    command.main()
+    card = (tmp_path / "merged" / "README.md").read_text()
+    flat = " ".join(card.split())
+    assert f"The base is `{base}`" in flat and "its licence is not known here" in flat
+    assert "base (unknown) -> small (training answers)" in flat
+    assert "`prompt=letters` and `rollout.form=conversation`" in card
+    assert "Training: `python train.py prompt=letters`" in card
+    assert f"`python -m wordle_rl.export {' '.join(arguments)}`" in card
+    assert "The run has no report on this checkpoint." in card
+    assert "library_name: transformers" in card and "license" not in card.split("---")[1]
+    assert re.search(r"began \d{4}-\d\d-\d\dT.*, finished \d{4}.* Exported \d{4}-", card)
+    assert "You are playing Wordle" in card and "transformers 5." in card
+    prose = re.sub(r"`.*?`|```.*?```", "", card, flags=re.S).splitlines()
+    assert max(len(line) for line in prose if not line.startswith("- ")) <= 100
+
+
+def test_every_base_that_conf_names_has_the_licence_that_conf_says() -> None:
+    named = {}
+    for file in (CONF / "model").glob("*.yaml"):
+        text = file.read_text(encoding="utf-8")
+        path = re.search(r"^path: (\S+)$", text, re.M)
+        path = path or re.search(r"^  path: (\S+)$", text, re.M)
+        assert path
+        if path[1] != "untrained" and not path[1].startswith("embedded/"):
+            comments = " ".join(re.findall(r"^# (.*)$", text, re.M))
+            named[path[1]] = comments
+    assert named.keys() == LICENCES.keys()
+    for path, comments in named.items():
+        words = re.split(r"[.,(]", LICENCES[path].words)[0].strip()
+        assert words in comments, path

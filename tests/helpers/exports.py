@@ -1,0 +1,99 @@
+"""Run folders with one checkpoint of a small model, as training would have left them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig
+
+from tests.helpers.configs import composed
+from tests.helpers.families import IDS, VOCAB, WIDE, build
+from tests.helpers.tiny import policy_of, qwen_like_tokenizer
+from wordle_rl.backends.torch.adapters import add_lora
+from wordle_rl.build import resolve
+from wordle_rl.policy.settings import LoraSettings
+from wordle_rl.policy.stages import write_stages
+from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
+from wordle_rl.runs.config import keep_config
+from wordle_rl.runs.folder import RunFolder
+
+LORA = "model.lora={rank: 4, alpha: 6}"
+
+
+def save_base(folder: Path, family: str) -> Path:
+    """A bfloat16 model of a family with its tokenizer, as from the hub; `wider` is a Llama."""
+    if family == "gpt2":  # with places for a whole prompt
+        torch.manual_seed(3)
+        config = GPT2Config(
+            vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=1024, **IDS
+        )
+        model = AutoModelForCausalLM.from_config(config)
+    elif family == "wider":
+        model = AutoModelForCausalLM.from_config(LlamaConfig(**{**WIDE, "hidden_size": 64}, **IDS))
+    else:
+        model = build(family)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    qwen_like_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def save_adapter(base: Path, folder: Path, size: float = 0.2) -> Path:
+    """An adapter that changes what its base says, in PEFT's form. size: of its random weights."""
+    plain: Any = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model = add_lora(plain, LoraSettings(rank=4, alpha=6.0), seed=0)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * size)
+    policy_of(model).export(folder)
+    return folder
+
+
+def save_run(root: Path, model: Path, *overrides: str) -> Path:
+    """A run folder whose only checkpoint, of step 2, holds a copy of a model's folder."""
+    run = RunFolder.create(root, "small")
+    given = ["words.test=6", "words.val=6", "sampling.max_tokens=12", "model.max_context=1024"]
+    keep_config(run, resolve(composed(*given, *overrides)))
+    run.write_manifest(seeds={"seed": 0}, digests={}, command=["train.py", "prompt='letters'"])
+    store = CheckpointStore(run.checkpoints)
+
+    def write(folder: Path) -> None:
+        shutil.copytree(model, folder / "model")
+        write_stages(folder / "model", [{"run": "small", "start": "base", "protocol": "split"}])
+
+    store.save(2, write)
+    store.mark_best(2)
+    run.set_status("finished")
+    return run.path
+
+
+def adapted_run(root: Path, family: str, size: float = 0.2) -> tuple[Path, Path]:
+    """A base, and a run that trained an adapter on it."""
+    base = save_base(root / "base", family)
+    adapter = save_adapter(base, root / "adapter", size)
+    (root / "runs").mkdir(exist_ok=True)
+    return base, save_run(root / "runs", adapter, f"model.path={base}", LORA, "prompt=letters")
+
+
+def adapter_of(run: Path) -> Path:
+    """The folder of the checkpoint's model."""
+    return run / "checkpoints" / "step_000002" / "model"
+
+
+def rewrite_adapter(run: Path, **entries: Any) -> None:
+    """Change the checkpoint's adapter_config.json, and its digest as well."""
+    file = adapter_of(run) / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | entries))
+    manifest = adapter_of(run).parent / MANIFEST
+    record = json.loads(manifest.read_text())
+    record["files"]["model/adapter_config.json"] = {
+        "bytes": file.stat().st_size,
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+    }
+    manifest.write_text(json.dumps(record))

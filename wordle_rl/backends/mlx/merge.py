@@ -1,0 +1,94 @@
+"""Writes whole models as mlx-lm loads them, and opens such a folder with mlx-lm alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_unflatten
+from mlx_lm.tuner.lora import LoRALinear
+from mlx_lm.tuner.utils import load_adapters
+from mlx_lm.utils import dequantize_model, load_model, save_config, save_model
+from transformers import AutoTokenizer
+
+from wordle_rl.backends.adapter_conversion import is_adapter
+from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
+from wordle_rl.backends.load_errors import explain_load_errors
+from wordle_rl.backends.mlx.load import LoadedModel, find_base, load_base
+from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.policy.computing import Computing
+from wordle_rl.policy.optim import Optim
+
+_GENERATION = "generation_config.json"
+
+
+def merge_model(source: Path, target: Path, precision: str) -> str:
+    """Write the model of a folder without an adapter. Returns the precision of its weights.
+
+    precision: auto keeps the precision of the weights, and of the numbers beside quantised ones.
+    Quantised weights are written as numbers of this precision. The sum of base and adapter is
+    computed in float32 and rounded once.
+    """
+    with explain_load_errors(str(source), on_disk=True, library="mlx-lm"):
+        base = find_base(source) if is_adapter(source) else source
+        model, config = load_base(base)
+        if precision == "auto":
+            precision = _read_precision(model)
+        model.set_dtype(mx.float32)
+        if is_adapter(source):
+            load_adapters(model, str(source))
+            merge_adapter(model)
+    dequantize_model(model)
+    model.set_dtype(getattr(mx, precision))
+    target.mkdir(parents=True)
+    save_model(target, model)
+    config = {k: v for k, v in config.items() if not k.startswith("quantization")}
+    save_config({**config, "dtype": precision}, target / "config.json")
+    if (base / _GENERATION).is_file():
+        shutil.copy(base / _GENERATION, target)
+    AutoTokenizer.from_pretrained(source, trust_remote_code=False).save_pretrained(target)
+    return precision
+
+
+def merge_adapter(model: Any) -> None:
+    """Put the sum of weight and adapter into each adapted layer of a float32 model."""
+    layers = [(n, m) for n, m in model.named_modules() if isinstance(m, LoRALinear)]
+    merged = [(name, layer.fuse(dequantize=True)) for name, layer in layers]
+    model.update_modules(tree_unflatten(merged))
+
+
+def _read_precision(model: Any) -> str:
+    """The precision of most floating-point weights."""
+    sizes: dict[str, int] = {}
+    weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
+    for weight in weights.values():
+        if mx.issubdtype(weight.dtype, mx.floating):
+            name = str(weight.dtype).rpartition(".")[2]
+            sizes[name] = sizes.get(name, 0) + weight.size
+    return max(sizes, key=lambda name: sizes[name])
+
+
+def open_plain(folder: Path, *, max_context: int) -> MlxPolicy:
+    """A policy on what mlx-lm makes of a folder by itself, in float32."""
+    with explain_load_errors(str(folder), on_disk=True, library="mlx-lm"):
+        model: Any
+        model, config = load_model(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model.set_dtype(mx.float32)
+    generation = folder / _GENERATION
+    generation = json.loads(generation.read_bytes()) if generation.is_file() else {}
+    stops = list_stop_ids(generation.get("eos_token_id", config.get("eos_token_id")))
+    loaded = LoadedModel(
+        model=model,
+        tokenizer=HFTokenizer(tokenizer, extra_stop_ids=stops),
+        config=config,
+        generation=generation,
+        adapter=None,
+        computing=Computing(precision="fp32"),
+    )
+    return MlxPolicy(
+        loaded, temperature=1.0, optim=Optim(), max_context=max_context, compiled=False
+    )

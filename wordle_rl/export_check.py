@@ -1,0 +1,181 @@
+"""Compares an exported model with the model that a run trained, on the run's own prompts.
+
+The trained model answers in a few games on held-out secrets. Both models score the sampled tokens,
+in float32. So a difference comes from the written weights, and not from how they are computed with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wordle_rl.backends import load_backend
+from wordle_rl.export_source import ExportSource
+from wordle_rl.game.rules import State
+from wordle_rl.policy.batch import Batch, FloatArray
+from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.sampling import Draws, Stream
+from wordle_rl.policy.settings import LightningSettings, ModelSettings
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import Form, build_form
+from wordle_rl.rollouts.play import new_games, play, record_rollouts
+from wordle_rl.rollouts.policy_actor import build_actor
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.training.progress import announce
+from wordle_rl.training.sequences import build_sequences, pad
+
+_GAMES = 8
+_ANSWERS = 2  # of each game, so that feedback is read, too
+_TOKENS = 64  # most of an answer
+_SEED = 0
+
+# The most that the log-probability of a token may change on average, in nats. Rounding correct
+# weights changed it by up to 3e-6 in float32, 8e-4 in float16 and 4e-3 in bfloat16, in models from
+# two layers to the 30 of SmolLM2. torch and MLX differ by up to 1e-4 in float32.
+LIMITS = {"float32": 1e-3, "float16": 0.005, "bfloat16": 0.02}
+# The most of the adapter's change that may be lost. Merging twice, not at all, or at twice the
+# scale loses 70 % or more, whatever the size of the change. Rounding to bfloat16 loses as much only
+# of changes below 0.01 nats, and then float32 is the way out.
+MOST_LOST = 0.5
+_NOISE = 1e-4  # a mean change that two orders of summation explain
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """Answers of the trained model, and the log-probabilities that it gives their tokens."""
+
+    games: int
+    opening: list[int]  # ids of the first prompt
+    batch: Batch
+    logprobs: FloatArray  # [N, T]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """How far log-probabilities of sampled tokens are from the trained model's, in nats."""
+
+    tokens: int
+    mean: float  # of the absolute differences
+    largest: float
+    adapter: float | None = None  # mean that the adapter itself changes; None without an adapter
+
+    @property
+    def lost(self) -> float | None:
+        """The mean change as a share of what the adapter changes."""
+        return self.mean / self.adapter if self.adapter else None
+
+    def describe(self) -> str:
+        """One sentence for the terminal and the card."""
+        text = (
+            f"on {self.tokens} tokens that the trained model drew, log-probabilities differ by "
+            f"{self.mean:.2g} on average and by {self.largest:.2g} at most"
+        )
+        if self.lost is None:
+            return text
+        return f"{text}, which is {self.lost:.2%} of what the adapter changes ({self.adapter:.2g})"
+
+
+def play_probe(source: ExportSource) -> Probe:
+    """Let the trained model play the beginnings of a few games, always the same ones."""
+    policy = _build_policy(source, source.model)
+    form = _build_form(source, policy)
+    sampling = replace(source.sampling, max_tokens=min(source.sampling.max_tokens, _TOKENS))
+    draws = Draws(seed=_SEED, stream=Stream.EVALUATION)
+    with announce("playing held-out games"), _explain_broken_weights():
+        actor = build_actor(policy, form, sampling, draws)
+        games = new_games(source.held_out[:_GAMES], source.words, source.rules)
+        rollouts = record_rollouts(play(actor, games, answers=_ANSWERS), actor.turns, 1)
+        sequences = [s for i, one in enumerate(rollouts) for s in build_sequences(one, i)]
+        zeros = [[0.0] * len(sequence.ids) for sequence in sequences]
+        values = {"advantages": zeros, "weights": zeros}
+        batch = pad(sequences, values, policy.tokenizer.pad_id)
+        scores = policy.score(batch)
+    return Probe(games=len(games), opening=form.opening(State()), batch=batch, logprobs=scores)
+
+
+def score_base(source: ExportSource, probe: Probe, name: str, revision: str) -> FloatArray:
+    """Log-probabilities [N, T] that the model under an adapter gives the probe's tokens."""
+    policy = _build_policy(source, source.open(name, revision))
+    with announce("scoring the base"):
+        return policy.score(probe.batch)
+
+
+def score_export(source: ExportSource, probe: Probe, folder: Any, form: str) -> FloatArray:
+    """Log-probabilities [N, T] that the written model gives the probe's tokens.
+
+    Its own library loads it as it is. Raises ConfigError if its tokenizer or its chat template
+    write another prompt.
+    """
+    if form == "mlx":
+        from wordle_rl.backends.mlx.merge import open_plain
+
+        policy: Policy = open_plain(folder, max_context=source.model.max_context)
+    else:
+        plain = LightningSettings(precision="fp32", accelerator="cpu")
+        policy = _build_policy(replace(source, backend=plain), source.open(folder))
+    if _build_form(source, policy).opening(State()) != probe.opening:
+        raise ConfigError(
+            f"format={form}: the written tokenizer makes other tokens of the first prompt than the "
+            "run's; nothing was exported"
+        )
+    with announce("scoring the export"):
+        return policy.score(probe.batch)
+
+
+def measure_change(probe: Probe, scores: FloatArray, base: FloatArray | None) -> Change:
+    """Compare scores [N, T] of the written model with the trained model's.
+
+    base: scores of the model under the adapter.
+    """
+    drawn = probe.batch.trained
+    apart = np.abs(scores - probe.logprobs)[drawn].astype(float)
+    return Change(
+        tokens=int(drawn.sum()),
+        mean=float(apart.mean()),
+        largest=float(apart.max()),
+        adapter=None if base is None else float(np.abs(base - probe.logprobs)[drawn].mean()),
+    )
+
+
+def check_change(change: Change, precision: str) -> None:
+    """Raise ConfigError if the written model is too far from the trained model.
+
+    precision: of the written weights.
+    """
+    way_out = "" if precision == "float32" else "; precision=float32 rounds less"
+    limit = LIMITS[precision]
+    if not change.mean <= limit:  # also for NaN
+        raise ConfigError(
+            f"the exported model differs from the trained one: the mean change must be at most "
+            f"{limit:g} in {precision}, and {change.describe()}; nothing was exported{way_out}"
+        )
+    lost = change.lost
+    if lost is not None and lost > MOST_LOST and change.mean > _NOISE:
+        raise ConfigError(
+            f"the export must lose at most {MOST_LOST:.0%} of what the adapter changes, and "
+            f"{change.describe()}; nothing was exported{way_out}"
+        )
+
+
+def _build_policy(source: ExportSource, model: ModelSettings) -> Any:
+    module = load_backend(source.backend)
+    with announce(f"loading {model.path}"):
+        return module.build_policy(model, source.backend, temperature=1.0, optim=Optim())
+
+
+def _build_form(source: ExportSource, policy: Policy) -> Form:
+    return build_form(source.form, Chat(policy.tokenizer), source.style)
+
+
+@contextmanager
+def _explain_broken_weights() -> Iterator[None]:
+    try:
+        yield
+    except NotFinite as error:
+        raise ConfigError(f"{error}: the weights of the run may be broken") from None

@@ -22,7 +22,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model test lint types unit unit-avx2 slow bench-smoke format choices clean
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model test lint types unit unit-avx2 slow bench-smoke format choices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -73,6 +73,14 @@ mini-model: $(STAMP)  ## make the embedded model mini again (half an hour on one
 micro-model: $(STAMP)  ## make the smallest embedded model again (10 minutes on one core with bfloat16)
 	$(PY) train.py experiment=make_micro name=micro_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --last --name micro
+
+lexicon-model: $(STAMP)  ## make the embedded model lexicon again (25 minutes on one core with bfloat16)
+	$(PY) train.py experiment=make_lexicon name=lexicon_model
+	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_lexicon_model_* | head -n 1)" --last --name lexicon
+
+clean-model: $(STAMP)  ## make the embedded model lexicon_clean again, by GRPO
+	$(PY) train.py experiment=clean name=clean_model
+	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_clean_model_* | head -n 1)" --name lexicon_clean
 
 test: lint types unit  ## all checks: style, types, quick tests
 

@@ -40,8 +40,13 @@ _MODELS = {  # name: purpose, Makefile target, experiment
         "embedded-model",
         "make_tiny_2",
     ),
-    "tiny_clean": (
-        "as well as reinforcement\nfrom `model=tiny` makes it",
+    "lexicon": (
+        "about as well as\nits teacher: the start of `experiment=clean` and of `experiment=all`",
+        "lexicon-model",
+        "make_lexicon",
+    ),
+    "lexicon_clean": (
+        "better than the\nteacher of `model=lexicon`, by reinforcement from there",
         "clean-model",
         "clean",
     ),
@@ -70,15 +75,15 @@ license: mit
 
 # The embedded Wordle model {name}
 
-A Qwen2 of {parameters:,} weights that plays Wordle, {purpose}.
+A {family} of {parameters:,} weights that plays Wordle, {purpose}.
 {nature}
 
 - Made by `make {target}` with `experiment={experiment}`: {chosen} of {steps}, seed {seed}.
 - Digest of the word lists: `{words}`
 - Digest of the splits: `{splits}`
 - sha256 of model.safetensors (bfloat16): `{weights}`
-- Prompt: `prompt={prompt}`. Tokenizer: {vocabulary} tokens, one for each letter and each phrase of
-  the prompts.
+- Prompt: `prompt={prompt}`. Tokenizer: {vocabulary:,} tokens, one for each {token} and each
+  phrase of the prompts.
 
 Each stage, with the secrets that its training games could have:
 
@@ -169,6 +174,8 @@ def _card(
         words=manifest["digests"]["words"],
         splits=manifest["digests"]["splits"],
         weights=hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
+        family="Qwen2" if size < 256 else "Llama",
+        token="letter" if size < 256 else "allowed word",
         vocabulary=size,
         rows="\n".join(
             f"| {r['split']} | {r['games']} | {r['win_rate']:.1%} ({r['win_rate_low']:.1%} to "

@@ -120,12 +120,12 @@ def test_a_run_of_reinforcement_keeps_the_stages_before_it(
         f"name=clean output_dir={tmp_path}/runs"
     )()
     [run] = (tmp_path / "runs").iterdir()
-    card = embedded(run, "tiny_clean")
+    card = embedded(run, "lexicon_clean")
     assert rows_of(card)[2] == ["clean", "8 training answers", "`grpo`", "-"]
     assert "Reinforcement learning was its last stage" in card and "imitation only" not in card
     assert CLEAN in " ".join(card.split())
-    stages = stages_of(tmp_path / "tiny_clean")
-    assert [stage["embedded"] for stage in stages] == ["tiny", "tiny", "tiny_clean"]
+    stages = stages_of(tmp_path / "lexicon_clean")
+    assert [stage["embedded"] for stage in stages] == ["tiny", "tiny", "lexicon_clean"]
 
 
 def test_an_embedded_model_is_a_start_for_any_prompt_form_and_lists(

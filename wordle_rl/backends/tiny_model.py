@@ -124,13 +124,15 @@ def build_model(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return (LlamaForCausalLM if vocabulary == "words" else Qwen2ForCausalLM)(config)
+        if isinstance(config, LlamaConfig):
+            return LlamaForCausalLM(config)
+        return Qwen2ForCausalLM(config)
 
 
 def build_untrained(
     *, vocabulary: Vocabulary = "letters", seed: int = 0, **shape: Any
-) -> tuple[Qwen2ForCausalLM | LlamaForCausalLM, PreTrainedTokenizerFast]:
-    """An untrained model and its tokenizer."""
+) -> tuple[Any, PreTrainedTokenizerFast]:
+    """An untrained model and its tokenizer. shape: the sizes of build_model."""
     tokenizer = build_tokenizer(vocabulary)
     model = build_model(vocab_size=len(tokenizer), vocabulary=vocabulary, seed=seed, **shape)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
@@ -148,7 +150,7 @@ def _compose_embeddings(
     Each letter, each letter in each place, each mark, and being a guess are parts with a random
     vector. Words with common letters then begin alike, so a lesson about one is a lesson about all.
     """
-    table = model.get_input_embeddings().weight.data
+    table: torch.Tensor = model.model.embed_tokens.weight.data
     generator = torch.Generator().manual_seed(seed)
     parts: dict[str, torch.Tensor] = {}
     # The order of get_vocab() differs from one process to the next.

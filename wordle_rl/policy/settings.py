@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from wordle_rl.game.feedback_table import cache_folder
 from wordle_rl.policy.optim import MOST_LEARNING_RATE
@@ -86,8 +86,7 @@ class ModelSettings:
     """Which model, how it is trained, and how long its answers may be.
 
     path: a hub name, a local folder, embedded/tiny, fetched/smollm2, or untrained (see
-    wordle_rl.backends.tiny_model for its shape and vocabulary). revision: branch, tag or commit of
-    a hub name.
+    wordle_rl.backends.tiny_model for its shape). revision: branch, tag or commit of a hub name.
     """
 
     name: str
@@ -96,8 +95,7 @@ class ModelSettings:
     max_tokens: int
     max_context: int
     lora: LoraSettings | None = None
-    shape: dict[str, int] = field(default_factory=dict)
-    vocabulary: Vocabulary = "letters"  # of an untrained model: what has a token of its own
+    shape: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     quantize: Literal["4bit"] | None = None  # of a frozen base
     revision: str = MAIN
@@ -112,17 +110,11 @@ class ModelSettings:
         check_range("model.max_context", self.max_context, 16, 10_000_000)
         check_range("model.games_at_once", self.games_at_once, 1, MOST_GAMES)
         check_seed("model.seed", self.seed)
-        check_choice("model.vocabulary", self.vocabulary, get_args(Vocabulary))
         self._check_quantize()
         if self.path == UNTRAINED:
             self._check_shape()
         elif self.shape:
             raise ValueError(f"model.shape is for model.path={UNTRAINED}, not {self.path!r}")
-        elif self.vocabulary != "letters":
-            raise ValueError(
-                f"model.vocabulary={self.vocabulary} is for model.path={UNTRAINED}, not "
-                f"{self.path!r}, which has a tokenizer"
-            )
         else:
             self._check_path()
 
@@ -144,8 +136,11 @@ class ModelSettings:
     def _check_shape(self) -> None:
         known = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
         for key, value in self.shape.items():
-            check_choice("model.shape's keys", key, known)
-            check_range(f"model.shape.{key}", value, 1, 100_000)
+            check_choice("model.shape's keys", key, (*known, "vocabulary"))
+            if key == "vocabulary":
+                check_choice("model.shape.vocabulary", value, get_args(Vocabulary))
+            else:
+                check_range(f"model.shape.{key}", value, 1, 100_000)
         if missing := [key for key in known if key not in self.shape]:
             raise ValueError(f"model.shape lacks {', '.join(missing)}: start from model=untrained")
         hidden, heads = self.shape["hidden_size"], self.shape["heads"]

@@ -92,9 +92,7 @@ def load_model(settings: ModelSettings, *, precision: Precision | Literal["auto"
     from wordle_rl.backends.tiny_model import save_untrained
 
     with tempfile.TemporaryDirectory() as folder:  # the same weights as on the other backend
-        save_untrained(
-            Path(folder), vocabulary=settings.vocabulary, seed=settings.seed, **settings.shape
-        )
+        save_untrained(Path(folder), seed=settings.seed, **settings.shape)
         return _load_folder(settings, folder, precision)
 
 

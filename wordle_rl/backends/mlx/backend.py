@@ -6,14 +6,17 @@ One process on one device: the GPU of Apple silicon, or the CPU on Linux.
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
+from wordle_rl.backends.memory_checks import measure_memory, plan_run
 from wordle_rl.backends.mlx.load import load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import MlxSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
@@ -30,12 +33,13 @@ def build_policy(
     """The policy on MLX's default device."""
     _limit_memory(backend)
     loaded = load_model(model, precision=backend.precision)
+    tokens = backend.micro_batch_tokens
     policy = MlxPolicy(
         loaded,
         temperature=temperature,
         optim=optim,
         precision=loaded.computing.precision,
-        micro_batch_tokens=backend.micro_batch_tokens,
+        micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
         max_context=model.max_context,
         compiled=_set_compilation(backend),
         gradient_checkpointing=backend.gradient_checkpointing,
@@ -61,6 +65,16 @@ def _limit_memory(backend: MlxSettings) -> None:
         mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
 
 
+def _plan_memory(setup: Experiment, backend: MlxSettings) -> MlxSettings:
+    """The settings with a size of micro-batches that fits, once the run's memory is planned."""
+    on_cpu = mx.default_device() == mx.Device(mx.cpu)
+    precision = backend.precision
+    if precision == "auto":  # on a CPU it is chosen after loading
+        precision = "fp32" if on_cpu else "bf16"
+    tokens = plan_run(setup, "mlx", precision, measure_memory())
+    return replace(backend, micro_batch_tokens=tokens)
+
+
 def train(
     setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts
 ) -> dict[str, Any]:
@@ -71,7 +85,7 @@ def train(
     assert isinstance(setup.backend, MlxSettings)
     with user_errors(), announce(f"loading {setup.model.path}"):
         policy = build_policy(
-            setup.model, setup.backend,
+            setup.model, _plan_memory(setup, setup.backend),
             temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim,
         )  # fmt: skip
         loggers = build_loggers(setup.logger, Path(folder.path))

@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,10 +24,13 @@ from lightning.pytorch.loggers import Logger
 from torch.utils.data import DataLoader, Dataset
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
+from wordle_rl.backends.memory_checks import measure_memory, plan_run
 from wordle_rl.backends.torch.load import load_layer_shape, load_model
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import TorchProcesses, connect_store, start_processes
 from wordle_rl.backends.torch.timing import choose_computing
+from wordle_rl.policy.computing import Precision
+from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH, Place
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
@@ -35,6 +39,9 @@ from wordle_rl.runs.interrupts import Interrupts, ignore_signals
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
 from wordle_rl.training.progress import StepLines, announce, select_metrics
+
+# From the kind of device, the precision and the bytes of memory to the tokens of a micro-batch.
+Planning = Callable[[Place, Precision, float], int]
 
 
 class StepNumbers(Dataset[int]):
@@ -114,10 +121,18 @@ def build_policy(
     temperature: float,
     optim: Optim,
     rank: int = 0,
+    plan: Planning | None = None,
 ) -> TorchPolicy:
-    """The policy on the device that the settings name. rank: number of this process."""
+    """The policy on the device that the settings name. rank: number of this process.
+
+    plan: plans the memory before the model is loaded.
+    """
     device = _choose_device(backend, rank)
     computing = choose_computing(backend, torch.device(device), lambda: load_layer_shape(model))
+    tokens = backend.micro_batch_tokens
+    if plan is not None:
+        place, memory = _measure_device(device, backend.devices)
+        tokens = plan(place, computing.precision, memory)
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     policy = TorchPolicy(
         network,
@@ -125,11 +140,18 @@ def build_policy(
         temperature=temperature,
         optim=optim,
         precision=computing.precision,
-        micro_batch_tokens=backend.micro_batch_tokens,
+        micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
         max_context=model.max_context,
     )
     policy.computing = computing
     return policy
+
+
+def _measure_device(device: str, processes: int) -> tuple[Place, float]:
+    """The kind of a device, and the bytes of memory that this process can have of it."""
+    if device.startswith("cuda"):
+        return "cuda", torch.cuda.mem_get_info(device)[0]
+    return ("mps" if device == "mps" else "cpu"), measure_memory() / processes
 
 
 def _choose_device(backend: LightningSettings, rank: int) -> str:
@@ -163,7 +185,11 @@ def train(
     with ExitStack() as stack:
         if setup.backend.devices > 1:
             # All processes have one precision. Each finds its own number of threads.
-            chosen = {**setup.config["backend"], "precision": policy.computing.precision}
+            chosen = {
+                **setup.config["backend"],
+                "precision": policy.computing.precision,
+                "micro_batch_tokens": policy.micro_batch_tokens,
+            }
             config = {**setup.config, "backend": chosen}
             task = {"config": config, "folder": str(folder.path), "resume": resume}
             others = start_processes(
@@ -209,6 +235,7 @@ def _build_policy(setup: Experiment, *, rank: int) -> TorchPolicy:
         return build_policy(
             setup.model, setup.backend,
             temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim, rank=rank,
+            plan=partial(plan_run, setup) if rank == 0 else None,
         )  # fmt: skip
 
 

@@ -46,10 +46,17 @@ def compute_states(trunk: Any, ids: torch.Tensor, wanted: torch.Tensor) -> torch
     False from the last token of each sequence on.
     """
     opening = _count_shared(ids, wanted)
+    places = wanted[:, opening:].flatten().nonzero()[:, 0] + opening
+    return compute_states_at(trunk, ids, opening, places)
+
+
+def compute_states_at(
+    trunk: Any, ids: torch.Tensor, opening: int, places: torch.Tensor
+) -> torch.Tensor:
+    """Hidden states [P, H] at places [P] of the layout's M tokens, see Layout."""
     inner = ids[:, opening:-1]
     layout = _lay_out(trunk, opening, *inner.shape)
     x = F.embedding(torch.cat([ids[0, :opening], inner.flatten()]), trunk.embed_tokens.weight)
-    places = wanted[:, opening:].flatten().nonzero()[:, 0] + opening
     for layer in trunk.layers[:-1]:
         x = _compute_layer(layer, x, layout)
     return _normalize(trunk.norm, _compute_layer(trunk.layers[-1], x, layout, places))

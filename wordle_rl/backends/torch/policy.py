@@ -70,7 +70,7 @@ class TorchPolicy:
         self.backward: Callable[[torch.Tensor], None] = torch.Tensor.backward
         self.apply_gradients: list[Callable[[], Any]] = [o.step for o in self.optimizers]
         self._temperature = temperature
-        self._micro_batch_tokens = micro_batch_tokens
+        self.micro_batch_tokens = micro_batch_tokens
         self._max_context = max_context
         self._trained = TrainedModel(model, precision)
         self._value_head: ValueHead | None = None
@@ -119,7 +119,7 @@ class TorchPolicy:
         trained = self._trained
         out = np.zeros(batch.ids.shape, np.float32)
         with self.timers("reference" if reference else "score"), torch.inference_mode():
-            for rows in split_micro_batches(batch, self._micro_batch_tokens):
+            for rows in split_micro_batches(batch, self.micro_batch_tokens):
                 with trained.use_reference() if reference else nullcontext(trained.lm) as lm:
                     scored = compute_token_outputs(lm, batch, rows, temperature=self._temperature)
                 out[rows, : scored.logprobs.shape[1]] = scored.logprobs.float().cpu().numpy()
@@ -130,7 +130,7 @@ class TorchPolicy:
         out = np.zeros(batch.ids.shape, np.float32)
         head = self._need_value_head()
         with self.timers("values"), torch.inference_mode():
-            for rows in split_micro_batches(batch, self._micro_batch_tokens):
+            for rows in split_micro_batches(batch, self.micro_batch_tokens):
                 values = compute_token_outputs(
                     self._trained.lm, batch, rows, temperature=self._temperature, value_head=head
                 ).values
@@ -150,7 +150,7 @@ class TorchPolicy:
         weights stayed as they were.
         """
         metrics = UpdateMetrics(tokens=float(batch.trained.sum()))
-        for rows in split_micro_batches(batch, self._micro_batch_tokens):
+        for rows in split_micro_batches(batch, self.micro_batch_tokens):
             with self.timers("forward"):
                 loss, parts = self._compute_loss(batch, rows, algorithm)
             with self.timers("backward"):

@@ -84,7 +84,12 @@ def describe_plans(names: Sequence[str], configs: Sequence[Any]) -> str:
     with user_errors():
         from wordle_rl.backends.memory_plan import Planner
 
-        plans = [Planner(setup, place, precision).plan() for setup in setups]
+        models: dict[str, Any] = {}
+        plans = []
+        for setup in setups:
+            planner = Planner(setup, place, precision, models.get(repr(setup.model)))
+            models[repr(setup.model)] = planner.model
+            plans.append(planner.plan(compare=True))
     kept = plans[0].kept
     head = (
         f"memory in GB (10^9 bytes) of model={setups[0].model.name}, {kept.parameters:,} weights, "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from wordle_rl.backends.adapter_conversion import is_adapter, read_adapter_config
 from wordle_rl.backends.memory_plan import Planner
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.memory_plan import GB, LEAST_MICRO_BATCH, MemoryPlan, Place, usable
@@ -13,6 +14,8 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.longest_game import count_training_games
 
+_LARGE = 50_000_000  # bytes of weights
+
 
 def plan_run(setup: Experiment, place: Place, precision: Precision, memory: float) -> int:
     """Plan a run before its model is loaded. Returns the tokens of a micro-batch.
@@ -20,28 +23,46 @@ def plan_run(setup: Experiment, place: Place, precision: Precision, memory: floa
     memory: bytes of the device for this process. Prints a few lines for a pretrained model. Raises
     ConfigError in one line when the run cannot fit, with the setting that is too large.
     """
-    auto = setup.backend.micro_batch_tokens == "auto"
-    if not (auto or is_pretrained(setup)):
-        return setup.backend.micro_batch_tokens
-    limit = usable(memory, place)
-    for given in (setup.trainer.memory_limit_gb if place == "cpu" else None,
-                  setup.trainer.device_memory_limit_gb if place in ("cuda", "mps") else None):  # fmt: skip
-        limit = min(limit, given * GB if given else limit)
+    asked, pretrained = setup.backend.micro_batch_tokens, is_pretrained(setup)
+    if not pretrained and asked != "auto":
+        return asked
+    limit = _limit(setup, place, memory)
     planner = Planner(setup, place, precision)
     plan = planner.plan()
-    if auto:
+    if asked == "auto":
         tokens = planner.choose_tokens(plan, limit)
         plan = planner.plan(tokens=tokens or LEAST_MICRO_BATCH)
-    if is_pretrained(setup):
+    if pretrained:
         print("\n".join(describe_run(plan, limit, place)), flush=True)
     check_fit(planner, plan, limit)
     return plan.micro_batch_tokens
 
 
+def _limit(setup: Experiment, place: Place, memory: float) -> float:
+    """Bytes that the run may use: what the device offers, or trainer= allows if that is less."""
+    trainer = setup.trainer
+    allowed = trainer.memory_limit_gb if place == "cpu" else trainer.device_memory_limit_gb
+    limit = usable(memory, place)
+    return limit if allowed is None else min(limit, allowed * GB)
+
+
 def is_pretrained(setup: Experiment) -> bool:
     """Whether a run begins with a model of a real size, neither embedded nor untrained."""
     path = setup.model.path
-    return not path.startswith("embedded/") and path != UNTRAINED
+    return path != UNTRAINED and not path.startswith("embedded/") and _is_large(path)
+
+
+def _is_large(location: str) -> bool:
+    """Whether a model, or the one under an adapter, is too large to be one of the project's own."""
+    folder = Path(location)
+    if not folder.is_dir():
+        return True  # of the hub
+    if is_adapter(folder):
+        described = read_adapter_config(folder)
+        base = described.get("base_model_name_or_path") or described.get("model")
+        return base is not None and _is_large(str(base))
+    files = [*folder.glob("*.safetensors"), *folder.glob("*.bin"), *folder.glob("*.gguf")]
+    return sum(file.stat().st_size for file in files) >= _LARGE
 
 
 def describe_run(plan: MemoryPlan, limit: float, place: Place) -> list[str]:
@@ -78,7 +99,9 @@ def check_fit(planner: Planner, plan: MemoryPlan, limit: float) -> None:
     checkpointed = planner.model.learn(planner.game, 1, checkpointing=True)
     way = (
         "set backend.gradient_checkpointing=true, or lower sampling.max_tokens"
-        if not plan.uses_checkpointing and plan.while_learning(checkpointed) <= limit
+        if hasattr(planner.setup.backend, "gradient_checkpointing")
+        and not plan.uses_checkpointing
+        and plan.while_learning(checkpointed) <= limit
         else "choose a smaller model, or lower sampling.max_tokens"
     )
     raise ConfigError(

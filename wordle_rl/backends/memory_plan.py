@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from wordle_rl.backends.planned_model import plan_model
+from wordle_rl.backends.planned_model import PlannedModel, plan_model
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.memory_plan import (
     DEFAULT_MICRO_BATCH,
@@ -28,10 +28,17 @@ class Planner:
     ConfigError when the model's config cannot be found.
     """
 
-    def __init__(self, setup: Experiment, place: Place, precision: Precision) -> None:
+    def __init__(
+        self,
+        setup: Experiment,
+        place: Place,
+        precision: Precision,
+        model: PlannedModel | None = None,
+    ) -> None:
+        """model: of another plan with the same model, place and precision, which saves time."""
         self.setup, self.place, self.precision = setup, place, precision
         self.game = measure_game(setup)
-        self.model = plan_model(setup.model, place=place, precision=precision)
+        self.model = model or plan_model(setup.model, place=place, precision=precision)
 
     @property
     def games(self) -> int:
@@ -45,19 +52,31 @@ class Planner:
         asked: Any = self.setup.backend.micro_batch_tokens
         return DEFAULT_MICRO_BATCH if asked == "auto" else asked
 
-    def plan(self, games: int | None = None, tokens: int | None = None) -> MemoryPlan:
-        """The plan with so many games at once and padded tokens in a micro-batch."""
+    def plan(
+        self, games: int | None = None, tokens: int | None = None, *, compare: bool = False
+    ) -> MemoryPlan:
+        """The plan with so many games at once and padded tokens in a micro-batch.
+
+        compare: plan with and without gradient checkpointing, not only what the run uses.
+        """
         games, tokens = games or self.games, tokens or self.micro_batch_tokens
-        learn, entropy = self.model.learn, self.setup.recipe.algorithm.needs_entropy
+        entropy = self.setup.recipe.algorithm.needs_entropy
+        uses = bool(getattr(self.setup.backend, "gradient_checkpointing", False))
+        plain, lean = (
+            self.model.learn(
+                self.game, tokens, entropy=entropy, checkpointing=wanted if compare else uses
+            )
+            for wanted in (False, True)
+        )
         return MemoryPlan(
             games=games,
             micro_batch_tokens=tokens,
             game=self.game,
             kept=self._kept,
             playing=self.model.play(self.game, games),
-            learning=learn(self.game, tokens, entropy=entropy),
-            checkpointing=learn(self.game, tokens, entropy=entropy, checkpointing=True),
-            uses_checkpointing=bool(getattr(self.setup.backend, "gradient_checkpointing", False)),
+            learning=plain,
+            checkpointing=lean,
+            uses_checkpointing=uses,
         )
 
     @cached_property

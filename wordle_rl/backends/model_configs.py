@@ -11,10 +11,11 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from wordle_rl.backends.adapter_conversion import is_adapter
+from wordle_rl.backends.adapter_conversion import ADAPTER, is_adapter, read_adapter_config
 from wordle_rl.backends.hub import notice_offline
 from wordle_rl.backends.load_errors import explain_load_errors
 from wordle_rl.policy.settings import UNTRAINED, LoraSettings, ModelSettings
+from wordle_rl.runs.instantiate import ConfigError
 
 _QWEN2 = {"model_type": "qwen2", "vocab_size": 151_936, "tie_word_embeddings": True}
 _QWEN_05B = {
@@ -116,14 +117,15 @@ def _describe_untrained(settings: ModelSettings) -> Any:
 
 
 def _read_adapter(location: str) -> tuple[str, LoraSettings]:
-    """The model under an adapter, and the adapter's form."""
-    from peft import PeftConfig
-
-    config: Any = PeftConfig.from_pretrained(location)
-    targets = config.target_modules
-    lora = LoraSettings(
-        rank=config.r,
-        alpha=config.lora_alpha,
-        targets=targets if isinstance(targets, str) else sorted(targets),
-    )
-    return str(config.base_model_name_or_path), lora
+    """The model under an adapter in peft's or mlx-lm's form, and the form of the adapter."""
+    described = read_adapter_config(Path(location))
+    if "lora_parameters" in described:
+        inner = described["lora_parameters"]
+        rank, alpha, targets = inner["rank"], inner["scale"] * inner["rank"], inner["keys"]
+        base = described.get("model")
+    else:
+        rank, alpha = described["r"], described["lora_alpha"]
+        targets, base = described["target_modules"], described["base_model_name_or_path"]
+    if not base:
+        raise ConfigError(f"{Path(location) / ADAPTER} does not name its model: add it there")
+    return str(base), LoraSettings(rank=rank, alpha=alpha, targets=targets)

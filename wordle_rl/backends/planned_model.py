@@ -36,7 +36,12 @@ class PlannedModel:
     """A model on torch. Raises ConfigError when its config cannot be found."""
 
     def __init__(
-        self, settings: ModelSettings, *, place: Place, precision: Precision, text_only: bool = False
+        self,
+        settings: ModelSettings,
+        *,
+        place: Place,
+        precision: Precision,
+        text_only: bool = False,
     ) -> None:
         """text_only: leave out the part of a multimodal model that sees pictures."""
         config, self._lora = find_config(settings)
@@ -51,6 +56,7 @@ class PlannedModel:
             if self._lora is not None:
                 model = add_lora(model, self._lora, settings.seed)
         self.lm = CausalLM(model.eval(), "cpu" if place == "cpu" else "cuda")
+        self._learned: dict[Any, Learning] = {}  # so that plans that differ elsewhere share it
 
     def keep(self, optim: Optim, *, reference: bool) -> Kept:
         """What a run always holds. reference: whether it has a reference model."""
@@ -104,14 +110,14 @@ class PlannedModel:
         self, game: GameSize, tokens: int, *, entropy: bool = False, checkpointing: bool = False
     ) -> Learning:
         """What a micro-batch of so many padded tokens holds, in rows of the longest games."""
-        return simulate_learning(
-            self.lm,
-            game,
-            max(tokens // game.whole, 1),
-            entropy=entropy,
-            checkpointing=checkpointing,
-            holds_gradients=not self._masters,
-        )
+        rows = max(tokens // game.whole, 1)
+        key = (game, rows, entropy, checkpointing)
+        if key not in self._learned:
+            self._learned[key] = simulate_learning(
+                self.lm, game, rows,
+                entropy=entropy, checkpointing=checkpointing, holds_gradients=not self._masters,
+            )  # fmt: skip
+        return self._learned[key]
 
 
 class PlannedMlxModel(PlannedModel):
@@ -181,5 +187,3 @@ def plan_model(settings: ModelSettings, *, place: Place, precision: Precision) -
     if place == "mlx":
         return PlannedMlxModel(settings, precision=precision)
     return PlannedModel(settings, place=place, precision=precision)
-
-

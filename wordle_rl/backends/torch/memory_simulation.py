@@ -180,7 +180,10 @@ def simulate_learning(
         ids = torch.zeros(rows, width, dtype=torch.long)
         places = torch.zeros(trained, dtype=torch.long)
         with _checkpoint_layers(lm, checkpointing), LiveBytes() as live:
-            states = lm.compute_states_at(ids, opening, places)
+            if checkpointing:  # which the fast path on CPU does not have
+                states = lm.compute_hidden(ids)[:, :-1].flatten(0, 1)[places]
+            else:
+                states = lm.compute_states_at(ids, opening, places)
             activations = live.now
             leaf = states.detach().requires_grad_()
             live.reset_peak()
@@ -213,15 +216,11 @@ def _checkpoint_layers(lm: CausalLM, active: bool) -> Iterator[None]:
     for layer in layers:
         forward = layer.forward
 
-        def again(
-            states: torch.Tensor, *args: Any, forward: Any = forward, **kwargs: Any
-        ) -> Any:
+        def again(states: torch.Tensor, *args: Any, forward: Any = forward, **kwargs: Any) -> Any:
             # Under LoRA the first layer's input has no gradient, without which nothing is kept.
             states = states if states.requires_grad else states.detach().requires_grad_()
             compute = partial(forward, **kwargs)
-            return checkpoint(
-                compute, states, *args, use_reentrant=True, preserve_rng_state=False
-            )
+            return checkpoint(compute, states, *args, use_reentrant=True, preserve_rng_state=False)
 
         layer.forward = again
     try:

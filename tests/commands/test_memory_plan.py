@@ -1,0 +1,138 @@
+"""What a user sees of memory plans: the command, the lines before a run, and refusals."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+import pytest
+
+from tests.helpers.commands import SMALL_RUN, training
+from tests.helpers.configs import composed
+from tests.helpers.tiny import qwen, qwen_like_tokenizer
+from wordle_rl import memory_plan
+from wordle_rl.backends import memory_checks
+from wordle_rl.backends.memory_checks import plan_run
+from wordle_rl.backends.memory_plan import Planner, find_games_at_once
+from wordle_rl.backends.model_configs import build_config
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.memory_plan import spread
+from wordle_rl.policy.memory_plan import GB
+from wordle_rl.runs.instantiate import ConfigError
+
+
+@pytest.fixture(scope="module")
+def slim(tmp_path_factory) -> str:
+    """A folder with the config of Qwen2.5-3B, but four layers. A plan reads no weights."""
+    folder = tmp_path_factory.mktemp("slim")
+    config = build_config("Qwen/Qwen2.5-3B-Instruct")
+    config.num_hidden_layers, config.layer_types = 4, ["full_attention"] * 4
+    config.save_pretrained(folder)
+    (folder / "model.safetensors").touch()
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def plan_small_models(monkeypatch):
+    monkeypatch.setattr(memory_checks, "_LARGE", 0)
+
+
+def setup(*overrides: str) -> Any:
+    return build_experiment(resolve(composed("model=qwen3b", *overrides)))
+
+
+def test_several_values_make_every_combination():
+    columns = list(spread(["model=qwen3b", "num_generations=2,4", "optim=adamw,muon"]))
+    assert [name for name, _ in columns] == [
+        "num_generations=2 optim=adamw", "num_generations=2 optim=muon",
+        "num_generations=4 optim=adamw", "num_generations=4 optim=muon",
+    ]  # fmt: skip
+    assert columns[0][1] == ["model=qwen3b", "num_generations=2", "optim=adamw"]
+    assert list(spread(["model.lora={rank: 4, alpha: 8}"])) == [
+        ("GB", ["model.lora={rank: 4, alpha: 8}"])
+    ]
+
+
+def test_the_command_prints_a_table_for_each_backend(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["memory_plan", "model=mini", "num_generations=2,8"])
+    memory_plan.main()
+    out = capsys.readouterr().out
+    assert [b for b in re.findall(r"on (torch|MLX) in bf16", out)] == ["torch", "MLX"]
+    assert len(re.findall(r"num_generations=2 +num_generations=8", out)) == 2
+    assert len(re.findall(r"^fits 141 GB +yes +yes$", out, re.M)) == 2
+
+
+def test_wrong_settings_end_the_command_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["memory_plan", "model=qwen3b", "num_generations=0"])
+    with pytest.raises(SystemExit) as end:
+        memory_plan.main()
+    error = capsys.readouterr().err
+    assert end.value.code == 2 and error.startswith("error: num_generations must be one of")
+
+
+def test_512_games_of_qwen3b_hold_40_gb_of_keys_and_values():
+    planner = Planner(setup(), "cuda", "bf16")
+    assert planner.games == 512
+    # 36 layers, keys and values, 2 heads of 128 numbers of 2 bytes
+    by_hand = 36 * 2 * 2 * 128 * 2 * 512 * planner.game.whole
+    held = planner.model.play(planner.game, 512).keys_values.at(512)
+    assert by_hand <= held <= 1.13 * by_hand  # rows grow by an eighth
+    assert 36 * GB < held < 42 * GB
+
+
+def test_a_run_that_cannot_play_names_the_number_of_games(slim):
+    path = f"model.path={slim}"
+    with pytest.raises(ConfigError) as error:
+        plan_run(setup(path), "cuda", "bf16", 8 * GB)
+    line = str(error.value)
+    found = re.search(r"must be (\d+) games at once or fewer .* not 512", line)
+    assert found and "rollout.groups x num_generations=8" in line
+    groups = int(found[1]) // 8
+    assert f"rollout.groups={groups}" in line
+    # What the line advises does fit.
+    planner = Planner(setup(path), "cuda", "bf16")
+    assert planner.plan(8 * groups).while_playing() <= 0.92 * 8 * GB
+    games = find_games_at_once(planner, 8 * GB)
+    assert games == 8 * groups
+    assert planner.plan(games + 8).while_playing() > 0.92 * 8 * GB
+
+
+def test_a_run_that_cannot_learn_names_the_micro_batch(slim, capsys):
+    few = [f"model.path={slim}", "rollout.groups=1", "num_generations=2", "model.games_at_once=2"]
+    with pytest.raises(ConfigError, match=r"micro_batch_tokens must be 8192 or less .* not 16384"):
+        plan_run(setup(*few, "backend.micro_batch_tokens=16384"), "cuda", "bf16", 24 * GB)
+    assert plan_run(setup(*few, "backend.micro_batch_tokens=auto"), "cuda", "bf16", 24 * GB) == 8192
+    assert "memory plan:" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match=r"lower sampling.max_tokens"):  # one game is too long
+        plan_run(setup(*few), "cuda", "bf16", 6 * GB)
+
+
+def test_games_of_validation_and_limits_of_the_trainer_count(slim):
+    path = f"model.path={slim}"
+    with pytest.raises(ConfigError, match=r"^model.games_at_once must be \d+ or less"):
+        plan_run(setup(path, "rollout.groups=1"), "cuda", "bf16", 8 * GB)
+    limited = setup(path, "trainer.device_memory_limit_gb=6")
+    with pytest.raises(ConfigError, match=r"into the 6.0 GB"):
+        plan_run(limited, "cuda", "bf16", 141 * GB)
+
+
+def test_embedded_models_are_not_planned(capsys):
+    cfg = composed("model=tiny")
+    assert plan_run(build_experiment(resolve(cfg)), "cpu", "fp32", 1.0) == 4096
+    assert capsys.readouterr().out == ""
+
+
+def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
+    folder = tmp_path / "base"
+    qwen(340).save_pretrained(folder)
+    qwen_like_tokenizer().save_pretrained(folder)
+    line = SMALL_RUN.partition("algorithm=")[2]
+    common = f"model=micro model.path={folder} algorithm={line} output_dir={tmp_path}"
+    training(f"{common} backend.micro_batch_tokens=auto")()
+    out = capsys.readouterr().out
+    assert out.index("memory plan:") < out.index("parameters") and "games at once" in out
+    with pytest.raises(SystemExit) as end:
+        training(f"{common} trainer.memory_limit_gb=0.0001")()
+    assert end.value.code == 2
+    assert re.search(r"error: .* must fit into the 0.0 GB", capsys.readouterr().err)

@@ -36,7 +36,9 @@ class Planner:
         model: PlannedModel | None = None,
     ) -> None:
         """model: of another plan with the same model, place and precision, which saves time."""
-        self.setup, self.place, self.precision = setup, place, precision
+        self.setup = setup
+        self.place: Place = place
+        self.precision: Precision = precision
         self.game = measure_game(setup)
         self.model = model or plan_model(setup.model, place=place, precision=precision)
 

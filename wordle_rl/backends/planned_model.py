@@ -46,7 +46,8 @@ class PlannedModel:
         """text_only: leave out the part of a multimodal model that sees pictures."""
         config, self._lora = find_config(settings)
         self.config: Any = config.get_text_config()
-        self._place, self._precision = place, precision
+        self._place: Place = place
+        self._precision: Precision = precision
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         with warnings.catch_warnings(), torch.device("meta"):
             warnings.simplefilter("ignore")  # peft's about transformers

@@ -48,11 +48,13 @@ class Playing:
     keys_values: Linear
     logits: Linear  # of one token of each game, and their copies while a token is drawn
     states: Linear  # temporary: hidden states of the tokens fed at once, and joined weights
+    opening: int = 0  # while the opening is fed, before there are rows for all games
 
     def at(self, games: int) -> int:
         """The most that is held. Logits are computed when the other states are gone."""
         kept = self.keys_values.at(games) + max(self.states.fixed, 0)
-        return round(kept + max(self.logits.at(games), self.states.each * games))
+        last = kept + max(self.logits.at(games), self.states.each * games)
+        return round(max(last, self.opening))
 
 
 @dataclass(frozen=True, kw_only=True)

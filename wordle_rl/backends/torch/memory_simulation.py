@@ -91,9 +91,7 @@ class _KernelAttention(torch.autograd.Function):
 class _FusedAttention(TorchFunctionMode):
     """Puts _KernelAttention in the place of torch's fused attention."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is nn.functional.scaled_dot_product_attention:
             mask = kwargs.get("attn_mask", args[3] if len(args) > 3 else None)
@@ -120,7 +118,22 @@ def simulate_playing(lm: CausalLM, game: GameSize, games: int) -> Playing:
         each = (here - there) / (games - other)
         return Linear(fixed=here - each * games, each=each)
 
-    return Playing(keys_values=fit(0), logits=fit(1), states=fit(2))
+    return Playing(
+        keys_values=fit(0), logits=fit(1), states=fit(2), opening=_feed_opening(lm, game.opening)
+    )
+
+
+@torch.no_grad()
+def _feed_opening(lm: CausalLM, width: int) -> int:
+    """The most bytes while the opening that all games share is fed to one row."""
+    buffers = SlotBuffers(lm.layers)
+    buffers.reserve(1, width)
+    with without_data(), LiveBytes() as live:
+        trunk = lm.choose_rollout_trunk()
+        cache = SlotCache(buffers, 1, torch.arange(width)[None], 0)
+        ids, last = torch.zeros(1, width, dtype=torch.long), torch.zeros(1, dtype=torch.long)
+        trunk.compute_last_hidden(ids, last, cache)
+        return live.peak
 
 
 @torch.no_grad()

@@ -82,7 +82,7 @@ def describe_plans(names: Sequence[str], configs: Sequence[Any]) -> str:
     if precision == "auto":
         precision = "fp32" if place == "cpu" else "bf16"
     with user_errors():
-        from wordle_rl.backends.memory_plan import Planner
+        from wordle_rl.backends.torch.memory_plan import Planner
 
         models: dict[str, Any] = {}
         plans = []

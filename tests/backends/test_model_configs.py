@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config
 from tests.helpers.tiny import lora_of, policy_of
 from wordle_rl.backends import model_configs
 from wordle_rl.backends.model_configs import KNOWN, build_config, find_config
-from wordle_rl.backends.planned_model import PlannedModel
+from wordle_rl.backends.torch.planned_model import PlannedModel
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 

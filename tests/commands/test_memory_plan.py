@@ -12,10 +12,10 @@ from tests.helpers.commands import SMALL_RUN, training
 from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen, qwen_like_tokenizer
 from wordle_rl import memory_plan
-from wordle_rl.backends import memory_checks
-from wordle_rl.backends.memory_checks import plan_run
-from wordle_rl.backends.memory_plan import Planner, find_games_at_once
 from wordle_rl.backends.model_configs import build_config
+from wordle_rl.backends.torch import memory_checks
+from wordle_rl.backends.torch.memory_checks import plan_run
+from wordle_rl.backends.torch.memory_plan import Planner, find_games_at_once
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.memory_plan import spread
 from wordle_rl.policy.memory_plan import GB

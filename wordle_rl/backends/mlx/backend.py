@@ -13,9 +13,9 @@ from typing import Any
 import mlx.core as mx
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
-from wordle_rl.backends.memory_checks import measure_memory, plan_run
 from wordle_rl.backends.mlx.load import load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.torch.memory_checks import measure_memory, plan_run
 from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import MlxSettings, ModelSettings

@@ -24,8 +24,8 @@ from lightning.pytorch.loggers import Logger
 from torch.utils.data import DataLoader, Dataset
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
-from wordle_rl.backends.memory_checks import measure_memory, plan_run
 from wordle_rl.backends.torch.load import load_layer_shape, load_model
+from wordle_rl.backends.torch.memory_checks import measure_memory, plan_run
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import TorchProcesses, connect_store, start_processes
 from wordle_rl.backends.torch.timing import choose_computing

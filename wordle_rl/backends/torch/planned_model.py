@@ -1,6 +1,6 @@
 """A model without weights, which says what parts of a run would hold in memory.
 
-torch's own code is run on tensors without data (see torch/memory_simulation.py). MLX has no such
+torch's own code is run on tensors without data (see memory_simulation.py). MLX has no such
 tensors: its weights, adapters, moments, keys and values are calculated, and its activations are
 taken from torch, whose layers keep about the same.
 """
@@ -27,7 +27,7 @@ _FULL, _HALF = 4, 2  # bytes of a number in fp32 and in bf16
 # Matrices of the gradient's size that Muon's iteration holds at once, and the vectors of AdamW
 # on a CPU, which steps one weight at a time.
 _MUON_COPIES, _ADAMW_COPIES = 5, 2
-# As in mlx/cache.py and mlx/causal_lm.py, which import MLX.
+# As in backends/mlx/cache.py and causal_lm.py, which import MLX.
 _MLX_CHUNK, _MLX_GROWTH, _MLX_LOGITS = 256, 64, 2**26
 _MLX_LOGIT_COPIES = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from wordle_rl.backends.planned_model import PlannedModel, plan_model
+from wordle_rl.backends.torch.planned_model import PlannedModel, plan_model
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.memory_plan import (
     DEFAULT_MICRO_BATCH,

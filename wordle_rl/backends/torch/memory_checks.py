@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from wordle_rl.backends.adapter_conversion import is_adapter, read_adapter_config
-from wordle_rl.backends.memory_plan import Planner
+from wordle_rl.backends.torch.memory_plan import Planner
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.memory_plan import GB, LEAST_MICRO_BATCH, MemoryPlan, Place, usable
 from wordle_rl.policy.settings import UNTRAINED

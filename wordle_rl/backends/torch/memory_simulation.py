@@ -29,7 +29,7 @@ from wordle_rl.policy.memory_plan import GameSize, Learning, Linear, Playing
 class LiveBytes(TorchDispatchMode):
     """Counts the bytes of the tensors that operations in the block create.
 
-    now: of those that still exist. peak: the most at any time since the start or reset_peak().
+    now: while the tensors exist. peak: the most at any time since the start or reset_peak().
     Views and tensors from before the block count as nothing.
     """
 

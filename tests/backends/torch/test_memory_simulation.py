@@ -178,6 +178,7 @@ def test_live_bytes_counts_tensors_until_they_are_freed():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # a loaded machine takes minutes
 @pytest.mark.parametrize("family", [LlamaConfig, Qwen2Config])
 def test_a_model_of_smollm2s_shape_is_planned_within_15_percent(family, tmp_path):
     vocabulary = 49_152

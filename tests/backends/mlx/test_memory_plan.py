@@ -16,6 +16,7 @@ from tests.helpers.updates import PLAIN, games
 from wordle_rl.backends.torch.load import add_lora
 from wordle_rl.backends.torch.planned_model import PlannedMlxModel
 from wordle_rl.policy.memory_plan import GameSize
+from wordle_rl.policy.optim import AdamW
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LoraSettings
 
@@ -30,7 +31,9 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: Any) -> tuple[Any, Pl
     model.save_pretrained(folder)
     lora = LORA if request.param == "gemma lora" else None
     planned = PlannedMlxModel(settings_of(folder, lora=lora), precision="fp32")
-    policy = mlx_policy_of(add_lora(model, LORA, 0) if lora else model, name="muon")
+    policy = mlx_policy_of(
+        add_lora(model, LORA, 0) if lora else model, name="muon", max_context=512
+    )
     return policy, planned
 
 
@@ -54,14 +57,14 @@ def test_weights_adapters_and_moments(pair):
 
 def test_keys_and_values_of_full_and_sliding_layers(pair):
     policy, planned = pair
-    game = GameSize(opening=30, feed=5, whole=90, trained=50)
+    game = GameSize(opening=340, feed=5, whole=360, trained=20)  # longer than a ring
     engine = policy.engine()
     engine._stop_ids = frozenset()
     [row] = engine.open(1)
-    engine.extend([row], [[5] * 40])
+    engine.extend([row], [[5] * 340])
     rows = [row, *engine.fork(row, 2)]
-    numbers = np.random.default_rng(0).random((3, 50))
-    engine.decode(rows, Sampling(max_tokens=50), numbers)
+    numbers = np.random.default_rng(0).random((3, 20))
+    engine.decode(rows, Sampling(max_tokens=20), numbers)
     held = sum(ring.keys.nbytes + ring.values.nbytes for ring in engine._rings)
     assert planned.play(game, 3).keys_values.at(3) == pytest.approx(held, rel=0.15)
 
@@ -70,16 +73,10 @@ def test_4_bit_weights_have_a_scale_and_a_bias_per_group():
     half, four = (
         PlannedMlxModel(
             settings_of(f"mlx-community/gemma-3-4b-it-{form}", lora=LORA), precision="bf16"
-        ).keep(pair_optim(), reference=False)
+        ).keep(AdamW(), reference=False)
         for form in ("bf16", "4bit")
     )
     assert half.parameters == 3_880_263_168  # text alone: 4,300,079,472 less its vision tower
     assert half.weights == 2 * half.parameters
     assert four.weights == pytest.approx(half.parameters * 4.5 / 8, rel=0.001)
     assert four.adapters == half.adapters
-
-
-def pair_optim() -> Any:
-    from wordle_rl.policy.optim import AdamW
-
-    return AdamW()

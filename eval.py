@@ -1,6 +1,7 @@
 """Plays full games and reports them: python eval.py run=outputs/<run> | model=... | player=...
 
-Prints a table beside the solvers on the same words and, as the last line, summary.json's content.
+Prints tables beside the solvers on the same words. With json=true the last line is summary.json's
+content.
 """
 
 if __name__ == "__main__":  # before anything slow is imported

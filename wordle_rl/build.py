@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.build_data import build_data, check_data, count_epochs
 from wordle_rl.build_parts import (
     build_backend_settings,
     build_curriculum,
@@ -20,6 +21,7 @@ from wordle_rl.build_parts import (
     build_reward_set,
     build_style,
     build_teacher,
+    check_thoughts_asked,
 )
 from wordle_rl.earlier_run import check_match, check_secrets
 from wordle_rl.evaluation.regret import Regret
@@ -30,6 +32,7 @@ from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import BackendSettings, ModelSettings
 from wordle_rl.rollouts.base import Recipe, RolloutKind
+from wordle_rl.rollouts.history import History
 from wordle_rl.runs.checks import check_seed
 from wordle_rl.runs.instantiate import ConfigError, check_type, instantiate
 from wordle_rl.training.experiment import Experiment
@@ -39,7 +42,7 @@ from wordle_rl.words.splits import Splits
 
 KEYS = {  # the keys of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
-    *("curriculum", "history", "trainer", "logger", "optim"),
+    *("curriculum", "history", "data", "trainer", "logger", "optim"),
     *("name", "seed", "output_dir", "resume", "restart"),
     *("init_from", "init_checkpoint", "allow_mismatch"),
 }
@@ -69,12 +72,7 @@ def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
 
 def build_experiment(config: dict[str, Any]) -> Experiment:
     """Build and check everything that needs no model. Raises ValueError in one line."""
-    check_keys(config, KEYS)
-    for name in ("name", "output_dir"):
-        check_type(name, config[name], str)
-    check_type("seed", config["seed"], int)
-    check_seed("seed", config["seed"])
-    check_type("allow_mismatch", config["allow_mismatch"], bool)
+    _check_plain_values(config)
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
     knowledge = Knowledge(words, feedback_table(words))
@@ -82,13 +80,13 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     rollout: RolloutKind = instantiate("rollout", config["rollout"], RolloutKind)
     earlier = build_history(config["history"], knowledge, rules)
     sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
-    algorithm: Algorithm = instantiate(
-        "algorithm", config["algorithm"], Algorithm,
-        budget=sampling.max_tokens * rollout.answers(rules, earlier.least if earlier else 0),
-    )  # fmt: skip
+    budget = sampling.max_tokens * rollout.answers(rules, earlier.least if earlier else 0)
+    algorithm: Algorithm = instantiate("algorithm", config["algorithm"], Algorithm, budget=budget)
     model = build_model_settings(config["model"])
     backend = build_backend_settings(config["backend"], model)
     _check_together(algorithm, rollout, backend, sampling, model)
+    data = build_data(config, words, splits, rules, algorithm)
+    check_data(data, algorithm, rollout, earlier)
     check_secrets(settings.protocol, words, splits, model.location)
     style = build_style(config, rules)
     if not config["allow_mismatch"]:
@@ -100,16 +98,19 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         sampling=sampling,
         rewards=build_reward_set(config["reward"], words, knowledge, rollout.form),
         algorithm=algorithm,
-        teacher=build_teacher(algorithm, knowledge, style),
-        secrets=settings.training_secrets(words, splits),
+        teacher=None if data and data.dialogues else build_teacher(algorithm, knowledge, style),
+        secrets=data.secrets if data and data.states else settings.training_secrets(words, splits),
         allowed_secrets=settings.allowed_secrets(words, splits),
         allowed_share=settings.allowed_share,
         rollout=rollout,
         history=earlier,
+        states=data.states if data else None,
+        dialogues=data.dialogues if data else None,
         seed=config["seed"],
     )
-    _check_secrets(recipe, splits)
-    trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
+    _check_recipe(recipe, splits)
+    given = instantiate("trainer", config["trainer"], TrainerSettings)
+    trainer: TrainerSettings = count_epochs(given, data, rollout.groups)
     return Experiment(
         config=config,
         words=words,
@@ -123,17 +124,46 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         logger=instantiate("logger", config["logger"], LoggerSettings),
         recipe=recipe,
         curriculum=build_curriculum(config, recipe, knowledge),
+        data=data,
         validation=splits.val,
+        validation_history=_build_validation_history(config, trainer, knowledge, rules),
         test=words.answers if settings.protocol == "all" else splits.test,
     )
 
 
-def _check_secrets(recipe: Recipe, splits: Splits) -> None:
-    """Raise ConfigError for too few validation secrets, or a teacher that cannot find a secret."""
+def _build_validation_history(
+    config: Mapping[str, Any], trainer: TrainerSettings, knowledge: Knowledge, rules: Rules
+) -> History | None:
+    """Where validation games begin, with guesses of history.player."""
+    most = trainer.validation_history
+    if most >= rules.max_turns:
+        raise ConfigError(
+            f"trainer.validation_history must be 0 to below rules.max_turns={rules.max_turns}, so "
+            f"that a turn is left to play, not {most}"
+        )
+    return build_history({**config["history"], "least": 0, "most": most}, knowledge, rules)
+
+
+def _check_plain_values(config: Mapping[str, Any]) -> None:
+    check_keys(config, KEYS)
+    for name in ("name", "output_dir"):
+        check_type(name, config[name], str)
+    check_type("seed", config["seed"], int)
+    check_seed("seed", config["seed"])
+    check_type("allow_mismatch", config["allow_mismatch"], bool)
+
+
+def _check_recipe(recipe: Recipe, splits: Splits) -> None:
+    """Raise ConfigError for too few validation secrets, or for parts that do not fit together.
+
+    These are rewards whose prompt does not ask for thoughts, and a teacher that cannot find a
+    secret.
+    """
+    check_thoughts_asked(recipe.rewards, recipe.style)
     if len(splits.val) < 2:
         raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint")
     taught = recipe.algorithm.imitates
-    if taught is None or taught.player.endswith("_allowed"):
+    if recipe.teacher is None or taught is None or taught.player.endswith("_allowed"):
         return
     if {*recipe.secrets, *recipe.allowed_secrets}.difference(recipe.words.answers):
         raise ConfigError(

@@ -26,6 +26,7 @@ from wordle_rl.policy.settings import (
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.base import Reward
+from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import MOST_WEIGHT, RewardSet
 from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.history import History, HistorySettings
@@ -71,6 +72,16 @@ def build_reward_set(
     return instantiate(where, {**head, "components": parts, "weights": weights}, RewardSet)
 
 
+def check_thoughts_asked(rewards: RewardSet, style: PromptStyle, where: str = "reward") -> None:
+    """Raise ConfigError if rewards want think blocks that the prompt does not ask for."""
+    for name, part in rewards.components.items():
+        if isinstance(part, Format) and part.think and not style.think:
+            raise ConfigError(
+                f"{where}.components.{name}.think=true needs a prompt that asks for thoughts: set "
+                "prompt.think=true"
+            )
+
+
 def build_model_settings(node: Any) -> ModelSettings:
     if not isinstance(node, Mapping) or not isinstance(node.get("lora"), Mapping):
         return instantiate("model", node, ModelSettings)
@@ -88,7 +99,13 @@ def build_backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
         raise ConfigError(
             f"model={model.name} needs backend={model.backend}: leave backend= out to get it"
         )
-    return instantiate("backend", node, BackendSettings)
+    backend = instantiate("backend", node, BackendSettings)
+    if model.quantize is not None and backend.name == MlxSettings.name:
+        raise ConfigError(
+            f"model.quantize must be null with backend=mlx, not {model.quantize}: give the folder "
+            "of a model that mlx_lm.convert -q quantised"
+        )
+    return backend
 
 
 def build_style(config: Mapping[str, Any], rules: Rules) -> PromptStyle:
@@ -146,12 +163,15 @@ def build_curriculum(config: Mapping[str, Any], recipe: Recipe, knowledge: Knowl
         first = build_reward_set(
             node["first"], recipe.words, knowledge, recipe.rollout.form, "curriculum.first"
         )
+        check_thoughts_asked(first, recipe.style, "curriculum.first")
         node = {**node, "first": first}
+    # With data=, an epoch has a group for each row.
+    secrets = recipe.secrets if recipe.states is None else tuple(recipe.states.secrets)
     chosen = instantiate(
         "curriculum", node, Curriculum,
-        rewards=recipe.rewards, secrets=recipe.secrets, groups=recipe.rollout.groups,
+        rewards=recipe.rewards, secrets=secrets, groups=recipe.rollout.groups,
     )  # fmt: skip
-    if recipe.teacher is not None and not isinstance(chosen, NoCurriculum):
+    if recipe.algorithm.imitates is not None and not isinstance(chosen, NoCurriculum):
         raise ConfigError(
             "curriculum must be none with an algorithm that imitates a player, because its games "
             f"have no rewards, not {option_of(chosen)}"

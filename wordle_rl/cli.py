@@ -19,6 +19,8 @@ from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.untrusted import FolderError
 
+_DATA = ("data", "data.path", "data.split")
+_NO_DATA = ("", "none", "null")
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
 
 
@@ -56,6 +58,13 @@ def quoted(argument: str) -> str:
     That applies to options of a group, and to values with non-ASCII letters, such as paths.
     """
     key, equals, value = argument.partition("=")
+    if key in _DATA and equals and value not in _NO_DATA:
+        # A file's name may hold anything, and a slice has brackets.
+        key = "data.path" if key == "data" else key
+        escaped = value.strip("'").replace("\\", "\\\\").replace("'", "\\'")
+        return f"{key}='{escaped}'"
+    if argument == "data=null":
+        return "data=none"
     if not value.isascii() and _PLAIN.fullmatch(value) and not {",", "\\"} & set(value):
         return f"{key}='{value}'"
     if not equals or not key or "/" in key or not (CONF / key).is_dir():

@@ -14,6 +14,7 @@ from typing import Any
 from wordle_rl.backends import load_backend
 from wordle_rl.build_parts import PLAYERS, build_backend_settings, build_model_settings
 from wordle_rl.earlier_run import check_match, check_secrets
+from wordle_rl.eval_settings import EvalSettings
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.game.knowledge import Knowledge
@@ -23,24 +24,23 @@ from wordle_rl.game.players.greedy_entropy import GreedyEntropy
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.players.tree import TreePlayer
-from wordle_rl.game.rules import Game, Rules
+from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.lineage import describe_lineage
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
-from wordle_rl.policy.settings import UNTRAINED, ModelSettings
+from wordle_rl.policy.settings import MAIN, UNTRAINED, ModelSettings
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import FORMS, build_form, check_room
+from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.given_opener import GivenOpener
 from wordle_rl.rollouts.play import Actor, new_games, play
 from wordle_rl.rollouts.policy_actor import build_actor
 from wordle_rl.rollouts.scripted_actor import ScriptedActor
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_seed
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import MOST, ConfigError, check_above_zero, check_range
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.progress import GameCount, announce
 from wordle_rl.words.lists import WordLists
@@ -48,44 +48,6 @@ from wordle_rl.words.splits import Splits
 
 _GAMES_AT_ONCE = 512
 _MOST_ALLOWED = 15_000  # up to so many allowed words, entropy over all of them is cheap enough
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvalSettings:
-    """What to evaluate and how, see conf/eval.yaml."""
-
-    run: str | None = None
-    checkpoint: str = "best"
-    player: str | None = None
-    form: str = "conversation"
-    allow_mismatch: bool = False
-    opener: str | None = None
-    tree: str | None = None
-    compare: bool = True
-    samples: int = 1
-    limit: int | None = None
-    time_limit: float | None = None
-    show: int = 4
-    seed: int = 0
-    output_dir: str = "outputs"
-
-    def __post_init__(self) -> None:
-        if self.player is not None and self.run is not None:
-            raise ValueError("player and run exclude each other: give one of them")
-        if self.player == "tree" and self.tree is None:
-            raise ValueError("player=tree needs tree=<file of a decision tree>")
-        if self.player == "tree" and self.opener is not None:
-            raise ValueError("player=tree and opener exclude each other: a tree has its own opener")
-        if self.checkpoint != "best" and self.run is None:
-            raise ValueError(f"checkpoint={self.checkpoint} needs run=<its run>")
-        check_choice("form", self.form, FORMS)
-        check_seed("seed", self.seed)
-        check_range("samples", self.samples, 1, MOST_SAMPLES)
-        check_range("show", self.show, 0, MOST_GAMES)
-        if self.limit is not None:
-            check_range("limit", self.limit, 1, MOST)
-        if self.time_limit is not None:
-            check_above_zero("time_limit", self.time_limit, MOST, unit=" seconds")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +59,7 @@ class Contestant:
     rewards: RewardSet
     games_at_once: int = _GAMES_AT_ONCE
     lineage: str | None = None  # of a model, in one line
+    samples: int | None = None  # games per secret, None for as many as the settings say
 
     def after(self, opener: str) -> Contestant:
         """The same contestant with a given first guess."""
@@ -117,6 +80,8 @@ class Tournament:
     style: PromptStyle  # how models are asked
     sampling: Sampling  # and how they draw their answers
     secrets: tuple[str, ...]
+    starts: tuple[State, ...]  # where the game on each secret begins
+    guesses: int  # most that were made before a game begins
     split: str
     settings: EvalSettings
 
@@ -127,12 +92,15 @@ class Tournament:
         """
         limit = self.settings.time_limit
         most = contestant.games_at_once if limit is None else 1
-        secrets = [s for s in self.secrets for _ in range(self.settings.samples)]
+        samples = contestant.samples or self.settings.samples
+        secrets = [s for s in self.secrets for _ in range(samples)]
+        starts = [s for s in self.starts for _ in range(samples)]
         games: list[Game] = []
         count = GameCount(len(secrets))
         with announce(lambda: f"{contestant.name}: {count}"):
             for first in range(0, len(secrets), most):
-                batch = new_games(secrets[first : first + most], self.knowledge.words, self.rules)
+                now = slice(first, first + most)
+                batch = new_games(secrets[now], self.knowledge.words, self.rules, starts[now])
                 seconds = math.inf if limit is None else limit
                 games += play(contestant.actor(first), batch, time_limit=seconds, watch=count.look)
                 count.next_batch()
@@ -140,7 +108,7 @@ class Tournament:
 
     def summary(self, contestant: Contestant) -> tuple[dict[str, Any], list[Game]]:
         """Play a contestant's games. Returns the summary and the games."""
-        many = len(self.secrets) * self.settings.samples
+        many = len(self.secrets) * (contestant.samples or self.settings.samples)
         print(f"{contestant.name} plays {many} games", flush=True)
         begin = time.monotonic()
         games = self.games(contestant)
@@ -209,13 +177,16 @@ def build_solvers(knowledge: Knowledge) -> list[Player]:
     ]
 
 
-def build_contestant(
+def build_contestants(
     config: dict[str, Any],
     tournament: Tournament,
     splits: Splits,
     rewards: RewardSet,
-) -> tuple[Contestant, dict[str, Any]]:
-    """Build the config's model. Returns the contestant, and a record of precision and threads."""
+) -> tuple[list[Contestant], dict[str, Any]]:
+    """Build the config's model. Returns the contestants, and a record of precision and threads.
+
+    If the model plays several games per secret, its greedy games are the second contestant.
+    """
     settings = tournament.settings
     model = choose_model(config, settings)
     style, sampling = tournament.style, tournament.sampling
@@ -231,21 +202,13 @@ def build_contestant(
     for line in policy.computing.reasons:
         print(line, flush=True)
     form = build_form(settings.form, Chat(policy.tokenizer), style)
-    check_room(form, sampling, model.max_context)
+    check_room(form, sampling, model.max_context, guesses=tournament.guesses)
 
-    def actor(first: int) -> Actor:
-        return build_actor(
-            policy,
-            form,
-            sampling,
-            Draws(seed=settings.seed, stream=Stream.EVALUATION, first_rollout=first),
-        )
+    def actor(first: int, sampling: Sampling = sampling) -> Actor:
+        draws = Draws(seed=settings.seed, stream=Stream.EVALUATION, first_rollout=first)
+        return build_actor(policy, form, sampling, draws)
 
-    if tournament.split == "test":
-        try:
-            check_secrets("split", words, splits, model.location)
-        except ConfigError as error:
-            print(f"warning: {error}", file=sys.stderr)
+    _warn_of_known_secrets(tournament, splits, model)
     contestant = Contestant(
         name=name_contestant(model, settings), actor=actor, rewards=rewards,
         games_at_once=model.games_at_once,
@@ -253,7 +216,26 @@ def build_contestant(
             stages_of(model.location), words, splits, untrained=model.path == UNTRAINED
         ),
     )  # fmt: skip
-    return contestant, policy.computing.record()
+    if settings.samples == 1:
+        return [contestant], policy.computing.record()
+    greedy = replace(
+        contestant, name=f"greedy {contestant.name}", samples=1,
+        actor=partial(actor, sampling=replace(sampling, temperature=0.0)),
+    )  # fmt: skip
+    return [contestant, greedy], policy.computing.record()
+
+
+def _warn_of_known_secrets(tournament: Tournament, splits: Splits, model: ModelSettings) -> None:
+    """Print a warning if training games of the model could have the secrets that it plays."""
+    if tournament.split == "test":
+        try:
+            check_secrets("split", tournament.knowledge.words, splits, model.location)
+        except ConfigError as error:
+            print(f"warning: {error}", file=sys.stderr)
+    elif tournament.split == "allowed":
+        stages = stages_of(model.location)
+        if any(s.get("protocol") == "allowed" or s.get("allowed_share") for s in stages):
+            print("warning: training games of the model could have these secrets", file=sys.stderr)
 
 
 def name_contestant(model: ModelSettings, settings: EvalSettings) -> str:
@@ -288,4 +270,5 @@ def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSetting
     if found is None:
         raise ConfigError(f"{store.folder}: there is no {settings.checkpoint} checkpoint yet")
     path = str(found.path / "model")
-    return build_model_settings({**config["model"], "path": path, "shape": {}, "lora": None})
+    own = {"path": path, "revision": MAIN, "shape": {}, "lora": None}
+    return build_model_settings({**config["model"], **own})

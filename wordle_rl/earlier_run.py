@@ -15,7 +15,7 @@ from yaml import YAMLError
 
 from wordle_rl.earlier_versions import convert_config
 from wordle_rl.policy.lineage import is_clean
-from wordle_rl.policy.settings import UNTRAINED
+from wordle_rl.policy.settings import MAIN, UNTRAINED
 from wordle_rl.policy.stages import prompt_name, stages_of
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, CheckpointStore
@@ -29,7 +29,7 @@ from wordle_rl.words.splits import Splits
 
 # A resumed run cannot change these: what it trains, and where its folder is.
 _KEPT = (
-    *("model", "words", "prompt", "rollout.form", "name", "output_dir"),
+    *("model", "words", "data", "prompt", "rollout.form", "name", "output_dir"),
     *("init_from", "init_checkpoint"),
 )
 _LARGEST = 100_000  # bytes of a saved config, which usually has about 5,000
@@ -131,6 +131,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     adopt(cfg, saved, "model", given)
     cfg.model.path = str(path / "model")
     OmegaConf.update(cfg, "model.shape", {}, merge=False, force_add=True)
+    OmegaConf.update(cfg, "model.revision", MAIN, force_add=True)  # the path was a hub name
     if saved.model.path == UNTRAINED:  # its name and learning rate are for learning from scratch
         cfg.model.name, cfg.model.learning_rate = saved.name, rate
     adopt(cfg, saved, "prompt", given)
@@ -224,6 +225,11 @@ def build_resumed_config(
                 f"{override}: a resumed run keeps {', '.join(_KEPT)}; start a new one instead"
             )
         old = OmegaConf.select(saved, key)
+        if key == "trainer.steps" and OmegaConf.select(saved, "trainer.epochs") is not None:
+            raise ConfigError(
+                f"{override}: the steps of this run follow from trainer.epochs="
+                f"{saved.trainer.epochs}; change trainer.epochs instead"
+            )
         if (old is None and "." not in key) or isinstance(old, DictConfig):
             raise ConfigError(
                 f"{override}: a resumed run keeps its parts; only single values can be changed, "

@@ -7,7 +7,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-_ADDED = {"init_from": None, "init_checkpoint": "best", "allow_mismatch": False, "restart": False}
+_ADDED = {
+    **{"init_from": None, "init_checkpoint": "best", "allow_mismatch": False, "restart": False},
+    "data": {"_target_": "wordle_rl.data.settings.DataSettings"},
+}
 _MOVED = {  # pattern of a class -> where it is now
     r"settings\.((Model|Lora|Lightning|Mlx)Settings)": r"policy.settings.\1",
     r"settings\.(WordSettings)": r"words.settings.\1",

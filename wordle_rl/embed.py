@@ -38,7 +38,7 @@ _MODELS = {  # name: purpose, Makefile target, experiment
     "tiny": (
         "badly enough to learn: the start of every run with `model=tiny`",
         "embedded-model",
-        "make_tiny",
+        "make_tiny_2",
     ),
     "tiny_clean": (
         "as well as reinforcement\nfrom `model=tiny` makes it",
@@ -151,9 +151,6 @@ def _card(
         if taught is not None and taught.slips
         else ""
     )
-    if taught is not None and taught.careless:
-        share = f"{taught.careless:.0%}"
-        slips += f"\nThe teacher ignores the clues in {share} of its guesses; these are learnt.\n"
     lineage = describe_lineage(stages, setup.words, setup.splits)
     return _CARD.format(
         name=folder.name,
@@ -190,8 +187,10 @@ def _format_mean(guesses: float | None) -> str:
 
 
 def _stage_row(stage: Stage) -> str:
-    player = stage.get("player")
+    player, careless = stage.get("player"), stage.get("careless")
     teacher = "-" if player is None else f"`{player}`: {_TEACHERS.get(player, 'its own choice')}"
+    if careless:
+        teacher += f"; any word in {careless:.0%} of its guesses"
     return (
         f"| {given_name(stage['run'])} | {describe_secrets(stage)} | "
         f"`{stage.get('algorithm', 'unknown')}` | {teacher} |"

@@ -13,16 +13,16 @@ from typing import Any
 from omegaconf import DictConfig, open_dict
 
 from wordle_rl.build import check_keys, resolve
-from wordle_rl.build_parts import build_reward_set, build_style
+from wordle_rl.build_parts import build_history, build_reward_set, build_style
 from wordle_rl.contestants import (
-    EvalSettings,
     Tournament,
-    build_contestant,
+    build_contestants,
     build_player,
     build_solvers,
     check_opener,
 )
 from wordle_rl.earlier_run import adopt, list_keys, read_form, read_saved_config
+from wordle_rl.eval_settings import EvalSettings
 from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.report_table import report_table
@@ -32,17 +32,19 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.sampling import Sampling
+from wordle_rl.rollouts.history import fixed_states
 from wordle_rl.runs.errors import fail, full_disk_told, user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.settings import WordSettings
+from wordle_rl.words.splits import Splits
 
 KEYS = {
     *("model", "backend", "prompt", "reward", "words", "rules", "sampling"),
-    *("run", "checkpoint", "player"),
+    *("history", "run", "checkpoint", "player"),
     *("opener", "tree", "compare", "samples", "limit", "time_limit", "show", "seed", "output_dir"),
-    *("form", "allow_mismatch"),
+    *("form", "allow_mismatch", "json"),
 }
 _FOR_TRAINING = {"optim", "rollout", "num_generations"}  # a model's file may choose these
 _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run unless overridden
@@ -50,65 +52,86 @@ _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run 
 
 @full_disk_told()
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Play, print the table, write summary.json and games.jsonl. Returns the summary."""
+    """Play, write summary.json and games.jsonl, print the tables. Returns the summary."""
     with user_errors():
         config = _add_run(cfg, overrides)
         check_keys(config, KEYS)
         own = {k: v for k, v in config.items() if k in EvalSettings.__dataclass_fields__}
         target = {"_target_": f"{EvalSettings.__module__}.EvalSettings"}
         settings: EvalSettings = instantiate("", target | own, EvalSettings)
-        words, splits = instantiate("words", config["words"], WordSettings).load()
-        knowledge = Knowledge(words, feedback_table(words))
-        split = config["words"]["split"]
-        rules: Rules = instantiate("rules", config["rules"], Rules)
-        tournament = Tournament(
-            knowledge=knowledge,
-            regret=Regret(knowledge, rules.max_turns, settings.tree),
-            rules=rules,
-            style=build_style(config, rules),
-            # A scripted player does not sample, but wrong settings are refused all the same.
-            sampling=instantiate("sampling", config["sampling"], Sampling),
-            secrets=splits.secrets(split)[: settings.limit],
-            split=split,
-            settings=settings,
-        )
-        check_opener(settings, words)
-        rewards = partial(build_reward_set, config["reward"], words, knowledge)
+        tournament, splits = _build_tournament(config, settings)
+        knowledge = tournament.knowledge
+        check_opener(settings, knowledge.words)
+        rewards = partial(build_reward_set, config["reward"], knowledge.words, knowledge)
         player, computing = build_player(settings, knowledge), None
         who = settings.run or settings.player or config["model"]["path"]
-        print(f"evaluation of {who} on {len(tournament.secrets)} {split} secrets", flush=True)
+        many = f"{len(tournament.secrets)} {tournament.split} secrets"
+        print(f"evaluation of {who} on {many}", flush=True)
         if player is None:
             judged = rewards(settings.form)
-            contestant, computing = build_contestant(config, tournament, splits, judged)
+            contestants, computing = build_contestants(config, tournament, splits, judged)
         else:
-            contestant = tournament.scripted(player, rewards())
+            contestants = [tournament.scripted(player, rewards())]
         if settings.opener is not None and settings.player != "entropy":
-            contestant = contestant.after(settings.opener)
+            contestants = [contestant.after(settings.opener) for contestant in contestants]
+        if settings.compare:
+            contestants += [
+                tournament.scripted(other, rewards())
+                for other in build_solvers(knowledge)
+                if player is None or other.name != player.name
+            ]
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
     with _report_broken_weights():
-        summary, games = tournament.summary(contestant)
-    summaries = [summary]
-    if settings.compare:
-        summaries += [
-            tournament.summary(tournament.scripted(other, rewards()))[0]
-            for other in build_solvers(knowledge)
-            if player is None or other.name != player.name
-        ]
-    if late := sum(one["out_of_time"] for one in summaries):
+        summary, games = tournament.summary(contestants[0])
+        others = [tournament.summary(contestant)[0] for contestant in contestants[1:]]
+    if late := sum(one["out_of_time"] for one in (summary, *others)):
         print(f"warning: {late} games ran out of time and count as lost", file=sys.stderr)
     write_games(folder, games)
-    shown = [g for g in games if not g.won][: settings.show // 2]
-    shown += [g for g in games if g not in shown][: settings.show - len(shown)]
-    print(boards_side_by_side(shown, colour=sys.stdout.isatty()), "\n")
-    print(report_table(summaries), f"\n\n{folder}")
     summary["computing"] = computing
     summary["compared_with"] = {
         s["player"]: {k: s[k] for k in ("win_rate", "mean_guesses", "mean_guesses_with_losses")}
-        for s in summaries[1:]
+        for s in others
     }
     written = write_summary(folder, summary)
-    print(json.dumps(json.loads(written.read_bytes()), ensure_ascii=False))
+    shown = [g for g in games if not g.won][: settings.show // 2]
+    shown += [g for g in games if g not in shown][: settings.show - len(shown)]
+    print(boards_side_by_side(shown, colour=sys.stdout.isatty()), f"\n\n{folder}\n")
+    print(report_table([summary, *others]))
+    if settings.json:
+        print(json.dumps(json.loads(written.read_bytes()), ensure_ascii=False))
     return summary
+
+
+def _build_tournament(config: dict[str, Any], settings: EvalSettings) -> tuple[Tournament, Splits]:
+    """What every contestant plays, and the splits of the word lists."""
+    listed: WordSettings = instantiate("words", config["words"], WordSettings)
+    words, splits = listed.load()
+    knowledge = Knowledge(words, feedback_table(words))
+    rules: Rules = instantiate("rules", config["rules"], Rules)
+    # A scripted player does not sample, but wrong settings are refused all the same.
+    sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
+    if settings.samples > 1 and settings.player is None and sampling.temperature == 0.0:
+        raise ConfigError(
+            "sampling.temperature must be above 0 where samples is above 1, because greedy games "
+            "on one secret are all alike, not 0: add sampling=default"
+        )
+    history = build_history(config["history"], knowledge, rules)
+    if history is not None:
+        settings.check_history()
+    secrets = listed.eval_secrets(words, splits)[: settings.limit]
+    tournament = Tournament(
+        knowledge=knowledge,
+        regret=Regret(knowledge, rules.max_turns, settings.tree),
+        rules=rules,
+        style=build_style(config, rules),
+        sampling=sampling,
+        secrets=secrets,
+        starts=fixed_states(history, secrets, seed=settings.seed, max_turns=rules.max_turns),
+        guesses=history.most if history else 0,
+        split=listed.split,
+        settings=settings,
+    )
+    return tournament, splits
 
 
 @contextmanager

@@ -92,8 +92,9 @@ def describe_plans(names: Sequence[str], configs: Sequence[Any]) -> str:
             plans.append(planner.plan(compare=True))
     kept = plans[0].kept
     head = (
-        f"memory in GB (10^9 bytes) of model={setups[0].model.name}, {kept.parameters:,} weights, "
-        f"{kept.trained:,} trained numbers, on {_NAMES[backend.name]} in {precision} ({place})"
+        f"memory in GB (10^9 bytes) of model={setups[0].model.name}, {kept.parameters:,} weights"
+        f"{' in 4 bit' if setups[0].model.quantize else ''}, {kept.trained:,} trained numbers, on "
+        f"{_NAMES[backend.name]} in {precision} ({place})"
     )
     return f"{head}\n{format_table(names, plans, place)}"
 

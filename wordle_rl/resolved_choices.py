@@ -20,7 +20,7 @@ from wordle_rl.runs.untrusted import printable
 
 _ORDER = (  # of the line; other groups follow
     *("experiment", "model", "backend", "algorithm", "reward", "curriculum", "rollout"),
-    *("num_generations", "history", "prompt", "optim", "words", "rules", "sampling"),
+    *("num_generations", "history", "data", "prompt", "optim", "words", "rules", "sampling"),
 )
 _LEFT_OUT = ("sweep", "trainer", "logger")  # they change nothing about what is learnt
 _CHOOSERS = ("rollout", "model", "experiment")  # their files choose options of other groups
@@ -67,6 +67,9 @@ def choice_lines(
     """
     given = list_keys(overrides)
     shown = {g: o for g, o in choices.items() if "/" not in g and g not in _LEFT_OUT}
+    shown.pop("data", None)
+    if path := config.get("data", {}).get("path"):
+        shown["data"] = path
     number = str(config["rollout"]["num_generations"])
     if shown.get("num_generations") != number:
         shown.pop("num_generations", None)

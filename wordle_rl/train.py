@@ -101,6 +101,7 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
         check_begun(folder, restart=cfg.restart)
         setup = build_experiment(resolve(keep_precision(folder, saved, changes)))
         setup = replace(setup, config=resolve(saved))
+        _check_same_data(folder, setup)
         stack.enter_context(folder.lock())
         check_steps(folder, setup.trainer.steps)
     _reopen(folder, changes, restart=cfg.restart)
@@ -115,6 +116,7 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
         interrupts.on_second(partial(_note_hard_stop, folder))
         print(f"run folder: {folder.path}", flush=True)
         print_choices(folder, setup.config)
+        print_data(setup)
         with user_errors():
             backend = load_backend(setup.backend)
         with _report_failures():
@@ -139,6 +141,30 @@ def _report_failures() -> Iterator[None]:
         yield
     except TrainingFailed as error:
         fail(str(error), code=1)
+
+
+def print_data(setup: Experiment) -> None:
+    """Print what became of the rows of data=, and how many steps they make."""
+    if setup.data is not None:
+        for line in setup.data.lines:
+            print(line)
+        if setup.trainer.epochs is not None:
+            groups, epochs = setup.recipe.rollout.groups, setup.trainer.epochs
+            print(
+                f"{epochs:g} epoch{'s' * (epochs != 1)} of {setup.data.rows:,} rows, {groups} in a "
+                f"step: {setup.trainer.steps:,} steps"
+            )
+        sys.stdout.flush()
+
+
+def _check_same_data(folder: RunFolder, setup: Experiment) -> None:
+    """Raise ConfigError if the file of data= is no longer what a run was started with."""
+    began = folder.manifest().get("data")
+    if setup.data is not None and isinstance(began, dict) and began != setup.data.record():
+        raise ConfigError(
+            f"{setup.data.name} has changed since the run began, so the run cannot continue: bring "
+            "the old file back, or start a new run"
+        )
 
 
 def describe_idle_groups(summary: dict[str, Any]) -> str | None:
@@ -214,6 +240,7 @@ def _write_start(folder: RunFolder, setup: Experiment, start: dict[str, Any] | N
         seeds={"seed": setup.recipe.seed},
         command=shown_command(sys.argv),
         model=setup.model.path,
+        revision=setup.model.revision,
         init_from=start,
         choices=hydra_choices(),
         **{key: value for key, value in stages[-1].items() if key != "run"},

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from wordle_rl.build import build_experiment
+from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import ignore_signals
@@ -39,6 +40,8 @@ def main() -> None:
     except NotFinite as error:
         # The first process has the same weights. It usually finds the error and ends this one.
         time.sleep(_PATIENCE)
+        raise SystemExit(f"error: {error}") from None
+    except DoesNotFit as error:
         raise SystemExit(f"error: {error}") from None
 
 

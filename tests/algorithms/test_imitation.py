@@ -141,6 +141,7 @@ def batch_of(played: list[Rollout], recipe: Recipe) -> Batch:
                 "policy/sampler_gap": 0.0,
                 "policy/largest_sampler_gap": 0.0,
                 "update/skipped": 0.0,
+                "update/halved": 0.0,
             }
 
     samples = [Sample(rollout=r, reward=GameReward(turns=({},)), scores=None) for r in played]

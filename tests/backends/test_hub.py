@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 from huggingface_hub import constants
 
 from wordle_rl.backends import hub
+from wordle_rl.policy.settings import ModelSettings
+
+
+def settings_of(path: str, revision: str = "main") -> ModelSettings:
+    return ModelSettings(
+        name="m", path=path, revision=revision, learning_rate=1e-3, max_tokens=8, max_context=64
+    )
 
 
 class ConnectError(Exception):
@@ -65,7 +73,7 @@ def test_both_backends_ask_before_they_load(backend, monkeypatch):
     if backend == "lightning":
         from wordle_rl.backends.torch import load as place
 
-        load = lambda: place._load_pretrained("Nobody/NoModel", None)  # noqa: E731
+        load = lambda: place._load_pretrained(settings_of("Nobody/NoModel"), None, {})  # noqa: E731
     else:
         from wordle_rl.backends.mlx import load as place
 
@@ -74,3 +82,55 @@ def test_both_backends_ask_before_they_load(backend, monkeypatch):
     with pytest.raises(ConfigError, match="hf download Nobody/NoModel"):
         load()
     assert seen == ["Nobody/NoModel"]
+
+
+def test_torch_asks_the_hub_for_the_revision_in_every_call(model_folder, monkeypatch):
+    from wordle_rl.backends.torch import load as place
+
+    seen: dict[str, str] = {}
+
+    class Hub:
+        """Stands in for a class of transformers: notes the revision and reads a local folder."""
+
+        def __init__(self, name: str) -> None:
+            self._name, self._real = name, getattr(place, name)
+
+        def from_pretrained(self, location: str, *, revision: str, **options: Any) -> Any:
+            seen[self._name] = revision
+            return self._real.from_pretrained(model_folder, **options)
+
+        def get_config_dict(self, location: str, *, revision: str) -> Any:
+            seen[self._name] = revision
+            return self._real.get_config_dict(model_folder)
+
+    names = ("AutoConfig", "PreTrainedConfig", "AutoTokenizer", "AutoModelForCausalLM")
+    for name in names:
+        monkeypatch.setattr(place, name, Hub(name))
+    monkeypatch.setattr(place, "notice_offline", lambda _: None)
+    place._load_pretrained(settings_of("Some/Model", "v1.2"), None, {})
+    assert seen == dict.fromkeys(names, "v1.2")
+
+
+def test_mlx_downloads_the_revision(monkeypatch, tmp_path):
+    import huggingface_hub
+
+    from wordle_rl.backends.mlx import load as place
+
+    seen: list[str] = []
+
+    def download(name: str, *, revision: str, **_: object) -> str:
+        seen.append(revision)
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    monkeypatch.setattr(place, "notice_offline", lambda _: None)
+    assert place.fetch_model("Some/Model", "v1.2") == tmp_path and seen == ["v1.2"]
+
+
+def test_a_revision_without_a_hub_name_is_refused(model_folder):
+    settings_of("Some/Model", "v1.2")
+    for path in (model_folder, "embedded/tiny"):
+        with pytest.raises(ValueError, match=r"model\.revision must be main unless .* 'v1\.2'"):
+            settings_of(path, "v1.2")
+    with pytest.raises(ValueError, match=r"model\.revision must be a branch"):
+        settings_of("Some/Model", "a b")

@@ -36,7 +36,7 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def taught(lists: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A second stage of imitation, of allowed words."""
+    """A second stage of imitation, of allowed words; its teacher is careless."""
     root = tmp_path_factory.mktemp("runs")
     line = (
         f"{lists} words.protocol=allowed algorithm=distill trainer.steps=1 "
@@ -45,6 +45,7 @@ def taught(lists: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     first = trained(root / "first", f"{line} name=make_tiny_1")
     training(
         f"init_from={first} init_checkpoint=last {line} name=make_tiny_2 output_dir={root}/second "
+        "algorithm.careless=0.5 "
         "num_generations=1 words.test=6 words.val=6 rollout.groups=4 backend.precision=fp32 "
         "backend.accelerator=cpu backend.threads=1 logger=none trainer.report=false "
         "trainer.show_games=0 trainer.validate_every=9"
@@ -75,12 +76,18 @@ def test_the_card_and_the_record_name_each_stage(taught: Path, folder: Path):
     teacher = "`random_consistent_allowed`: a random allowed word that fits all clues"
     assert rows_of(card) == [
         ["make_tiny_1", "28 allowed words", "`distill`", teacher],
-        ["make_tiny_2", "28 allowed words", "`distill`", teacher],
+        [
+            "make_tiny_2",
+            "28 allowed words",
+            "`distill`",
+            teacher + "; any word in 50% of its guesses",
+        ],
     ]
     assert CLEAN in " ".join(card.split()) and "imitation only" in card
     assert "2,315" not in card
     stages = stages_of(folder)
     assert [stage["embedded"] for stage in stages] == ["tiny", "tiny"]
+    assert [stage.get("careless") for stage in stages] == [None, 0.5]
     assert [{k: v for k, v in s.items() if k != "embedded"} for s in stages] == stages_of(
         taught / "model"
     )

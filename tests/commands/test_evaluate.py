@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from wordle_rl.contestants import build_solvers
 from wordle_rl.evaluate import evaluate
 from wordle_rl.game.feedback_table import build_table, feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players.greedy_entropy import WITHOUT_LIST, GreedyEntropy
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
@@ -53,8 +54,8 @@ def test_players_reach_their_published_figures_on_all_answers(player: str, tmp_p
     assert summary["mean_guesses"] == pytest.approx(mean, abs=close)
 
 
-def test_the_last_line_is_what_summary_json_holds(tmp_path: Path, capsys) -> None:
-    play(tmp_path, "player=random", "limit=20")
+def test_the_last_line_is_what_summary_json_holds_if_wanted(tmp_path: Path, capsys) -> None:
+    play(tmp_path, "player=random", "limit=20", "json=true")
     lines = capsys.readouterr().out.strip().splitlines()
     [folder] = tmp_path.iterdir()
     assert json.loads(lines[-1]) == json.loads((folder / "summary.json").read_text())
@@ -84,7 +85,7 @@ def test_a_model_has_a_lineage_under_its_table_and_a_scripted_player_has_none(
     player: str, told: str | None, tmp_path: Path, capsys
 ) -> None:
     summary = play(tmp_path, player, "limit=2", "backend.threads=1")
-    table = capsys.readouterr().out.rpartition("{")[0]
+    table = capsys.readouterr().out
     if told is None:
         assert "lineage" not in summary and "lineage: " not in table
     else:
@@ -97,10 +98,10 @@ def test_entropy_over_allowed_words_is_compared_where_it_knows_other_words(monke
         words = WordLists(answers=answers, allowed=("crane", "moist", "slate"))
         return [player.name for player in build_solvers(Knowledge(words, build_table(words)))]
 
-    assert "entropy over allowed" in names(("crane", "slate"))
-    assert "entropy over allowed" not in names(("crane", "moist", "slate"))
+    assert WITHOUT_LIST in names(("crane", "slate"))
+    assert WITHOUT_LIST not in names(("crane", "moist", "slate"))
     monkeypatch.setattr("wordle_rl.contestants._MOST_ALLOWED", 2)
-    assert "entropy over allowed" not in names(("crane", "slate"))
+    assert WITHOUT_LIST not in names(("crane", "slate"))
 
 
 def test_a_game_has_its_own_time(tmp_path: Path, monkeypatch) -> None:  # row 37
@@ -194,10 +195,85 @@ def test_a_decision_tree_is_played_from_its_file(tmp_path: Path) -> None:
         ("words.split=half", "words.split"),
         ("time_limit=0", "time_limit"),
         ("samples=0", "samples"),
+        ("samples=2", "add sampling=default"),  # a model's greedy games are all alike
+        ("history=upto4 opener=crane", "opener and history exclude each other"),
+        ("history=upto4 player=tree tree=none.txt", "player=tree needs history=none"),
+        ("history=upto4 history.most=6", "history.most must be below rules.max_turns=6"),
     ],
 )
 def test_wrong_input_ends_in_one_line(wrong: str, named: str, tmp_path: Path, capsys) -> None:
     with pytest.raises(SystemExit) as stop:
-        play(tmp_path, wrong)
+        play(tmp_path, *wrong.split())
     error = capsys.readouterr().err.strip()
     assert stop.value.code == 2 and named in error and len(error.splitlines()) == 1
+
+
+SMALL_MODEL = ("model=micro", "backend.threads=1", "backend.precision=fp32")
+
+
+def read_games(folder: Path) -> list[dict]:
+    [path] = folder.glob("*/games.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_games_begin_after_given_guesses_and_their_wins_are_counted_by_depth(
+    tmp_path: Path, capsys
+) -> None:
+    summary = play(tmp_path, "player=random_consistent", "history=upto4", "limit=60")
+    depths = [len(game["clues_at_start"]) for game in read_games(tmp_path)]
+    assert {0, 1, 2, 3} <= set(depths) <= {0, 1, 2, 3, 4}
+    counted = {int(depth): found["games"] for depth, found in summary["by_depth"].items()}
+    assert counted == Counter(depths)
+    assert sum(found["wins"] for found in summary["by_depth"].values()) == summary["wins"]
+    assert "0 given" in capsys.readouterr().out
+
+
+def test_every_player_takes_over_the_same_games(tmp_path: Path) -> None:
+    for player in ("random", "random_consistent"):
+        play(tmp_path / player, f"player={player}", "history=upto4", "limit=12", "samples=2")
+    one, other = (read_games(tmp_path / player) for player in ("random", "random_consistent"))
+    starts = [(game["secret"], game["clues_at_start"]) for game in one]
+    assert starts == [(game["secret"], game["clues_at_start"]) for game in other]
+    assert starts[::2] == starts[1::2]  # the games on a secret, which pass@k compares
+
+
+def test_allowed_words_that_are_no_answers_can_be_the_secrets(tmp_path: Path) -> None:
+    given = ("words.split=allowed", "limit=30")
+    summary = play(tmp_path, "player=random_consistent_allowed", *given)
+    words = load_words(preset="original")
+    secrets = {game["secret"] for game in read_games(tmp_path)}
+    assert len(secrets) == 30 and secrets <= words.allowed_set - set(words.answers)
+    assert summary["wins"] > 15 and summary["regret"] is None
+    # A player who knows the list of answers never finds another word.
+    assert play(tmp_path / "a", "player=random_consistent", *given)["wins"] == 0
+
+
+def test_lists_without_other_words_have_no_such_secrets(tmp_path: Path, capsys) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("crane\nmoist\nslate\n")
+    with pytest.raises(SystemExit):
+        play(
+            tmp_path, "player=random", "words=custom", f"words.answers={words}",
+            "words.split=allowed", "words.test=1", "words.val=1",
+        )  # fmt: skip
+    assert "words.split must be train, val, test or all" in capsys.readouterr().err
+
+
+def test_a_model_plays_greedily_beside_its_samples(tmp_path: Path, capsys) -> None:
+    given = (*SMALL_MODEL, "limit=6", "words.split=allowed")
+    alone = play(tmp_path / "greedy", *given)
+    summary = play(tmp_path / "sampled", *given, "sampling=default", "samples=3")
+    assert (summary["games"], summary["secrets"]) == (18, 6)
+    assert list(summary["pass_at"]) == ["1", "2", "3"]
+    assert summary["pass_at"]["1"]["pass"] == pytest.approx(summary["win_rate"])
+    beside = summary["compared_with"]["greedy micro"]
+    assert beside["mean_guesses_with_losses"] == alone["mean_guesses_with_losses"]
+    told = capsys.readouterr()
+    assert "pass@3 (95 %)" in told.out
+    # micro was taught on games about any allowed word
+    assert "training games of the model could have these secrets" in told.err
+
+
+def test_the_tables_come_last(tmp_path: Path, capsys) -> None:
+    play(tmp_path, "player=random", "limit=3")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("  lost ")

@@ -12,10 +12,10 @@ from tests.helpers.commands import SMALL_RUN, training
 from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen, qwen_like_tokenizer
 from wordle_rl import memory_plan
-from wordle_rl.backends.model_configs import build_config
 from wordle_rl.backends.torch import memory_checks
 from wordle_rl.backends.torch.memory_checks import plan_run
-from wordle_rl.backends.torch.memory_plan import Planner, find_games_at_once
+from wordle_rl.backends.torch.memory_plan import Planner
+from wordle_rl.backends.torch.model_configs import build_config
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.memory_plan import spread
 from wordle_rl.policy.memory_plan import GB
@@ -84,42 +84,94 @@ def test_512_games_of_qwen3b_hold_40_gb_of_keys_and_values():
 def test_a_run_that_cannot_play_names_the_number_of_games(slim):
     path = f"model.path={slim}"
     with pytest.raises(ConfigError) as error:
-        plan_run(setup(path), "cuda", "bf16", 8 * GB)
-    line = str(error.value)
-    found = re.search(r"must be (\d+) games at once or fewer .* not 512", line)
-    assert found and "rollout.groups x num_generations=8" in line
-    groups = int(found[1]) // 8
-    assert f"rollout.groups={groups}" in line
-    # What the line advises does fit.
+        plan_run(setup(path), "cuda", "bf16", 10 * GB)
+    found = re.search(
+        r"^rollout.games_at_once must be auto, or (\d+) or less, to fit into the 9.2 GB .* not "
+        r"null: 512 games at once need",
+        str(error.value),
+    )
+    assert found
+    games = int(found[1])
+    # What the line advises fits, and one group more does not.
     planner = Planner(setup(path), "cuda", "bf16")
-    assert planner.plan(8 * groups).while_playing() <= 0.92 * 8 * GB
-    games = find_games_at_once(planner, 8 * GB)
-    assert games == 8 * groups
-    assert planner.plan(games + 8).while_playing() > 0.92 * 8 * GB
+    assert games % 8 == 0
+    assert planner.plan(games).while_training() <= 0.92 * 10 * GB
+    assert planner.plan(games + 8).while_training() > 0.92 * 10 * GB
+    chosen = plan_run(setup(path, "rollout.games_at_once=auto"), "cuda", "bf16", 10 * GB)
+    assert chosen.recipe.rollout.games_at_once == games
+    with pytest.raises(ConfigError, match=rf"or {games} or less, to fit .* not {games + 8}: "):
+        plan_run(setup(path, f"rollout.games_at_once={games + 8}"), "cuda", "bf16", 10 * GB)
+
+
+def test_games_all_at_once_are_what_auto_picks_where_they_fit(slim):
+    few = [f"model.path={slim}", "rollout.games_at_once=auto", "rollout.groups=4"]
+    assert plan_run(setup(*few), "cuda", "bf16", 80 * GB).recipe.rollout.games_at_once == 32
+
+
+def test_a_group_that_cannot_play_together_is_refused(slim):
+    large = [f"model.path={slim}", "rollout.groups=1", "rollout.num_generations=512"]
+    with pytest.raises(ConfigError, match=r"^rollout.num_generations must be \d+ or less .* 512,"):
+        plan_run(setup(*large, "rollout.games_at_once=auto"), "cuda", "bf16", 10 * GB)
 
 
 def test_a_run_that_cannot_learn_names_the_micro_batch(slim, capsys):
     few = [f"model.path={slim}", "rollout.groups=1", "num_generations=2", "model.games_at_once=2"]
     with pytest.raises(ConfigError, match=r"micro_batch_tokens must be 8192 or less .* not 16384"):
-        plan_run(setup(*few, "backend.micro_batch_tokens=16384"), "cuda", "bf16", 24 * GB)
-    assert plan_run(setup(*few, "backend.micro_batch_tokens=auto"), "cuda", "bf16", 24 * GB) == 8192
+        plan_run(setup(*few, "backend.micro_batch_tokens=16384"), "cuda", "bf16", 12 * GB)
+    chosen = plan_run(setup(*few, "backend.micro_batch_tokens=auto"), "cuda", "bf16", 12 * GB)
+    assert chosen.backend.micro_batch_tokens == 8192
     assert "memory plan:" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match=r"lower sampling.max_tokens"):  # one game is too long
-        plan_run(setup(*few), "cuda", "bf16", 6 * GB)
+    # One game is too long, unless layers are computed again.
+    with pytest.raises(ConfigError, match=r"set backend.gradient_checkpointing=true"):
+        plan_run(setup(*few), "cuda", "bf16", 4 * GB)
+    again = "backend.gradient_checkpointing=true"
+    plan_run(setup(*few, again), "cuda", "bf16", 4 * GB)
+    assert "layers computed again" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match=r"lower sampling.max_tokens"):
+        plan_run(setup(*few, again), "cuda", "bf16", 2.5 * GB)
 
 
 def test_games_of_validation_and_limits_of_the_trainer_count(slim):
     path = f"model.path={slim}"
     with pytest.raises(ConfigError, match=r"^model.games_at_once must be \d+ or less"):
-        plan_run(setup(path, "rollout.groups=1"), "cuda", "bf16", 8 * GB)
+        plan_run(setup(path, "rollout.groups=1"), "cuda", "bf16", 5 * GB)
     limited = setup(path, "trainer.device_memory_limit_gb=6")
     with pytest.raises(ConfigError, match=r"into the 6.0 GB"):
         plan_run(limited, "cuda", "bf16", 141 * GB)
 
 
+def test_reports_on_large_models_play_fewer_games(slim):
+    planner = Planner(setup(f"model.path={slim}", "words.val=10"), "cuda", "bf16")
+    assert planner.held_out_games == 64
+    planner = Planner(setup(f"model.path={slim}", "trainer.report_limit=300"), "cuda", "bf16")
+    assert planner.held_out_games == 300
+    watched = setup(f"model.path={slim}", "trainer.watch_every=1")
+    assert Planner(watched, "cuda", "bf16").held_out_games == 315
+
+
+def test_a_teachers_games_are_short_and_hold_no_keys_and_values(slim):
+    played = Planner(setup(f"model.path={slim}"), "cuda", "bf16")
+    taught = Planner(setup(f"model.path={slim}", "algorithm=sft"), "cuda", "bf16")
+    assert (played.games, taught.games) == (512, 0)
+    assert taught.game.whole < played.game.whole / 2
+    plan = taught.plan()
+    assert plan.held_out == played.plan().held_out
+    assert plan.while_training() == plan.kept.always
+
+
+def test_single_turns_are_shorter_than_the_games_of_validation(slim):
+    planner = Planner(setup(f"model.path={slim}", "rollout=turn"), "cuda", "bf16")
+    plan = planner.plan()
+    assert plan.playing.keys_values.at(8) < plan.held_out.keys_values.at(8)
+    # Up to four guesses are given, and one answer of 256 tokens is played.
+    whole = Planner(setup(f"model.path={slim}"), "cuda", "bf16").game.whole
+    assert planner.game.trained == 256 < planner.game.whole < whole - 4 * 256
+
+
 def test_embedded_models_are_not_planned(capsys):
     cfg = composed("model=tiny")
-    assert plan_run(build_experiment(resolve(cfg)), "cpu", "fp32", 1.0) == 4096
+    tiny = build_experiment(resolve(cfg))
+    assert plan_run(tiny, "cpu", "fp32", 1.0) is tiny
     assert capsys.readouterr().out == ""
 
 
@@ -131,7 +183,7 @@ def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
     common = f"model=micro model.path={folder} algorithm={line} output_dir={tmp_path}"
     training(f"{common} backend.micro_batch_tokens=auto")()
     out = capsys.readouterr().out
-    assert out.index("memory plan:") < out.index("parameters") and "games at once" in out
+    assert out.index("memory plan:") < out.index("parameters") and "in validation" in out
     with pytest.raises(SystemExit) as end:
         training(f"{common} trainer.memory_limit_gb=0.0001")()
     assert end.value.code == 2

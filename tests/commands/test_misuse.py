@@ -101,6 +101,8 @@ TRAIN = {
     "algorithm.clip_low=0": "algorithm.clip_low must be above 0",
     "sampling.temperature=1e-9": "0.01..10",
     "rollout.groups=0": "rollout.groups must be 1..100000",
+    "num_generations=8 rollout.games_at_once=7": "rollout.games_at_once must be 8 or more",
+    "rollout.games_at_once=0": "rollout.games_at_once must be 1..1000000",
     "trainer.validation_temperature=11": "trainer.validation_temperature",
     "reward.components.win.weight=-1": "win",
     "words.test=5000": "words.test + words.val must leave a secret",

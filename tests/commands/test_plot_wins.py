@@ -246,12 +246,12 @@ def test_a_run_without_a_report_has_none(run):
 
 
 def test_solvers_are_level_lines_best_first(run, tmp_path, drawn):
-    others = {"random word": {"win_rate": 0.0}, "entropy (allowed)": {"win_rate": 1}}
+    others = {"random word": {"win_rate": 0.0}, "entropy with list": {"win_rate": 1}}
     write_json(tmp_path / "summary.json", {"compared_with": others})
-    assert list(read_solvers(tmp_path).items()) == [("entropy (allowed)", 1), ("random word", 0)]
+    assert list(read_solvers(tmp_path).items()) == [("entropy with list", 1), ("random word", 0)]
     main([str(run), "--beside", str(tmp_path)])
     lines = {line.get_label(): set(line.get_ydata()) for line in drawn[0].axes[0].lines}
-    assert lines["entropy (allowed), 100.0 %"] == {100}
+    assert lines["entropy with list, 100.0 %"] == {100}
     assert lines["random word, 0.0 %"] == {0}
 
 

@@ -3,52 +3,17 @@
 import json
 import math
 from types import SimpleNamespace
-from typing import cast
 
 import numpy as np
 import pytest
 
+from tests.helpers.played_games import WORDS, played, summary_of
 from wordle_rl.evaluation.intervals import compare_paired, standard_error, wilson, win_interval
 from wordle_rl.evaluation.report_table import report_table
-from wordle_rl.evaluation.summary import game_record, summarise, write_games, write_summary
-from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.evaluation.summary import game_record, write_games, write_summary
 from wordle_rl.game.rules import Clue, Game, GameStatus, Rules, State, feedback_code
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.training.metrics import habit_metrics
-from wordle_rl.words.lists import WordLists
-
-WORDS = frozenset({"crane", "sleep", "crept", "slate", "abbey", "steel", "mound"})
-
-
-class FakeKnowledge:
-    """Every guess tells 1 bit of 2 possible ones and leaves 3 words."""
-
-    words = WordLists(answers=tuple(sorted(WORDS)), allowed=tuple(sorted(WORDS)))
-    opener_bits = np.ones(len(WORDS))
-    opener_ranks = np.arange(len(WORDS)) + 1
-
-    def candidates(self, state):
-        return state
-
-    def outlook(self, guess, mask):
-        assert isinstance(mask, State)
-        return 1.0, 3.0
-
-    def best_entropy(self, state):
-        return 2.0
-
-
-def played(secret, guesses, rules=None):
-    """A game in which None stands for an answer without a guess."""
-    game = Game(secret, WORDS, rules or Rules())
-    for guess in guesses:
-        game.play(guess, text=f"<{guess}>", reason=None if guess else "no guess tag")
-    return game
-
-
-def summary_of(games, rules=None, **more):
-    rules, knowledge = rules or Rules(), cast(Knowledge, FakeKnowledge())
-    return summarise(games, knowledge, player="fake", split="test", rules=rules, **more)
 
 
 @pytest.mark.parametrize(

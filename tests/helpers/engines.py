@@ -33,12 +33,13 @@ class EngineModel:
         return self.new(self.lm, stops=stops, max_context=max_context)
 
 
-def torch_model(model: Any) -> EngineModel:
+def torch_model(model: Any, *, block: int | None = None) -> EngineModel:
+    """block: tokens drawn before anyone looks for stop tokens, as on CUDA."""
     from wordle_rl.backends.torch.causal_lm import CausalLM
     from wordle_rl.backends.torch.engine import TorchEngine
 
     def new(lm: Any, *, stops: frozenset[int], max_context: int) -> TorchEngine:
-        return TorchEngine(lm, stop_ids=stops, max_context=max_context)
+        return TorchEngine(lm, stop_ids=stops, max_context=max_context, block=block)
 
     return EngineModel(plain=plain_copy(model), lm=CausalLM(model), new=new)
 
@@ -74,6 +75,8 @@ def short_rings() -> Iterator[None]:
 ENGINE_MODELS: dict[str, Callable[[], EngineModel]] = {
     "torch qwen": lambda: torch_model(qwen(VOCAB).eval()),
     "torch gemma": lambda: torch_model(gemma(VOCAB, window=4, softcap=5.0).eval()),
+    "torch qwen in blocks of 3": lambda: torch_model(qwen(VOCAB).eval(), block=3),
+    "torch gemma in blocks of 8": lambda: torch_model(gemma(VOCAB, window=4).eval(), block=8),
     "mlx qwen": lambda: mlx_model(qwen(VOCAB).eval()),
     "mlx gemma": lambda: mlx_model(gemma(VOCAB, window=4).eval()),
     "mlx gemma with short rings": lambda: mlx_model(gemma(VOCAB, window=4).eval()),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from wordle_rl.policy.settings import fetched_folder
 
 
 def half_slow(cases: Iterable[Any]) -> list[Any]:
@@ -14,3 +17,12 @@ def half_slow(cases: Iterable[Any]) -> list[Any]:
         pytest.param(case, marks=[pytest.mark.slow] if number % 2 else [])
         for number, case in enumerate(cases)
     ]
+
+
+SMOLLM2 = Path(fetched_folder("smollm2"))
+
+
+def with_smollm2(test: Any) -> Any:
+    """A test that needs the real weights. It is skipped where they were not fetched."""
+    skip = pytest.mark.skipif(not SMOLLM2.is_dir(), reason=f"make smollm2 did not fill {SMOLLM2}")
+    return pytest.mark.smollm2(skip(test))

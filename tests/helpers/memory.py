@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tests.helpers.tiny import batch_of, policy_of
-from wordle_rl.backends.torch.load import add_lora
+from wordle_rl.backends.torch.adapters import add_lora
 from wordle_rl.backends.torch.planned_model import PlannedModel
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.batch import Batch

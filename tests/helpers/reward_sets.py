@@ -56,6 +56,14 @@ def shipped(name: str, form: str = "conversation") -> RewardSet:
     return build_reward_set(node("reward", name), WORDS, KNOWLEDGE, form)
 
 
+@cache
+def asking_for_thoughts(form: str = "conversation") -> RewardSet:
+    """phase1, whose format asks for think blocks."""
+    given = node("reward", "phase1")
+    given["components"]["format"]["think"] = True
+    return build_reward_set(given, WORDS, KNOWLEDGE, form)
+
+
 SETS = {name: shipped(name) for name in options("reward")}
 LAWFUL = {name: rewards for name, rewards in SETS.items() if rewards.lawful}
 

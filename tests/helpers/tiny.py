@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, PreTrainedTokenizerFast
+from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils.logging import disable_progress_bar
 
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -134,6 +140,19 @@ def sharpen(model: Any, factor: float = 6.0) -> Any:
 def qwen(vocab_size: int = 64, *, seed: int = 0, factor: float = 6.0) -> Any:
     """A Qwen2 of at most 50,000 weights, with transformers' own attention."""
     return sharpen(build_model(vocab_size=vocab_size, seed=seed, **SHAPE), factor)
+
+
+def llama(vocab_size: int = 64, *, seed: int = 0, factor: float = 6.0, **config: Any) -> Any:
+    """A Llama of the same size, tied as SmolLM2, without biases unless the config has them."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(
+            LlamaConfig(
+                vocab_size=vocab_size, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                num_key_value_heads=2, intermediate_size=64, tie_word_embeddings=True, **config,
+            )
+        )  # fmt: skip
+    return sharpen(model, factor)
 
 
 def gemma(

@@ -23,7 +23,7 @@ from wordle_rl.runs.paths import ROOT
 PACKAGE = "wordle_rl"
 ROOMS = (
     *("runs", "words", "game", "prompts", "rewards", "evaluation", "algorithms", "policy"),
-    *("rollouts", "training", "backends"),
+    *("rollouts", "data", "training", "backends"),
 )
 STUDIES = "sweeps"  # imports runs alone, and only commands import it
 COMMANDS = ""  # the room of the loose files

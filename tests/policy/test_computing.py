@@ -231,7 +231,7 @@ def test_eval_chooses_by_the_same_rule(small, tmp_path, monkeypatch, capsys):
     root.mkdir()
     _, folder = run(root, *small, "backend.precision=bf16")
     say(monkeypatch, "fp32")
-    given = [f"run={folder}", "compare=false", "limit=2", f"output_dir={tmp_path}"]
+    given = [f"run={folder}", "compare=false", "limit=2", f"output_dir={tmp_path}", "json=true"]
     evaluate(composed(*given, "backend.threads=1", name="eval"), given)
     out = capsys.readouterr().out
     assert "fp32: as the test says\n" in out

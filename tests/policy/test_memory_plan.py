@@ -22,8 +22,10 @@ from wordle_rl.policy.memory_table import fits, format_table
 def plan(**changes: object) -> MemoryPlan:
     """10 GB always, 1 GB a game while playing, and 30 or 5 GB of activations while learning."""
     nothing = Linear(fixed=0, each=0)
+    playing = Playing(keys_values=Linear(fixed=0, each=GB), logits=nothing, states=nothing)
     fields: dict = {
         "games": 20,
+        "held_out_games": 10,
         "micro_batch_tokens": 100,
         "game": game_size(
             opening=5, feeds=[], answer=5, trained_answers=1, fresh=False, max_context=99
@@ -32,9 +34,8 @@ def plan(**changes: object) -> MemoryPlan:
             parameters=1, trained=1, weights=int(7 * GB), adapters=int(GB), reference=0,
             optimizer=int(2 * GB), gradients=int(GB), step=0,
         ),
-        "playing": Playing(
-            keys_values=Linear(fixed=0, each=GB), logits=nothing, states=nothing
-        ),
+        "playing": playing,
+        "held_out": playing,
         "learning": Learning(activations=int(30 * GB), logits=int(2 * GB), backward=int(GB)),
         "checkpointing": Learning(
             activations=int(5 * GB), logits=int(2 * GB), backward=int(3 * GB)
@@ -76,7 +77,8 @@ def test_fresh_prompts_hold_one_answer():
 
 def test_the_peak_is_the_largest_phase():
     one = plan()
-    assert one.while_playing() == 30 * GB  # 10 + 20 games
+    assert one.while_training() == one.while_playing == 30 * GB  # 10 + 20 games
+    assert one.while_held_out() == 20 * GB
     assert one.while_learning() == 43 * GB  # 10 + 1 + 30 + 2
     assert one.total == 43 * GB
     lean = plan(uses_checkpointing=True)
@@ -103,11 +105,22 @@ def test_the_table_says_what_must_change_to_fit():
     assert fits(plan(), 80, "cuda") == "yes"
     assert fits(plan(), 40, "cuda") == "yes, checkpointing"
     assert fits(plan(), 24, "cuda") == "12 games, checkpointing"  # 22.08 - 10 GB
-    assert fits(plan(), 16, "cuda") == "no"
+    assert fits(plan(), 10, "cuda") == "no"
+
+
+def test_games_outside_training_must_fit_too():
+    assert plan(held_out_games=25).while_playing == 35 * GB
+    assert fits(plan(games=2), 21, "cuda") == "9 games, checkpointing"  # 19.32 - 10 GB
+    taught = plan(games=0, uses_checkpointing=True)  # a teacher plays in training
+    assert taught.while_training() == 10 * GB
+    assert fits(taught, 24, "cuda") == "yes, checkpointing"
+    assert fits(taught, 21, "cuda") == "9 games, checkpointing"
 
 
 def test_the_table_has_a_column_for_each_plan():
-    lines = format_table(["few", "many"], [plan(games=2), plan()], "cuda").splitlines()
+    lines = format_table(
+        ["few", "many"], [plan(games=2, held_out_games=1), plan()], "cuda"
+    ).splitlines()
     assert lines[0].split() == ["few", "many"]
     rows = {line[:26].strip(): line[26:].split() for line in lines}
     assert rows["keys and values"] == ["2.00", "20.00"]

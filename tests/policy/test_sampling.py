@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from wordle_rl.backends.torch.sampling import sample_tokens
+from wordle_rl.backends.torch.sampling import draw_tokens, fetch_drawn
 from wordle_rl.policy.sampling import Sampling, philox4x32, uniforms
 
 ONES = 0xFFFFFFFF
 PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
 ALMOST_ONE = 1.0 - 2.0**-53
+
+
+def sample_tokens(
+    logits: torch.Tensor, sampling: Sampling, numbers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and log-probabilities, as the engine draws them."""
+    return fetch_drawn(*draw_tokens(logits, sampling, torch.from_numpy(numbers).float()))
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,18 @@ import pytest
 from tests.helpers.reward_sets import (
     ANSWERS,
     KNOWLEDGE,
-    LAWFUL,
     POLICIES,
     SECRET,
     SETS,
     WORDS,
+    asking_for_thoughts,
     guesses,
     node,
     options,
     play,
     shipped,
 )
+from tests.helpers.reward_sets import LAWFUL as SHIPPED
 from tests.helpers.tool_calls import call, guess
 from wordle_rl.build_parts import build_reward_set
 from wordle_rl.game.players.base import guess_text
@@ -38,6 +39,8 @@ from wordle_rl.rollouts.forms import FORMS
 from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.training.curricula.base import Curriculum
 
+THOUGHTS = "phase1 that asks for thoughts"
+LAWFUL = {**SHIPPED, THOUGHTS: asking_for_thoughts()}
 READ_APART = [form for form in FORMS if form != "fresh"]  # whose answers are a conversation's
 
 
@@ -90,7 +93,7 @@ def stages(curriculum: str, rewards: RewardSet, form: str) -> list[RewardSet]:
 
 def on_the_way(form: str) -> dict[str, RewardSet]:
     """Every set of conf/reward, and all that the curricula make of the lawful ones on their way."""
-    found = {name: shipped(name, form) for name in SETS}
+    found = {name: shipped(name, form) for name in SETS} | {THOUGHTS: asking_for_thoughts(form)}
     for curriculum, name in product(options("curriculum"), LAWFUL):
         for number, planned in enumerate(stages(curriculum, found[name], form)):
             if planned not in found.values():

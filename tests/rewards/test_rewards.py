@@ -71,6 +71,24 @@ def test_the_form_of_an_answer_is_graded(text, expected):
     assert Format(words=WORDS)(answered(text)) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>so</think>\n<guess>crane</guess>", 1.0),
+        ("so</think><guess>crane</guess>", 1.0),  # the prompt opened the block
+        ("<guess>crane</guess>", 0.75),
+        ("<think> \n</think><guess>crane</guess>", 0.75),
+        ("</think><guess>crane</guess>", 0.75),
+        ("<guess>crane</guess><think>so</think>", 0.3),  # the guess is inside the thought
+        ("<guess>zzzzz</guess>", 0.5),  # no less, because the laws need it
+        ("<guess>cran</guess>", 0.4),
+        ("<think>crane</think>", 0.1),
+    ],
+)
+def test_where_thoughts_are_asked_for_a_guess_without_one_earns_less(text, expected):
+    assert Format(words=WORDS, think=True)(answered(text)) == expected
+
+
 def test_a_truncated_answer_gets_0_4_at_most():
     game = Game("crane", WORDS.allowed_set)
     whole = game.play(None, text="<guess>crane</guess>", reason="truncated")

@@ -211,15 +211,30 @@ def test_a_template_that_ends_answers_with_no_stop_token_is_refused():
         Chat(CharacterTokenizer(render, stop="."))
 
 
-def test_a_tokenizer_without_a_chat_template_or_an_end_is_refused():
-    inner = build_tokenizer()
-    inner.chat_template = None
-    with pytest.raises(ValueError, match="no chat template"):
-        HFTokenizer(inner)
+def test_a_tokenizer_without_an_end_is_refused():
     inner = build_tokenizer()
     inner.eos_token = None
     with pytest.raises(ValueError, match="eos_token"):
         HFTokenizer(inner)
+    inner.chat_template = None
+    with pytest.raises(ValueError, match="neither a chat template nor an eos_token"):
+        HFTokenizer(inner, extra_stop_ids=(1,))
+
+
+def test_a_base_model_gets_a_plain_template_and_says_so():
+    inner = build_tokenizer()
+    assert HFTokenizer(inner).notes == ()
+    inner.chat_template = None
+    tokenizer = HFTokenizer(inner)
+    [note] = tokenizer.notes
+    assert note.startswith("the model has no chat template") and note.endswith("<|im_end|>")
+    chat = Chat(tokenizer)
+    opening = chat.opening("Rules.", "Go.")
+    assert inner.decode(opening) == "System:\nRules.\n\nUser:\nGo.\n\nAssistant:\n"
+    answer = chat.answer("crane")
+    assert tokenizer.decode(answer) == "crane" and answer[-1] == inner.eos_token_id
+    reply = chat.reply("No.", last_id=answer[-1])
+    assert inner.decode(reply) == "\n\nUser:\nNo.\n\nAssistant:\n"
 
 
 def test_the_pad_token_is_a_stop_token_when_the_tokenizer_has_none_of_its_own():

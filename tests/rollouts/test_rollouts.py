@@ -131,6 +131,7 @@ def batch_of(
                 "policy/ratio_gap": 0.0,
                 "policy/largest_sampler_gap": 0.0,
                 "update/skipped": 0.0,
+                "update/halved": 0.0,
             }
 
     samples = [Sample(rollout=r, reward=GameReward(turns=()), scores=None) for r in played]

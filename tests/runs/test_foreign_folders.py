@@ -215,6 +215,7 @@ def test_a_folder_whose_name_steers_the_terminal_is_refused(run: Path) -> None:
 
 WRITTEN = [
     *(".lock", "manifest.json", "config.yaml", "metrics.jsonl", "games.jsonl", "start.json"),
+    "validation_games.jsonl",
     *("summary.json", "start_games.jsonl", "model", "tensorboard", "csv", "checkpoints"),
     *(
         "checkpoints/last",

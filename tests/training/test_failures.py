@@ -22,6 +22,7 @@ from wordle_rl.backends.mlx import engine as mlx_engine
 from wordle_rl.backends.torch import engine as torch_engine
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.evaluate import evaluate
+from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rewards.scoring import RewardSet
@@ -109,12 +110,26 @@ def test_weights_that_are_no_numbers_end_the_run_with_all_that_is_known(folder, 
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2]
 
 
+def test_a_sequence_that_does_not_fit_into_memory_ends_the_run_in_one_line(folder, capsys):
+    def run_out(policy: TorchPolicy, *arguments: Any) -> None:
+        raise DoesNotFit(sequences=1, tokens=812)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
+        patch.setattr(TorchPolicy, "update", run_out)
+        resume(folder, "trainer.steps=9")
+    [line] = capsys.readouterr().err.strip().splitlines()
+    assert stop.value.code == 1 and "1 sequence of up to 812 tokens must fit" in line
+    assert f"with python train.py resume={folder}" in line
+    assert RunFolder(folder).manifest()["status"] == "failed"
+
+
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.0), Sampling(top_k=2)])
 def test_nothing_is_drawn_from_logits_that_are_no_numbers(sampling):
     logits = np.zeros((3, 5), np.float32)
     logits[1] = np.nan
     with pytest.raises(NotFinite):
-        torch_engine.sample_tokens(torch.from_numpy(logits), sampling, np.full(3, 0.4))
+        drawn = torch_engine.draw_tokens(torch.from_numpy(logits), sampling, torch.full((3,), 0.4))
+        torch_engine.fetch_drawn(*drawn)
     _, logprobs = mlx_engine.sample_tokens(mx.array(logits), sampling, mx.full((3,), 0.4))
     assert np.isfinite(np.array(logprobs)).tolist() == [True, False, True]
 

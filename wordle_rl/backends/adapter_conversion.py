@@ -207,6 +207,11 @@ def _convert_to_peft(
     }, converted
 
 
+def read_shapes(file: Path) -> dict[str, list[int]]:
+    """The shape of each tensor in a safetensors file. Raises ConfigError."""
+    return {name: shape for name, (_, shape, _) in _read_tensors(file).items()}
+
+
 def _read_tensors(file: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, which is a JSON header's length, the header, the bytes."""
     try:

@@ -10,6 +10,16 @@ from wordle_rl.backends.chat_template import check_template, render_template
 
 _SHORT = 16  # tokens; the texts of answers up to this length are cached, because they recur
 _MOST_TEXTS = 20_000
+# For base models, which bring no template. Only an answer ends in the end-of-sequence token.
+PLAIN_TEMPLATE = (
+    "{% for m in messages %}{{ m.role | capitalize }}:\n{{ m.content }}"
+    "{{ eos_token if m.role == 'assistant' }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:\n{% endif %}"
+)
+_PLAIN_NOTE = (
+    "the model has no chat template, as base models: each message begins with its role (System:, "
+    "User:, Assistant:), and an answer ends with {}"
+)
 
 
 def list_stop_ids(eos_token_id: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -19,17 +29,22 @@ def list_stop_ids(eos_token_id: int | Sequence[int] | None) -> tuple[int, ...]:
 
 
 class HFTokenizer:
-    """Adapts one tokenizer. `inner` is the transformers object."""
+    """Adapts one tokenizer. `inner` is the transformers object.
+
+    notes: a sentence on each thing that the user should know about it.
+    """
 
     def __init__(self, inner: Any, *, extra_stop_ids: tuple[int, ...] = ()) -> None:
         self.inner = inner
         stops = {inner.eos_token_id, *extra_stop_ids} - {None}
         if not stops:
             raise ValueError("the tokenizer names no end-of-sequence token (eos_token)")
+        self.notes: tuple[str, ...] = ()
         if inner.chat_template is None:
-            raise ValueError(
-                "the tokenizer has no chat template: choose an instruction-tuned model"
-            )
+            if inner.eos_token is None:
+                raise ValueError("the tokenizer has neither a chat template nor an eos_token")
+            inner.chat_template = PLAIN_TEMPLATE
+            self.notes = (_PLAIN_NOTE.format(inner.eos_token),)
         check_template(inner)
         self._known_ids = frozenset(inner.get_vocab().values())
         self._texts: dict[tuple[int, ...], str] = {}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 
+from wordle_rl.evaluation.game_table import GameTable
 from wordle_rl.runs.files import plain
 from wordle_rl.runs.libraries import advice
 from wordle_rl.training.settings import LoggerSettings
@@ -35,7 +39,7 @@ _CHARTS = {  # TensorBoard's custom scalars: several curves in one chart
 
 
 class LightningReporter:
-    """Passes metrics and texts to Lightning's loggers."""
+    """Passes metrics, texts, tables and histograms to Lightning's loggers."""
 
     def __init__(self, loggers: list[Logger]) -> None:
         self._loggers = loggers
@@ -64,6 +68,22 @@ class LightningReporter:
                 logger.experiment.add_text(tag, markdown, step)
             elif isinstance(logger, WandbLogger):
                 logger.log_text(tag, columns=["games"], data=[[markdown]], step=step)
+
+    def table(self, tag: str, table: GameTable, step: int) -> None:
+        for logger in self._loggers:
+            if isinstance(logger, TensorBoardLogger):
+                logger.experiment.add_text(tag, table.markdown, step)
+            elif isinstance(logger, WandbLogger):
+                logger.log_table(tag, columns=table.columns, data=table.rows, step=step)
+
+    def histogram(self, tag: str, values: Sequence[float], step: int) -> None:
+        for logger in self._loggers:
+            if isinstance(logger, TensorBoardLogger):
+                logger.experiment.add_histogram(tag, np.asarray(values), step)
+            elif isinstance(logger, WandbLogger):
+                # An optional library, so it is imported by name.
+                histogram = importlib.import_module("wandb").Histogram(values)
+                logger.log_metrics({tag: histogram}, step=step)
 
 
 def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wordle_rl.evaluation.repetition import describe_common_guess, warn_of_repetition
+from wordle_rl.game.players.greedy_entropy import WITH_LIST, WITHOUT_LIST
 from wordle_rl.runs.untrusted import printable
 
 Summary = Mapping[str, Any]  # from wordle_rl.evaluation.summary.summarise, or a summary.json
@@ -29,6 +31,10 @@ _LEGEND = (
     "repeat: turns with a readable guess, a non-word, an earlier guess. fits: guesses that ignore",
     "no clue. bits: expected information of the guesses, of the most that was possible.",
 )
+_PLAYERS = {  # what a name means, below the table where it appears
+    WITH_LIST: "knows which words are answers, and guesses any allowed word.",
+    WITHOUT_LIST: "takes every allowed word for a possible secret.",
+}
 _SKILL = {  # heading -> width
     "fits ✓": 7,
     "fits -": 7,
@@ -42,12 +48,16 @@ _SKILL_LEGEND = (
     "expected number after a guess. regret: guesses beyond the best player's on the same secrets.",
     "turn n: guesses of that turn that ignore no clue.",
 )
-_HABITS = {"out of time": 11, "openers": 8, "reward": 8, "most common guesses": 48}
+_HABITS = {"out of time": 11, "openers": 8, "tokens": 8, "reward": 8, "most common guesses": 39}
 _HABITS_LEGEND = (
     "out of time: games that ran out of it, which count as lost. openers: how many different first",
-    "guesses there were, in per cent of the games. reward: mean of a game.",
+    "guesses there were, in per cent of the games. tokens: mean of an answer. reward: of a game.",
 )
-_SHOWN_GUESSES = 4
+_SHOWN_GUESSES = 3
+_MOST_DEPTHS = 6
+_DEPTH_LEGEND = "n given: wins in per cent, and games, of games that began after n guesses."
+_MOST_PASSES = 4
+_PASS_LEGEND = "pass@k: secrets of which one of k games or more is won, in per cent."
 _DISCOVERY = {"plurals": 8, "answers": 8, "opener bits": 12, "opener rank": 12}
 _DISCOVERY_LEGEND = (
     "plurals: guesses that end in s but not in ss, us, is or os. answers: guesses in the list of",
@@ -73,6 +83,8 @@ def report_table(summaries: Sequence[Summary]) -> str:
     lines = [f"secrets: {', '.join(splits)}", header, "-" * len(header)]
     lines += [_row(name, _cells(s), _COLUMNS) for name, s in zip(names, summaries, strict=True)]
     lines += ["", *(line.format(lost_as, lost_as) for line in _LEGEND), *_rules(names, summaries)]
+    shown = {summary["player"] for summary in summaries}
+    lines += [f"{name}: {text}" for name, text in _PLAYERS.items() if name in shown]
     lines += textwrap.wrap(str(summaries[0].get("lineage", "")), 100)
     header = _row("player", list(_SKILL), _SKILL)
     lines += ["", header, "-" * len(header)]
@@ -82,6 +94,10 @@ def report_table(summaries: Sequence[Summary]) -> str:
     lines += ["", header, "-" * len(header)]
     lines += [_row(name, _habits(s), _HABITS) for name, s in zip(names, summaries, strict=True)]
     lines += ["", *_HABITS_LEGEND, *_reward_parts(names[0], summaries[0])]
+    lines += describe_common_guess(summaries[0])
+    for name, summary in zip(names, summaries, strict=True):
+        lines += warn_of_repetition(name, summary)
+    lines += [*_depths(names, summaries), *_passes(names, summaries)]
     header = _row("player", list(_DISCOVERY), _DISCOVERY)
     lines += ["", header, "-" * len(header)]
     found = [_discoveries(summary) for summary in summaries]
@@ -124,8 +140,9 @@ def _skill_cells(summary: Summary) -> list[str]:
 def _habits(summary: Summary) -> list[str]:
     guesses = summary["most_common_guesses"][:_SHOWN_GUESSES]
     return [
-        str(summary.get("out_of_time", 0)),  # earlier versions lack this key and the next two
+        str(summary.get("out_of_time", 0)),  # earlier versions lack this key and the next three
         _percent(summary.get("distinct_openers")),
+        _number(summary.get("tokens_per_answer") or None, 1),
         _number(summary.get("reward"), 2),
         ", ".join(f"{guess} {count}" for guess, count in guesses) or "-",
     ]
@@ -138,6 +155,45 @@ def _discoveries(summary: Summary) -> list[str]:  # earlier versions lack them
         _number(summary.get("opener_bits"), 2),
         _number(summary.get("opener_rank"), 1),
     ]
+
+
+def _depths(names: Sequence[str], summaries: Sequence[Summary]) -> list[str]:
+    """Wins by the number of given guesses; nothing if no game had any."""
+    tables: list[Mapping[str, Any]] = [summary.get("by_depth", {}) for summary in summaries]
+    depths = sorted({int(depth) for table in tables for depth in table})[:_MOST_DEPTHS]
+    if not depths:
+        return []
+    widths = {f"{depth} given": 12 for depth in depths}
+    header = _row("player", list(widths), widths)
+    lines = ["", header, "-" * len(header)]
+    for name, table in zip(names, tables, strict=True):
+        found = [table.get(str(depth)) for depth in depths]
+        cells = ["-" if f is None else f"{_percent(f['win_rate'])} ({f['games']})" for f in found]
+        lines.append(_row(name, cells, widths))
+    return [*lines, "", _DEPTH_LEGEND]
+
+
+def _passes(names: Sequence[str], summaries: Sequence[Summary]) -> list[str]:
+    """pass@k of players with several games on each secret, beside the wins of the others."""
+    numbers = sorted({int(k) for summary in summaries for k in summary.get("pass_at", {})})
+    if not numbers:
+        return []
+    last = len(numbers) - 1
+    places = {round(i * last / (_MOST_PASSES - 1)) for i in range(_MOST_PASSES)}
+    numbers = [numbers[place] for place in sorted(places)]
+    widths = {f"pass@{k} (95 %)": 18 for k in numbers}
+    header = _row("player", list(widths), widths)
+    lines = ["", header, "-" * len(header)]
+    for name, summary in zip(names, summaries, strict=True):
+        once = [summary["win_rate"], summary["win_rate_low"], summary["win_rate_high"]]
+        found = {"1": once} | {
+            k: [value["pass"], value["low"], value["high"]]
+            for k, value in summary.get("pass_at", {}).items()
+        }
+        shares = [[_percent(share) for share in found.get(str(k), ())] for k in numbers]
+        cells = [f"{s[0]} ({s[1]}-{s[2]})" if s else "-" for s in shares]
+        lines.append(_row(name, cells, widths))
+    return [*lines, "", _PASS_LEGEND]
 
 
 def _reward_parts(name: str, summary: Summary) -> list[str]:

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from wordle_rl.evaluation.depth import given_guesses, results_by_depth
 from wordle_rl.evaluation.discovery import discoveries
 from wordle_rl.evaluation.intervals import Z95, standard_error, win_interval
+from wordle_rl.evaluation.pass_at_k import passes
+from wordle_rl.evaluation.repetition import later_guesses
 from wordle_rl.evaluation.skill import by_turn, skills, summary
 from wordle_rl.game.rules import Game, GameStatus, Rules, marks_of
 from wordle_rl.runs.files import json_bytes, write_bytes, write_json
@@ -50,8 +53,10 @@ def summarise(
       which a lost game counts as max_turns + 1, which is 7 at six turns.
     - format_compliance, non_words, repeats and thinks: shares of all turns.
     - thought_characters: mean over the turns with a thought.
-    - tokens_per_game: sampled tokens, 0 for scripted players.
+    - tokens_per_game, tokens_per_answer: sampled tokens, 0 for scripted players.
     - distinct_openers: number of different first guesses, divided by the number of games.
+    - by_depth: results by the number of given guesses; only if a game began with one.
+    - pass_at: pass@k; only if each secret has several games.
     - What wordle_rl.evaluation.skill measures: over accepted guesses, together and by turn.
     - What wordle_rl.evaluation.discovery measures: over legal guesses.
 
@@ -71,6 +76,8 @@ def summarise(
         "unfinished": sum(game.status is GameStatus.PLAYING for game in games),
         **_results(games, rules.max_turns),
         **_play(games),
+        **({"by_depth": results_by_depth(games)} if any(map(given_guesses, games)) else {}),
+        **({"pass_at": found} if (found := passes(games)) else {}),
         **summary(turns),
         "by_turn": by_turn(turns, rules.max_turns),
         **discoveries(games, knowledge),
@@ -113,9 +120,11 @@ def _play(games: Sequence[Game]) -> dict[str, Any]:
     # The list decides, because rules that accept any five letters do not call them non-words.
     non_words = sum(guess not in game.allowed for game, guess in parsed)
     thoughts = [len(turn.thought) for _, turn in answers if turn.thought]
+    tokens = sum(turn.tokens for _, turn in answers)
     return {
         "turns": len(answers),
-        "tokens_per_game": sum(turn.tokens for _, turn in answers) / len(games),
+        "tokens_per_game": tokens / len(games),
+        "tokens_per_answer": _share(tokens, len(answers)),
         "thinks": _share(len(thoughts), len(answers)),
         "thought_characters": _share(sum(thoughts), len(thoughts)),
         "format_compliance": _share(len(parsed), len(answers)),
@@ -123,6 +132,7 @@ def _play(games: Sequence[Game]) -> dict[str, Any]:
         "repeats": _share(sum(turn.repeat for _, turn in answers), len(answers)),
         "distinct_openers": distinct_openers(games),
         "most_common_guesses": [list(item) for item in most_common_guesses(games)],
+        **later_guesses(games),
     }
 
 

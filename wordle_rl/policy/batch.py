@@ -15,6 +15,20 @@ from wordle_rl.policy.sampling import Purpose, generator
 
 FloatArray = NDArray[np.float32]
 
+LOGITS_BYTES = 2**28  # most memory of the float32 logits that exist at once in training
+
+
+class DoesNotFit(RuntimeError):
+    """The memory is too small for sequences that belong together."""
+
+    def __init__(self, *, sequences: int, tokens: int) -> None:
+        """tokens: of the longest one."""
+        what = "1 sequence" if sequences == 1 else f"{sequences} sequences that belong together"
+        super().__init__(
+            f"out of memory: {what} of up to {tokens} tokens must fit; lower model.max_context or "
+            "sampling.max_tokens, or set backend.gradient_checkpointing=true"
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Targets:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 K = TypeVar("K")
@@ -154,13 +154,17 @@ class Threads:
 class Computing:
     """How a policy computes.
 
-    reasons: a sentence on each choice that was made by timing. threads: None when the backend has
-    no CPU threads to choose.
+    reasons: a sentence on each choice that was made at the start, most of them by timing. threads:
+    None when the backend has no CPU threads to choose.
     """
 
     precision: Precision
     reasons: tuple[str, ...] = ()
     threads: Threads | None = None
+
+    def with_notes(self, notes: Iterable[str]) -> Computing:
+        """The same with more sentences for the user."""
+        return replace(self, reasons=(*self.reasons, *notes))
 
     def record(self) -> dict[str, Any]:
         """The entry in the run's manifest."""

@@ -24,9 +24,12 @@ def is_clean(stage: Stage, words: WordLists, splits: Splits) -> bool:
 
     Held-out secrets are the first in hash order. So a stage that held out as many or more of the
     same lists held out these ones, too. A record that names other secrets than its protocol allows
-    is not clean. Records of earlier versions lack these numbers and must have the same splits.
+    is not clean. Records of earlier versions lack these numbers and must have the same splits. A
+    stage on a file is clean if no row lacks its secret, and none has a held-out one.
     """
     digests = stage.get("digests", {})
+    if "data" in stage:
+        return _is_clean_data(stage, splits)
     if stage.get("protocol") not in ("split", "allowed"):
         return False
     if "held_out" not in stage:
@@ -36,6 +39,16 @@ def is_clean(stage: Stage, words: WordLists, splits: Splits) -> bool:
     if stage["held_out"] < len(splits.test) + len(splits.val):
         return False
     return digests.get("secrets") == words_digest(_list_secrets(stage, words, splits))
+
+
+def _is_clean_data(stage: Stage, splits: Splits) -> bool:
+    """Whether a stage on a file names the secrets of all its rows, and none is held out."""
+    secrets = {*stage["data"]["secrets"].split()}
+    if stage["data"]["unknown_rows"] or not secrets:
+        return False
+    if stage.get("digests", {}).get("secrets") != words_digest(secrets):
+        return False
+    return not secrets & {*splits.test, *splits.val}
 
 
 def _list_secrets(stage: Stage, words: WordLists, splits: Splits) -> Sequence[str]:
@@ -73,6 +86,13 @@ def describe_secrets(stage: Stage) -> str:
     """The secrets that the training games of a stage could have, in a few words."""
     protocol, share = stage.get("protocol"), stage.get("allowed_share", 0.0)
     count = f"{stage['secrets']:,} " if "secrets" in stage else ""
+    if "data" in stage:
+        data = stage["data"]
+        secrets, unknown = len(data["secrets"].split()), data["unknown_rows"]
+        parts = [f"{secrets:,} secret{'s' * (secrets != 1)}"] if secrets else []
+        if unknown:
+            parts.append(f"{unknown:,} row{'s' * (unknown != 1)} without a secret")
+        return f"{data.get('file', 'a file')}: {' and '.join(parts)}"
     if protocol == "all":
         return f"all {count}answers"
     if protocol == "allowed" or share == 1.0:

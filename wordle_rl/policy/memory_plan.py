@@ -92,11 +92,13 @@ class Kept:
 class MemoryPlan:
     """The memory of one run on one device."""
 
-    games: int  # at once
+    games: int  # at once in training, 0 where a teacher plays
+    held_out_games: int  # at once in validation and reports
     micro_batch_tokens: int
-    game: GameSize
+    game: GameSize  # in training
     kept: Kept
-    playing: Playing
+    playing: Playing  # in training
+    held_out: Playing
     learning: Learning
     checkpointing: Learning  # the same with gradient checkpointing
     uses_checkpointing: bool = False
@@ -105,9 +107,18 @@ class MemoryPlan:
     def learning_used(self) -> Learning:
         return self.checkpointing if self.uses_checkpointing else self.learning
 
-    def while_playing(self, games: int | None = None) -> int:
-        """The peak of rollouts. games: another number of games at once."""
-        return self.kept.always + self.playing.at(self.games if games is None else games)
+    def while_training(self, games: int | None = None) -> int:
+        """The peak of rollouts in training. games: another number of games at once."""
+        games = self.games if games is None else games
+        return self.kept.always + (self.playing.at(games) if games else 0)
+
+    def while_held_out(self, games: int | None = None) -> int:
+        """The peak of validation and reports. games: another number of games at once."""
+        return self.kept.always + self.held_out.at(self.held_out_games if games is None else games)
+
+    @property
+    def while_playing(self) -> int:
+        return max(self.while_training(), self.while_held_out())
 
     def while_learning(self, learning: Learning | None = None) -> int:
         """The peak of updates. learning: another micro-batch."""
@@ -116,11 +127,15 @@ class MemoryPlan:
 
     @property
     def total(self) -> int:
-        return max(self.while_playing(), self.while_learning())
+        return max(self.while_playing, self.while_learning())
 
     def find_games(self, limit: float) -> int:
-        """The largest number of games at once that fits into this many bytes, 0 if none does."""
-        return find_largest(lambda games: self.while_playing(games) <= limit, self.games)
+        """The most games at once in training that fit into this many bytes, 0 if none do."""
+        return find_largest(lambda games: self.while_training(games) <= limit, self.games)
+
+    def find_held_out_games(self, limit: float) -> int:
+        """The most games at once in validation and reports that fit, 0 if none do."""
+        return find_largest(lambda games: self.while_held_out(games) <= limit, self.held_out_games)
 
 
 def find_largest(fits: Callable[[int], bool], most: int) -> int:

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from wordle_rl.policy.memory_plan import GB, MACHINES, MemoryPlan, Place, usable
+from wordle_rl.policy.memory_plan import (
+    GB,
+    MACHINES,
+    Linear,
+    MemoryPlan,
+    Place,
+    Playing,
+    usable,
+)
+
+
+def _larger(plan: MemoryPlan, part: Callable[[Playing], Linear]) -> int:
+    """A part of what rollouts hold, in training or outside it, wherever it is larger."""
+    return max(part(plan.playing).at(plan.games), part(plan.held_out).at(plan.held_out_games))
+
 
 _ROWS: tuple[tuple[str, Callable[[MemoryPlan], float]], ...] = (  # bytes of each part
     ("weights", lambda p: p.kept.weights),
@@ -12,12 +26,12 @@ _ROWS: tuple[tuple[str, Callable[[MemoryPlan], float]], ...] = (  # bytes of eac
     ("reference", lambda p: p.kept.reference),
     ("optimiser", lambda p: p.kept.optimizer),
     ("gradients", lambda p: p.kept.gradients),
-    ("keys and values", lambda p: p.playing.keys_values.at(p.games)),
-    ("logits while playing", lambda p: p.playing.logits.at(p.games)),
+    ("keys and values", lambda p: _larger(p, lambda playing: playing.keys_values)),
+    ("logits while playing", lambda p: _larger(p, lambda playing: playing.logits)),
     ("activations", lambda p: p.learning.activations),
     ("activations, checkpointing", lambda p: p.checkpointing.activations),
     ("logits while learning", lambda p: p.learning.logits),
-    ("peak while playing", lambda p: p.while_playing()),
+    ("peak while playing", lambda p: p.while_playing),
     ("peak while learning", lambda p: p.while_learning(p.learning)),
     ("the same, checkpointing", lambda p: p.while_learning(p.checkpointing)),
 )
@@ -28,6 +42,7 @@ def format_table(names: Sequence[str], plans: Sequence[MemoryPlan], place: Place
     rows = [
         ["", *names],
         ["games at once", *(f"{p.games:,}" for p in plans)],
+        ["the same outside training", *(f"{p.held_out_games:,}" for p in plans)],
         ["tokens of a game", *(f"{p.game.whole:,}" for p in plans)],
         ["tokens of a micro-batch", *(f"{p.micro_batch_tokens:,}" for p in plans)],
         *([name, *(f"{part(p) / GB:.2f}" for p in plans)] for name, part in _ROWS),
@@ -49,10 +64,14 @@ def fits(plan: MemoryPlan, size: float, place: Place) -> str:
     That is gradient checkpointing, or fewer games at once.
     """
     limit = usable(size * GB, place)
-    games = plan.find_games(limit)
-    if not games or plan.while_learning(plan.checkpointing) > limit:
+    found = (
+        (plan.find_games(limit), plan.games),
+        (plan.find_held_out_games(limit), plan.held_out_games),
+    )
+    fewer = [games for games, wanted in found if games < wanted]
+    if 0 in fewer or plan.while_learning(plan.checkpointing) > limit:
         return "no"
-    parts = ["yes" if games == plan.games else f"{games} games"]
+    parts = [f"{min(fewer)} games" if fewer else "yes"]
     if plan.while_learning(plan.learning) > limit:
         parts.append("checkpointing")
     return ", ".join(parts)

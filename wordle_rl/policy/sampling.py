@@ -28,6 +28,7 @@ class Stream(IntEnum):
 
     TRAINING = 0
     EVALUATION = 1 << 28  # validation, reports and eval.py
+    EVALUATION_HISTORY = 1 << 29  # the guesses before such a game, if any
     HISTORY = 1 << 30  # the guesses before the policy takes over a game
 
 
@@ -38,6 +39,7 @@ class Purpose(IntEnum):
     MINIBATCHES = 2
     PROBE = 3
     ALLOWED_SECRETS = 4
+    DATA = 5
 
 
 @dataclass(frozen=True, kw_only=True)

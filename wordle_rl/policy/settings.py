@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from wordle_rl.game.feedback_table import cache_folder
 from wordle_rl.policy.optim import MOST_LEARNING_RATE
 from wordle_rl.policy.sampling import MOST_TOKENS
 from wordle_rl.runs.checks import MOST_GAMES, check_choice, check_seed
@@ -14,9 +15,34 @@ from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range
 
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 UNTRAINED = "untrained"
+MAIN = "main"  # the newest revision of a hub model
+_FETCHED = {"smollm2": "make smollm2"}  # models that a command fetches, once, and that command
 _HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
+_REVISION = re.compile(r"[\w][\w./-]*", re.ASCII)
 LM_HEAD = "lm_head"  # the language-model head's name in transformers
 _PRECISIONS = ("auto", "bf16", "fp32")
+
+
+def locate(name: str) -> str:
+    """The folder of an embedded or a fetched model; any other folder or hub name as it is."""
+    kind, _, model = name.partition("/")
+    if kind == "embedded":
+        return str(EMBEDDED / model)
+    return str(fetched_folder(model)) if kind == "fetched" else name
+
+
+def fetched_folder(model: str) -> Path:
+    """Where a fetched model is kept: $WORDLE_RL_CACHE/models, else ~/.cache/wordle-rl/models."""
+    return cache_folder() / "models" / model
+
+
+def portable_name(location: str) -> str:
+    """The opposite of locate(): a name that means the same model on other machines."""
+    path = Path(location)
+    for kind, root in (("embedded", EMBEDDED), ("fetched", fetched_folder(""))):
+        if path.parent == root:
+            return f"{kind}/{path.name}"
+    return location
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,8 +84,8 @@ class LoraSettings:
 class ModelSettings:
     """Which model, how it is trained, and how long its answers may be.
 
-    path: a hub name, a local folder, embedded/tiny, or untrained (see wordle_rl.backends.tiny_model
-    for its shape).
+    path: a hub name, a local folder, embedded/tiny, fetched/smollm2, or untrained (see
+    wordle_rl.backends.tiny_model for its shape). revision: branch, tag or commit of a hub name.
     """
 
     name: str
@@ -70,6 +96,8 @@ class ModelSettings:
     lora: LoraSettings | None = None
     shape: dict[str, int] = field(default_factory=dict)
     seed: int = 0
+    quantize: Literal["4bit"] | None = None  # of a frozen base
+    revision: str = MAIN
     backend: Literal["lightning", "mlx"] | None = (
         None  # the only backend that loads this model, if there is only one
     )
@@ -81,12 +109,28 @@ class ModelSettings:
         check_range("model.max_context", self.max_context, 16, 10_000_000)
         check_range("model.games_at_once", self.games_at_once, 1, MOST_GAMES)
         check_seed("model.seed", self.seed)
+        self._check_quantize()
         if self.path == UNTRAINED:
             self._check_shape()
         elif self.shape:
             raise ValueError(f"model.shape is for model.path={UNTRAINED}, not {self.path!r}")
         else:
             self._check_path()
+
+    def _check_quantize(self) -> None:
+        if self.quantize is None:
+            return
+        check_choice("model.quantize", self.quantize, ("4bit",))
+        if self.path == UNTRAINED:
+            raise ValueError(
+                f"model.quantize must be null with model.path={UNTRAINED}, not {self.quantize}: a "
+                "base that stays frozen must have learned something"
+            )
+        if self.lora is None:
+            raise ValueError(
+                f"model.quantize must be null without model.lora, not {self.quantize}: rounded "
+                "weights cannot be trained; give an adapter, such as model.lora={rank: 16}"
+            )
 
     def _check_shape(self) -> None:
         known = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
@@ -109,6 +153,7 @@ class ModelSettings:
 
     def _check_path(self) -> None:
         """Check without loading that the path is a model's folder or a hub name."""
+        self._check_fetched()
         if self.path.startswith("embedded/") and not _holds_model(Path(self.location)):
             have = ", ".join(f"embedded/{p.name}" for p in sorted(EMBEDDED.glob("*")))
             raise ValueError(f"model.path={self.path} does not exist; there is {have}")
@@ -124,13 +169,34 @@ class ModelSettings:
                 f"model.path={self.path!r}: no such folder; give one, a hub name such as "
                 f"Qwen/Qwen2.5-3B-Instruct, embedded/tiny or {UNTRAINED}"
             )
+        if not _REVISION.fullmatch(self.revision):
+            raise ValueError(
+                f"model.revision must be a branch, a tag or a commit, not {self.revision!r}"
+            )
+        if self.revision != MAIN and (path.exists() or self.location != self.path):
+            raise ValueError(
+                f"model.revision must be {MAIN} unless model.path is a hub name, not "
+                f"{self.revision!r}"
+            )
+
+    def _check_fetched(self) -> None:
+        """Raise ValueError for a model that was not fetched, with the command that does it."""
+        kind, _, model = self.path.partition("/")
+        if kind != "fetched":
+            return
+        if model not in _FETCHED:
+            have = ", ".join(f"fetched/{name}" for name in _FETCHED)
+            raise ValueError(f"model.path={self.path} does not exist; there is {have}")
+        if not _holds_model(Path(self.location)):
+            raise ValueError(
+                f"model.path={self.path} was not fetched yet: run {_FETCHED[model]} once, or name "
+                "a folder that holds it with model.path=/path/to/it"
+            )
 
     @property
     def location(self) -> str:
         """A hub name, or the folder that holds the model."""
-        if self.path.startswith("embedded/"):
-            return str(EMBEDDED / self.path.removeprefix("embedded/"))
-        return self.path
+        return locate(self.path)
 
 
 def _holds_model(folder: Path) -> bool:
@@ -164,6 +230,7 @@ class LightningSettings(BackendSettings):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     devices: int = 1
     micro_batch_tokens: int | Literal["auto"] = 4096
+    gradient_checkpointing: bool = False
     threads: int | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:

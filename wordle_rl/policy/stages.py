@@ -4,10 +4,13 @@ wordle_rl.json lists the stages of a model, oldest first, with one stage for eac
 it. A model that no run of this package made has no record. Entries of a stage:
 
 - run: the name of its folder. algorithm, and player: the teacher, null without one.
+- careless: share of the teacher's guesses that ignore the clues, unless it is 0.
 - start: the model it began with, in the first stage only. "untrained" is a new one.
 - protocol, allowed_share: which secrets its training games could have. secrets: how many.
 - held_out: how many validation and test secrets could not be among them.
 - digests: of the word lists, the splits and these secrets.
+- data: the file that was trained on, if any. Its name, sha256 and split, the number of rows, how
+  many of them have no secret (unknown_rows), and the secrets of the others, joined by blanks.
 - prompt, form: how the model was asked.
 - embedded: the name of the embedded model that it became a part of, if any.
 
@@ -34,7 +37,12 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("protocol", "prompt", "form", "player"), str | None),
     **dict.fromkeys(("start", "algorithm", "embedded"), str),
     **dict.fromkeys(("secrets", "held_out"), int),
-    "allowed_share": float,
+    **dict.fromkeys(("allowed_share", "careless"), float),
+    "data": dict,
+}
+_DATA_KINDS: dict[str, Any] = {
+    **dict.fromkeys(("file", "sha256", "split", "secrets"), str),
+    **dict.fromkeys(("rows", "unknown_rows"), int),
 }
 
 Stage = dict[str, Any]
@@ -82,6 +90,9 @@ def _read(file: Path) -> list[Stage]:
         for stage in record["stages"]:
             check_all_entries(file, stage, {"run": str})
             check_entries(file, stage, _KINDS)
+            if "data" in stage:
+                check_all_entries(file, stage["data"], {"secrets": str, "unknown_rows": int})
+                check_entries(file, stage["data"], _DATA_KINDS)
     except (FolderError, OSError) as error:
         raise ConfigError(f"{error}; it should list the runs that made the model") from None
     if not record["stages"]:

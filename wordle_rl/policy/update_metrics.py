@@ -14,8 +14,15 @@ class UpdateMetrics:
 
     tokens: float  # trained tokens
     loss: float = 0.0
+    halved: int = 0  # how often micro-batches were halved because memory ran out
     sums: dict[str, float] = field(default_factory=dict)  # over trained tokens
     largest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(LARGEST, 0.0))
+
+    def reset(self) -> None:
+        """Forget all micro-batches."""
+        self.loss = 0.0
+        self.sums.clear()
+        self.largest = dict.fromkeys(LARGEST, 0.0)
 
     def add(self, loss: float, parts: Mapping[str, float]) -> None:
         """Add a micro-batch: its loss, and its sums and largest values by metric."""
@@ -35,6 +42,7 @@ class UpdateMetrics:
             "loss": self.loss,
             "grad_norm": grad_norm,
             "update/skipped": float(skipped),
+            "update/halved": float(self.halved),
         }
 
 
@@ -44,6 +52,7 @@ def merge_metrics(parts: Sequence[UpdateMetrics]) -> UpdateMetrics:
     return UpdateMetrics(
         tokens=sum((part.tokens for part in parts), 0.0),
         loss=sum((part.loss for part in parts), 0.0),
+        halved=sum(part.halved for part in parts),
         sums={name: sum((part.sums.get(name, 0.0) for part in parts), 0.0) for name in names},
         largest={name: max(part.largest[name] for part in parts) for name in LARGEST},
     )

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from wordle_rl.game.rules import PlayedTurn
-from wordle_rl.prompts.parser import ParseFailure, parse
+from wordle_rl.prompts.parser import CLOSE_THINK, OPEN_THINK, ParseFailure, parse, thought_of
 from wordle_rl.prompts.tool_calls import parse_call
 from wordle_rl.words.lists import WordLists
 
 IN_LIST = 1.0
+WITHOUT_THOUGHT = 0.75  # for a guess in the list, where think blocks are asked for
 NOT_IN_LIST = 0.5
 WRONG_CONTENT = 0.4  # also the most for a truncated answer
 _GRADES = {
@@ -38,18 +39,32 @@ class Format:
     - 0: anything else
 
     Where guesses are tool calls, the tags of a call are the guess tags.
+
+    think: whether a guess in the list earns only 0.75 without a think block that holds a text.
+    Other answers are graded as before: law 1 (wordle_rl.rewards.scoring) needs 0.5 to be the least
+    of an honest guess. In a lawful set the won games of a group all have the same shaping, so with
+    credit=game only lost games feel this.
     """
 
     words: WordLists  # its allowed guesses are the list
     form: str = "conversation"  # of the rollouts, see wordle_rl.rollouts.forms
+    think: bool = False
     range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __call__(self, turn: PlayedTurn) -> float:
         if turn.guess is not None:
-            return IN_LIST if turn.guess in self.words.allowed_set else NOT_IN_LIST
+            if turn.guess not in self.words.allowed_set:
+                return NOT_IN_LIST
+            return WITHOUT_THOUGHT if self.think and not _has_thought(turn.text) else IN_LIST
         parsed = (parse_call if self.form == "tool" else parse)(turn.text)
         if parsed.reason is None:  # a guess that does not count: the answer hit its token limit
             return WRONG_CONTENT
         if parsed.reason is ParseFailure.NO_GUESS_TAG and parsed.closed_thinks:
             return _ONLY_THOUGHT
         return _GRADES.get(parsed.reason, 0.0)
+
+
+def _has_thought(text: str) -> bool:
+    """Whether an answer has a closed think block that is not empty."""
+    # The opening tag may be part of the prompt.
+    return bool(thought_of(text).replace(OPEN_THINK, "").replace(CLOSE_THINK, "").strip())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.game.rules import Game, Rules, State
@@ -14,6 +14,7 @@ from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.forms import FORMS, Form
+from wordle_rl.rollouts.given import GivenDialogues, GivenStates
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.rollouts.play import new_games, play, record_rollouts
@@ -34,6 +35,8 @@ class RolloutSettings:
     form: str = "conversation"
     credit: str = "game"
     discount: float = 1.0
+    # In each process; limits the memory for keys and values. A run replaces auto by a number.
+    games_at_once: int | Literal["auto"] | None = None
 
     def __post_init__(self) -> None:
         check_choice("rollout.form", self.form, FORMS)
@@ -51,6 +54,14 @@ class RolloutSettings:
                 f"rollout.groups x rollout.num_generations must be at most {MOST_GAMES} games in a "
                 f"step, not {self.groups} x {self.num_generations}"
             )
+        if self.games_at_once is not None and self.games_at_once != "auto":
+            check_range("rollout.games_at_once", self.games_at_once, 1, MOST_GAMES)
+            if self.games_at_once < self.num_generations:
+                raise ConfigError(
+                    f"rollout.games_at_once must be {self.num_generations} or more, because the "
+                    f"rollout.num_generations={self.num_generations} games of a group play "
+                    f"together, not {self.games_at_once}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +110,16 @@ class RolloutKind(RolloutSettings, ABC):
     def play(self, task: RolloutTask) -> list[Rollout]:
         """Play a task. Returns its rollouts, group by group, num_generations in each."""
 
+    def play_in_portions(self, task: RolloutTask) -> list[Rollout]:
+        """As play(), with at most games_at_once games side by side.
+
+        Draws depend on game and turn alone, so the games are the same as all at once.
+        """
+        if not isinstance(self.games_at_once, int):
+            return self.play(task)
+        secrets = self.games_at_once // self.num_generations
+        return [rollout for portion in task.split(secrets) for rollout in self.play(portion)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -117,6 +138,8 @@ class Recipe:
     allowed_share: float = 0.0  # share of the groups whose secret may be any of these
     replayed: tuple[str, ...] = ()  # secrets for the step's last groups, instead of planned ones
     history: History | None = None  # where training games begin; None: the empty board
+    states: GivenStates | None = None  # from data=: training games begin there
+    dialogues: GivenDialogues | None = None  # from data=: learnt instead of games
     seed: int
 
 
@@ -157,6 +180,19 @@ class RolloutTask:
         secrets = [secret for secret in self.secrets for _ in range(size)]
         starts = [state for state in self.starts for _ in range(size)]
         return new_games(secrets, recipe.words, recipe.rules, starts)
+
+    def split(self, size: int) -> list[RolloutTask]:
+        """This task as several, each with at most `size` of its secrets."""
+        parts = [slice(start, start + size) for start in range(0, len(self.secrets), size)]
+        return [
+            replace(
+                self,
+                places=self.places[part],
+                secrets=self.secrets[part],
+                starts=self.starts[part],
+            )
+            for part in parts
+        ]
 
 
 def play_whole_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:

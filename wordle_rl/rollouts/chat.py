@@ -53,18 +53,21 @@ class Chat:
                 f"which is none of the tokenizer's stop ids {sorted(tokenizer.stop_ids)}"
             )
         self.turn_end_id = ending[0]
-        self._openings: dict[tuple[str, str], list[int]] = {}
+        self._openings: dict[tuple[str | None, str], list[int]] = {}
         self._replies: dict[str, list[int]] = {}
         self._answers: dict[str, list[int]] = {}
 
-    def opening(self, system: str, message: str) -> list[int]:
+    def opening(self, system: str | None, message: str) -> list[int]:
         """Ids up to the first answer, exactly as the template writes them.
 
-        If the template has no place for a system prompt, the message begins with it.
+        If the template has no place for a system prompt, the message begins with it. None leaves
+        the system prompt to the template, which may have one of its own.
         """
         ids = self._openings.get((system, message))
         if ids is None:
-            if self._takes_system:
+            if system is None:
+                messages = [_make_message("user", message)]
+            elif self._takes_system:
                 messages = [_make_message("system", system), _make_message("user", message)]
             else:
                 messages = [_make_message("user", f"{system}\n\n{message}")]

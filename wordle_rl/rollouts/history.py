@@ -8,7 +8,7 @@ than was drawn. Where a step's games begin is a pure function of (seed, step, gr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class History:
     most: int
     player: Player
     stand_in: Player  # for guesses that would win
+    stream: Stream = Stream.HISTORY
 
     def states(
         self, secrets: Sequence[str], groups: range, *, seed: int, step: int, max_turns: int
@@ -75,5 +76,19 @@ class History:
         """[groups, attempts]. number: which of a group's draws."""
         return uniforms(
             seed=seed, step=step, rollouts=np.array(groups), turn=number, tokens=_ATTEMPTS,
-            stream=Stream.HISTORY,
+            stream=self.stream,
         )  # fmt: skip
+
+
+def fixed_states(
+    history: History | None, secrets: Sequence[str], *, seed: int, max_turns: int
+) -> tuple[State, ...]:
+    """The states in which games outside training begin, the same ones whenever they are played.
+
+    secrets: one per game. history: None begins with empty boards.
+    """
+    if history is None:
+        return (State(max_turns=max_turns),) * len(secrets)
+    given = replace(history, stream=Stream.EVALUATION_HISTORY)
+    states = given.states(secrets, range(len(secrets)), seed=seed, step=0, max_turns=max_turns)
+    return tuple(states)

@@ -10,7 +10,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -115,16 +115,30 @@ class StepLog:
 
     def append(self, step: int, record: Mapping[str, Any]) -> None:
         """Add one line, {"step": step, **record}; the operating system has it on return."""
-        if record.get("step", step) != step:
-            raise ValueError(f"record of step {record['step']} appended at step {step}")
-        line = json_bytes({"step": step, **record})
+        self.extend(step, [record])
+
+    def extend(
+        self, step: int, records: Iterable[Mapping[str, Any]], *, most: float = math.inf
+    ) -> bool:
+        """Add a line per record. Returns False, and adds none, if the file would be too large.
+
+        most: bytes of the file.
+        """
+        lines = []
+        for record in records:
+            if record.get("step", step) != step:
+                raise ValueError(f"record of step {record['step']} appended at step {step}")
+            lines.append(json_bytes({"step": step, **record}))
         if not self._whole:
             self._drop_torn_line()
-        self._whole = False  # until this line is written, too
         # Opened anew each time: an open file would outlive truncate_after elsewhere.
         with full_disk_named(self.path), open(self.path, "ab") as file:
-            file.write(line)
+            if file.tell() + sum(map(len, lines)) > most:
+                return False
+            self._whole = False  # until these lines are written, too
+            file.writelines(lines)
         self._whole = True
+        return True
 
     def read(self) -> list[dict[str, Any]]:
         """All records, oldest first; empty without a file.

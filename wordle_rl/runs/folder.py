@@ -42,7 +42,7 @@ _KINDS: dict[str, Any] = {  # types of the manifest's entries that are read agai
     "choices": dict[str, str],
     "command": list[str],
     "resumes": list[dict],
-    **dict.fromkeys(("model", "prompt", "form", "protocol", "player"), str | None),
+    **dict.fromkeys(("model", "revision", "prompt", "form", "protocol", "player"), str | None),
     **dict.fromkeys(("start", "algorithm"), str),
     **dict.fromkeys(("secrets", "held_out"), int),
     "allowed_share": float,
@@ -98,6 +98,10 @@ class RunFolder:
     def games_log(self) -> StepLog:
         """Games of every n-th step, one line a game: games.jsonl."""
         return StepLog(self.path / "games.jsonl")
+
+    def validation_games_log(self) -> StepLog:
+        """Every validation game, one line a game: validation_games.jsonl."""
+        return StepLog(self.path / "validation_games.jsonl")
 
     def manifest(self) -> dict[str, Any]:
         """The entries of manifest.json. Raises RunFolderError when it is missing or broken."""

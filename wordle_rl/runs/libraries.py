@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _ALL = "pip install -c constraints.txt -e ."
 _MLX = f"{_ALL[:-1]}'.[mlx]'"
+_DATA = f"{_ALL[:-1]}'.[data]'"
 _TORCH = "backend=lightning", _ALL, "choose backend=mlx"
 _MODEL = "a model", _ALL, "evaluate a scripted player (python eval.py player=...)"
 _POSTGRES = "storage=postgresql://...", "pip install -e '.[postgres]'", "leave storage alone"
@@ -16,10 +17,22 @@ _WITHOUT: dict[str, tuple[str, str, str]] = {  # who needs it, how to install it
     "peft": ("a model with LoRA", _ALL, "choose one without it, such as model=tiny"),
     "mlx": ("backend=mlx", _MLX, "choose backend=lightning"),
     "mlx_lm": ("backend=mlx", _MLX, "choose backend=lightning"),
+    "bitsandbytes": (
+        "model.quantize=4bit",
+        "pip install -c constraints.txt -e '.[quantize]'",
+        "leave it at null",
+    ),
+    "gguf": (
+        "make smollm2",
+        f"{_ALL[:-1]}'.[gguf]'",
+        "name a folder with the model (model.path=/path/to/it)",
+    ),
     "tensorboard": ("logger=tensorboard", _ALL, "choose logger=none"),
     "wandb": ("logger=wandb", "pip install wandb", "choose logger=tensorboard"),
     "matplotlib": ("a picture", _ALL, "read the numbers in metrics.jsonl and results.csv"),
     "optuna": ("a study (-m sweep=...)", _ALL, "start single runs without -m"),
+    "datasets": ("data=<file>", _DATA, "leave data= out"),
+    "pyarrow": ("a Parquet file", _DATA, "choose --format jsonl"),
     "psycopg": _POSTGRES,
     "psycopg2": _POSTGRES,
 }

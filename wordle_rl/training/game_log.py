@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wordle_rl.evaluation.boards import boards_side_by_side, markdown_board
+from wordle_rl.evaluation.repetition import later_guesses, warn_of_repetition
 from wordle_rl.evaluation.summary import game_record, most_common_guesses
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import GameReward
@@ -68,8 +69,9 @@ class GameLog:
         boards = boards_side_by_side(games, colour=sys.stdout.isatty(), rewards=rewards)
         common = ", ".join(f"{word} {count}" for word, count in most_common_guesses(everything))
         common = f"most common guesses of all {len(everything)} games: {common or 'none'}"
-        print(f"\nstep {step}, {tag}\n{boards}\n{common}\n", flush=True)
-        text = "\n\n".join([*map(markdown_board, games, rewards), common])
+        lines = [common, *warn_of_repetition("the policy", later_guesses(everything))]
+        print(f"\nstep {step}, {tag}", boards, *lines, sep="\n", end="\n\n", flush=True)
+        text = "\n\n".join([*map(markdown_board, games, rewards), *lines])
         self._reporter.text(tag, text, step)
 
 

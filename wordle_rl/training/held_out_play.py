@@ -1,4 +1,4 @@
-"""Plays full games with the policy on held-out secrets, and computes their metrics.
+"""Plays games with the policy on held-out secrets, and computes their metrics.
 
 The processes share the work, and each gets all games.
 """
@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from wordle_rl.evaluation.depth import depth_metrics
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import reward_means
-from wordle_rl.game.rules import Game
+from wordle_rl.game.rules import Game, State
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
 from wordle_rl.rewards.scoring import GameReward
@@ -22,13 +23,13 @@ from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.policy_actor import build_actor
 from wordle_rl.runs.processes import share
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.metrics import habit_metrics
+from wordle_rl.training.metrics import answer_tokens, habit_metrics
 from wordle_rl.training.progress import GameCount, announce
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutPlay:
-    """Plays full games with the policy outside training, from empty boards."""
+    """Plays games with the policy outside training."""
 
     policy: Policy
     form: Form
@@ -39,11 +40,13 @@ class HeldOutPlay:
         secrets: Sequence[str],
         what: str,
         *,
+        starts: Sequence[State] | None = None,
         sampling: Sampling | None = None,
         check: Callable[[], None] = lambda: None,
     ) -> list[Game]:
-        """Play one game per secret, greedily without `sampling`.
+        """Play one game per secret, from an empty board without `starts`.
 
+        starts: the state in which each game begins. sampling: None plays greedily.
         what: the purpose of the games, printed if they take long. check: called between turns; it
         may raise to abandon the games.
         """
@@ -64,8 +67,10 @@ class HeldOutPlay:
                     sampling or self.setup.greedy,
                     Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=start),
                 )
-                batch = secrets[start : min(start + most, mine.stop)]
-                games += play(actor, new_games(batch, recipe.words, recipe.rules), watch=watch)
+                now = slice(start, min(start + most, mine.stop))
+                given = None if starts is None else starts[now]
+                batch = new_games(secrets[now], recipe.words, recipe.rules, given)
+                games += play(actor, batch, watch=watch)
                 count.next_batch()
             return [game for part in self.policy.processes.gather(games) for game in part]
 
@@ -76,22 +81,25 @@ class HeldOutPlay:
     ) -> dict[str, float]:
         """Metrics of games on the validation secrets, with the rewards of reward=.
 
-        show: called with one game of each secret and the rewards of these games.
+        show: called with the games, those of one secret together, and their rewards.
         """
         setup, samples = self.setup, self.setup.trainer.validation_samples
         secrets = [secret for secret in setup.validation for _ in range(samples)]
         temperature = setup.trainer.validation_temperature
         sampling = replace(setup.recipe.sampling, temperature=temperature)
-        games = self.play(secrets, "validation", sampling=sampling, check=check)
+        starts = [state for state in setup.validation_starts for _ in range(samples)]
+        games = self.play(secrets, "validation", starts=starts, sampling=sampling, check=check)
         scores = [setup.recipe.rewards.score(game) for game in games]
         if show is not None:
-            show(games[::samples], scores[::samples])
+            show(games, scores)
         totals = np.array([score.total for score in scores])
         # Games with the same secret are not independent: the error is over the means of secrets.
         rewards = totals.reshape(-1, samples).mean(axis=1)
         return {
             **_wins("val", games),
+            **(depth_metrics("val", games) if setup.validation_history else {}),
             **habit_metrics("val", games),
+            "val/tokens_per_answer": answer_tokens(games),
             **skill_metrics(games, setup.knowledge, setup.regret, "val/skill"),
             "val/reward": float(rewards.mean()),
             **{f"val/reward/{name}": mean for name, mean in reward_means(scores).items()},

@@ -15,6 +15,7 @@ from typing import Any
 
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import write_summary
+from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.policy import Policy
 from wordle_rl.rollouts.base import Step
@@ -30,6 +31,7 @@ from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpointing import Checkpointing
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.given_answers import check_lengths, learn_answers
 from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.log import RunLog
 from wordle_rl.training.memory import MemoryFull, MemoryGuard
@@ -82,6 +84,9 @@ def run_training(
         raise
     except NotFinite as error:
         raise training.record_failure(str(error)) from error
+    except DoesNotFit as error:
+        again = f"python train.py resume={training.folder.path}"
+        raise TrainingFailed(f"{error}, with {again}") from error
 
 
 class Training:
@@ -101,14 +106,18 @@ class Training:
         self.folder = folder
         recipe, trainer = setup.recipe, setup.trainer
         self._form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
-        guesses = recipe.history.most if recipe.history else 0
-        check_room(self._form, recipe.sampling, setup.model.max_context, guesses=guesses)
+        most, room = setup.most_given, setup.model.max_context
+        check_room(self._form, recipe.sampling, room, guesses=most)
         if recipe.teacher is not None:
             check_thoughts(recipe.teacher, self._form, recipe.sampling)
+        if recipe.dialogues is not None:
+            check_lengths(recipe.dialogues, self._form.chat, setup.model.max_context)
         self._writes = policy.processes.rank == 0
         self.first_step = 0
         self._check = check
-        self._log = RunLog(folder, reporter, shown_games=trainer.show_games, writes=self._writes)
+        self._log = RunLog(
+            folder, reporter, trainer, tables=setup.logger.tables, writes=self._writes
+        )
         self._held_out = HeldOutPlay(policy=policy, form=self._form, setup=setup)
         self._stages = stages_of_run(setup, folder.path.name)
         self._reports = RunReports(self._held_out, folder, self._stages, check, writes=self._writes)
@@ -187,7 +196,8 @@ class Training:
         )
         done = number + 1
         with announce(f"step {done} of {trainer.steps}"):
-            result = train_step(step)
+            dialogues = recipe.dialogues
+            result = train_step(step) if dialogues is None else learn_answers(step, dialogues)
         self._state.step = done
         seconds = time.monotonic() - begin
         metrics = {
@@ -201,6 +211,7 @@ class Training:
         }
         metrics |= self._state.count(metrics)
         metrics |= self._observe(result)
+        self._log.training_rewards(done, result)
         if done % trainer.games_every == 0:
             self._log.training_games(done, result, recipe.rollout.num_generations)
         best = False
@@ -218,7 +229,7 @@ class Training:
         """Metrics of skill in a step's games, and of the memory in use."""
         begin = time.monotonic()
         memory = self._memory.look(self.policy)
-        if not self._writes:
+        if not self._writes or not result.rollouts:
             return memory
         skill = skill_metrics(games_of(result.rollouts), self.setup.knowledge, self.setup.regret)
         return {**memory, **skill, "time/skill": time.monotonic() - begin}

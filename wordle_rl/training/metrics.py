@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from wordle_rl.evaluation.repetition import later_guesses
 from wordle_rl.evaluation.summary import distinct_openers, most_common_guesses, reward_means
 from wordle_rl.game.rules import Game, PlayedTurn
 from wordle_rl.rewards.scoring import GameReward
@@ -68,13 +69,23 @@ def habit_metrics(prefix: str, games: Sequence[Game]) -> dict[str, float]:
 
     distinct_openers: different first guesses per game, NaN if all games began with clues.
     most_common_guess: the most common word's share of all guesses, NaN without guesses.
+    most_common_later_guess: the same of the turns after the first, where an opener is no excuse.
     """
     guesses = sum(turn.guess is not None for game in games for turn in game.turns)
     openers, common = distinct_openers(games), most_common_guesses(games)
+    later = later_guesses(games)
+    turns, count = later["later_turns"], later["later_guess_count"]
     return {
         f"{prefix}/distinct_openers": np.nan if openers is None else openers,
         f"{prefix}/most_common_guess": common[0][1] / guesses if common else np.nan,
+        f"{prefix}/most_common_later_guess": count / turns if turns else np.nan,
     }
+
+
+def answer_tokens(games: Sequence[Game]) -> float:
+    """Mean number of tokens of an answer, NaN without answers."""
+    answers = [turn.tokens for game in games for turn in game.turns]
+    return float(np.mean(answers)) if answers else np.nan
 
 
 def token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:

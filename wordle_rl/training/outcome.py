@@ -46,16 +46,20 @@ def describe_export(
 
 
 def report(
-    player: str, play: HeldOutPlay, stages: Sequence[Stage], check: Callable[[], None]
+    player: str,
+    play: HeldOutPlay,
+    secrets: Sequence[str],
+    stages: Sequence[Stage],
+    check: Callable[[], None],
 ) -> tuple[dict[str, Any], list[Game]]:
-    """Play the test secrets greedily. Returns the summary and the games.
+    """Play test secrets greedily. Returns the summary and the games.
 
     player: start or best. stages: of the model that plays.
     """
     begin, setup = time.monotonic(), play.setup
     split = "all" if len(setup.test) == len(setup.words.answers) else "test"
     what = f"report on the {player}"
-    games = play.play(setup.test, f"{what}, {split} secrets", check=check)
+    games = play.play(secrets, f"{what}, {split} secrets", check=check)
     seconds = time.monotonic() - begin
     with announce(f"{what}: judging {len(games)} games"):
         summary = summarise(
@@ -90,19 +94,21 @@ def keep_failure(
 
 def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
     """The stages of the model that this run makes: its start model's stages, then the run."""
-    recipe, splits = setup.recipe, setup.splits
-    secrets = {*recipe.secrets, *recipe.allowed_secrets}
+    recipe, splits, data = setup.recipe, setup.splits, setup.data
+    secrets = {*recipe.secrets, *recipe.allowed_secrets} if data is None else {*data.secrets}
+    held_out = {*splits.val, *splits.test} - secrets
     earlier, teacher = stages_of(setup.model.location), recipe.algorithm.imitates
     protocol = setup.config["words"]["protocol"]
     own = {
         "run": run,
         **({} if earlier else {"start": _name_start(setup)}),
         "algorithm": option_of(recipe.algorithm),
-        "player": None if teacher is None else teacher.player,
+        "player": None if teacher is None or recipe.teacher is None else teacher.player,
+        **({"careless": teacher.careless} if teacher is not None and teacher.careless else {}),
         "protocol": protocol,
         **({"allowed_share": recipe.allowed_share} if recipe.allowed_share else {}),
         "secrets": len(secrets),
-        "held_out": 0 if protocol == "all" else len(splits.val) + len(splits.test),
+        "held_out": 0 if protocol == "all" or (data and data.unknown) else len(held_out),
         "digests": {
             "words": setup.words.digest,
             "splits": splits.digest,
@@ -110,6 +116,7 @@ def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
         },
         "prompt": prompt_name(recipe.style),
         "form": recipe.rollout.form,
+        **({} if data is None else {"data": data.record()}),
     }
     return [*earlier, own]
 

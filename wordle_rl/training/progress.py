@@ -36,6 +36,12 @@ def describe_time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 99.5 else f"{seconds / 60:.1f} min"
 
 
+def print_line(text: str) -> None:
+    """Print a line while a progress bar may have left the cursor at the end of its own."""
+    clear = "\r\033[K" if sys.stdout.isatty() else ""
+    print(f"{clear}{text}", flush=True)
+
+
 @contextmanager
 def announce(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterator[None]:
     """Print what the block does and how long it has run, every `every` seconds.
@@ -48,9 +54,7 @@ def announce(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterato
     def print_lines() -> None:
         while not over.wait(every):
             text = what if isinstance(what, str) else what()
-            # A progress bar may have left the cursor at the end of its line.
-            clear = "\r\033[K" if sys.stdout.isatty() else ""
-            print(f"{clear}{text}, {time.monotonic() - begin:.0f} s so far", flush=True)
+            print_line(f"{text}, {time.monotonic() - begin:.0f} s so far")
 
     printer = threading.Thread(target=print_lines, daemon=True)
     printer.start()

@@ -7,7 +7,7 @@ processes all of them play, and the first one writes and prints.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wordle_rl.evaluation.before_after import comparison_table, describe_change, show_pairs
@@ -24,6 +24,17 @@ from wordle_rl.training.start_report import (
     write_start_games,
 )
 
+_SMALL = 20_000_000  # parameters below which a model plays all test secrets in seconds
+_FEWER = 64  # secrets for the others
+
+
+def choose_report_limit(asked: int | None, parameters: int) -> int | None:
+    """How many test secrets the reports play at most, None for all.
+
+    asked: trainer.report_limit. parameters: of the model.
+    """
+    return _FEWER if asked is None and parameters >= _SMALL else asked
+
 
 class RunReports:
     """Plays the test secrets, and shows what training changed."""
@@ -39,11 +50,18 @@ class RunReports:
     ) -> None:
         """stages: of the model that the run makes, the run itself last."""
         self._play, self._stages, self._check, self._writes = play, stages, check, writes
+        asked = play.setup.trainer.report_limit
+        limit = choose_report_limit(asked, play.policy.num_parameters[1])
+        self._secrets = play.setup.test[:limit]
         self._start, self._games = folder.path / "start.json", folder.path / "start_games.jsonl"
 
     def begin(self) -> None:
         """Report on the start, in two files."""
-        summary, games = report("start", self._play, self._stages[:-1], self._check)
+        many, test = len(self._secrets), len(self._play.setup.test)
+        if self._writes and many < test:
+            print(f"the reports play {many} of {test} secrets (trainer.report_limit)", flush=True)
+        stages = self._stages[:-1]
+        summary, games = report("start", self._play, self._secrets, stages, self._check)
         if self._writes:
             write_start_games(self._games, games)
             write_json(self._start, summary)
@@ -53,10 +71,11 @@ class RunReports:
 
         step: the one whose checkpoint the policy is from.
         """
-        best, games = report("best", self._play, self._stages, self._check)
+        start = read_start_report(self._start) if self._writes else None
+        self._play_as_many_as(start)
+        best, games = report("best", self._play, self._secrets, self._stages, self._check)
         if not self._writes:
             return best
-        start = read_start_report(self._start)
         if start is None:
             print(f"\n{report_table([best])}", flush=True)
             return best
@@ -67,6 +86,12 @@ class RunReports:
             self._compare(start, best, games, step)
         return {**best, "start": start}
 
+    def _play_as_many_as(self, start: Mapping[str, Any] | None) -> None:
+        """Take the secrets of the report on the start, for a limit that was changed since."""
+        played = self._play.policy.processes.gather(0 if start is None else start["games"])[0]
+        if 1 <= played <= len(self._play.setup.test):
+            self._secrets = self._play.setup.test[:played]
+
     def _compare(
         self, start: dict[str, Any], best: dict[str, Any], games: Sequence[Game], step: int
     ) -> None:
@@ -74,7 +99,7 @@ class RunReports:
         setup, titles = self._play.setup, ("before", f"after step {step}")
         print(f"\n{comparison_table(start, best, titles)}", flush=True)
         words, rules = setup.recipe.words, setup.recipe.rules
-        earlier = read_start_games(self._games, setup.test, words.allowed_set, rules)
+        earlier = read_start_games(self._games, self._secrets, words.allowed_set, rules)
         if not earlier:
             return
         pairs = list(zip(earlier, games, strict=True))

@@ -13,14 +13,18 @@ class TrainerSettings:
     """How long to train, and what happens between steps. Intervals are in steps."""
 
     steps: int
+    epochs: float | None = None
     validate_every: int = 10
     validation_temperature: float = 0.0
     validation_samples: int = 1
+    validation_history: int = 0
+    validation_games_mb: float = 50.0
     watch_every: int = 0
     checkpoint_every: int = 50
     games_every: int = 10
     show_games: int = 3
     report: bool = True
+    report_limit: int | None = None
     tree: str | None = None
     memory_limit_gb: float | None = None
     device_memory_limit_gb: float | None = None
@@ -34,8 +38,14 @@ class TrainerSettings:
             )
         for name in ("steps", "validate_every", "checkpoint_every", "games_every"):
             check_range(f"trainer.{name}", getattr(self, name), 1, MOST)
+        if self.epochs is not None:
+            check_above_zero("trainer.epochs", self.epochs, 100_000)
         check_range("trainer.watch_every", self.watch_every, 0, MOST)
         check_range("trainer.validation_samples", self.validation_samples, 1, MOST_SAMPLES)
+        check_range("trainer.validation_history", self.validation_history, 0, 99)
+        check_range("trainer.validation_games_mb", self.validation_games_mb, 0, 1_000)
+        if self.report_limit is not None:
+            check_range("trainer.report_limit", self.report_limit, 1, MOST)
         check_range("trainer.show_games", self.show_games, 0, MOST_GAMES)
         for name in ("memory_limit_gb", "device_memory_limit_gb"):
             limit = getattr(self, name)
@@ -51,3 +61,4 @@ class LoggerSettings:
     csv: bool = False
     wandb: bool = False
     wandb_project: str = "wordle-rl"
+    tables: bool = True

@@ -31,8 +31,11 @@ _REPORT: dict[str, Any] = {  # entries that report_table() shows
 _LATER_ENTRIES = {  # entries that reports of earlier versions lack
     "out_of_time": int, "distinct_openers": _NUMBER, "reward": float,
     "reward_parts": dict[str, float], "lineage": str, "plurals": _NUMBER,
+    "turns": int, "tokens_per_answer": _NUMBER,
+    "later_turns": int, "later_guess": str | None, "later_guess_count": int,
     "answer_guesses": _NUMBER, "opener_bits": _NUMBER, "opener_rank": _NUMBER,
 }  # fmt: skip
+_OF_EVAL = ("by_depth", "pass_at")  # only eval.py writes these, so they are not read
 _GAME = {
     "secret": str, "status": str, "guesses": list[str | None],
     "reasons": list[str | None],
@@ -44,7 +47,8 @@ _RULES = {"max_turns": int, "invalid": str, "unparsable": str, "hard_mode": bool
 def read_report(path: Path) -> dict[str, Any]:
     """Read a summary that report_table() can show. Raises RunFolderError or FileNotFoundError."""
     try:
-        report = {_rename(name): value for name, value in read_object(path).items()}
+        given = {k: v for k, v in read_object(path).items() if k not in _OF_EVAL}
+        report = {_rename(name): value for name, value in given.items()}
         check_all_entries(path, report, {**_REPORT, "rules": dict})
         check_entries(path, report, _LATER_ENTRIES)
         check_all_entries(f"{path}: rules", report["rules"], _RULES)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Purpose, generator
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.base import Recipe, RolloutTask, Step
+from wordle_rl.rollouts.given import GivenState, GivenStates
 from wordle_rl.rollouts.records import Rollout, games_of
 from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import (
@@ -36,6 +38,7 @@ from wordle_rl.training.metrics import (
 from wordle_rl.training.update import run_updates
 
 _ROUNDING = 1e-9  # 0.29 x 100 is below 29
+T = TypeVar("T")  # a secret, or the place of a row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +53,11 @@ class StepResult:
 
 def step_secrets(secrets: Sequence[str], *, seed: int, step: int, groups: int) -> list[str]:
     """The secrets of a step's groups. Each epoch goes once through a new shuffle of all secrets."""
-    return _planned(secrets, seed, range(step * groups, (step + 1) * groups))
+    return planned(secrets, seed, range(step * groups, (step + 1) * groups))
 
 
-def _planned(secrets: Sequence[str], seed: int, places: range) -> list[str]:
+def planned(secrets: Sequence[T], seed: int, places: range) -> list[T]:
+    """What a run plays at these places of its whole sequence of groups."""
     return _shuffled(secrets, places, lambda epoch: np.random.default_rng([seed, epoch]))
 
 
@@ -67,8 +71,8 @@ def _planned_allowed(secrets: Sequence[str], seed: int, places: range) -> list[s
 
 
 def _shuffled(
-    secrets: Sequence[str], places: range, shuffle: Callable[[int], np.random.Generator]
-) -> list[str]:
+    secrets: Sequence[T], places: range, shuffle: Callable[[int], np.random.Generator]
+) -> list[T]:
     """The secrets at some places of a sequence of epochs. shuffle: the generator of an epoch."""
     out, orders = [], {}
     for place in places:
@@ -79,7 +83,7 @@ def _shuffled(
     return out
 
 
-def spare_secrets(secrets: Sequence[str], *, seed: int, step: int, places: range) -> list[str]:
+def spare_secrets(secrets: Sequence[T], *, seed: int, step: int, places: range) -> list[T]:
     """Secrets for a step's replacement groups, taken from a separate shuffle."""
     order = generator(Purpose.SPARE_SECRETS, seed=seed, step=step).permutation(len(secrets))
     return [secrets[int(order[place % len(secrets)])] for place in places]
@@ -92,11 +96,11 @@ def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
         due = mix_secrets(
             range(step * groups, (step + 1) * groups),
             recipe.allowed_share,
-            lambda places: _planned(recipe.secrets, seed, places),
+            lambda places: planned(recipe.secrets, seed, places),
             lambda places: _planned_allowed(recipe.allowed_secrets, seed, places),
         )
-        planned = [*due[: groups - len(recipe.replayed)], *recipe.replayed]
-        return planned[numbers.start : numbers.stop]
+        everything = [*due[: groups - len(recipe.replayed)], *recipe.replayed]
+        return everything[numbers.start : numbers.stop]
 
     def spare(secrets: Sequence[str]) -> Callable[[range], list[str]]:
         return lambda places: spare_secrets(secrets, seed=seed, step=step, places=places)
@@ -106,6 +110,30 @@ def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
     return mix_secrets(
         places, recipe.allowed_share, spare(recipe.secrets), spare(recipe.allowed_secrets), step
     )
+
+
+def group_states(
+    recipe: Recipe, states: GivenStates, step: int, numbers: range
+) -> list[GivenState]:
+    """The given states in which a step's groups with these numbers begin.
+
+    A secret that is played again has another one of its states in each step.
+    """
+    groups, seed, rows = recipe.rollout.groups, recipe.seed, range(len(states))
+    if numbers.start >= groups:
+        places = range(numbers.start - groups, numbers.stop - groups)
+        chosen = spare_secrets(rows, seed=seed, step=step, places=places)
+    else:
+        chosen = planned(rows, seed, range(step * groups, (step + 1) * groups))
+        if recipe.replayed:
+            own = {secret: [] for secret in recipe.replayed}
+            for row, secret in enumerate(states.secrets):
+                if secret in own:
+                    own[secret].append(row)
+            again = [own[secret][step % len(own[secret])] for secret in recipe.replayed]
+            chosen = [*chosen[: groups - len(again)], *again]
+        chosen = chosen[numbers.start : numbers.stop]
+    return [states[row] for row in chosen]
 
 
 def mix_secrets(
@@ -216,12 +244,16 @@ def collect_rollouts(step: Step, numbers: range) -> list[Rollout]:
     A kind of rollouts may add groups with the same secrets, see wordle_rl.rollouts.
     """
     recipe = step.recipe
-    secrets, turns = group_secrets(recipe, step.number, numbers), recipe.rules.max_turns
-    if recipe.history is None:
-        starts = [State(max_turns=turns)] * len(secrets)
+    turns = recipe.rules.max_turns
+    if recipe.states is not None:
+        given = group_states(recipe, recipe.states, step.number, numbers)
+        secrets, starts = [g.secret for g in given], [g.state(turns) for g in given]
     else:
+        secrets = group_secrets(recipe, step.number, numbers)
+        starts = [State(max_turns=turns)] * len(secrets)
+    if recipe.history is not None:
         starts = recipe.history.states(
             secrets, numbers, seed=recipe.seed, step=step.number, max_turns=turns
         )
     task = RolloutTask(step=step, places=numbers, secrets=secrets, starts=starts)
-    return recipe.rollout.play(task)
+    return recipe.rollout.play_in_portions(task)

@@ -158,7 +158,7 @@ def update_in_minibatches(
     """Do all optimiser steps on one batch. Returns their metrics.
 
     deal: splits the rows into the minibatches of an epoch. Metrics are means over the optimiser
-    steps, except that `update/skipped` is a sum and the metrics named in LARGEST are maxima.
+    steps. `update/skipped` and `update/halved` are sums, and the metrics in LARGEST are maxima.
     """
     if algorithm.epochs * algorithm.minibatches > 1 and batch.old_logprobs is None:
         batch = replace(batch, old_logprobs=policy.score(batch))
@@ -173,5 +173,5 @@ def update_in_minibatches(
     metrics |= {f"policy/{name}": max(m[f"policy/{name}"] for m in seen) for name in LARGEST}
     if algorithm.imitates is not None:  # nobody sampled its tokens
         metrics = {name: m for name, m in metrics.items() if not name.endswith("sampler_gap")}
-    metrics["update/skipped"] = sum(m["update/skipped"] for m in seen)
+    metrics |= {name: sum(m[name] for m in seen) for name in ("update/skipped", "update/halved")}
     return {**metrics, "update/count": float(len(seen))}

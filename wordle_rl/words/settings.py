@@ -13,6 +13,9 @@ from wordle_rl.words.splits import Splits, in_hash_order, split_secrets
 # but the validation and test answers.
 PROTOCOLS = ("split", "all", "allowed")
 
+# What eval.py may play. "allowed" is the allowed words that are no answers.
+SPLITS = ("train", "val", "test", "all", "allowed")
+
 
 @dataclass(frozen=True, kw_only=True)
 class WordSettings:
@@ -31,7 +34,7 @@ class WordSettings:
 
     def __post_init__(self) -> None:
         check_choice("words.protocol", self.protocol, PROTOCOLS)
-        check_choice("words.split", self.split, ("train", "val", "test", "all"))
+        check_choice("words.split", self.split, SPLITS)
         check_range("words.allowed_share", self.allowed_share, 0, 1)
         if self.allowed_share and self.protocol != "split":
             raise ValueError(
@@ -49,6 +52,18 @@ class WordSettings:
             preset=self.preset, answers=self.answers, allowed=self.allowed, column=self.column
         )
         return words, split_secrets(words, test=self.test, val=self.val)
+
+    def eval_secrets(self, words: WordLists, splits: Splits) -> tuple[str, ...]:
+        """The secrets that eval.py plays, in hash order. Raises ValueError if there are none."""
+        if self.split != "allowed":
+            return splits.secrets(self.split)  # pyright: ignore[reportArgumentType]
+        rest = set(words.allowed).difference(words.answers)
+        if not rest:
+            raise ValueError(
+                "words.split must be train, val, test or all where every allowed word is an "
+                "answer, not allowed"
+            )
+        return tuple(in_hash_order(rest))
 
     def training_secrets(self, words: WordLists, splits: Splits) -> tuple[str, ...]:
         """The secrets of training games, those of allowed_share not included."""

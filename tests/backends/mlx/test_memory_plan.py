@@ -13,7 +13,7 @@ from mlx.utils import tree_flatten
 from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import gemma, qwen
 from tests.helpers.updates import PLAIN, games
-from wordle_rl.backends.torch.load import add_lora
+from wordle_rl.backends.torch.adapters import add_lora
 from wordle_rl.backends.torch.planned_model import PlannedMlxModel
 from wordle_rl.policy.memory_plan import GameSize
 from wordle_rl.policy.optim import AdamW

@@ -16,6 +16,7 @@ from tests.helpers.tiny import (
     batch_of,
     full_logprobs,
     gemma,
+    llama,
     lora_of,
     plain_copy,
     qwen,
@@ -38,7 +39,7 @@ def test_mlx_is_installed_where_it_can_be():
         assert importlib.util.find_spec("mlx_lm") is not None
 
 
-@pytest.mark.parametrize("build", [qwen, gemma])
+@pytest.mark.parametrize("build", [qwen, llama, gemma])
 @pytest.mark.parametrize("micro_batch_tokens", [1, 1000])
 def test_a_padded_batch_is_scored_as_its_rows_one_by_one(build, micro_batch_tokens):  # row 9
     model = build()
@@ -216,7 +217,7 @@ def test_rows_that_fill_a_piece_up_are_units_of_their_own():
     assert len(set(more)) == len(more) > 0 and not set(more) & set(units[:count].tolist())
 
 
-@pytest.mark.parametrize("build", [qwen, gemma])
+@pytest.mark.parametrize("build", [qwen, llama, gemma])
 def test_checkpointed_layers_and_head_pieces_give_the_same_gradient(build, monkeypatch):
     batch = batch_of(ROWS, [0.7, -1.3, 0.4])
     algorithm = Grpo(beta=0.0, entropy=0.1)

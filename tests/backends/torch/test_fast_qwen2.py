@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.helpers.tiny import gemma, lora_of, many_stops, qwen
+from tests.helpers.tiny import gemma, llama, lora_of, many_stops, qwen
 from wordle_rl.backends.tiny_model import build_model, save_untrained
 from wordle_rl.backends.torch import fast_qwen2 as lean_trunk
 from wordle_rl.backends.torch.causal_lm import CausalLM
@@ -53,10 +53,11 @@ def assert_same(one: list[Completion], other: list[Completion], *, atol: float) 
         assert np.allclose(a.logprobs, b.logprobs, atol=atol)
 
 
+@pytest.mark.parametrize("build", [qwen, llama])
 @pytest.mark.parametrize("most_scores", [lean_trunk._MOST_SCORES, 0], ids=["products", "fused"])
-def test_logprobs_are_those_of_transformers_forward_pass(monkeypatch, most_scores):
+def test_logprobs_are_those_of_transformers_forward_pass(monkeypatch, most_scores, build):
     monkeypatch.setattr(lean_trunk, "_MOST_SCORES", most_scores)
-    model = qwen(VOCAB, factor=2.0).eval()
+    model = build(VOCAB, factor=2.0).eval()
     answers = play(CausalLM(model))
     assert len({len(c.ids) for c in answers}) > 3, "the rows must be ragged"
     assert_same(answers, play(through_transformers(model)), atol=1e-5)
@@ -95,9 +96,12 @@ def test_weights_changed_since_the_last_engine_are_seen():
     assert_same(after, play(through_transformers(model)), atol=1e-5)
 
 
-def test_only_a_plain_qwen2_goes_through_the_layers_written_out(tmp_path):
-    assert isinstance(CausalLM(qwen(VOCAB)).choose_rollout_trunk(), FastQwen2)
+def test_only_a_plain_qwen2_or_llama_goes_through_the_layers_written_out(tmp_path):
+    for build in (qwen, llama):
+        assert isinstance(CausalLM(build(VOCAB)).choose_rollout_trunk(), FastQwen2)
     others = {"gemma": gemma(VOCAB)}
+    others["more biases"] = llama(VOCAB, attention_bias=True)
+    others["biases of the feed-forward part"] = llama(VOCAB, mlp_bias=True)
     shape = {"hidden_size": 32, "layers": 2, "heads": 4, "intermediate_size": 64}
     others["lora"] = lora_of(str(save_untrained(tmp_path, **shape)))
     others["hooked"] = qwen(VOCAB)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.helpers.tiny import gemma, lora_of, qwen
+from tests.helpers.tiny import gemma, llama, lora_of, qwen
 from wordle_rl.backends.tiny_model import build_model, save_untrained
 from wordle_rl.backends.torch import fast_training
 from wordle_rl.backends.torch.causal_lm import CausalLM
@@ -47,8 +47,9 @@ def gradients(model: nn.Module, states: torch.Tensor) -> dict[str, torch.Tensor]
     [(1, 0), (1, 5), (6, 0), (6, 1), (6, 5)],
     ids=["one row", "one row with a prompt", "nothing shared", "one token shared", "shared prompt"],
 )
-def test_states_and_gradients_are_those_of_transformers(rows, opening):
-    model: Any = qwen(VOCAB, factor=2.0).eval()
+@pytest.mark.parametrize("build", [qwen, llama])
+def test_states_and_gradients_are_those_of_transformers(rows, opening, build):
+    model: Any = build(VOCAB, factor=2.0).eval()
     with torch.no_grad():
         for layer in model.model.layers:  # biases and norms begin at 0 and 1
             for name, parameter in layer.named_parameters():

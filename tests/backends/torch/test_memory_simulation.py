@@ -111,7 +111,7 @@ def test_the_peak_of_rollouts_is_the_planned_one(kind):
 
 def test_the_peak_of_updates_is_the_planned_one(kind):
     case, game = kind
-    case.policy.micro_batch_tokens = ROWS * game.whole
+    case.policy._micro_batches.tokens = ROWS * game.whole
     batch = longest_games(game, 2 * ROWS, VOCABULARY)  # two micro-batches
     case.policy.update(batch, PLAIN)  # makes the moments
     measured = peak_bytes(lambda: case.policy.update(batch, PLAIN))
@@ -193,7 +193,7 @@ def test_a_model_of_smollm2s_shape_is_planned_within_15_percent(family, tmp_path
         assert everything - trained == 134_515_008
     measured = peak_bytes(lambda: play_longest(case.policy, game, 8, vocabulary))
     assert case.planned.play(game, 8).at(8) == close(measured)
-    case.policy.micro_batch_tokens = game.whole
+    case.policy._micro_batches.tokens = game.whole
     batch = longest_games(game, 2, vocabulary)
     case.policy.update(batch, PLAIN)
     measured = peak_bytes(lambda: case.policy.update(batch, PLAIN))

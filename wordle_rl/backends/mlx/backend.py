@@ -6,7 +6,6 @@ One process on one device: the GPU of Apple silicon, or the CPU on Linux.
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,7 @@ def build_policy(
         compiled=_set_compilation(backend),
         gradient_checkpointing=backend.gradient_checkpointing,
     )
-    policy.computing = loaded.computing
+    policy.computing = loaded.computing.with_notes(loaded.tokenizer.notes)
     return policy
 
 
@@ -65,14 +64,13 @@ def _limit_memory(backend: MlxSettings) -> None:
         mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
 
 
-def _plan_memory(setup: Experiment, backend: MlxSettings) -> MlxSettings:
-    """The settings with a size of micro-batches that fits, once the run's memory is planned."""
+def _plan_memory(setup: Experiment) -> Experiment:
+    """The experiment with numbers in place of auto, once its memory is planned."""
     on_cpu = mx.default_device() == mx.Device(mx.cpu)
-    precision = backend.precision
+    precision = setup.backend.precision
     if precision == "auto":  # on a CPU it is chosen after loading
         precision = "fp32" if on_cpu else "bf16"
-    tokens = plan_run(setup, "mlx", precision, measure_memory())
-    return replace(backend, micro_batch_tokens=tokens)
+    return plan_run(setup, "mlx", precision, measure_memory())
 
 
 def train(
@@ -82,10 +80,11 @@ def train(
 
     Raises Interrupted after a signal, once everything that a resumed run needs is saved.
     """
-    assert isinstance(setup.backend, MlxSettings)
     with user_errors(), announce(f"loading {setup.model.path}"):
+        setup = _plan_memory(setup)
+        assert isinstance(setup.backend, MlxSettings)
         policy = build_policy(
-            setup.model, _plan_memory(setup, setup.backend),
+            setup.model, setup.backend,
             temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim,
         )  # fmt: skip
         loggers = build_loggers(setup.logger, Path(folder.path))

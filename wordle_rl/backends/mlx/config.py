@@ -1,8 +1,8 @@
 """Corrects a model folder's config.json for mlx-lm 0.32.
 
 transformers 5 writes rotary bases and sliding layers in a form that mlx-lm does not read. mlx-lm
-would use its own defaults without a warning. This file knows Qwen2 and Gemma 3, and refuses models
-that mlx-lm would compute differently. Plain Python.
+would use its own defaults without a warning. This file knows the families of models that tests have
+compared with transformers, and refuses models that mlx-lm would compute differently. Plain Python.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from typing import Any
 
 from wordle_rl.runs.instantiate import ConfigError
 
+_FAMILIES = ("gemma3", "gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
+_WINDOWED = ("mistral", "phi3")  # where a window needs no further switch
+
 
 def correct_config(config: dict[str, Any]) -> dict[str, Any]:
     """Return new values for entries of a config.json that mlx-lm would misread.
@@ -18,19 +21,31 @@ def correct_config(config: dict[str, Any]) -> dict[str, Any]:
     Raises ConfigError for a model that needs something mlx-lm does not implement.
     """
     kind = config.get("model_type")
+    if kind not in _FAMILIES:
+        raise ConfigError(
+            f"the architecture must be one of {', '.join(_FAMILIES)} with backend=mlx, not {kind}"
+        )
     if kind == "gemma3":
-        text = {**config.get("text_config", {})}
+        if not isinstance(config.get("text_config"), dict):
+            raise ConfigError(
+                "its config.json has no text_config, so it describes no language model: name a "
+                "folder with the whole model"
+            )
+        text = {**config["text_config"]}
         text |= _correct_gemma(text)
         # Without this entry mlx-lm assumes the size of the released models.
         sizes = {"vocab_size": text["vocab_size"]} if "vocab_size" in text else {}
         return {**sizes, "text_config": text}
-    return _correct_gemma(config) if kind == "gemma3_text" else _correct_qwen(config)
+    return _correct_gemma(config) if kind == "gemma3_text" else _correct_others(config)
 
 
-def _correct_qwen(config: dict[str, Any]) -> dict[str, Any]:
+def _correct_others(config: dict[str, Any]) -> dict[str, Any]:
     rope = config.get("rope_parameters") or {}
-    if config.get("use_sliding_window"):
-        raise ConfigError("backend=mlx: mlx-lm's Qwen2 has no sliding window, this model uses one")
+    kind = config["model_type"]
+    if config.get("use_sliding_window") or (kind in _WINDOWED and config.get("sliding_window")):
+        raise ConfigError(
+            f"backend=mlx: mlx-lm's {kind} has no sliding window, this model uses one"
+        )
     if "rope_theta" not in rope:
         return {}
     if rope.get("rope_type", "default") == "default":

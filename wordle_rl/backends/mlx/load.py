@@ -14,16 +14,18 @@ from typing import Any, Literal
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx.utils import tree_flatten
 from mlx_lm import utils as mlx_lm_utils
 from mlx_lm.models import gemma3
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from transformers import AutoTokenizer
 
+from wordle_rl.backends.adapter_checks import check_ranks, check_weights_fit, find_base_name
 from wordle_rl.backends.adapter_conversion import (
-    ADAPTER,
-    check_adapter_form,
+    FILES,
     is_adapter,
     read_adapter_config,
+    read_shapes,
 )
 from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.backends.hub import notice_offline
@@ -32,7 +34,14 @@ from wordle_rl.backends.lora import check_loaded_adapter, choose_layers
 from wordle_rl.backends.mlx.config import correct_config
 from wordle_rl.backends.mlx.timing import choose_computing
 from wordle_rl.policy.computing import Computing, Precision
-from wordle_rl.policy.settings import UNTRAINED, LoraSettings, ModelSettings
+from wordle_rl.policy.settings import (
+    MAIN,
+    UNTRAINED,
+    LoraSettings,
+    ModelSettings,
+    locate,
+    portable_name,
+)
 from wordle_rl.runs.instantiate import ConfigError
 
 # What to download from the hub.
@@ -91,7 +100,7 @@ def _load_folder(
     settings: ModelSettings, location: str, precision: Precision | Literal["auto"]
 ) -> LoadedModel:
     with explain_load_errors(location, on_disk=True, library="mlx-lm"):
-        folder = fetch_model(location)
+        folder = fetch_model(location, settings.revision)
         has_adapter = is_adapter(folder)
         base = find_base(folder) if has_adapter else folder
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
@@ -104,10 +113,10 @@ def _load_folder(
         _cast(model, mx.bfloat16 if half else mx.float32)
         adapter = read_adapter_config(folder) if has_adapter else None
         if adapter is not None:
-            load_adapters(model, str(folder))
+            _load_adapter(model, folder)
     if settings.lora is not None:
         if adapter is None:
-            adapter = _add_lora(model, settings.lora, str(base))
+            adapter = _add_lora(model, settings.lora, portable_name(str(base)))
         else:
             have = adapter["lora_parameters"]
             alpha = have["scale"] * have["rank"]
@@ -124,7 +133,18 @@ def _load_folder(
     )
 
 
-def fetch_model(location: str) -> Path:
+def _load_adapter(model: nn.Module, folder: Path) -> None:
+    """Put the adapter of a folder on its base. Raises ConfigError when it does not fit."""
+    check_ranks(folder, "mlx")
+    load_adapters(model, str(folder))  # accepts an adapter that lacks weights
+    weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
+    expected = {
+        name: weight.shape for name, weight in weights.items() if name.rpartition(".")[2] in _LORA
+    }
+    check_weights_fit(folder, read_shapes(folder / FILES["mlx"]), expected)
+
+
+def fetch_model(location: str, revision: str = MAIN) -> Path:
     """The folder itself, or the local copy of a hub model, downloaded if necessary."""
     if Path(location).is_dir():
         return Path(location)
@@ -132,16 +152,12 @@ def fetch_model(location: str) -> Path:
 
     notice_offline(location)
     with explain_load_errors(location, on_disk=False):
-        return Path(snapshot_download(location, allow_patterns=_FILES))
+        return Path(snapshot_download(location, revision=revision, allow_patterns=_FILES))
 
 
 def find_base(folder: Path) -> Path:
     """The folder of the model under an adapter in mlx-lm's form."""
-    check_adapter_form(folder, "mlx")
-    base = read_adapter_config(folder).get("model")
-    if not base:
-        raise ConfigError(f"{folder / ADAPTER} does not name its model: add an entry `model`")
-    return fetch_model(str(base))
+    return fetch_model(locate(find_base_name(folder, "mlx")))
 
 
 def load_base(folder: Path) -> tuple[Any, dict[str, Any]]:

@@ -13,7 +13,6 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +28,7 @@ from wordle_rl.backends.torch.memory_checks import measure_memory, plan_run
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import TorchProcesses, connect_store, start_processes
 from wordle_rl.backends.torch.timing import choose_computing
-from wordle_rl.policy.computing import Precision
+from wordle_rl.policy.computing import Computing
 from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH, Place
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
@@ -39,9 +38,6 @@ from wordle_rl.runs.interrupts import Interrupts, ignore_signals
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
 from wordle_rl.training.progress import StepLines, announce, select_metrics
-
-# From the kind of device, the precision and the bytes of memory to the tokens of a micro-batch.
-Planning = Callable[[Place, Precision, float], int]
 
 
 class StepNumbers(Dataset[int]):
@@ -121,18 +117,15 @@ def build_policy(
     temperature: float,
     optim: Optim,
     rank: int = 0,
-    plan: Planning | None = None,
+    computing: Computing | None = None,
 ) -> TorchPolicy:
     """The policy on the device that the settings name. rank: number of this process.
 
-    plan: plans the memory before the model is loaded.
+    computing: how to compute there, None to find out.
     """
     device = _choose_device(backend, rank)
-    computing = choose_computing(backend, torch.device(device), lambda: load_layer_shape(model))
+    computing = computing or _choose_computing(model, backend, device)
     tokens = backend.micro_batch_tokens
-    if plan is not None:
-        place, memory = _measure_device(device, backend.devices)
-        tokens = plan(place, computing.precision, memory)
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     policy = TorchPolicy(
         network,
@@ -142,9 +135,14 @@ def build_policy(
         precision=computing.precision,
         micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
         max_context=model.max_context,
+        gradient_checkpointing=backend.gradient_checkpointing,
     )
-    policy.computing = computing
+    policy.computing = computing.with_notes(tokenizer.notes)
     return policy
+
+
+def _choose_computing(model: ModelSettings, backend: LightningSettings, device: str) -> Computing:
+    return choose_computing(backend, torch.device(device), lambda: load_layer_shape(model))
 
 
 def _measure_device(device: str, processes: int) -> tuple[Place, float]:
@@ -180,17 +178,11 @@ def train(
     """
     _silence_lightning()
     with user_errors():
-        policy = _build_policy(setup, rank=0)
+        policy, setup = _build_policy(setup, rank=0)
         loggers = build_loggers(setup.logger, folder.path)
     with ExitStack() as stack:
         if setup.backend.devices > 1:
-            # All processes have one precision. Each finds its own number of threads.
-            chosen = {
-                **setup.config["backend"],
-                "precision": policy.computing.precision,
-                "micro_batch_tokens": policy.micro_batch_tokens,
-            }
-            config = {**setup.config, "backend": chosen}
+            config = _share_choices(setup, policy)
             task = {"config": config, "folder": str(folder.path), "resume": resume}
             others = start_processes(
                 setup.backend.devices, policy.device, task, interrupts, folder.set_failed
@@ -211,6 +203,20 @@ def train(
     return summary
 
 
+def _share_choices(setup: Experiment, policy: TorchPolicy) -> dict[str, Any]:
+    """The config for other processes, with what the first process chose.
+
+    All processes have one precision. Each finds its own number of threads.
+    """
+    backend = {
+        **setup.config["backend"],
+        "precision": policy.computing.precision,
+        "micro_batch_tokens": policy.micro_batch_tokens,
+    }
+    rollout = setup.config["rollout"] | {"games_at_once": setup.recipe.rollout.games_at_once}
+    return {**setup.config, "backend": backend, "rollout": rollout}
+
+
 def follow(
     setup: Experiment, folder: RunFolder, *, resume: bool, rank: int, size: int, port: int
 ) -> None:
@@ -219,7 +225,7 @@ def follow(
     port: of the store where the processes find each other.
     """
     _silence_lightning()
-    policy = _build_policy(setup, rank=rank)
+    policy, _ = _build_policy(setup, rank=rank)
     store = connect_store(port, size)
     policy.processes = TorchProcesses(rank, size, store, policy.device)
     training = Training(policy, setup, folder, LightningReporter([]))
@@ -229,14 +235,22 @@ def follow(
     training.finish()
 
 
-def _build_policy(setup: Experiment, *, rank: int) -> TorchPolicy:
+def _build_policy(setup: Experiment, *, rank: int) -> tuple[TorchPolicy, Experiment]:
+    """The policy, and the experiment with numbers in place of auto."""
     assert isinstance(setup.backend, LightningSettings)
     with announce(f"loading {setup.model.path}"):
-        return build_policy(
+        device = _choose_device(setup.backend, rank)
+        computing = _choose_computing(setup.model, setup.backend, device)
+        if rank == 0:  # the other processes get its choices
+            place, memory = _measure_device(device, setup.backend.devices)
+            setup = plan_run(setup, place, computing.precision, memory)
+        assert isinstance(setup.backend, LightningSettings)
+        policy = build_policy(
             setup.model, setup.backend,
             temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim, rank=rank,
-            plan=partial(plan_run, setup) if rank == 0 else None,
+            computing=computing,
         )  # fmt: skip
+        return policy, setup
 
 
 def _run_steps(

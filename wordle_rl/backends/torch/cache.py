@@ -8,6 +8,8 @@ into their slots.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from transformers import Cache
 
@@ -62,20 +64,30 @@ class SlotBuffers:
                 buffer.index_copy_(0, target, buffer.index_select(0, source))
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where new tokens of some rows go."""
+
+    positions: torch.Tensor  # [n, T] on the device, or [1, T] for rows of one length
+    start: int | None  # the first position, for rows of one length
+    end: int  # behind the last position
+
+    def move(self, tokens: int) -> Place:
+        """The place some tokens further on."""
+        start = None if self.start is None else self.start + tokens
+        return Place(self.positions + tokens, start, self.end + tokens)
+
+
 class SlotCache(Cache):
-    """A transformers Cache of slots 0, 1, ... for one forward pass.
+    """A transformers Cache of slots 0, 1, ... for one forward pass. place: of the new tokens."""
 
-    positions: [slots, tokens] places of the new tokens in their rows. When all rows have the same
-    length: [1, tokens], and `start` is the first place.
-    """
-
-    def __init__(
-        self, buffers: SlotBuffers, slots: int, positions: torch.Tensor, start: int | None
-    ) -> None:
+    def __init__(self, buffers: SlotBuffers, slots: int, place: Place) -> None:
+        positions = place.positions
+        self.layers = []  # transformers' own, of which it asks only the kinds
         self._buffers = buffers
         self._slots = slots
-        self._start = start
-        if start is None:
+        self._start = place.start
+        if place.start is None:
             rows = torch.arange(slots, device=positions.device)[:, None]
             self._index = (rows.expand_as(positions), positions)
         self.positions = positions

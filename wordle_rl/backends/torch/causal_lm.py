@@ -14,7 +14,9 @@ from torch import nn
 from wordle_rl.backends.torch import fast_training
 from wordle_rl.backends.torch.attention import use_short_attention
 from wordle_rl.backends.torch.cache import SlotCache
-from wordle_rl.backends.torch.fast_qwen2 import FastQwen2, is_plain_qwen2
+from wordle_rl.backends.torch.families import MASK_FORMS, last_place
+from wordle_rl.backends.torch.fast_qwen2 import FastQwen2, can_be_fast
+from wordle_rl.backends.torch.recompute import find_layers, recompute_layers
 
 
 class RolloutTrunk(Protocol):
@@ -30,8 +32,13 @@ class RolloutTrunk(Protocol):
 class CausalLM:
     """Trunk and head of a model, which may be wrapped by peft."""
 
-    def __init__(self, model: nn.Module, device_type: str | None = None) -> None:
-        """device_type: the kind of device to compute as, for weights that are on none (meta)."""
+    def __init__(
+        self, model: nn.Module, *, checkpointing: bool = False, device_type: str | None = None
+    ) -> None:
+        """checkpointing: whether the backward pass computes each layer again.
+
+        device_type: the kind of device to compute as, for weights that are on none (meta).
+        """
         self.model = model
         get_base = getattr(model, "get_base_model", None)  # peft's
         inner: Any = get_base() if get_base is not None else model
@@ -41,6 +48,9 @@ class CausalLM:
         self._scale = getattr(self.config, "final_logit_softcapping", None)
         self._window: int = getattr(self.config, "sliding_window", None) or 0
         self._layer_types = set(getattr(self.config, "layer_types", None) or ["full_attention"])
+        self._recomputed = find_layers(self._trunk) if checkpointing else []
+        self._mask_form = MASK_FORMS[self.config.model_type]
+        self._last_place = last_place(self.config)
         self._device_type = device_type or self.device.type
         if self._device_type == "cpu":
             use_short_attention(inner)
@@ -50,9 +60,9 @@ class CausalLM:
         return self.config.num_hidden_layers
 
     @property
-    def decoder_layers(self) -> list[nn.Module]:
-        trunk = self._trunk
-        return list(trunk.layers if hasattr(trunk, "layers") else trunk.h)
+    def vocabulary(self) -> int:
+        """Logits of each token."""
+        return self._head.weight.shape[0]
 
     @property
     def device(self) -> torch.device:
@@ -82,8 +92,10 @@ class CausalLM:
         sequence on.
         """
         if self._can_be_fast() and fast_training.can_train(ids):
-            return fast_training.compute_states(self._trunk, ids, wanted)
-        return self.compute_hidden(ids)[:, :-1][wanted]
+            again = bool(self._recomputed)
+            return fast_training.compute_states(self._trunk, ids, wanted, checkpointing=again)
+        with recompute_layers(self._recomputed):
+            return self.compute_hidden(ids)[:, :-1][wanted]
 
     def compute_states_at(
         self, ids: torch.Tensor, opening: int, places: torch.Tensor
@@ -93,8 +105,12 @@ class CausalLM:
         opening: tokens that all sequences share. places: [P], counted as in fast_training.
         """
         if self._can_be_fast() and fast_training.can_train(ids):
-            return fast_training.compute_states_at(self._trunk, ids, opening, places)
-        return self.compute_hidden(ids)[:, :-1].flatten(0, 1)[places]
+            again = bool(self._recomputed)
+            return fast_training.compute_states_at(
+                self._trunk, ids, opening, places, checkpointing=again
+            )
+        with recompute_layers(self._recomputed):
+            return self.compute_hidden(ids)[:, :-1].flatten(0, 1)[places]
 
     def choose_rollout_trunk(self) -> RolloutTrunk:
         """The fastest trunk for rollouts with the current weights."""
@@ -102,7 +118,7 @@ class CausalLM:
 
     def _can_be_fast(self) -> bool:
         """Whether layers written out can replace transformers' forward pass."""
-        return self._device_type == "cpu" and is_plain_qwen2(self.model)
+        return self._device_type == "cpu" and can_be_fast(self.model)
 
     def compute_last_hidden(
         self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
@@ -111,22 +127,32 @@ class CausalLM:
 
         ids: [N, T] new tokens, padded on the right. last: [N] index of the wanted token.
         """
+        places = cache.positions
+        if self._last_place is not None:  # only padding, which nobody reads, reaches beyond it
+            places = places.clamp(max=self._last_place)
         hidden = self._trunk(
             input_ids=ids,
             attention_mask=self._build_masks(cache.positions, cache.capacity),
-            position_ids=cache.positions,
+            position_ids=places,
             past_key_values=cache,
             use_cache=True,
         ).last_hidden_state
         return hidden[torch.arange(len(ids), device=ids.device), last]
 
-    def _build_masks(self, positions: torch.Tensor, keys: int) -> dict[str, torch.Tensor]:
-        """For each kind of layer, bool [N or 1, 1, T, keys]: the keys that each position sees.
+    def _build_masks(
+        self, positions: torch.Tensor, keys: int
+    ) -> torch.Tensor | dict[str, torch.Tensor]:
+        """The keys that each position sees, as bool [N or 1, 1, T, keys] in the family's form.
 
         Padding comes after a row's tokens, so the causal mask hides it.
         """
         behind = positions[:, None, :, None] - torch.arange(keys, device=positions.device)
-        masks = {"full_attention": behind >= 0}
+        causal = behind >= 0
+        if self._mask_form == "causal":
+            return causal
+        if self._mask_form == "window":
+            return causal & (behind < self._window) if self._window else causal
+        masks = {"full_attention": causal}
         if "sliding_attention" in self._layer_types:
-            masks["sliding_attention"] = (behind >= 0) & (behind < self._window)
+            masks["sliding_attention"] = causal & (behind < self._window)
         return masks

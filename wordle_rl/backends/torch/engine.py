@@ -2,6 +2,9 @@
 
 It keeps keys and values from turn to turn, copies them for forks, and takes rows of any length.
 Once a tenth of the batch has finished, finished rows are no longer computed. Works on one device.
+
+On CUDA, waiting for the device after each token would cost more than a few tokens behind a stop
+token, which nobody reads. So several tokens are drawn before anyone looks for stop tokens.
 """
 
 from __future__ import annotations
@@ -13,17 +16,17 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from wordle_rl.backends.torch.cache import SlotBuffers, SlotCache
+from wordle_rl.backends.torch.answers import Answers
+from wordle_rl.backends.torch.cache import Place, SlotBuffers, SlotCache
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.sampling import sample_tokens
-from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.backends.torch.sampling import draw_tokens, fetch_drawn
+from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.timing import Timers
 
 _SHRINK = 0.9  # rearrange rows when at most this share of them is still decoding
 _NONE = -1  # no token
-_REASONS = list(StopReason)
-_CONTINUES = -1  # no reason to stop
+_BLOCK = 8  # tokens drawn on CUDA before anyone looks for stop tokens
 
 
 class TorchEngine:
@@ -36,8 +39,11 @@ class TorchEngine:
         stop_ids: frozenset[int],
         max_context: int,
         timers: Timers | None = None,
+        block: int | None = None,
     ) -> None:
+        """block: tokens drawn before anyone looks for stop tokens. None: fits the device."""
         self._lm = lm
+        self._block = block or (_BLOCK if lm.device.type == "cuda" else 1)
         self._trunk = lm.choose_rollout_trunk()
         self._stop_ids = sorted(stop_ids)
         self._max_context = max_context
@@ -108,7 +114,7 @@ class TorchEngine:
         ids = np.zeros((n, counts.max()), np.int64)
         for i, tokens in enumerate(feeds):
             ids[i, : len(tokens)] = tokens
-        hidden = self._forward(ids, counts)
+        hidden = self._feed_arrays(ids, counts)
         if self._hidden is None:
             self._hidden = hidden.new_zeros(len(self._row), hidden.shape[1])
         self._hidden[:n] = hidden
@@ -120,76 +126,85 @@ class TorchEngine:
         self, rows: Sequence[int], sampling: Sampling, uniforms: NDArray[np.float64]
     ) -> list[Completion]:
         with self._timers("decode"):
-            n, most = len(rows), sampling.max_tokens
+            n = len(rows)
             self._arrange(list(rows))
             unfed = (self._length[:n] == 0) | (self._pending[:n] != _NONE)
             if self._hidden is None or unfed.any():
                 raise ValueError("decode needs rows that were extended since they last answered")
             place = {row: i for i, row in enumerate(rows)}
-            # The arrays are in the order of `rows`; `at` is the row in each slot.
+            # Answers are in the order of `rows`; `at` is the row in each slot.
             at = np.array([place[row] for row in self._row[:n]])
-            ids = np.zeros((n, most), np.int64)
-            logprobs = np.zeros((n, most))
-            counts = np.zeros(n, np.int64)  # of tokens; 0 while a row is still decoding
-            reasons = np.zeros(n, np.int64)  # indices into _REASONS
+            answers = Answers(n, sampling.max_tokens, self._stop_ids)
             hidden = self._hidden[:n]
-            for token in range(most):
-                drawn = sample_tokens(
-                    self._lm.compute_logits(hidden), sampling, uniforms[at, token]
-                )
-                ids[at, token], logprobs[at, token] = drawn
-                reason = self._find_stops(ids[at, token], last=token + 1 == most)
-                ending = (counts[at] == 0) & (reason != _CONTINUES)
-                counts[at[ending]], reasons[at[ending]] = token + 1, reason[ending]
-                self._pending[: len(at)][ending] = ids[at[ending], token]
-                live = counts[at] == 0
+            while True:
+                room = self._max_context - self._length[: len(at)]
+                size = min(self._block, sampling.max_tokens - answers.drawn, max(room.min(), 1))
+                block = slice(answers.drawn, answers.drawn + size)
+                drawn = self._draw_block(hidden, sampling, uniforms[at, block])
+                counted = answers.add(at, drawn, room)
+                # All drawn tokens were fed but the last. A row's length counts the tokens of its
+                # answer, so nobody reads the keys and values behind them.
+                self._length[: len(at)] += np.maximum(counted - 1, 0)
+                live = answers.are_live(at)
+                ended = np.flatnonzero((counted > 0) & ~live)
+                self._pending[ended] = drawn[0][ended, counted[ended] - 1]
                 if not live.any():
-                    break
+                    return answers.complete()
                 if live.sum() <= _SHRINK * len(at):
                     active = [self._row[slot] for slot in np.flatnonzero(live)]
                     self._arrange(active)
                     at = np.array([place[row] for row in self._row[: len(active)]])
                     live = np.ones(len(at), bool)
-                # A finished row is computed too but keeps its length, so nobody reads the new
-                # keys and values.
-                hidden = self._forward(ids[at, token][:, None], np.ones(len(at), np.int64))
+                # A finished row is computed too but keeps its length.
+                ids = answers.ids[at, answers.drawn - 1][:, None]
+                hidden = self._feed_arrays(ids, np.ones(len(at), np.int64))
                 self._length[: len(at)] += live
-        return [
-            Completion(ids=i[:count].tolist(), logprobs=p[:count].tolist(), stop=_REASONS[reason])
-            for i, p, count, reason in zip(ids, logprobs, counts, reasons, strict=True)
-        ]
 
-    def _find_stops(self, drawn: NDArray[np.int64], *, last: bool) -> NDArray[np.int64]:
-        """Why these tokens end the answers in slots 0, 1, ..., as indices into _REASONS."""
-        full = self._length[: len(drawn)] + 1 >= self._max_context
-        reason = np.where(full, _REASONS.index(StopReason.CONTEXT_FULL), _CONTINUES)
-        if last:
-            reason[:] = _REASONS.index(StopReason.TOKEN_LIMIT)
-        reason[np.isin(drawn, self._stop_ids)] = _REASONS.index(StopReason.STOP_TOKEN)
-        return reason
+    def _draw_block(
+        self, hidden: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Draw tokens [n, T] and feed all but the last, before anyone knows which of them count.
 
-    def _forward(self, ids: NDArray[np.int64], counts: NDArray[np.int64]) -> torch.Tensor:
-        """Feed ids [n, T], padded on the right, to the rows in slots 0, 1, ...
-
-        counts: [n] tokens of each row. Returns the hidden states [n, H] of their last tokens. The
-        caller updates the lengths.
+        hidden: [n, H] of slots 0, 1, ... uniforms: [n, T]. The caller updates the lengths.
         """
-        n, width = ids.shape
+        n, size = uniforms.shape
+        numbers = torch.from_numpy(uniforms).to(hidden.device, torch.float32)
+        drawn = [draw_tokens(self._lm.compute_logits(hidden), sampling, numbers[:, 0])]
+        if size > 1:
+            last = torch.zeros(n, dtype=torch.long, device=hidden.device)
+            place = self._place(n, 1)
+            for ahead in range(1, size):
+                hidden = self._forward(drawn[-1][0][:, None], last, place)
+                place = place.move(1)
+                drawn.append(
+                    draw_tokens(self._lm.compute_logits(hidden), sampling, numbers[:, ahead])
+                )
+        ids, logprobs = (torch.stack(parts, dim=1) for parts in zip(*drawn, strict=True))
+        return fetch_drawn(ids, logprobs)
+
+    def _feed_arrays(self, ids: NDArray[np.int64], counts: NDArray[np.int64]) -> torch.Tensor:
+        """Feed ids [n, T] as _forward does. counts: [n] tokens of each row."""
+        new, last = (torch.from_numpy(array).to(self._lm.device) for array in (ids, counts - 1))
+        return self._forward(new, last, self._place(*ids.shape))
+
+    def _place(self, n: int, width: int) -> Place:
+        """Where the next tokens of the rows in slots 0, 1, ... go."""
         lengths = self._length[:n]
         equal = bool((lengths == lengths[0]).all())
-        # Padding goes into the cache behind a row's tokens, so there must be room for it.
-        self._buffers.reserve(len(self._row), int(lengths.max()) + width)
         places = (lengths[:1] if equal else lengths)[:, None] + np.arange(width)
-        device = self._lm.device
-        cache = SlotCache(
-            self._buffers,
-            n,
-            torch.from_numpy(places).to(device),
-            int(lengths[0]) if equal else None,
-        )
-        return self._trunk.compute_last_hidden(
-            torch.from_numpy(ids).to(device), torch.from_numpy(counts - 1).to(device), cache
-        )
+        positions = torch.from_numpy(places).to(self._lm.device)
+        return Place(positions, int(lengths[0]) if equal else None, int(lengths.max()) + width)
+
+    def _forward(self, ids: torch.Tensor, last: torch.Tensor, place: Place) -> torch.Tensor:
+        """Feed ids [n, T], padded on the right, to the rows in slots 0, 1, ...
+
+        last: [n] index of each row's last token. Returns the hidden states [n, H] of these. The
+        caller updates the lengths.
+        """
+        # Padding goes into the cache behind a row's tokens, so there must be room for it.
+        self._buffers.reserve(len(self._row), place.end)
+        cache = SlotCache(self._buffers, len(ids), place)
+        return self._trunk.compute_last_hidden(ids, last, cache)
 
     def _arrange(self, rows: list[int]) -> None:
         """Move rows into the first slots, as few of them as possible."""

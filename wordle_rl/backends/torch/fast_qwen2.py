@@ -1,8 +1,9 @@
-"""Qwen2's layers written out for rollouts on CPU: the same results as transformers, faster.
+"""Qwen2's and Llama's layers written out for rollouts on CPU: as transformers, but faster.
 
 One product gives queries, keys and values, another gives gate and up, and rotations come from a
-table. The last layer computes only the tokens whose hidden states are wanted. Models that are not a
-plain Qwen2 (adapters, sliding windows, other rotations, hooks) use transformers' forward pass.
+table. The last layer computes only the tokens whose hidden states are wanted. Llama differs in one
+thing: its queries, keys and values have no biases. All other models (adapters, sliding windows,
+other rotations, hooks, more biases) use transformers' forward pass.
 """
 
 from __future__ import annotations
@@ -13,20 +14,23 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from transformers.activations import SiLUActivation
+from transformers.models.llama import modeling_llama as llama
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 
 from wordle_rl.backends.torch.cache import SlotCache
 
 _PARTS = {
     qwen2.Qwen2ForCausalLM, qwen2.Qwen2Model, qwen2.Qwen2DecoderLayer, qwen2.Qwen2Attention,
-    qwen2.Qwen2MLP, qwen2.Qwen2RMSNorm, qwen2.Qwen2RotaryEmbedding, SiLUActivation,
+    qwen2.Qwen2MLP, qwen2.Qwen2RMSNorm, qwen2.Qwen2RotaryEmbedding,
+    llama.LlamaForCausalLM, llama.LlamaModel, llama.LlamaDecoderLayer, llama.LlamaAttention,
+    llama.LlamaMLP, llama.LlamaRMSNorm, llama.LlamaRotaryEmbedding, SiLUActivation,
     nn.Linear, nn.Embedding, nn.ModuleList,
 }  # fmt: skip
 _MOST_SCORES = 2**26  # torch's kernel, which stores no scores, computes larger tables
 
 
-def is_plain_qwen2(model: nn.Module) -> bool:
-    """Whether FastQwen2 computes the same as the model's own forward pass."""
+def can_be_fast(model: nn.Module) -> bool:
+    """Whether the layers written out compute the same as the model's own forward pass."""
     config: Any = model.config
     modules = list(model.modules())
     return (
@@ -34,12 +38,23 @@ def is_plain_qwen2(model: nn.Module) -> bool:
         {type(module) for module in modules} <= _PARTS
         and not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
         and config.rope_parameters["rope_type"] == "default"
-        and set(config.layer_types) == {"full_attention"}
+        and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+        # Llama can have biases in every product.
+        and not (getattr(config, "attention_bias", False) or getattr(config, "mlp_bias", False))
     )
 
 
+def join_products(attention: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Weight and bias of the product that gives queries, keys and values. Llama has no bias."""
+    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
+    weight = torch.cat([part.weight for part in parts])
+    if attention.q_proj.bias is None:
+        return weight, None
+    return weight, torch.cat([part.bias for part in parts])
+
+
 class FastQwen2:
-    """The trunk of a plain Qwen2 with its current weights. It does not see later updates."""
+    """The trunk of a Qwen2 or Llama with its current weights. It does not see later updates."""
 
     @torch.no_grad()
     def __init__(self, trunk: Any) -> None:
@@ -84,9 +99,7 @@ class _Layer:
 
     def __init__(self, layer: Any) -> None:
         attention, mlp = layer.self_attn, layer.mlp
-        parts = (attention.q_proj, attention.k_proj, attention.v_proj)
-        self._qkv = torch.cat([part.weight for part in parts])
-        self._qkv_bias = torch.cat([part.bias for part in parts])
+        self._qkv, self._qkv_bias = join_products(attention)
         self._gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
         self._out, self._down = attention.o_proj.weight, mlp.down_proj.weight
         self._before, self._between = layer.input_layernorm, layer.post_attention_layernorm

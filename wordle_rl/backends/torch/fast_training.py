@@ -1,4 +1,4 @@
-"""Qwen2's layers written out for training on CPU: the same gradients as transformers, faster.
+"""Qwen2's and Llama's layers written out for training on CPU: as transformers, but faster.
 
 Tokens are rows of one matrix. The opening that all sequences share is computed once, and padding
 fills each sequence only up to the longest. Norms, gates and attention have backward passes of their
@@ -9,11 +9,15 @@ computes only the places whose hidden states are wanted.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+from wordle_rl.backends.torch.fast_qwen2 import join_products
+from wordle_rl.backends.torch.recompute import recompute
 
 _LONGEST = 512  # keys; longer sequences would need too much memory for their scores
 
@@ -39,27 +43,39 @@ def can_train(ids: torch.Tensor) -> bool:
     return len(ids) > 0 and 2 <= ids.shape[1] <= _LONGEST
 
 
-def compute_states(trunk: Any, ids: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+def compute_states(
+    trunk: Any, ids: torch.Tensor, wanted: torch.Tensor, *, checkpointing: bool = False
+) -> torch.Tensor:
     """Hidden states [P, H] at the wanted places of sequences, in order of row and place.
 
-    trunk: the decoder of a plain Qwen2. ids: [N, T], padded on the right. wanted: bool [N, T - 1],
-    False from the last token of each sequence on.
+    trunk: of a model that can_be_fast. ids: [N, T], padded on the right. wanted: bool [N, T - 1],
+    False from the last token of each sequence on. checkpointing: whether the backward pass computes
+    each layer again.
     """
     opening = _count_shared(ids, wanted)
     places = wanted[:, opening:].flatten().nonzero()[:, 0] + opening
-    return compute_states_at(trunk, ids, opening, places)
+    return compute_states_at(trunk, ids, opening, places, checkpointing=checkpointing)
 
 
 def compute_states_at(
-    trunk: Any, ids: torch.Tensor, opening: int, places: torch.Tensor
+    trunk: Any,
+    ids: torch.Tensor,
+    opening: int,
+    places: torch.Tensor,
+    *,
+    checkpointing: bool = False,
 ) -> torch.Tensor:
-    """Hidden states [P, H] at places [P] of the layout's M tokens, see Layout."""
+    """As compute_states, where the opening that all sequences share is known.
+
+    places: [P] of the layout's M tokens, see Layout. Works without looking at ids.
+    """
     inner = ids[:, opening:-1]
     layout = _lay_out(trunk, opening, *inner.shape)
     x = F.embedding(torch.cat([ids[0, :opening], inner.flatten()]), trunk.embed_tokens.weight)
+    compute: Any = partial(recompute, _compute_layer) if checkpointing else _compute_layer
     for layer in trunk.layers[:-1]:
-        x = _compute_layer(layer, x, layout)
-    return _normalize(trunk.norm, _compute_layer(trunk.layers[-1], x, layout, places))
+        x = compute(layer, x, layout)
+    return _normalize(trunk.norm, compute(trunk.layers[-1], x, layout, places))
 
 
 def _count_shared(ids: torch.Tensor, wanted: torch.Tensor) -> int:
@@ -97,8 +113,7 @@ def _compute_layer(
 ) -> torch.Tensor:
     """The tokens [M, H] after a decoder layer, or only those at some places."""
     attention, mlp = layer.self_attn, layer.mlp
-    parts = (attention.q_proj, attention.k_proj, attention.v_proj)
-    weight, bias = (torch.cat([getattr(p, n) for p in parts]) for n in ("weight", "bias"))
+    weight, bias = join_products(attention)
     joined = F.linear(_normalize(layer.input_layernorm, x), weight, bias)
     attended = _attend(joined.view(len(x), -1, attention.head_dim), layout, attention)
     if places is not None:

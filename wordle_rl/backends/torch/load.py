@@ -9,16 +9,19 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
 from wordle_rl.backends.adapter_conversion import check_adapter_form, is_adapter
 from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.backends.hub import notice_offline
 from wordle_rl.backends.load_errors import explain_load_errors
-from wordle_rl.backends.lora import check_loaded_adapter, choose_layers
+from wordle_rl.backends.lora import check_loaded_adapter
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
+from wordle_rl.backends.torch.adapters import add_lora, find_base, load_adapter
+from wordle_rl.backends.torch.families import check_family, check_length
+from wordle_rl.backends.torch.quantize import build_arguments, keep_trainable
 from wordle_rl.policy.computing import read_layer_shape
-from wordle_rl.policy.settings import UNTRAINED, LoraSettings, ModelSettings
+from wordle_rl.policy.settings import UNTRAINED, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError
 
 
@@ -40,13 +43,15 @@ def load_model(
     else:
         frozen = settings.lora is not None or is_adapter(Path(settings.location))
         dtype = torch.bfloat16 if frozen and precision == "bf16" else torch.float32
-        model, inner = _load_pretrained(settings.location, dtype)
+        quantized = build_arguments(settings.quantize, dtype, device)
+        model, inner = _load_pretrained(settings, dtype, quantized)
+        keep_trainable(model)
     if settings.lora is not None:
         if hasattr(model, "peft_config"):
             loaded = model.peft_config["default"]
             check_loaded_adapter(settings.lora, rank=loaded.r, alpha=loaded.lora_alpha)
         else:
-            model = add_lora(model, settings.lora, settings.seed)
+            model = add_lora(model, settings.lora, settings.seed, settings.revision)
     stops = list_stop_ids(model.generation_config.eos_token_id)
     return model.to(device), HFTokenizer(inner, extra_stop_ids=stops)
 
@@ -59,38 +64,64 @@ def load_layer_shape(settings: ModelSettings) -> tuple[int, int]:
     if settings.path == UNTRAINED:
         return read_layer_shape(settings.shape)
     with _explain_errors(settings.location):
-        config = AutoConfig.from_pretrained(_find_base(settings.location), trust_remote_code=False)
-        config = config.get_text_config()
+        base, revision = _find_base(settings)
+        config = read_config(settings, base, revision).get_text_config()
         names = ("hidden_size", "intermediate_size")
         return read_layer_shape({name: getattr(config, name, None) for name in names})
 
 
-def _find_base(location: str) -> str:
-    """The model under an adapter. A model without an adapter is its own base."""
+def _find_base(settings: ModelSettings) -> tuple[str, str]:
+    """Location and revision of the model under an adapter. Other models are their own base."""
+    location = settings.location
     if not is_adapter(Path(location)):
-        return location
-    from peft import PeftConfig
-
-    base = str(PeftConfig.from_pretrained(location).base_model_name_or_path)
+        return location, settings.revision
+    base, revision = find_base(Path(location))
     notice_offline(base)
-    return base
+    return base, revision
 
 
-def _load_pretrained(location: str, dtype: torch.dtype) -> tuple[Any, Any]:
+def read_config(settings: ModelSettings, base: str, revision: str) -> Any:
+    """The config of a model that can be trained. Raises ConfigError for others."""
+    config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
+    written, _ = PreTrainedConfig.get_config_dict(base, revision=revision)
+    check_family(base, config, written)
+    check_length(base, config.get_text_config(), settings.max_context)
+    return config
+
+
+def _load_pretrained(
+    settings: ModelSettings, dtype: torch.dtype, quantized: dict[str, Any]
+) -> tuple[Any, Any]:
+    location = settings.location
     with _explain_errors(location):
-        tokenizer = AutoTokenizer.from_pretrained(location, trust_remote_code=False)
-        if is_adapter(Path(location)):
-            return _load_adapted(location, dtype), tokenizer
+        adapted = is_adapter(Path(location))
+        base, revision = _find_base(settings)
+        read_config(settings, base, revision)
+        tokenizer = AutoTokenizer.from_pretrained(
+            location, revision=settings.revision, trust_remote_code=False
+        )
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            location, dtype=dtype, output_loading_info=True, trust_remote_code=False
-        )
-    model, found = loaded
-    if missing := sorted(found["missing_keys"]):
-        raise ConfigError(
-            f"model.path={location} lacks {len(missing)} of the weights that its config.json asks "
-            f"for, such as {missing[0]}: they are another model's"
-        )
+            base, revision=revision, dtype=dtype, output_loading_info=True,
+            trust_remote_code=False, **quantized,
+        )  # fmt: skip
+        model, found = loaded
+        if missing := sorted(found["missing_keys"]):
+            raise ConfigError(
+                f"model.path={base} lacks {len(missing)} of the weights that its config.json asks "
+                f"for, such as {missing[0]}: they are another model's"
+            )
+        if adapted:
+            return load_adapter(model, Path(location)), tokenizer
+    freeze_images(model)
     return model, tokenizer
+
+
+def freeze_images(model: Any) -> None:
+    """Train the language model alone: what reads images has nothing to learn here."""
+    inside = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
+    for parameter in model.parameters():
+        if parameter not in inside:
+            parameter.requires_grad_(False)
 
 
 @contextmanager
@@ -101,30 +132,3 @@ def _explain_errors(location: str) -> Iterator[None]:
     notice_offline(location)
     with explain_load_errors(location, on_disk=Path(location).is_dir()):
         yield
-
-
-def _load_adapted(location: str, dtype: torch.dtype) -> Any:
-    from peft import PeftModel
-
-    inner = AutoModelForCausalLM.from_pretrained(
-        _find_base(location), dtype=dtype, trust_remote_code=False
-    )
-    return PeftModel.from_pretrained(inner, location, is_trainable=True)
-
-
-def add_lora(model: Any, settings: LoraSettings, seed: int) -> Any:
-    """The model with a fresh adapter, whose weights are drawn from the seed."""
-    from peft import LoraConfig, get_peft_model
-
-    linear = [n for n, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
-    choose_layers(settings.targets, linear)  # peft ignores targets that fit nothing
-    config = LoraConfig(
-        r=settings.rank,
-        lora_alpha=settings.alpha,  # pyright: ignore[reportArgumentType]  # peft takes floats too
-        lora_dropout=settings.dropout,
-        target_modules=settings.targets,
-        task_type="CAUSAL_LM",
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return get_peft_model(model, config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,13 +13,19 @@ from wordle_rl.policy.memory_plan import (
     LEAST_MICRO_BATCH,
     MOST_MICRO_BATCH,
     Kept,
+    Learning,
     MemoryPlan,
     Place,
+    Playing,
     choose_micro_batch,
-    usable,
 )
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.longest_game import count_training_games, measure_game
+from wordle_rl.training.longest_game import (
+    count_held_out_games,
+    count_training_games,
+    measure_held_out_game,
+    measure_training_game,
+)
 
 
 class Planner:
@@ -39,15 +46,10 @@ class Planner:
         self.setup = setup
         self.place: Place = place
         self.precision: Precision = precision
-        self.game = measure_game(setup)
+        self.game = measure_training_game(setup)
         self.model = model or plan_model(setup.model, place=place, precision=precision)
-
-    @property
-    def games(self) -> int:
-        """The most games that are played at once: in training, or in validation and reports."""
-        setup = self.setup
-        held_out = max(len(setup.validation) * setup.trainer.validation_samples, len(setup.test))
-        return max(count_training_games(setup), min(setup.model.games_at_once, held_out))
+        self.games = count_training_games(setup)
+        self.held_out_games = count_held_out_games(setup, self.model.parameters)
 
     @property
     def micro_batch_tokens(self) -> int:
@@ -57,29 +59,40 @@ class Planner:
     def plan(
         self, games: int | None = None, tokens: int | None = None, *, compare: bool = False
     ) -> MemoryPlan:
-        """The plan with so many games at once and padded tokens in a micro-batch.
+        """The plan with so many games at once in training, and padded tokens in a micro-batch.
 
         compare: plan with and without gradient checkpointing, not only what the run uses.
         """
-        games, tokens = games or self.games, tokens or self.micro_batch_tokens
-        entropy = self.setup.recipe.algorithm.needs_entropy
-        uses = bool(getattr(self.setup.backend, "gradient_checkpointing", False))
-        plain, lean = (
-            self.model.learn(
-                self.game, tokens, entropy=entropy, checkpointing=wanted if compare else uses
-            )
-            for wanted in (False, True)
-        )
+        tokens = tokens or self.micro_batch_tokens
+        uses: bool = getattr(self.setup.backend, "gradient_checkpointing", False)
+        plain, lean = (self._learn(tokens, wanted if compare else uses) for wanted in (False, True))
+        playing, held_out = self._plays
         return MemoryPlan(
-            games=games,
+            games=self.games if games is None else games,
+            held_out_games=self.held_out_games,
             micro_batch_tokens=tokens,
             game=self.game,
             kept=self._kept,
-            playing=self.model.play(self.game, games),
+            playing=playing,
+            held_out=held_out,
             learning=plain,
             checkpointing=lean,
             uses_checkpointing=uses,
         )
+
+    def _learn(self, tokens: int, checkpointing: bool) -> Learning:
+        entropy = self.setup.recipe.algorithm.needs_entropy
+        return self.model.learn(self.game, tokens, entropy=entropy, checkpointing=checkpointing)
+
+    @cached_property
+    def _plays(self) -> tuple[Playing, Playing]:
+        """What rollouts hold in training, and in validation and reports."""
+        game = measure_held_out_game(self.setup)
+        held_out = self.model.play(game, max(self.games, self.held_out_games))
+        # Most runs train on games like those that they validate on.
+        if not self.games or replace(self.game, trained=game.trained) == game:
+            return held_out, held_out
+        return self.model.play(self.game, self.games), held_out
 
     @cached_property
     def _kept(self) -> Kept:
@@ -93,24 +106,16 @@ class Planner:
         """
 
         def need(tokens: int) -> int:
-            learning = self.model.learn(
-                self.game, tokens,
-                entropy=self.setup.recipe.algorithm.needs_entropy,
-                checkpointing=plan.uses_checkpointing,
-            )  # fmt: skip
-            return plan.while_learning(learning)
+            return plan.while_learning(self._learn(tokens, plan.uses_checkpointing))
 
         # A longer game is a micro-batch of its own, so fewer tokens than that change nothing.
         least = min(max(LEAST_MICRO_BATCH, self.game.whole // 2 + 1), most)
         return choose_micro_batch(most, need, limit, least)
 
+    def choose_games(self, plan: MemoryPlan, limit: float) -> int:
+        """The most games at once in training, in whole groups, that fit into so many bytes.
 
-def find_games_at_once(planner: Planner, memory: float) -> int:
-    """The most games at once that fit into a device's memory, in whole groups, 0 if none do.
-
-    memory: bytes of the device for this process.
-    """
-    size = planner.setup.recipe.rollout.num_generations
-    games = count_training_games(planner.setup)
-    most = planner.plan(games).find_games(usable(memory, planner.place))
-    return most // size * size
+        0 if not even one group fits.
+        """
+        size = self.setup.recipe.rollout.num_generations
+        return plan.find_games(limit) // size * size

@@ -11,19 +11,21 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.checkpoint import checkpoint
 
-from wordle_rl.backends.torch.cache import SlotBuffers, SlotCache
+from wordle_rl.backends.torch.cache import Place, SlotBuffers, SlotCache
 from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.sampling import draw_tokens
+from wordle_rl.backends.torch.token_outputs import WantedTokens, read_states
 from wordle_rl.policy.memory_plan import GameSize, Learning, Linear, Playing
+from wordle_rl.policy.sampling import Sampling
+
+_SAMPLING = Sampling(temperature=0.5)
 
 
 class LiveBytes(TorchDispatchMode):
@@ -88,24 +90,32 @@ class _KernelAttention(torch.autograd.Function):
         return (*map(torch.empty_like, (query, key, value)), None)
 
 
-class _FusedAttention(TorchFunctionMode):
-    """Puts _KernelAttention in the place of torch's fused attention."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func is nn.functional.scaled_dot_product_attention:
-            mask = kwargs.get("attn_mask", args[3] if len(args) > 3 else None)
-            if mask is not None and mask.dtype == torch.bool:
-                mask = mask.to(args[0].dtype)  # the kernels add their mask
-            return _KernelAttention.apply(*args[:3], mask)
-        return func(*args, **kwargs)
+def _attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    *_: Any,
+    **__: Any,
+) -> Any:
+    """In the place of torch's fused attention."""
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = attn_mask.to(query.dtype)  # the kernels add their mask
+    return _KernelAttention.apply(query, key, value, attn_mask)
 
 
 @contextmanager
 def without_data() -> Iterator[None]:
-    """Make new tensors on the meta device in the block."""
-    with torch.device("meta"), _FusedAttention():
-        yield
+    """Make new tensors on the meta device in the block, and let attention compute nothing."""
+    functions: Any = nn.functional
+    real = functions.scaled_dot_product_attention
+    # A torch function mode would not see the layers that a backward pass computes again.
+    functions.scaled_dot_product_attention = _attend
+    try:
+        with torch.device("meta"):
+            yield
+    finally:
+        functions.scaled_dot_product_attention = real
 
 
 def simulate_playing(lm: CausalLM, game: GameSize, games: int) -> Playing:
@@ -130,7 +140,7 @@ def _feed_opening(lm: CausalLM, width: int) -> int:
     buffers.reserve(1, width)
     with without_data(), LiveBytes() as live:
         trunk = lm.choose_rollout_trunk()
-        cache = SlotCache(buffers, 1, torch.arange(width)[None], 0)
+        cache = SlotCache(buffers, 1, Place(torch.arange(width)[None], 0, width))
         ids, last = torch.zeros(1, width, dtype=torch.long), torch.zeros(1, dtype=torch.long)
         trunk.compute_last_hidden(ids, last, cache)
         return live.peak
@@ -148,7 +158,7 @@ def _play_once(lm: CausalLM, game: GameSize, games: int) -> tuple[int, int, int]
         joined = live.now
         ids = torch.zeros(games, game.feed, dtype=torch.long)
         places = torch.arange(game.feed).expand(games, -1)
-        cache = SlotCache(buffers, games, places, None)
+        cache = SlotCache(buffers, games, Place(places, None, game.whole))
         last = torch.zeros(games, dtype=torch.long)
         hidden = trunk.compute_last_hidden(ids, last, cache)
         kept = sum(
@@ -160,14 +170,8 @@ def _play_once(lm: CausalLM, game: GameSize, games: int) -> tuple[int, int, int]
         states = max(live.peak - kept, joined + kept // lm.layers)
         live.reset_peak()
         before = live.now
-        _draw(lm.compute_logits(hidden))
+        draw_tokens(lm.compute_logits(hidden), _SAMPLING, torch.zeros(games))
         return kept, live.peak - before, states
-
-
-def _draw(logits: torch.Tensor) -> torch.Tensor:
-    """The tensors of the size of the logits that sampling.sample_tokens makes."""
-    logits = logits / 0.5
-    return torch.log_softmax(logits, dim=-1).exp().cumsum(dim=-1)
 
 
 def simulate_learning(
@@ -176,13 +180,12 @@ def simulate_learning(
     rows: int,
     *,
     entropy: bool = False,
-    checkpointing: bool = False,
     holds_gradients: bool = True,
 ) -> Learning:
     """What a micro-batch of so many of the longest sequences holds. lm: on the meta device.
 
-    entropy: whether the loss needs it. checkpointing: the backward pass computes each layer again.
-    holds_gradients: whether earlier micro-batches left their gradients, which do not count here.
+    entropy: whether the loss needs it. holds_gradients: whether earlier micro-batches left their
+    gradients, which do not count here.
     """
     for parameter in lm.model.parameters():
         if holds_gradients and parameter.requires_grad:
@@ -192,16 +195,14 @@ def simulate_learning(
     with without_data():
         ids = torch.zeros(rows, width, dtype=torch.long)
         places = torch.zeros(trained, dtype=torch.long)
-        with _checkpoint_layers(lm, checkpointing), LiveBytes() as live:
-            if checkpointing:  # which the fast path on CPU does not have
-                states = lm.compute_hidden(ids)[:, :-1].flatten(0, 1)[places]
-            else:
-                states = lm.compute_states_at(ids, opening, places)
+        with LiveBytes() as live:
+            states = lm.compute_states_at(ids, opening, places)
             activations = live.now
             leaf = states.detach().requires_grad_()
             live.reset_peak()
-            # Tensor.backward would switch _FusedAttention off while layers are computed again.
-            torch.autograd.backward(_take_loss(lm.compute_logits(leaf) / 0.5, entropy))
+            wanted = WantedTokens(torch.zeros(trained, dtype=torch.long))
+            found = read_states(lm, leaf, wanted, temperature=0.5, entropy=entropy)
+            torch.autograd.backward([part.exp().sum() for part in found])
             logits = live.peak - activations
             live.reset_peak()
             if states.requires_grad:
@@ -210,34 +211,3 @@ def simulate_learning(
     for parameter in lm.model.parameters():
         parameter.grad = None
     return Learning(activations=activations, logits=logits, backward=backward)
-
-
-def _take_loss(logits: torch.Tensor, entropy: bool) -> torch.Tensor:
-    """A loss of the same tensors as token_outputs.compute_token_outputs and a policy gradient."""
-    chosen = logits.gather(1, torch.zeros(len(logits), 1, dtype=torch.long))[:, 0]
-    normalizer = torch.logsumexp(logits, dim=-1)
-    loss = (chosen - normalizer).exp().sum()
-    if entropy:
-        loss = loss + ((logits - normalizer[:, None]).exp() * logits).sum()
-    return loss
-
-
-@contextmanager
-def _checkpoint_layers(lm: CausalLM, active: bool) -> Iterator[None]:
-    """Let the backward pass compute each decoder layer again, if active."""
-    layers = list(lm.decoder_layers) if active else []
-    for layer in layers:
-        forward = layer.forward
-
-        def again(states: torch.Tensor, *args: Any, forward: Any = forward, **kwargs: Any) -> Any:
-            # Under LoRA the first layer's input has no gradient, without which nothing is kept.
-            states = states if states.requires_grad else states.detach().requires_grad_()
-            compute = partial(forward, **kwargs)
-            return checkpoint(compute, states, *args, use_reentrant=True, preserve_rng_state=False)
-
-        layer.forward = again
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del layer.forward

@@ -153,7 +153,8 @@ def set_learning_rate(optimizers: list[Any], optim: Optim, lr: float) -> None:
 
 
 def _find_layer_matrices(model: nn.Module) -> set[nn.Parameter]:
-    """Trainable matrices, without the embedding and the head, which are tables of rows."""
+    """Trainable matrices, without the embeddings and the head, which are tables of rows."""
     inner: Any = model
-    tables = {inner.get_input_embeddings().weight, inner.get_output_embeddings().weight}
+    tables = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+    tables.add(inner.get_output_embeddings().weight)
     return {p for p in model.parameters() if p.requires_grad and p.ndim == 2} - tables

@@ -8,16 +8,19 @@ taken from torch, whose layers keep about the same.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
 
-from wordle_rl.backends.model_configs import find_config
+from wordle_rl.backends.torch.adapters import LINEAR, add_lora
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.load import add_lora
+from wordle_rl.backends.torch.load import freeze_images
 from wordle_rl.backends.torch.memory_simulation import simulate_learning, simulate_playing
+from wordle_rl.backends.torch.model_configs import find_config
 from wordle_rl.backends.torch.optimizers import build_optimizers
+from wordle_rl.backends.torch.quantize import count_bytes
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.memory_plan import GameSize, Kept, Learning, Linear, Place, Playing
 from wordle_rl.policy.optim import Optim
@@ -44,7 +47,7 @@ class PlannedModel:
         text_only: bool = False,
     ) -> None:
         """text_only: leave out the part of a multimodal model that sees pictures."""
-        config, self._lora = find_config(settings)
+        config, self._lora = find_config(settings, "mlx" if place == "mlx" else "peft")
         self.config: Any = config.get_text_config()
         self._place: Place = place
         self._precision: Precision = precision
@@ -53,11 +56,22 @@ class PlannedModel:
             warnings.simplefilter("ignore")  # peft's about transformers
             shape = self.config if text_only else config
             model: Any = AutoModelForCausalLM.from_config(shape, dtype=dtype)
+            freeze_images(model)
             self._base = {name: p.numel() for name, p in model.named_parameters()}
+            self._rounded = _find_rounded(model) if settings.quantize else []
             if self._lora is not None:
                 model = add_lora(model, self._lora, settings.seed)
-        self.lm = CausalLM(model.eval(), "cpu" if place == "cpu" else "cuda")
+        model.eval()
+        _fix_rotations(model)
+        device = "cpu" if place == "cpu" else "cuda"
+        self.lm = CausalLM(model, device_type=device)
+        self._lean = CausalLM(model, device_type=device, checkpointing=True)
         self._learned: dict[Any, Learning] = {}  # so that plans that differ elsewhere share it
+
+    @property
+    def parameters(self) -> int:
+        """How many there are, without adapters."""
+        return sum(self._base.values())
 
     def keep(self, optim: Optim, *, reference: bool) -> Kept:
         """What a run always holds. reference: whether it has a reference model."""
@@ -68,7 +82,7 @@ class PlannedModel:
         moments, step = self._count_moments(optim)
         frozen = adapters if self._lora else weights - self._masters
         return Kept(
-            parameters=sum(self._base.values()),
+            parameters=self.parameters,
             trained=count,
             weights=weights,
             adapters=adapters,
@@ -82,11 +96,22 @@ class PlannedModel:
     def _masters(self) -> int:
         """Bytes of float32 weights that do not compute, because a bfloat16 copy does."""
         copied = self._lora is None and self._precision == "bf16"
-        return _FULL * sum(self._base.values()) if copied else 0
+        return _FULL * self.parameters if copied else 0
 
     def _weigh(self) -> int:
-        size = _HALF if self._precision == "bf16" else _FULL
-        return size * sum(self._base.values()) + self._masters
+        rounded = sum(self._rounded)
+        rest = self.parameters - rounded
+        return self._size * rest + count_bytes(rounded) + self._masters
+
+    @property
+    def _size(self) -> int:
+        """Bytes of a number that the model computes with."""
+        return _HALF if self._precision == "bf16" else _FULL
+
+    @property
+    def _unpacked(self) -> int:
+        """Bytes of the largest matrix in 4 bits, which every product unpacks."""
+        return self._size * max(self._rounded, default=0)
 
     def _count_moments(self, optim: Optim) -> tuple[int, int]:
         """Bytes of the optimiser's moments, and the most that a step needs on top."""
@@ -105,7 +130,10 @@ class PlannedModel:
         return moments, step
 
     def play(self, game: GameSize, games: int) -> Playing:
-        return simulate_playing(self.lm, game, games)
+        """What rollouts hold, measured where so many games are played at once."""
+        playing = simulate_playing(self.lm, game, games)
+        states = replace(playing.states, fixed=playing.states.fixed + self._unpacked)
+        return replace(playing, states=states, opening=playing.opening + self._unpacked)
 
     def learn(
         self, game: GameSize, tokens: int, *, entropy: bool = False, checkpointing: bool = False
@@ -114,10 +142,11 @@ class PlannedModel:
         rows = max(tokens // game.whole, 1)
         key = (game, rows, entropy, checkpointing)
         if key not in self._learned:
-            self._learned[key] = simulate_learning(
-                self.lm, game, rows,
-                entropy=entropy, checkpointing=checkpointing, holds_gradients=not self._masters,
+            found = simulate_learning(
+                self._lean if checkpointing else self.lm, game, rows,
+                entropy=entropy, holds_gradients=not self._masters,
             )  # fmt: skip
+            self._learned[key] = replace(found, backward=found.backward + self._unpacked)
         return self._learned[key]
 
 
@@ -126,7 +155,7 @@ class PlannedMlxModel(PlannedModel):
 
     def __init__(self, settings: ModelSettings, *, precision: Precision) -> None:
         super().__init__(settings, place="mlx", precision=precision, text_only=True)
-        found, _ = find_config(settings)
+        found, _ = find_config(settings, "mlx")
         self._quantized: dict[str, int] = getattr(found, "quantization", None) or {}
 
     def _weigh(self) -> int:
@@ -142,16 +171,14 @@ class PlannedMlxModel(PlannedModel):
         kept = super().keep(optim, reference=reference)
         # A micro-batch's gradients are added to the sum of the earlier ones, and a step makes new
         # weights beside the old ones.
-        changed = {name: getattr(kept, name) for name in Kept.__dataclass_fields__}
-        changed["gradients"] = 2 * _FULL * kept.trained
-        changed["step"] = max(kept.step, _FULL * kept.trained)
-        return Kept(**changed)
+        gradient = _FULL * kept.trained
+        return replace(kept, gradients=2 * gradient, step=max(kept.step, gradient))
 
     def play(self, game: GameSize, games: int) -> Playing:
         text = self.config
         heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
         dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-        size = _HALF if self._precision == "bf16" else _FULL
+        size = self._size
         kinds = getattr(text, "layer_types", None) or ["full_attention"] * text.num_hidden_layers
         window = getattr(text, "sliding_window", None) or game.whole
         room = -(-game.whole // _MLX_GROWTH) * _MLX_GROWTH
@@ -181,6 +208,23 @@ class PlannedMlxModel(PlannedModel):
             logits=_FULL * at_once * copies,
             backward=found.backward,
         )
+
+
+def _find_rounded(model: Any) -> list[int]:
+    """Weights in each matrix that bitsandbytes rounds, which are all but the head's."""
+    head = model.get_output_embeddings()
+    return [
+        module.weight.numel()
+        for module in model.modules()
+        if isinstance(module, LINEAR) and module is not head
+    ]
+
+
+def _fix_rotations(model: Any) -> None:
+    """Let rotations that depend on the longest row be computed without looking at the rows."""
+    for module in model.modules():
+        if isinstance(getattr(module, "rope_type", None), str):
+            module.rope_type = "default"
 
 
 def plan_model(settings: ModelSettings, *, place: Place, precision: Precision) -> PlannedModel:

@@ -6,7 +6,7 @@ model plays, scores and learns through one bfloat16 copy, which every update ref
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.engine import TorchEngine
 from wordle_rl.backends.torch.loss import compute_loss
+from wordle_rl.backends.torch.micro_batches import MicroBatches
 from wordle_rl.backends.torch.optimizers import (
     build_adamw,
     build_optimizers,
@@ -28,7 +29,7 @@ from wordle_rl.backends.torch.optimizers import (
 from wordle_rl.backends.torch.token_outputs import compute_token_outputs
 from wordle_rl.backends.torch.trained_model import TrainedModel
 from wordle_rl.backends.torch.value_head import ValueHead
-from wordle_rl.policy.batch import Batch, FloatArray, split_micro_batches
+from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.update_metrics import UpdateMetrics, merge_metrics
@@ -53,11 +54,10 @@ class TorchPolicy:
         precision: Precision = "fp32",
         micro_batch_tokens: int = 16_384,
         max_context: int = 1024,
+        gradient_checkpointing: bool = False,
     ) -> None:
         if precision not in ("fp32", "bf16"):
             raise ValueError(f"backend.precision must be fp32 or bf16, not {precision!r}")
-        if micro_batch_tokens < 1:
-            raise ValueError(f"backend.micro_batch_tokens must be 1 or more: {micro_batch_tokens}")
         self.model = model
         self.tokenizer = tokenizer
         self.timers = Timers()
@@ -70,9 +70,9 @@ class TorchPolicy:
         self.backward: Callable[[torch.Tensor], None] = torch.Tensor.backward
         self.apply_gradients: list[Callable[[], Any]] = [o.step for o in self.optimizers]
         self._temperature = temperature
-        self.micro_batch_tokens = micro_batch_tokens
+        self._micro_batches = MicroBatches(micro_batch_tokens)
         self._max_context = max_context
-        self._trained = TrainedModel(model, precision)
+        self._trained = TrainedModel(model, precision, checkpointing=gradient_checkpointing)
         self._value_head: ValueHead | None = None
         self._value_optimizer: torch.optim.Optimizer | None = None  # the last of optimizers
 
@@ -81,17 +81,19 @@ class TorchPolicy:
         return self._trained.lm.device
 
     @property
+    def micro_batch_tokens(self) -> int:
+        """Padded tokens of a forward and backward pass, less where memory ran out."""
+        return self._micro_batches.tokens
+
+    @property
     def device_bytes(self) -> int:
         """Memory that torch holds on the accelerator, in use or not; 0 on the CPU."""
-        if self.device.type == "cuda":
-            return torch.cuda.memory_reserved(self.device)
-        return torch.mps.driver_allocated_memory() if self.device.type == "mps" else 0
+        return measure_device_memory(self.device)
 
     @property
     def num_parameters(self) -> tuple[int, int]:
         """Trainable and all parameters."""
-        trainable, all_parameters = self.trainable, self.model.parameters()
-        return sum(p.numel() for p in trainable), sum(p.numel() for p in all_parameters)
+        return count_weights(self.trainable), count_weights(self.model.parameters())
 
     def engine(self) -> TorchEngine:
         """A fresh engine on the current weights."""
@@ -116,26 +118,32 @@ class TorchPolicy:
 
     def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
         """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
-        trained = self._trained
-        out = np.zeros(batch.ids.shape, np.float32)
-        with self.timers("reference" if reference else "score"), torch.inference_mode():
-            for rows in split_micro_batches(batch, self.micro_batch_tokens):
-                with trained.use_reference() if reference else nullcontext(trained.lm) as lm:
-                    scored = compute_token_outputs(lm, batch, rows, temperature=self._temperature)
-                out[rows, : scored.logprobs.shape[1]] = scored.logprobs.float().cpu().numpy()
-        return out
+        with self.timers("reference" if reference else "score"):
+            return self._read(batch, reference=reference)
 
     def values(self, batch: Batch) -> FloatArray:
         """What the value head says [N, T] before each trained token is drawn, else 0."""
-        out = np.zeros(batch.ids.shape, np.float32)
         head = self._need_value_head()
-        with self.timers("values"), torch.inference_mode():
-            for rows in split_micro_batches(batch, self.micro_batch_tokens):
-                values = compute_token_outputs(
-                    self._trained.lm, batch, rows, temperature=self._temperature, value_head=head
-                ).values
-                assert values is not None
-                out[rows, : values.shape[1]] = values.cpu().numpy()
+        with self.timers("values"):
+            return self._read(batch, head)
+
+    @torch.inference_mode()
+    def _read(
+        self, batch: Batch, value_head: ValueHead | None = None, *, reference: bool = False
+    ) -> FloatArray:
+        """What the value head says [N, T], or without one the log-probabilities."""
+        trained, temperature = self._trained, self._temperature
+        out = np.zeros(batch.ids.shape, np.float32)
+
+        def read(rows: np.ndarray) -> None:
+            with trained.use_reference() if reference else nullcontext(trained.lm) as lm:
+                outputs = compute_token_outputs(
+                    lm, batch, rows, temperature=temperature, value_head=value_head
+                )
+            found = outputs.logprobs if outputs.values is None else outputs.values
+            out[rows, : found.shape[1]] = found.float().cpu().numpy()
+
+        self._micro_batches.run(batch, read)
         return out
 
     def _need_value_head(self) -> ValueHead:
@@ -147,19 +155,28 @@ class TorchPolicy:
         """One optimiser step on the weighted loss of a batch, in micro-batches.
 
         Returns metrics. `update/skipped` is 1 when a loss or gradient was not finite and the
-        weights stayed as they were.
+        weights stayed as they were. `update/halved` counts how often micro-batches were halved
+        since the last update, because memory ran out. Raises DoesNotFit.
         """
         metrics = UpdateMetrics(tokens=float(batch.trained.sum()))
-        for rows in split_micro_batches(batch, self.micro_batch_tokens):
+
+        def begin() -> None:
+            metrics.reset()
+            self._drop_gradients()
+
+        def learn(rows: np.ndarray) -> None:
             with self.timers("forward"):
                 loss, parts = self._compute_loss(batch, rows, algorithm)
             with self.timers("backward"):
                 self.backward(loss)
                 self._trained.gather_gradients()
             metrics.add(loss.item(), parts)
+
+        self._micro_batches.run(batch, learn, begin)
+        metrics.halved = self._micro_batches.take_halved()
         if self.processes.size > 1:
             with self.timers("processes"):
-                metrics = self._add_up_processes(metrics)
+                metrics = add_up_processes(self.processes, self.trainable, metrics)
         with self.timers("optimizer"):
             norm, skipped = self._step(metrics.loss)
         return metrics.to_dict(grad_norm=norm, skipped=skipped)
@@ -175,19 +192,6 @@ class TorchPolicy:
         )  # fmt: skip
         return compute_loss(algorithm, outputs, batch, rows)
 
-    def _add_up_processes(self, metrics: UpdateMetrics) -> UpdateMetrics:
-        """Sum the gradients over all processes, and return the metrics of them all."""
-        has_gradient = [p.grad is not None for p in self.trainable]
-        gathered = self.processes.gather((metrics, has_gradient))
-        parts, have = zip(*gathered, strict=True)
-        for parameter, anywhere in zip(
-            self.trainable, map(any, zip(*have, strict=True)), strict=True
-        ):
-            if anywhere and parameter.grad is None:  # nothing to train in this process
-                parameter.grad = torch.zeros_like(parameter)
-        self.processes.add_up([p.grad for p in self.trainable if p.grad is not None])
-        return merge_metrics(parts)
-
     def _step(self, loss: float) -> tuple[float, bool]:
         limit = self.optim.clip_grad_norm
         norm = float(torch.nn.utils.clip_grad_norm_(self.trainable, limit or float("inf")))
@@ -196,9 +200,13 @@ class TorchPolicy:
             for apply in self.apply_gradients:
                 apply()
             self._trained.refresh_copy()
+        self._drop_gradients()
+        return norm, skipped
+
+    def _drop_gradients(self) -> None:
         for parameter in self.trainable:
             parameter.grad = None
-        return norm, skipped
+        self._trained.drop_copied_gradients()
 
     def set_learning_rate(self, lr: float) -> None:
         set_learning_rate(self.optimizers, self.optim, lr)
@@ -234,3 +242,29 @@ class TorchPolicy:
             self._value_head.load(folder / "model")
         load_states(self.optimizers, folder / "optimizer.pt")
         self._trained.refresh_copy()
+
+
+def count_weights(parameters: Iterable[nn.Parameter]) -> int:
+    """How many weights the parameters hold. A byte of a quantised base holds two."""
+    return sum(p.numel() * (2 if p.dtype == torch.uint8 else 1) for p in parameters)
+
+
+def measure_device_memory(device: torch.device) -> int:
+    """Bytes that torch holds on an accelerator, in use or not; 0 on the CPU."""
+    if device.type == "cuda":
+        return torch.cuda.memory_reserved(device)
+    return torch.mps.driver_allocated_memory() if device.type == "mps" else 0
+
+
+def add_up_processes(
+    processes: Processes, trainable: Sequence[nn.Parameter], metrics: UpdateMetrics
+) -> UpdateMetrics:
+    """Sum the gradients over all processes, and return the metrics of them all."""
+    has_gradient = [parameter.grad is not None for parameter in trainable]
+    gathered = processes.gather((metrics, has_gradient))
+    parts, have = zip(*gathered, strict=True)
+    for parameter, anywhere in zip(trainable, map(any, zip(*have, strict=True)), strict=True):
+        if anywhere and parameter.grad is None:  # nothing to train in this process
+            parameter.grad = torch.zeros_like(parameter)
+    processes.add_up([parameter.grad for parameter in trainable if parameter.grad is not None])
+    return merge_metrics(parts)

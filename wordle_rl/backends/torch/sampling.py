@@ -10,14 +10,14 @@ from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.sampling import Sampling
 
 
-def sample_tokens(
-    logits: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Sample a token for each row: invert the row's distribution at its uniform number.
+def draw_tokens(
+    logits: torch.Tensor, sampling: Sampling, uniforms: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw a token for each row: invert the row's distribution at its uniform number.
 
-    logits: float32 [rows, V]. Returns token ids and their natural log-probabilities after
-    temperature, top-k and top-p. At temperature 0 the most likely token is taken, and its
-    log-probability is the one at temperature 1. Raises NotFinite.
+    logits: float32 [rows, V]. uniforms: float32 [rows]. Returns token ids and their natural
+    log-probabilities after temperature, top-k and top-p. At temperature 0 the most likely token is
+    taken, and its log-probability is the one at temperature 1. Nothing waits for the device.
     """
     if sampling.temperature == 0.0:
         logprobs = torch.log_softmax(logits, dim=-1)
@@ -27,15 +27,22 @@ def sample_tokens(
         logprobs = torch.log_softmax(logits, dim=-1)
         cumulative = logprobs.exp().cumsum(dim=-1)
         total = cumulative[:, -1:]
-        target = torch.from_numpy(uniforms).to(logits.device, torch.float32)[:, None] * total
+        target = uniforms[:, None] * total
         # Rounding must not reach the total, because there is no token beyond it.
         target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
         # Logits that are not finite give an index beyond the last token.
         ids = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
-    chosen = logprobs.gather(1, ids)[:, 0].cpu().numpy()
-    if not np.isfinite(chosen).all():
+    return ids[:, 0], logprobs.gather(1, ids)[:, 0]
+
+
+def fetch_drawn(
+    ids: torch.Tensor, logprobs: torch.Tensor
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Drawn tokens as arrays, once the device is done. Raises NotFinite."""
+    found = logprobs.cpu().numpy()
+    if not np.isfinite(found).all():
         raise NotFinite
-    return ids[:, 0].cpu().numpy(), chosen
+    return ids.cpu().numpy(), found
 
 
 def _mask_unlikely(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.recompute import recompute
 from wordle_rl.backends.torch.value_head import ValueHead
-from wordle_rl.policy.batch import Batch, Targets
+from wordle_rl.policy.batch import LOGITS_BYTES, Batch, Targets
+
+_BYTES = 4  # of a float32 logit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,38 +41,107 @@ def compute_token_outputs(
     trained = torch.from_numpy(batch.trained[rows, :width]).to(lm.device)
     # Place t - 1 predicts the token at place t. The head runs only where a token is trained.
     states = lm.compute_states(ids, trained[:, 1:])
-    logits = lm.compute_logits(states) / temperature
     if batch.distributions is None:
-        chosen = logits.gather(1, ids[:, 1:][trained[:, 1:]][:, None])[:, 0]
+        wanted: Wanted = WantedTokens(ids[:, 1:][trained[:, 1:]])
     else:
-        chosen = _compute_mean_logits(logits, trained, [batch.distributions[row] for row in rows])
-    normalizer = torch.logsumexp(logits, dim=-1)
+        wanted = WantedMeans(trained, [batch.distributions[row] for row in rows])
 
     def place(found: torch.Tensor) -> torch.Tensor:
         return torch.zeros(ids.shape, device=ids.device).masked_scatter(trained, found)
 
-    entropies = None
-    if entropy:
-        entropies = place(normalizer - ((logits - normalizer[:, None]).exp() * logits).sum(-1))
+    logprobs, *entropies = read_states(lm, states, wanted, temperature=temperature, entropy=entropy)
     return TokenOutputs(
-        logprobs=place(chosen - normalizer),
-        entropy=entropies,
+        logprobs=place(logprobs),
+        entropy=place(entropies[0]) if entropy else None,
         values=None if value_head is None else place(value_head(states)),
     )
 
 
-def _compute_mean_logits(
-    logits: torch.Tensor, trained: torch.Tensor, targets: Sequence[Targets]
-) -> torch.Tensor:
-    """The mean logit [P] over the target tokens of each trained place.
+def read_states(
+    lm: CausalLM,
+    states: torch.Tensor,
+    wanted: Wanted,
+    *,
+    temperature: float,
+    entropy: bool = False,
+) -> tuple[torch.Tensor, ...]:
+    """Log-probabilities [P], and perhaps entropies [P], of trained places.
 
-    logits: [P, V], one row per trained place. trained: [rows, T]. targets: one per row.
+    states: [P, H] before each of them.
     """
-    # logits holds the trained places of all rows, one after the other.
-    number = trained.flatten().cumsum(0).view(trained.shape) - 1
-    parts = [number[row, torch.from_numpy(t.places)] for row, t in enumerate(targets)]
-    place = torch.cat(parts).to(logits.device)
-    ids = torch.from_numpy(np.concatenate([t.ids for t in targets])).to(logits.device)
-    shares = torch.from_numpy(np.concatenate([t.probabilities for t in targets]))
-    values = logits[place, ids] * shares.to(logits.device)
-    return logits.new_zeros(len(logits)).index_add(0, place, values)
+
+    def read(states: torch.Tensor, start: int) -> tuple[torch.Tensor, ...]:
+        logits = lm.compute_logits(states) / temperature
+        chosen = wanted.find(logits, start)
+        normalizer = torch.logsumexp(logits, dim=-1)
+        logprobs = chosen - normalizer
+        if not entropy:
+            return (logprobs,)
+        return logprobs, normalizer - ((logits - normalizer[:, None]).exp() * logits).sum(-1)
+
+    return _read_in_parts(read, states, lm.vocabulary)
+
+
+def _read_in_parts(
+    read: Callable[[torch.Tensor, int], tuple[torch.Tensor, ...]],
+    states: torch.Tensor,
+    vocabulary: int,
+) -> tuple[torch.Tensor, ...]:
+    """What `read` finds in states [P, H], whose logits take at most LOGITS_BYTES at once.
+
+    read: takes some states and the number of the first one.
+    """
+    most = max(LOGITS_BYTES // (_BYTES * vocabulary), 1)
+    if len(states) <= most:
+        return read(states, 0)
+    # The backward pass computes the logits of each part again. With a large vocabulary, keeping
+    # them would need more memory than the model.
+    parts = [
+        recompute(read, states[start : start + most], start)
+        for start in range(0, len(states), most)
+    ]
+    return tuple(torch.cat(found) for found in zip(*parts, strict=True))
+
+
+class Wanted(Protocol):
+    """Says which logits of trained places matter."""
+
+    def find(self, logits: torch.Tensor, start: int) -> torch.Tensor:
+        """The wanted logit [P] of each trained place.
+
+        logits: [P, V] of the trained places from number `start` on.
+        """
+        ...
+
+
+class WantedTokens:
+    """One token at each trained place. ids: [all trained places]."""
+
+    def __init__(self, ids: torch.Tensor) -> None:
+        self._ids = ids
+
+    def find(self, logits: torch.Tensor, start: int) -> torch.Tensor:
+        """As Wanted.find."""
+        return logits.gather(1, self._ids[start : start + len(logits), None])[:, 0]
+
+
+class WantedMeans:
+    """The mean logit over the target tokens of each trained place."""
+
+    def __init__(self, trained: torch.Tensor, targets: Sequence[Targets]) -> None:
+        """trained: [rows, T]. targets: one per row."""
+        # Trained places are numbered through all rows, one row after the other.
+        number = trained.flatten().cumsum(0).view(trained.shape) - 1
+        parts = [number[row, torch.from_numpy(t.places)] for row, t in enumerate(targets)]
+        self._number = torch.cat(parts)
+        ids = np.concatenate([t.ids for t in targets])
+        shares = np.concatenate([t.probabilities for t in targets])
+        self._ids = torch.from_numpy(ids).to(trained.device)
+        self._shares = torch.from_numpy(shares).to(trained.device)
+
+    def find(self, logits: torch.Tensor, start: int) -> torch.Tensor:
+        """As Wanted.find."""
+        place, ids, shares = self._number - start, self._ids, self._shares
+        inside = (place >= 0) & (place < len(logits))
+        place, ids, shares = place[inside], ids[inside], shares[inside]
+        return logits.new_zeros(len(logits)).index_add(0, place, logits[place, ids] * shares)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from wordle_rl.backends.torch.adapters import save_adapter
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.weights import load_weights
 from wordle_rl.policy.computing import Precision
@@ -23,12 +24,14 @@ class TrainedModel:
     frozen base was loaded in bfloat16 already, so there is no copy.
     """
 
-    def __init__(self, model: nn.Module, precision: Precision) -> None:
+    def __init__(self, model: nn.Module, precision: Precision, *, checkpointing: bool) -> None:
+        """checkpointing: whether the backward pass computes each layer again."""
         self.model = model
         self._is_lora = hasattr(model, "peft_config")
         self._has_copy = precision == "bf16" and not self._is_lora
         model.eval()  # dropout stays off: scores must not depend on chance
-        self.lm = CausalLM(_copy_in_bfloat16(model) if self._has_copy else model)  # what computes
+        computes = _copy_in_bfloat16(model) if self._has_copy else model
+        self.lm = CausalLM(computes, checkpointing=checkpointing)
         self._reference: CausalLM | None = None
 
     def keep_reference(self) -> None:
@@ -77,6 +80,11 @@ class TrainedModel:
                 master.grad = gradient if master.grad is None else master.grad.add_(gradient)
                 copied.grad = None
 
+    def drop_copied_gradients(self) -> None:
+        """Forget gradients of the copy that were not gathered."""
+        if self._has_copy:
+            self.lm.model.zero_grad()
+
     @torch.no_grad()
     def refresh_copy(self) -> None:
         """Round the float32 weights into the copy, after they changed."""
@@ -89,7 +97,7 @@ class TrainedModel:
         """Write the model or its adapter as transformers and peft load it."""
         model: Any = self.model
         if self._is_lora:
-            model.save_pretrained(folder, selected_adapters=["default"])
+            save_adapter(model, folder)
         else:
             model.save_pretrained(folder)
 

@@ -14,6 +14,9 @@ from wordle_rl.game.rules import State
 
 Pool = Literal["answers", "allowed"]
 
+# Names in tables. Both guess any allowed word, but only one knows which words are answers.
+WITH_LIST, WITHOUT_LIST = "entropy with list", "entropy without list"
+
 
 class GreedyEntropy:
     """Highest entropy first, then candidates, then alphabetical order. Uses no randomness.
@@ -44,7 +47,9 @@ class GreedyEntropy:
         over = candidates == "allowed"
         if over and pool == "answers":
             raise ValueError("pool must be allowed when candidates are, because it names answers")
-        self.name = "entropy over allowed" if over else f"entropy ({pool})"
+        self.name = WITHOUT_LIST if over else WITH_LIST
+        if pool == "answers":
+            self.name = "entropy in list"
         self._given, self._words = knowledge, words.over_allowed if over else words
         self._opener = opener
         self._pool = pool

@@ -11,11 +11,13 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from wordle_rl.backends.adapter_conversion import ADAPTER, is_adapter, read_adapter_config
+from wordle_rl.backends.adapter_checks import find_base_name
+from wordle_rl.backends.adapter_conversion import Form, is_adapter, read_adapter_config
 from wordle_rl.backends.hub import notice_offline
 from wordle_rl.backends.load_errors import explain_load_errors
-from wordle_rl.policy.settings import UNTRAINED, LoraSettings, ModelSettings
-from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.backends.torch.adapters import find_base
+from wordle_rl.backends.torch.load import read_config
+from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, locate
 
 _QWEN2 = {"model_type": "qwen2", "vocab_size": 151_936, "tie_word_embeddings": True}
 _QWEN_05B = {
@@ -80,22 +82,31 @@ KNOWN: dict[str, dict[str, Any]] = {
 }
 
 
-def find_config(settings: ModelSettings) -> tuple[Any, LoraSettings | None]:
+def find_config(settings: ModelSettings, form: Form = "peft") -> tuple[Any, LoraSettings | None]:
     """A model's transformers config, and the form of its adapters if it has any.
 
-    Reads no weights. Uses the network only for a hub model that is neither in the cache nor in
-    KNOWN. Raises ConfigError in one line when there is no config.
+    form: in which an adapter is saved. Reads no weights. Uses the network only for a hub model that
+    is neither in the cache nor in KNOWN. Raises ConfigError in one line when there is no config, or
+    one of a model that cannot be trained.
     """
     if settings.path == UNTRAINED:
         return _describe_untrained(settings), settings.lora
-    location, lora = settings.location, settings.lora
-    if is_adapter(Path(location)):
-        location, lora = _read_adapter(location)
-    if location in KNOWN and not Path(location).is_dir() and not _is_cached(location):
-        return build_config(location), lora
-    notice_offline(location)
-    with explain_load_errors(location, on_disk=Path(location).is_dir()):
-        return AutoConfig.from_pretrained(location, trust_remote_code=False), lora
+    base, revision, lora = settings.location, settings.revision, settings.lora
+    if is_adapter(Path(base)):
+        (base, revision), lora = _find_base(Path(base), form), _read_lora(Path(base), form)
+    known = base in KNOWN and revision == MAIN and not Path(base).is_dir()
+    if known and not _is_cached(base, revision):
+        return build_config(base), lora
+    notice_offline(base)
+    with explain_load_errors(base, on_disk=Path(base).is_dir()):
+        return read_config(settings, base, revision), lora
+
+
+def _find_base(folder: Path, form: Form) -> tuple[str, str]:
+    """Location and revision of the model under an adapter."""
+    if form == "peft":
+        return find_base(folder)
+    return locate(find_base_name(folder, form)), MAIN
 
 
 def build_config(name: str) -> Any:
@@ -104,10 +115,10 @@ def build_config(name: str) -> Any:
     return AutoConfig.for_model(facts.pop("model_type"), **facts)
 
 
-def _is_cached(location: str) -> bool:
+def _is_cached(location: str, revision: str) -> bool:
     from huggingface_hub import try_to_load_from_cache
 
-    return isinstance(try_to_load_from_cache(location, "config.json"), str)
+    return isinstance(try_to_load_from_cache(location, "config.json", revision=revision), str)
 
 
 def _describe_untrained(settings: ModelSettings) -> Any:
@@ -116,16 +127,14 @@ def _describe_untrained(settings: ModelSettings) -> Any:
     return build_model(vocab_size=len(build_tokenizer()), **settings.shape).config
 
 
-def _read_adapter(location: str) -> tuple[str, LoraSettings]:
-    """The model under an adapter in peft's or mlx-lm's form, and the form of the adapter."""
-    described = read_adapter_config(Path(location))
-    if "lora_parameters" in described:
-        inner = described["lora_parameters"]
-        rank, alpha, targets = inner["rank"], inner["scale"] * inner["rank"], inner["keys"]
-        base = described.get("model")
-    else:
-        rank, alpha = described["r"], described["lora_alpha"]
-        targets, base = described["target_modules"], described["base_model_name_or_path"]
-    if not base:
-        raise ConfigError(f"{Path(location) / ADAPTER} does not name its model: add it there")
-    return str(base), LoraSettings(rank=rank, alpha=alpha, targets=targets)
+def _read_lora(folder: Path, form: Form) -> LoraSettings:
+    """The form of the adapter in a folder."""
+    described = read_adapter_config(folder)
+    if form == "peft":
+        return LoraSettings(
+            rank=described["r"], alpha=described["lora_alpha"], targets=described["target_modules"]
+        )
+    inner = described["lora_parameters"]
+    # mlx-lm's multimodal models have another name before their layers.
+    keys = [key.removeprefix("language_model.") for key in inner["keys"]]
+    return LoraSettings(rank=inner["rank"], alpha=inner["scale"] * inner["rank"], targets=keys)

@@ -1,0 +1,120 @@
+"""Families of models on MLX: as transformers computes them, or refused in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import AutoModelForCausalLM, MistralConfig
+
+from tests.helpers.families import BATCH, IDS, VOCAB, WIDE, build
+from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
+from tests.helpers.tiny import full_logprobs, many_stops, plain_copy, qwen_like_tokenizer
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.backends.mlx import load
+from wordle_rl.backends.mlx.engine import MlxEngine
+from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.settings import LoraSettings
+from wordle_rl.runs.instantiate import ConfigError
+
+
+def without_window() -> Any:
+    return AutoModelForCausalLM.from_config(MistralConfig(**WIDE, **IDS, sliding_window=None))
+
+
+FAMILIES = {
+    name: lambda name=name: build(name)
+    for name in ("gemma3", "llama", "llama with biases", "olmo2", "phi3", "qwen3", "smollm2")
+} | {"mistral": without_window}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_plays_scores_and_learns_as_transformers_computes_it(family: str) -> None:
+    model = FAMILIES[family]()
+    plain, policy = plain_copy(model), mlx_policy_of(model)
+    before = policy.score(BATCH)
+    for row, length in enumerate((24, 15)):
+        expected = full_logprobs(plain, BATCH.ids[row, :length].tolist())
+        trained = BATCH.trained[row, :length]
+        np.testing.assert_allclose(before[row, :length][trained], expected[trained], atol=3e-4)
+    engine = policy.engine()
+    assert isinstance(engine, MlxEngine)
+    engine._stop_ids = set(many_stops(VOCAB, every=9))
+    rows = engine.open(3)
+    feeds = [list(range(10, 13)), list(range(20, 29)), list(range(40, 45))]
+    assert all(engine.extend(rows, feeds))
+    drawn = uniforms(seed=3, step=0, rollouts=np.arange(3), turn=0, tokens=6)
+    for feed, answer in zip(feeds, engine.decode(rows, Sampling(max_tokens=6), drawn), strict=True):
+        expected = full_logprobs(plain, [*feed, *answer.ids])[-len(answer.ids) :]
+        np.testing.assert_allclose(answer.logprobs, expected, atol=3e-4)
+    assert policy.update(BATCH, Grpo(beta=0.0))["update/skipped"] == 0.0
+    assert np.abs(policy.score(BATCH) - before).max() > 1e-3
+
+
+def saved(folder: Path, family: str = "llama") -> Path:
+    build(family).save_pretrained(folder)
+    qwen_like_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def rewrite(file: Path, change: Any) -> None:
+    config = json.loads(file.read_text())
+    change(config)
+    file.write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "said"),
+    [
+        ("gpt2", {}, r"one of gemma3, .* with backend=mlx, not gpt2"),
+        ("mistral", {}, "mlx-lm's mistral has no sliding window"),
+        ("llama", {"model_type": "gemma3"}, "its config.json has no text_config"),
+    ],
+)
+def test_a_model_that_mlx_cannot_train_is_one_line(family, change, said, tmp_path):
+    rewrite(saved(tmp_path, family) / "config.json", lambda config: config.update(change))
+    with pytest.raises(ConfigError, match=said) as error:
+        load.load_model(settings_of(tmp_path), precision="fp32")
+    assert "\n" not in str(error.value)
+
+
+Q, ALL = ["self_attn.q_proj"], ["self_attn.q_proj", "self_attn.v_proj", "self_attn.o_proj"]
+BAD = {
+    "rank": (lambda c: c["lora_parameters"].update(rank=4), "the rank must be 3"),
+    "fewer keys": (lambda c: c["lora_parameters"].update(keys=Q), "incompatible tensors"),
+    "more keys": (lambda c: c["lora_parameters"].update(keys=ALL), "the adapter does not fit"),
+    "no base": (lambda c: c.update(model=None), "does not name its model"),
+    "other base": (lambda c: c.update(model=c["model"] + "2"), "incompatible tensors"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_adapter_is_one_line(kind, tmp_path):
+    change, said = BAD[kind]
+    saved(tmp_path / "base")
+    wider = AutoModelForCausalLM.from_config(MistralConfig(**{**WIDE, "hidden_size": 64}, **IDS))
+    wider.config.sliding_window = None
+    wider.save_pretrained(tmp_path / "base2")
+    lora = LoraSettings(rank=3, alpha=6.0, targets=["q_proj", "v_proj"])
+    found = load.load_model(settings_of(tmp_path / "base", lora=lora), precision="fp32")
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    write_adapter(found, folder)
+    load.load_model(settings_of(folder), precision="fp32")
+    rewrite(folder / "adapter_config.json", change)
+    with pytest.raises(ConfigError, match=said) as error:
+        load.load_model(settings_of(folder), precision="fp32")
+    assert "\n" not in str(error.value)
+
+
+def write_adapter(found: load.LoadedModel, folder: Path) -> None:
+    import mlx.core as mx
+    from mlx.utils import tree_flatten
+
+    weights = dict(tree_flatten(found.model.trainable_parameters()))
+    mx.save_safetensors(str(folder / "adapters.safetensors"), weights)
+    (folder / "adapter_config.json").write_text(json.dumps(found.adapter))
+    found.tokenizer.inner.save_pretrained(folder)

@@ -1,0 +1,224 @@
+"""Every family of models plays, learns and is adapted as transformers and peft compute it.
+
+One small random model of each architecture, in a folder as from the hub.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from tests.helpers.families import BATCH, CONFIGS, IDS, VOCAB, WIDE, build
+from tests.helpers.tiny import full_logprobs, many_stops, policy_of, qwen_like_tokenizer
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.engine import TorchEngine
+from wordle_rl.backends.torch.load import load_model
+from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.settings import LoraSettings, ModelSettings
+from wordle_rl.runs.instantiate import ConfigError
+
+SEPARATE = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+TARGETS = {name: SEPARATE for name in CONFIGS} | {
+    "gpt2": {"c_attn", "c_proj", "c_fc"},
+    "phi3": {"qkv_proj", "o_proj", "gate_up_proj", "down_proj"},
+}
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def family(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of the family with large random weights, as a user would have it on disk."""
+    path = tmp_path_factory.mktemp(family.replace(" ", "_"))
+    build(family).save_pretrained(path)
+    qwen_like_tokenizer().save_pretrained(path)
+    return path
+
+
+def loaded(folder: Path, *, lora: str | list[str] | None = None, context: int = 256) -> Any:
+    settings = ModelSettings(
+        name="family", path=str(folder), learning_rate=1e-2, max_tokens=8, max_context=context,
+        lora=None if lora is None else LoraSettings(rank=3, alpha=6.0, targets=lora),
+    )  # fmt: skip
+    return load_model(settings, precision="fp32", device="cpu")[0]
+
+
+def reference_of(folder: Path) -> Any:
+    """The same weights through transformers' own code alone."""
+    model: Any = AutoModelForCausalLM.from_pretrained(folder)
+    model.set_attn_implementation("eager")
+    return model.eval()
+
+
+def test_what_an_engine_draws_has_the_logprobs_of_a_plain_forward_pass(folder: Path) -> None:
+    plain = reference_of(folder)
+    stops = many_stops(VOCAB, every=9)
+    engine = TorchEngine(CausalLM(loaded(folder)), stop_ids=frozenset(stops), max_context=60)
+    random = np.random.default_rng(1)
+    rows = engine.open(5)
+    texts: list[list[int]] = [[] for _ in rows]
+    sampling = Sampling(max_tokens=6)
+    for turn in range(2):
+        feeds = [random.integers(6, VOCAB, random.integers(2, 12)).tolist() for _ in rows]
+        assert all(engine.extend(rows, feeds))
+        drawn = uniforms(seed=3, step=0, rollouts=np.arange(5), turn=turn, tokens=6)
+        answers = engine.decode(rows, sampling, drawn)
+        for text, feed, answer in zip(texts, feeds, answers, strict=True):
+            text += [*feed, *answer.ids]
+            expected = full_logprobs(plain, text)[-len(answer.ids) :]
+            np.testing.assert_allclose(answer.logprobs, expected, atol=2e-4)
+    assert len({len(text) for text in texts}) > 1, "the rows must be ragged"
+
+
+def test_an_update_moves_the_language_model_and_the_reference_stays(folder: Path) -> None:
+    policy = policy_of(loaded(folder))
+    policy.keep_reference()
+    before = policy.score(BATCH)
+    names = {n: p.detach().clone() for n, p in policy.model.named_parameters()}
+    plain = reference_of(folder)
+    for row, length in enumerate((24, 15)):
+        expected = full_logprobs(plain, BATCH.ids[row, :length].tolist())
+        trained = BATCH.trained[row, :length]
+        np.testing.assert_allclose(before[row, :length][trained], expected[trained], atol=2e-4)
+    batch = replace(BATCH, ref_logprobs=policy.score(BATCH, reference=True))
+    metrics = policy.update(batch, Grpo(beta=0.1))
+    assert metrics["update/skipped"] == 0.0
+    moved = {n for n, p in policy.model.named_parameters() if not torch.equal(p, names[n])}
+    images = {n for n in names if "vision_tower" in n or "multi_modal" in n}
+    frozen = {n for n, p in policy.model.named_parameters() if not p.requires_grad}
+    assert frozen == images and not moved & images
+    assert len(moved) > 0.9 * (len(names) - len(images))
+    assert np.abs(policy.score(BATCH) - before).max() > 1e-3
+    np.testing.assert_array_equal(policy.score(BATCH, reference=True), before)
+
+
+def test_adapters_are_on_attention_and_feed_forward_and_plain_peft_loads_them(
+    family: str, folder: Path, tmp_path: Path
+) -> None:
+    model = loaded(folder, lora="all-linear")
+    adapted = {n.partition(".lora_A")[0] for n, _ in model.named_parameters() if ".lora_A." in n}
+    assert {n.rpartition(".")[2] for n in adapted} == TARGETS[family]
+    assert not [n for n in adapted if "vision_tower" in n or "projector" in n or "lm_head" in n]
+    trunk = model.get_base_model().get_decoder()
+    inner = [m for m in trunk.modules() if hasattr(m, "lora_A")]
+    assert len(inner) == len(adapted) >= 2 * len(TARGETS[family])
+    policy = policy_of(model)
+    policy.keep_reference()
+    before = policy.score(BATCH)
+    for _ in range(2):  # B begins at zero, so A moves only in the second
+        policy.update(BATCH, Grpo(beta=0.0))
+    after = policy.score(BATCH)
+    assert np.abs(after - before).max() > 1e-3
+    np.testing.assert_allclose(policy.score(BATCH, reference=True), before, atol=1e-6)
+    policy.export(tmp_path / "adapter")
+    plain: Any = PeftModel.from_pretrained(reference_of(folder), str(tmp_path / "adapter"))
+    expected = full_logprobs(plain.eval(), BATCH.ids[0].tolist())
+    trained = BATCH.trained[0]
+    np.testing.assert_allclose(after[0][trained], expected[trained], atol=2e-4)
+    again = policy_of(loaded(tmp_path / "adapter")).score(BATCH)
+    np.testing.assert_allclose(again, after, atol=1e-6)
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+def small(folder: Path, name: str = "llama") -> Path:
+    build(name).save_pretrained(folder)
+    qwen_like_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def rewrite(file: Path, **entries: Any) -> None:
+    config = json.loads(file.read_text())
+    config |= entries
+    file.write_text(json.dumps({k: v for k, v in config.items() if v != "removed"}))
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"model_type": "bloom"}, "must have one of the architectures gemma3, "),
+        ({"model_type": "gemma3"}, "its config.json has no text_config"),
+        ({"model_type": "siglip_vision_model"}, "not siglip_vision_model"),
+    ],
+)
+def test_an_architecture_that_cannot_be_trained_is_one_line(tmp_path, entries, said):
+    rewrite(small(tmp_path) / "config.json", **entries)
+    with pytest.raises(ConfigError, match=said) as error:
+        loaded(tmp_path)
+    assert "\n" not in str(error.value) and str(tmp_path) in str(error.value)
+
+
+def test_games_that_are_too_long_for_learned_places_are_refused(tmp_path):
+    small(tmp_path, "gpt2")
+    loaded(tmp_path, context=256)
+    with pytest.raises(ConfigError, match=r"model\.max_context must be at most 256 .* not 257"):
+        loaded(tmp_path, context=257)
+
+
+def test_games_beyond_the_trained_length_are_refused_when_rotations_depend_on_the_batch(tmp_path):
+    rope = {
+        "rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4,
+        "long_factor": [2.0] * 4, "original_max_position_embeddings": 64,
+    }  # fmt: skip
+    config = small(tmp_path, "phi3") / "config.json"
+    rewrite(config, rope_parameters=rope, original_max_position_embeddings=64)
+    loaded(tmp_path, context=64)
+    with pytest.raises(ConfigError, match=r"model\.max_context must be at most 64"):
+        loaded(tmp_path, context=65)
+
+
+def adapter(tmp_path: Path) -> Path:
+    base = small(tmp_path / "base")
+    policy_of(loaded(base, lora=["q_proj", "v_proj"])).export(tmp_path / "adapter")
+    return tmp_path / "adapter"
+
+
+def test_an_adapter_with_another_rank_than_its_config_says_is_one_line(tmp_path):
+    rewrite(adapter(tmp_path) / "adapter_config.json", r=4)
+    with pytest.raises(ConfigError, match=r"adapter_config.json: the rank must be 3, .* not 4"):
+        loaded(tmp_path / "adapter")
+
+
+@pytest.mark.parametrize("targets", [["q_proj"], ["q_proj", "v_proj", "o_proj"]])
+@pytest.mark.filterwarnings("ignore:Found missing adapter keys:UserWarning")
+def test_an_adapter_whose_weights_are_not_those_of_its_layers_is_one_line(tmp_path, targets):
+    rewrite(adapter(tmp_path) / "adapter_config.json", target_modules=targets)
+    with pytest.raises(ConfigError, match="the adapter does not fit") as error:
+        loaded(tmp_path / "adapter")
+    assert "\n" not in str(error.value) and str(tmp_path / "adapter") in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        ("wider", "the adapter was trained on another model than"),
+        ("gpt2", "cannot be loaded: Target modules"),
+        (None, "does not name its model"),
+        ("nowhere", "nowhere"),
+    ],
+)
+def test_an_adapter_without_its_base_is_one_line(tmp_path, base, said):
+    folder = adapter(tmp_path)
+    if base == "wider":
+        config = LlamaConfig(**{**WIDE, "hidden_size": 64}, **IDS)
+        AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / base)
+    elif base == "gpt2":
+        small(tmp_path / base, base)
+    name = None if base is None else str(tmp_path / base)
+    rewrite(folder / "adapter_config.json", base_model_name_or_path=name)
+    with pytest.raises(ConfigError, match=said) as error:
+        loaded(folder)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,285 @@
+"""Training with less memory: layers and logits computed again, and smaller micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from tests.helpers.tiny import (
+    SHAPE,
+    batch_of,
+    gemma,
+    gradients,
+    lora_of,
+    policy_of,
+    qwen,
+    same,
+)
+from tests.helpers.updates import PLAIN
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.sft import Sft
+from wordle_rl.backends.torch import policy as torch_policy
+from wordle_rl.backends.torch import token_outputs
+from wordle_rl.backends.torch.backend import build_policy
+from wordle_rl.backends.torch.micro_batches import is_out_of_memory
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.torch.recompute import find_layers
+from wordle_rl.policy.batch import Batch, DoesNotFit, Targets
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.settings import LightningSettings, ModelSettings
+
+LENGTHS = (12, 12, 9, 7, 5, 4, 3, 2)
+VOCAB = 340  # of the model in model_folder
+
+
+def eight_rows() -> Batch:
+    """Eight rows, of which all tokens but the first are trained."""
+    random = np.random.default_rng(3)
+    rows = [(random.integers(0, 64, n).tolist(), [0] + [1] * (n - 1)) for n in LENGTHS]
+    weights = random.uniform(0.1, 1, len(rows)).tolist()
+    return batch_of(rows, random.normal(size=len(rows)).tolist(), weights=weights)
+
+
+def assert_near(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> None:
+    assert found.keys() == exact.keys()
+    largest = max(float(gradient.abs().max()) for gradient in exact.values())
+    assert largest > 0
+    assert all((found[name] - g).abs().max() < 1e-5 * largest for name, g in exact.items())
+
+
+# -- layers computed again ------------------------------------------------------------------------
+
+BUILDS: dict[str, Callable[[str], Any]] = {
+    "written out": lambda _: qwen(VOCAB),
+    "plain": lambda _: gemma(VOCAB),
+    "lora": lora_of,
+}
+
+
+def count_saved_bytes(policy: TorchPolicy, batch: Batch) -> int:
+    """Memory of the tensors that a forward pass keeps for the backward pass, weights aside."""
+    weights = {p.untyped_storage().data_ptr() for p in policy.model.parameters()}
+    seen: dict[int, tuple[int, torch.Tensor]] = {}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:  # the tensor is kept, so that no address comes twice
+            seen[storage.data_ptr()] = storage.nbytes(), tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        policy._compute_loss(batch, np.arange(len(batch.ids)), PLAIN)
+    return sum(size for size, _ in seen.values())
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_layers_computed_again_give_the_same_gradient_from_less_memory(name, model_folder):
+    batch, build = eight_rows(), BUILDS[name]
+    plain, frugal = (
+        policy_of(build(model_folder), gradient_checkpointing=on) for on in (False, True)
+    )
+    exact = gradients(plain, batch, PLAIN)
+    assert max(float(g.abs().max()) for g in exact.values()) > 0
+    assert same(gradients(frugal, batch, PLAIN), exact)  # bit for bit
+    assert np.array_equal(frugal.score(batch), plain.score(batch))
+    # What is left are the layers' inputs and what comes after the layers.
+    assert 0 < count_saved_bytes(frugal, batch) < 0.4 * count_saved_bytes(plain, batch)
+
+
+def test_layers_are_as_before_when_a_forward_pass_failed(monkeypatch):
+    policy = policy_of(gemma(), gradient_checkpointing=True)
+    monkeypatch.setattr(policy._trained.lm, "_head", None)  # in the trunk all is well
+    layers = find_layers(policy._trained.lm._trunk)
+    with pytest.raises(AttributeError):
+        policy.update(eight_rows(), PLAIN)
+    assert len(layers) == 3 and not any("forward" in vars(layer) for layer in layers)
+
+
+def test_a_model_without_known_layers_cannot_compute_them_again():
+    with pytest.raises(ValueError, match=r"backend.gradient_checkpointing must be false .* Linear"):
+        find_layers(nn.Linear(2, 2))
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_the_setting_decides_whether_layers_are_computed_again(on):
+    model = ModelSettings(
+        name="new", path="untrained", shape=SHAPE, learning_rate=1e-3, max_tokens=8, max_context=64
+    )
+    backend = LightningSettings(
+        accelerator="cpu", precision="fp32", threads=1, gradient_checkpointing=on
+    )
+    policy = build_policy(model, backend, temperature=1.0, optim=Optim(lr=1e-3))
+    assert bool(policy._trained.lm._recomputed) == on
+
+
+# -- logits in parts ------------------------------------------------------------------------------
+
+
+class LargestLogits(TorchDispatchMode):
+    """Keeps the size in bytes of the largest tensor with a column for each token.
+
+    Weights and their gradients, which have a row for each hidden number, do not count.
+    """
+
+    def __init__(self, policy: TorchPolicy) -> None:
+        super().__init__()
+        self.bytes = self.count = 0
+        self._weights = {p.untyped_storage().data_ptr() for p in policy.model.parameters()}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, list | tuple) else [made]:
+            if isinstance(tensor, torch.Tensor) and tensor.ndim and tensor.shape[-1] == VOCAB:
+                storage = tensor.untyped_storage()
+                gradient = tuple(tensor.shape) == (SHAPE["hidden_size"], VOCAB)
+                if storage.data_ptr() not in self._weights and not gradient:
+                    self.count += 1
+                    self.bytes = max(self.bytes, storage.nbytes())
+        return made
+
+
+def with_targets(batch: Batch) -> Batch:
+    """The batch, of which each trained place has two possible tokens."""
+    targets = []
+    for row in range(len(batch.ids)):
+        places = np.flatnonzero(batch.trained[row])
+        probabilities = np.tile([0.75, 0.25], len(places)).astype(np.float32)
+        ids = np.stack([batch.ids[row, places], batch.ids[row, places] + 1], axis=1).ravel()
+        targets.append(Targets(places=places.repeat(2), ids=ids, probabilities=probabilities))
+    return replace(batch, distributions=targets)
+
+
+@pytest.mark.parametrize("rows", [1, 5])  # at once; 46 are trained
+@pytest.mark.parametrize("name", ["lora", "written out"])
+@pytest.mark.parametrize("algorithm", [Grpo(beta=0.0, entropy=0.1), Sft()], ids=["grpo", "sft"])
+def test_the_logits_of_a_whole_batch_never_exist(algorithm, name, rows, model_folder, monkeypatch):
+    batch = eight_rows()
+    if isinstance(algorithm, Sft):
+        batch = with_targets(batch)
+    limit = 4 * VOCAB * rows
+    found = []
+    for most in (2**28, limit):
+        monkeypatch.setattr(token_outputs, "LOGITS_BYTES", most)
+        policy = policy_of(BUILDS[name](model_folder))
+        with LargestLogits(policy) as largest:
+            scores = policy.score(batch)
+            gradient = gradients(policy, batch, algorithm)
+        assert largest.count > 0
+        found.append((scores, gradient, largest.bytes))
+    (scores, gradient, whole), (scores_in_parts, gradient_in_parts, part) = found
+    assert part <= limit < whole
+    assert np.abs(scores - scores_in_parts).max() < 1e-5
+    assert_near(gradient_in_parts, gradient)
+
+
+# -- out of memory --------------------------------------------------------------------------------
+
+
+def fail_backward(policy: TorchPolicy, at: int, error: RuntimeError, *, after: bool) -> list[int]:
+    """Let a backward pass run out of memory before or after its gradients. Returns its calls."""
+    calls: list[int] = []
+    real = policy.backward
+
+    def backward(loss: torch.Tensor) -> None:
+        calls.append(len(calls))
+        if calls[-1] != at:
+            return real(loss)
+        if after:  # the worst that can happen: all gradients are there, and nobody knows
+            real(loss)
+        raise error
+
+    policy.backward = backward
+    return calls
+
+
+CUDA = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+CPU = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(("error", "after"), [(CUDA, True), (CPU, False)], ids=["cuda", "cpu"])
+def test_no_sample_is_lost_when_memory_runs_out_in_the_middle(error, after, precision, capsys):
+    batch = eight_rows()  # in micro-batches of 3 and 5 rows
+    policy, smaller = (
+        policy_of(qwen(), micro_batch_tokens=n, precision=precision) for n in (36, 17)
+    )
+    calls = fail_backward(policy, 1, error, after=after)
+    metrics: list[dict[str, float]] = []
+    real = policy.update
+    policy.update = lambda *given: metrics.append(real(*given)) or metrics[-1]
+    found = gradients(policy, batch, PLAIN)
+    assert same(found, gradients(smaller, batch, PLAIN))  # bit for bit
+    assert metrics[0]["update/halved"] == 1.0 and metrics[0]["update/skipped"] == 0.0
+    usual = smaller.update(batch, PLAIN)
+    same_names = [n for n in usual if n != "update/halved"]
+    assert {n: metrics[0][n] for n in same_names} == {n: usual[n] for n in same_names}
+    [line] = capsys.readouterr().out.splitlines()
+    assert "out of memory with 5 x 7 tokens" in line and "micro_batch_tokens=17" in line
+    # The rest of the run keeps to the smaller size.
+    count = len(calls)
+    assert policy.update(batch, PLAIN)["update/halved"] == 0.0
+    assert len(calls) - count == count - 2
+    assert capsys.readouterr().out == ""
+
+
+def test_memory_may_run_out_again_and_again(capsys):
+    policy, exact = policy_of(qwen(), micro_batch_tokens=1000), policy_of(qwen())
+    real = policy.backward
+
+    def backward(loss: torch.Tensor) -> None:
+        if policy._micro_batches.tokens > 24:
+            raise CUDA
+        real(loss)
+
+    policy.backward = backward
+    assert_near(gradients(policy, eight_rows(), PLAIN), gradients(exact, eight_rows(), PLAIN))
+    assert policy._micro_batches.tokens == 24  # 8 x 12 was too much, and 4 x 12
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_scores_are_complete_when_memory_runs_out(monkeypatch):
+    batch, policy = eight_rows(), policy_of(qwen(), micro_batch_tokens=36)
+    expected = policy.score(batch)
+    real, calls = token_outputs.compute_token_outputs, []
+
+    def compute(*given: Any, **named: Any) -> Any:
+        calls.append(given)
+        if len(calls) == 2:
+            raise CUDA
+        return real(*given, **named)
+
+    monkeypatch.setattr(torch_policy, "compute_token_outputs", compute)
+    assert np.abs(policy.score(batch) - expected).max() < 1e-6
+    assert len(calls) > 3
+    assert policy.update(batch, PLAIN)["update/halved"] == 1.0
+
+
+@pytest.mark.parametrize("units", [None, np.zeros(8, np.int64)], ids=["one row", "a unit"])
+def test_what_cannot_be_split_must_fit(units):
+    policy = policy_of(qwen(), micro_batch_tokens=1)
+    fail_backward(policy, 0, CUDA, after=False)
+    with pytest.raises(DoesNotFit) as refused:
+        policy.update(replace(eight_rows(), units=units), PLAIN)
+    what = "1 sequence" if units is None else "8 sequences that belong together"
+    assert str(refused.value).startswith(f"out of memory: {what} of up to 12 tokens must fit")
+    assert "backend.gradient_checkpointing=true" in str(refused.value)
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory():
+    policy = policy_of(qwen())
+    fail_backward(policy, 0, RuntimeError("shapes do not match"), after=False)
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        policy.update(eight_rows(), PLAIN)
+
+
+def test_torchs_own_allocator_is_understood():
+    with pytest.raises(RuntimeError) as failed:
+        torch.empty(2**60, dtype=torch.uint8)
+    assert is_out_of_memory(failed.value)

@@ -1,0 +1,124 @@
+"""A base in 4 bits under an adapter: what it computes, learns and refuses."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tests.helpers.configs import composed
+from tests.helpers.tiny import batch_of, gradients, policy_of, same, weights_of
+from tests.helpers.updates import PLAIN, ROWS, play_bandit
+from wordle_rl.backends.torch.load import load_model
+from wordle_rl.backends.torch.quantize import build_arguments
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.policy.settings import LoraSettings, ModelSettings
+from wordle_rl.runs.errors import user_errors
+
+needs_bitsandbytes = pytest.mark.skipif(
+    importlib.util.find_spec("bitsandbytes") is None, reason="needs the extra `quantize`"
+)
+pytestmark = pytest.mark.filterwarnings("ignore:_check_is_size:FutureWarning")
+
+
+def settings_of(path: str, **fields: Any) -> ModelSettings:
+    return ModelSettings(
+        name="tiny", path=path, learning_rate=1e-2, max_tokens=8, max_context=256,
+        **{"lora": LoraSettings(rank=4, alpha=8.0), "quantize": "4bit"} | fields,
+    )  # fmt: skip
+
+
+def load(path: str, **fields: Any) -> Any:
+    return load_model(settings_of(path, **fields), precision="fp32", device="cpu")[0]
+
+
+@needs_bitsandbytes
+def test_a_base_in_4_bits_computes_with_the_rounded_weights(model_folder):
+    """The expected scores come from a plain model that holds the rounded weights in float32."""
+    from bitsandbytes.functional import dequantize_4bit
+
+    quantised = load(model_folder)
+    rounded = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
+    count = 0
+    with torch.no_grad():
+        plain = dict(rounded.named_parameters())
+        for name, parameter in quantised.get_base_model().named_parameters():
+            if parameter.dtype == torch.uint8:
+                weight = plain[name.replace(".base_layer", "")]
+                exact = weight.clone()
+                weight.copy_(dequantize_4bit(parameter.data, parameter.quant_state))
+                assert 0 < (weight - exact).abs().mean() < 0.4 * exact.abs().mean()
+                count += 1
+    assert count == 14  # the seven products of both layers, and not the head
+    batch = batch_of(ROWS, [0.7, -1.3, 0.4])
+    scores, expected = policy_of(quantised).score(batch), policy_of(rounded).score(batch)
+    assert np.abs(scores - expected).max() < 1e-4
+    original = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32)
+    assert np.abs(scores - policy_of(original).score(batch)).max() > 1e-3
+
+
+@needs_bitsandbytes
+def test_an_adapter_learns_on_it_as_well_after_rollouts_as_before(model_folder):
+    policy, fresh = policy_of(load(model_folder)), policy_of(load(model_folder))
+    batch = play_bandit(policy, 0)
+    assert batch is not None
+    assert same(gradients(policy, batch, PLAIN), gradients(fresh, batch, PLAIN))
+    before = weights_of(policy.model)
+    assert policy.update(batch, PLAIN)["update/skipped"] == 0.0
+    after = weights_of(policy.model)
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed and all("lora_" in name for name in changed)
+    trained, everything = policy.num_parameters
+    plain = policy_of(load(model_folder, quantize=None)).num_parameters
+    assert (trained, everything) == plain
+
+
+@needs_bitsandbytes
+def test_a_saved_adapter_is_loaded_onto_a_base_in_4_bits(model_folder, tmp_path):
+    policy = policy_of(load(model_folder))
+    batch = batch_of(ROWS, [0.7, -1.3, 0.4])
+    policy.update(batch, PLAIN)
+    policy.save(tmp_path)
+    expected = policy.score(batch)
+    other = policy_of(load(model_folder, seed=1))
+    assert not np.array_equal(other.score(batch), expected)
+    other.load(tmp_path)
+    assert np.array_equal(other.score(batch), expected)
+    assert np.array_equal(policy_of(load(str(tmp_path / "model"))).score(batch), expected)
+
+
+def test_without_the_library_one_line_names_the_extra(model_folder, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    with pytest.raises(SystemExit), user_errors():
+        load(model_folder)
+    [line] = capsys.readouterr().err.splitlines()
+    assert "model.quantize=4bit needs bitsandbytes" in line and "'.[quantize]'" in line
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"lora": None}, r"model.quantize must be null without model.lora, not 4bit"),
+        ({"path": "untrained"}, r"model.quantize must be null with model.path=untrained"),
+        ({"quantize": "8bit"}, r"model.quantize must be one of 4bit, not '8bit'"),
+    ],
+)
+def test_what_cannot_be_quantised_is_refused(fields, message, model_folder):
+    with pytest.raises(ValueError, match=message):
+        replace(settings_of(model_folder), **fields)
+
+
+def test_other_devices_and_mlx_are_refused():
+    with pytest.raises(ValueError, match=r"model.quantize must be null on mps, not 4bit"):
+        build_arguments("4bit", torch.float32, "mps")
+    assert build_arguments(None, torch.float32, "mps") == {}
+    lora = "model.lora={rank: 4, alpha: 8}"
+    config = resolve(composed("model=micro", "backend=mlx", lora, "model.quantize=4bit"))
+    with pytest.raises(ValueError, match=r"model.quantize must be null with backend=mlx"):
+        build_experiment(config)

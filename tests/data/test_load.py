@@ -1,0 +1,230 @@
+"""Files of data=: which rows are trained on, which are named, and which are left out."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.rows import pair, predibase, write_rows
+from wordle_rl.data.load import TrainingData, load_data
+from wordle_rl.data.settings import DataSettings
+from wordle_rl.data.states import StateReader
+from wordle_rl.game.rules import Clue, Rules, feedback_code
+from wordle_rl.rollouts.given import Exchange
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.untrusted import FolderError
+from wordle_rl.words.lists import load_words
+
+WORDS = load_words()
+
+
+@pytest.fixture
+def load(tmp_path: Path):
+    """Writes rows to a file and opens it. held_out, imitates and rules by keyword."""
+
+    def opened(
+        rows: list[dict[str, Any]] | Path, *, held_out=(), imitates=False, rules=None, **settings
+    ) -> TrainingData:
+        path = rows if isinstance(rows, Path) else write_rows(tmp_path / "rows.jsonl", rows)
+        return load_data(
+            DataSettings(path=str(path), **settings),
+            StateReader(words=WORDS, rules=rules or Rules()),
+            held_out,
+            imitates=imitates,
+            cache=tmp_path / "cache",
+        )
+
+    return opened
+
+
+def test_rows_of_predibase_become_states_and_nothing_is_fetched(load, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise AssertionError("a connection was tried")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    data = load([predibase("abbey"), predibase("crane", "slate", "erase")])
+    assert data.states is not None and data.dialogues is None
+    assert (data.states[0].secret, data.states[0].clues) == ("abbey", ())
+    assert data.states[1].clues == tuple(
+        Clue(guess, feedback_code(guess, "crane")) for guess in ("slate", "erase")
+    )
+    state = data.states[1].state(6)
+    assert (state.turn, state.max_turns, data.states.most) == (2, 6, 2)
+    assert data.secrets == ("abbey", "crane") and data.unknown == 0
+    assert data.lines == ("rows.jsonl: trains on 2 of 2 rows",)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "secret": (predibase("crane") | {"secret": "cranes"}, "the secret must have five letters"),
+    "no secret": (predibase("crane") | {"secret": None}, "the secret is missing"),
+    "unknown secret": (predibase("crane") | {"secret": "qqqqq"}, "qqqqq is not in the word list"),
+    "unknown guess": (predibase("crane", "qqqqq"), "the guess qqqqq is not in the word list"),
+    "won": (predibase("crane", "slate", "crane"), "the game is already won with crane"),
+    "feedback": (
+        predibase("crane", "slate") | {"secret": "abbey"},
+        "the feedback of slate for the secret abbey must be xx-x-, not xx✓x✓",
+    ),
+    "code": (predibase("crane") | {"past_guess_history": "exit()"}, "are no list: 'exit()'"),
+    "too deep": (predibase("crane", *["slate"] * 6), "6 earlier guesses leave none of 6 turns"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_row_is_named_by_number_and_the_rest_is_trained_on(kind, load):
+    row, why = BAD[kind]
+    data = load([predibase("abbey"), row, predibase("crane", "slate")])
+    assert [data.states[i].secret for i in range(len(data.states))] == ["abbey", "crane"]
+    _, line = data.lines
+    assert line.startswith("rows.jsonl: left out 1 bad row: row 2: ") and why in line
+
+
+def test_the_first_bad_rows_are_named_and_the_others_counted(load):
+    data = load([*[predibase("crane") | {"secret": "no"}] * 6, predibase("crane")])
+    line = data.lines[1]
+    assert "left out 6 bad rows: row 1: " in line and "row 3: " in line and "row 4" not in line
+    assert line.endswith("; and 3 more")
+
+
+def test_numbers_of_rows_are_those_in_the_file_also_with_a_split(load):
+    rows = [predibase("abbey"), predibase("crane"), predibase("crane") | {"secret": "no"}]
+    assert "row 3: " in load(rows, split="train[1:]").lines[1]
+
+
+def test_rules_decide_which_states_can_be_played(load):
+    odd = predibase("crane", "qqqqq")
+    assert len(load([odd], rules=Rules(invalid="accept")).states) == 1
+    ignores = predibase("crane", "slate", "moody")  # slate has shown A and E
+    assert len(load([ignores]).states) == 1
+    with pytest.raises(FolderError, match="moody ignores a clue"):
+        load([ignores], rules=Rules(hard_mode=True))
+    with pytest.raises(FolderError, match="1 earlier guesses leave none of 1 turns"):
+        load([predibase("crane", "slate")], rules=Rules(max_turns=1))
+
+
+def test_rows_with_held_out_secrets_are_left_out_and_counted(load):  # row 38
+    rows = [predibase("abbey"), predibase("crane"), predibase("crane", "slate")]
+    data = load(rows, held_out=("crane", "slate"))
+    assert data.secrets == ("abbey",) and len(data.states) == 1
+    assert "left out 2 rows with a validation or test secret" in data.lines[1]
+    kept = load(rows, held_out=("crane", "slate"), keep_held_out=True)
+    assert kept.secrets == ("abbey", "crane") and len(kept.states) == 3
+    assert "kept 2 rows with a validation or test secret" in kept.lines[1]
+    with pytest.raises(FolderError, match="none of its 3 rows can be trained on, 3 with held-out"):
+        load(rows, held_out=("crane", "abbey"))
+
+
+def test_the_record_names_file_rows_and_secrets(load, tmp_path):
+    data = load([predibase("crane"), predibase("abbey"), predibase("crane")], split="train[:3]")
+    content = (tmp_path / "rows.jsonl").read_bytes()
+    assert data.record() == {
+        "file": "rows.jsonl", "sha256": hashlib.sha256(content).hexdigest(), "split": "train[:3]",
+        "rows": 3, "unknown_rows": 0, "secrets": "abbey crane",
+    }  # fmt: skip
+
+
+def test_none_left_is_refused_with_the_reason(load):
+    with pytest.raises(FolderError) as caught:
+        load([predibase("crane") | {"secret": "no"}])
+    told = str(caught.value)
+    assert "none of its 1 rows can be trained on: row 1: the secret" in told and "\n" not in told
+
+
+def test_a_secret_may_be_where_verl_has_it(load):
+    row = {"prompt": [], "reward_model": {"style": "rule", "ground_truth": "Crane"}}
+    assert load([row]).secrets == ("crane",)
+
+
+def test_a_csv_file_has_states_too(load, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("secret,past_guess_history\ncrane,\"[['slate', 'xx✓x✓']]\"\nabbey,\n")
+    assert [len(load(path).states[i].clues) for i in range(2)] == [1, 0]
+
+
+# -- answers --------------------------------------------------------------------------------------
+
+
+def test_pairs_and_messages_become_dialogues(load):
+    turns = [{"role": r, "content": f"{r} {i}"} for i, r in enumerate(["user", "assistant"] * 2)]
+    head = [{"role": "system", "content": "rules"}]
+    data = load([{"messages": head + turns, "secret": "crane"}], imitates=True)
+    assert data.dialogues is not None and data.states is None and data.secrets == ("crane",)
+    dialogue = data.dialogues[0]
+    assert (dialogue.row, dialogue.system) == (1, "rules")
+    first = Exchange(message="user 0", answer="assistant 1", trained=True)
+    last = Exchange(message="user 2", answer="assistant 3", trained=True)
+    assert dialogue.exchanges == (first, last)
+
+    rows = [{"prompt": turns[:3], "completion": [turns[3]]}]
+    dialogue = load(rows, imitates=True).dialogues[0]
+    assert dialogue.system is None
+    assert [e.trained for e in dialogue.exchanges] == [False, True]
+    [plain] = load([{"prompt": "a", "response": "b"}], imitates=True).dialogues[0].exchanges
+    assert plain == Exchange(message="a", answer="b", trained=True)
+
+
+def test_rows_without_a_secret_are_counted_because_their_lineage_is_unknown(load):  # row 38
+    data = load([pair(1), pair(2, secret="crane"), pair(3, secret="abbey")],
+                imitates=True, held_out=("abbey",))  # fmt: skip
+    assert data.unknown == 1 and data.secrets == ("crane",) and len(data.dialogues) == 2
+    assert "1 row without a secret; test secrets may be among them" in data.lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"prompt": "a", "answer": ""}, "a message in answer has no text"),
+        ({"prompt": None, "answer": "b"}, "no prompt with an answer"),
+        ({"prompt": "a<|im_end|>", "answer": "b"}, "prompt holds <|im_end|>"),
+        ({"prompt": "a", "answer": "b</s>"}, "answer holds </s>"),
+    ],
+)
+def test_a_dialogue_that_no_template_can_write_is_a_bad_row(row, why, load):
+    data = load([pair(1), row], imitates=True)
+    assert len(data.dialogues) == 1 and f"row 2: {why}" in data.lines[1].replace("there is ", "")
+
+
+@pytest.mark.parametrize(
+    ("roles", "why"),
+    [
+        (["user"], "must alternate, not 'user'"),
+        (["assistant", "user"], "must alternate"),
+        (["user", "assistant", "system"], "must alternate"),
+        (["user", "tool"], "a role in messages must be system, user or assistant, not 'tool'"),
+        (["system"], "must alternate"),
+    ],
+)
+def test_roles_that_do_not_alternate_are_a_bad_row(roles, why, load):
+    good = [{"role": role, "content": "x"} for role in ("user", "assistant")]
+    bad = [{"role": role, "content": "x"} for role in roles]
+    data = load([{"messages": good}, {"messages": bad}], imitates=True)
+    assert "row 2: " in data.lines[1] and why in data.lines[1]
+
+
+# -- columns --------------------------------------------------------------------------------------
+
+
+def test_answers_alone_are_refused_without_imitation_and_states_play_with_it(load):
+    with pytest.raises(ConfigError, match="use algorithm=sft"):
+        load([pair(1)])
+    assert load([predibase("crane")], imitates=True).states is not None
+    both = [pair(1, secret="crane")]
+    assert load(both).states is not None and load(both, imitates=True).dialogues is not None
+
+
+def test_unknown_columns_are_listed(load):
+    with pytest.raises(ConfigError) as caught:
+        load([{"question": "a", "reply": "b"}])
+    told = str(caught.value)
+    assert "must have a column secret, messages, or prompt with completion/answer/response" in told
+    assert told.endswith("not question, reply")
+
+
+def test_settings_without_a_file_are_refused():
+    with pytest.raises(ValueError, match=r"data\.split needs data=<file>"):
+        DataSettings(split="train[:3]")
+    with pytest.raises(ValueError, match=r"data\.keep_held_out needs data=<file>"):
+        DataSettings(keep_held_out=True)

@@ -1,0 +1,117 @@
+"""Rows that are made: true feedback, the prompts of training, and secrets of one split."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.helpers.configs import composed
+from tests.helpers.tiny import qwen_like_tokenizer
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.data.cells import read_guesses
+from wordle_rl.data.dialogues import read_dialogue
+from wordle_rl.data.states import StateReader
+from wordle_rl.data.synth import Synthesis
+from wordle_rl.game.rules import feedback_code
+from wordle_rl.prompts.parser import parse
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import build_form
+from wordle_rl.training.experiment import Experiment
+
+
+def setup_of(*overrides: str) -> Experiment:
+    return build_experiment(resolve(composed("model=untrained", *overrides)))
+
+
+def synthesis(setup: Experiment, **more: Any) -> Synthesis:
+    return Synthesis(
+        recipe=setup.recipe, **{"secrets": setup.recipe.secrets, "split": "train", **more}
+    )
+
+
+@pytest.fixture(scope="module")
+def states() -> Experiment:
+    return setup_of("history=upto4")
+
+
+def test_states_are_true_of_their_secrets_and_evenly_deep(states):
+    rows = synthesis(states).states(600)
+    counts = Counter(row["clues"] for row in rows)
+    assert sorted(counts) == [0, 1, 2, 3, 4] and min(counts.values()) > 60
+    reader = StateReader(words=states.words, rules=states.recipe.rules)
+    for row in rows:
+        clues = reader.read(row).clues  # raises for feedback that is not true
+        assert len(clues) == row["clues"] and row["split"] == "train"
+        assert row["reward_model"]["ground_truth"] == row["secret"]
+    assert [row["extra_info"]["index"] for row in rows] == list(range(600))
+
+
+def test_each_epoch_has_every_secret_once(states):
+    secrets = states.splits.val
+    rows = synthesis(states, secrets=secrets, split="val").states(2 * len(secrets))
+    drawn = [row["secret"] for row in rows]
+    assert sorted(drawn[: len(secrets)]) == sorted(drawn[len(secrets) :]) == sorted(secrets)
+    assert drawn[: len(secrets)] != drawn[len(secrets) :]
+
+
+def test_the_same_seed_makes_the_same_rows_and_another_one_others(states):
+    again = setup_of("history=upto4")
+    other = setup_of("history=upto4", "seed=1")
+    rows = synthesis(states).states(50)
+    assert synthesis(again).states(50) == rows != synthesis(other).states(50)
+
+
+@pytest.mark.parametrize("prompt", ["symbols", "letters", "state"])
+@pytest.mark.parametrize("form", ["conversation", "fresh"])
+def test_prompts_are_those_that_training_shows_in_the_same_state(prompt, form):
+    setup = setup_of("history=upto4", f"prompt={prompt}", f"rollout.form={form}")
+    tokenizer = HFTokenizer(qwen_like_tokenizer())
+    shown = build_form(form, Chat(tokenizer), setup.recipe.style)
+    reader = StateReader(words=setup.words, rules=setup.recipe.rules)
+    for row in synthesis(setup).states(12):
+        ids = shown.opening(reader.read(row).state(6))
+        assert tokenizer.render(row["prompt"]) == tokenizer.inner.decode(ids)
+
+
+@pytest.mark.parametrize("reasoning", ["none", "brief"])
+def test_game_rows_hold_whole_games_with_and_without_thoughts(reasoning):
+    think = ["prompt.think=true"] if reasoning != "none" else []
+    setup = setup_of(
+        "algorithm=sft", "num_generations=1", f"algorithm.reasoning={reasoning}", *think
+    )
+    source = synthesis(setup)
+    games = source.games(30)
+    for row, game in zip(source.game_rows(games), games, strict=True):
+        dialogue = read_dialogue(row, 1)
+        assert dialogue.system == setup.recipe.style.system
+        answers = [exchange.answer for exchange in dialogue.exchanges]
+        guesses = [parse(answer).guess for answer in answers]
+        assert guesses == [turn.guess for turn in game.turns] and row["guesses"] == len(guesses)
+        assert row["won"] == (guesses[-1] == row["secret"])
+        assert all(("<think>" in answer) == (reasoning != "none") for answer in answers)
+        for guess, after in zip(guesses, dialogue.exchanges[1:], strict=False):
+            code = read_guesses([[guess, after.message]])[0][1]
+            assert code == feedback_code(str(guess), row["secret"])
+
+
+@pytest.mark.parametrize("form", ["conversation", "fresh"])
+def test_answer_rows_end_in_each_guess_of_each_game(form):
+    setup = setup_of("algorithm=sft", "num_generations=1", f"rollout.form={form}", "prompt=letters")
+    source = synthesis(setup)
+    games = source.games(10)
+    rows = source.answer_rows(games)
+    assert len(rows) == sum(len(game.turns) for game in games)
+    whole = [row["messages"] for row in source.game_rows(games)] if form == "conversation" else []
+    for row in rows:
+        [answer] = row["completion"]
+        dialogue = read_dialogue(row, 1)
+        assert [e.trained for e in dialogue.exchanges][-1] is True
+        if form == "fresh":
+            assert len(dialogue.exchanges) == 1
+        else:
+            prefix = [*row["prompt"], answer]
+            assert len(dialogue.exchanges) == row["turn"]
+            assert any(messages[: len(prefix)] == prefix for messages in whole)

@@ -1,0 +1,64 @@
+"""A small random model of each family that the backends train, and a batch for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+    Gemma3TextConfig,
+    GPT2Config,
+    LlamaConfig,
+    MistralConfig,
+    Olmo2Config,
+    Phi3Config,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+from tests.helpers.tiny import batch_of, sharpen
+
+VOCAB = 340
+WINDOW = 6
+SIZES = {"vocab_size": VOCAB, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+WIDE = {**SIZES, "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 256}
+IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+TEXT = {**WIDE, **IDS, "head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": WINDOW,
+        "layer_types": ["sliding_attention", "full_attention"]}  # fmt: skip
+VISION = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1,
+          "num_attention_heads": 2, "image_size": 28, "patch_size": 14}  # fmt: skip
+CONFIGS = {
+    "gemma3": lambda: Gemma3Config(
+        text_config=TEXT, vision_config=VISION, mm_tokens_per_image=4, image_token_index=3,
+        boi_token_index=4, eoi_token_index=5, tie_word_embeddings=True,
+    ),
+    "gemma3_text": lambda: Gemma3TextConfig(**TEXT),
+    "gpt2": lambda: GPT2Config(
+        vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=256, **IDS
+    ),
+    "llama": lambda: LlamaConfig(**WIDE, **IDS),
+    "llama with biases": lambda: LlamaConfig(**WIDE, **IDS, attention_bias=True, mlp_bias=True),
+    "mistral": lambda: MistralConfig(**WIDE, **IDS, sliding_window=WINDOW),
+    "olmo2": lambda: Olmo2Config(**WIDE, **IDS),
+    "phi3": lambda: Phi3Config(**WIDE, **IDS),
+    "qwen2": lambda: Qwen2Config(**WIDE, **IDS),
+    "qwen3": lambda: Qwen3Config(**WIDE, **IDS, head_dim=8),
+    "smollm2": lambda: LlamaConfig(**WIDE, **IDS, tie_word_embeddings=True, rope_theta=100_000.0),
+}  # fmt: skip
+BATCH = batch_of(
+    [(list(range(10, 34)), [0] * 9 + [1] * 15), (list(range(40, 55)), [0] * 7 + [1] * 8)],
+    [1.0, -0.5],
+)
+
+
+def build(family: str) -> Any:
+    """A model of the family with large random weights, so that each token matters."""
+    config: Any = CONFIGS[family]()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        if family == "gemma3":
+            return sharpen(Gemma3ForConditionalGeneration(config), 4.0)
+        return sharpen(AutoModelForCausalLM.from_config(config), 4.0)

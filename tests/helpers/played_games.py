@@ -1,0 +1,52 @@
+"""Short games with given guesses, and their summaries."""
+
+from typing import cast
+
+import numpy as np
+
+from wordle_rl.evaluation.summary import summarise
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
+from wordle_rl.words.lists import WordLists
+
+WORDS = frozenset({"crane", "sleep", "crept", "slate", "abbey", "steel", "mound"})
+
+
+class FakeKnowledge:
+    """Every guess tells 1 bit of 2 possible ones and leaves 3 words."""
+
+    words = WordLists(answers=tuple(sorted(WORDS)), allowed=tuple(sorted(WORDS)))
+    opener_bits = np.ones(len(WORDS))
+    opener_ranks = np.arange(len(WORDS)) + 1
+
+    def candidates(self, state):
+        return state
+
+    def outlook(self, guess, mask):
+        assert isinstance(mask, State)
+        return 1.0, 3.0
+
+    def best_entropy(self, state):
+        return 2.0
+
+
+def played(secret, guesses, rules=None):
+    """A game in which None stands for an answer without a guess."""
+    game = Game(secret, WORDS, rules or Rules())
+    for guess in guesses:
+        game.play(guess, text=f"<{guess}>", reason=None if guess else "no guess tag")
+    return game
+
+
+def summary_of(games, rules=None, **more):
+    rules, knowledge = rules or Rules(), cast(Knowledge, FakeKnowledge())
+    return summarise(games, knowledge, player="fake", split="test", rules=rules, **more)
+
+
+def given(secret: str, clues: list[str], guesses: list[str]) -> Game:
+    """A game with these guesses, taken over after others."""
+    known = tuple(Clue(guess, feedback_code(guess, secret)) for guess in clues)
+    game = Game(secret, WORDS, state=State(known, len(known)))
+    for guess in guesses:
+        game.play(guess)
+    return game

@@ -1,0 +1,66 @@
+"""Given dialogues as tokens: as a scripted player's game, and only their answers are trained."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.tiny import GEMMA, gemma_like_tokenizer, qwen_like_tokenizer
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.rules import Game
+from wordle_rl.prompts.styles import Letters
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import build_form
+from wordle_rl.rollouts.given import Exchange, GivenDialogue, dialogue_turns
+from wordle_rl.rollouts.scripted_actor import scripted_turns
+
+STYLE = Letters()
+
+
+def chat_of(name: str) -> Chat:
+    inner = qwen_like_tokenizer() if name == "qwen" else gemma_like_tokenizer()
+    return Chat(HFTokenizer(inner))
+
+
+def played() -> Game:
+    game = Game("crane", {"slate", "sleep", "crane"})
+    for guess in ("slate", "sleep", "crane"):
+        game.play(guess, text=guess_text(guess))
+    return game
+
+
+def dialogue_of(game: Game, *untrained: int) -> GivenDialogue:
+    messages = [STYLE.opening(game.turns[0].state)]
+    pairs = zip(game.turns, game.turns[1:], strict=False)
+    messages += [STYLE.feedback(turn, after.state) for turn, after in pairs]
+    exchanges = [
+        Exchange(message=message, answer=turn.text, trained=i not in untrained)
+        for i, (message, turn) in enumerate(zip(messages, game.turns, strict=True))
+    ]
+    return GivenDialogue(row=1, system=STYLE.system, exchanges=tuple(exchanges))
+
+
+@pytest.mark.parametrize("tokenizer", ["qwen", "gemma"])
+def test_a_games_dialogue_has_the_tokens_of_the_game(tokenizer):
+    chat, game = chat_of(tokenizer), played()
+    wanted = scripted_turns(game, build_form("conversation", chat, STYLE))
+    found = dialogue_turns(dialogue_of(game), chat)
+    assert found == wanted
+    assert [turn.trained for turn in dialogue_turns(dialogue_of(game, 0, 1), chat)] == [0, 0, 1]
+
+
+def test_without_a_system_prompt_the_template_decides():
+    exchange = Exchange(message="a", answer="b", trained=True)
+    given = GivenDialogue(row=1, system=None, exchanges=(exchange,))
+    [turn] = dialogue_turns(given, chat_of("qwen"))
+    text = qwen_like_tokenizer().decode(turn.prompt_ids)
+    assert "You are helpful." in text and text.count("<|im_start|>system") == 1
+    assert "<start_of_turn>" in GEMMA
+    [turn] = dialogue_turns(given, chat_of("gemma"))
+    assert gemma_like_tokenizer().decode(turn.prompt_ids).count("a") >= 1
+
+
+def test_a_dialogue_knows_the_bytes_of_its_texts():
+    exchange = Exchange(message="✓", answer="ab", trained=True)
+    given = GivenDialogue(row=1, system=None, exchanges=(exchange, exchange))
+    assert given.bytes == 10

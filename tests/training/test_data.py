@@ -1,0 +1,271 @@
+"""Training on a file: which rows a step takes, what a run records, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers import runs
+from tests.helpers.commands import training
+from tests.helpers.configs import composed
+from tests.helpers.rows import pair, predibase, write_rows
+from tests.helpers.runs import metrics_of, run
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.game.rules import Clue, feedback_code
+from wordle_rl.policy.lineage import is_clean
+from wordle_rl.policy.stages import RECORD, stages_of
+from wordle_rl.rollouts.given import GivenState
+from wordle_rl.training.step import group_states
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+SHAPE = "model.shape={hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, intermediate_size: 64}"
+SMALL = [
+    "model=untrained", SHAPE, "words.test=6", "words.val=6", "rollout.groups=4",
+    "num_generations=2", "backend.precision=fp32", "backend.accelerator=cpu", "backend.threads=1",
+    "logger=none", "trainer.report=false", "trainer.show_games=0", "trainer.games_every=1",
+    "trainer.validate_every=9", "trainer.checkpoint_every=1",
+]  # fmt: skip
+SFT = ["algorithm=sft", "num_generations=1"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path / "cache"))
+
+
+def held_out() -> tuple[str, ...]:
+    setup = build_experiment(resolve(composed("words.test=6", "words.val=6")))
+    return (*setup.test, *setup.validation)
+
+
+def states_of(tmp_path: Path, number: int = 10) -> tuple[Path, dict[str, tuple[str, ...]]]:
+    """A file of states with 0 to 2 guesses, and the guesses of each secret."""
+    setup = build_experiment(resolve(composed()))
+    guesses = {s: ("slate", "crony")[: i % 3] for i, s in enumerate(setup.recipe.secrets[:number])}
+    rows = [predibase(secret, *before) for secret, before in guesses.items()]
+    return write_rows(tmp_path / "states.jsonl", rows), guesses
+
+
+def answers_of(tmp_path: Path, number: int = 6, **more: Any) -> Path:
+    return write_rows(tmp_path / "answers.jsonl", [pair(i, **more) for i in range(number)])
+
+
+# -- which rows ------------------------------------------------------------------------------------
+
+
+class Listed(list[GivenState]):
+    """Given states in memory."""
+
+    @property
+    def secrets(self) -> list[str]:
+        return [state.secret for state in self]
+
+    most = 0
+
+
+STATES = Listed(
+    GivenState(secret=secret, clues=(Clue(guess, feedback_code(guess, secret)),) * (i % 2))
+    for i, (secret, guess) in enumerate([("crane", "slate"), ("abbey", "sleep")] * 5)
+)
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    return build_experiment(resolve(composed("rollout.groups=4"))).recipe
+
+
+def test_each_epoch_takes_every_row_once_in_a_new_order(recipe):
+    places = Listed(GivenState(secret=f"{i:05}") for i in range(10))
+    drawn = [s.secret for step in range(5) for s in group_states(recipe, places, step, range(4))]
+    assert sorted(drawn[:10]) == sorted(drawn[10:]) == places.secrets
+    assert drawn[:10] != drawn[10:]
+    order = np.random.default_rng([recipe.seed, 0]).permutation(10)
+    assert drawn[:10] == [places.secrets[i] for i in order]
+
+
+def test_each_process_takes_its_part_of_the_same_rows(recipe):
+    whole = group_states(recipe, STATES, 3, range(4))
+    halves = group_states(recipe, STATES, 3, range(2)) + group_states(
+        recipe, STATES, 3, range(2, 4)
+    )
+    assert halves == whole
+    spare = group_states(recipe, STATES, 3, range(4, 9))
+    assert group_states(recipe, STATES, 3, range(6, 9)) == spare[2:]
+    assert len({id(state) for state in spare}) == 5  # replacements do not repeat in a step
+
+
+def test_a_secret_that_is_played_again_takes_turns_with_its_rows(recipe):
+    again = replace(recipe, replayed=("abbey",))
+    seen = [group_states(again, STATES, step, range(4)) for step in range(5)]
+    assert all(states[3].secret == "abbey" for states in seen)
+    assert len({id(states[3]) for states in seen}) == 5
+    planned = [group_states(recipe, STATES, step, range(4))[:3] for step in range(5)]
+    assert [states[:3] for states in seen] == planned
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def test_games_begin_in_the_states_of_the_rows_and_the_lineage_says_so(
+    tmp_path, root, capsys
+):  # row 38
+    path, guesses = states_of(tmp_path)
+    _, folder = run(root, *SMALL, f"data={path}", "data.split=train[:80%]", "trainer.epochs=2")
+    told = capsys.readouterr().out
+    assert "states.jsonl: trains on 8 of 8 rows" in told and "2 epochs of 8 rows" in told
+    games = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
+    played = {game["secret"] for game in games if game["split"] == "train"}
+    assert played == {*list(guesses)[:8]}
+    steps = metrics_of(folder)[1:]
+    assert len(steps) == 4  # two epochs of 8 rows in groups of 4
+    depth = np.mean([len(guesses[s]) for s in list(guesses)[:8]])
+    assert np.mean([step["train/earlier_guesses"] for step in steps]) == pytest.approx(depth)
+    [stage] = stages_of(folder / "model")
+    assert stage["data"]["file"] == "states.jsonl" and stage["data"]["rows"] == 8
+    assert stage["data"]["secrets"].split() == sorted(list(guesses)[:8]) and stage["secrets"] == 8
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["data"] == stage["data"]
+    assert "(states.jsonl: 8 secrets). No test secret was ever the secret" in told
+
+
+def test_a_teacher_plays_from_the_states_too(tmp_path, root):
+    path, _ = states_of(tmp_path)
+    _, folder = run(root, *SMALL, *SFT, f"data={path}", "trainer.steps=1")
+    step = metrics_of(folder)[-1]
+    assert step["train/earlier_guesses"] > 0 and step["train/win_rate"] > 0.5
+
+
+def test_answers_are_learnt_until_the_model_gives_them(tmp_path, root):
+    path = answers_of(tmp_path, 4, secret="crane")
+    given = [*SMALL, *SFT, f"data={path}", "optim=adamw", "optim.lr=0.02", "trainer.steps=12"]
+    _, folder = run(root, *given)
+    steps = metrics_of(folder)[1:]
+    assert steps[-1]["loss"] < 0.5 * steps[0]["loss"]
+    assert [step["train/rows"] for step in steps] == [4.0] * 12
+    assert steps[0]["train/games"] == 0 and steps[0]["tokens/sampled"] > 20
+    [stage] = stages_of(folder / "model")
+    assert stage["player"] is None and stage["secrets"] == 1
+
+
+def test_the_steps_follow_from_epochs_over_the_rows(tmp_path):
+    path = answers_of(tmp_path)
+
+    def steps(epochs: float) -> int:
+        given = [*SMALL, *SFT, f"data={path}", f"trainer.epochs={epochs}"]
+        return build_experiment(resolve(composed(*given))).trainer.steps
+
+    assert [steps(e) for e in (0.1, 1, 2, 10)] == [1, 2, 3, 15]  # 6 rows, 4 in a step
+
+
+def test_without_data_a_run_is_as_before():
+    setup = build_experiment(resolve(composed()))
+    assert setup.data is None and setup.recipe.states is None and setup.recipe.dialogues is None
+    assert setup.trainer.steps == 100
+
+
+@pytest.mark.slow
+def test_a_resumed_run_takes_the_same_rows(tmp_path, root):  # row 22
+    path, _ = states_of(tmp_path)
+    given = [*SMALL, f"data={path}", "algorithm=dapo", "algorithm.resample=1"]
+    _, whole = run(root, *given, "trainer.steps=4")
+    _, parts = run(root, *given, "trainer.steps=2")
+    runs.resume(parts, "trainer.steps=4")
+    mine, its = ((f / "games.jsonl").read_bytes() for f in (parts, whole))
+    assert mine == its
+
+
+def test_a_run_whose_file_has_changed_does_not_resume(tmp_path, root, refused):
+    path = answers_of(tmp_path, secret="crane")
+    _, folder = run(root, *SMALL, *SFT, f"data={path}", "trainer.epochs=1")
+    told = refused(lambda: runs.resume(folder, "trainer.steps=9"))
+    assert "the steps of this run follow from trainer.epochs=1" in told
+    told = refused(lambda: runs.resume(folder, f"data={path}"))
+    assert "a resumed run keeps" in told and "data" in told
+    answers_of(tmp_path, 7, secret="crane")
+    told = refused(lambda: runs.resume(folder, "trainer.epochs=2"))
+    assert "answers.jsonl has changed since the run began" in told
+
+
+# -- lineage ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "clean"), [("clean", True), ("kept", False), ("unknown", False)])
+def test_a_model_that_may_know_held_out_secrets_does_not_start_a_clean_run(
+    kind, clean, tmp_path, root, refused, capsys
+):  # row 38
+    secret = held_out()[0]
+    secrets = {"clean": "crane", "kept": secret, "unknown": None}
+    rows = [pair(1, secret="crane"), pair(2, secret=secrets[kind])]
+    path = write_rows(tmp_path / "answers.jsonl", rows)
+    keep = ["data.keep_held_out=true"] if kind == "kept" else []
+    _, folder = run(root, *SMALL, *SFT, f"data={path}", "trainer.steps=1", *keep)
+    told = capsys.readouterr().out
+    assert ("No test secret was ever the secret of a training game." in told) is clean
+    assert ("could have test secrets" in told) is not clean
+    if kind == "unknown":
+        assert "(answers.jsonl: 1 secret and 1 row without a secret)" in told
+    [stage] = stages_of(folder / "model")
+    setup = build_experiment(resolve(composed("words.test=6", "words.val=6")))
+    assert is_clean(stage, setup.words, setup.splits) is clean
+    start = f"init_from={folder} init_checkpoint=last words.test=6 words.val=6 trainer.steps=1"
+    begin = training(f"{start} rollout.groups=1 output_dir={root} logger=none trainer.report=false")
+    if not clean:
+        assert "may have trained on secrets that are now test secrets" in refused(begin)
+
+
+def test_a_record_that_hides_secrets_is_not_clean(tmp_path, root):  # row 38
+    _, folder = run(root, *SMALL, *SFT, f"data={answers_of(tmp_path, secret='crane')}",
+                    "trainer.steps=1")  # fmt: skip
+    setup = build_experiment(resolve(composed("words.test=6", "words.val=6")))
+    [stage] = stages_of(folder / "model")
+    assert is_clean(stage, setup.words, setup.splits)
+    for secrets in ("abbey", "", f"crane {held_out()[0]}"):
+        other = {**stage, "data": {**stage["data"], "secrets": secrets}}
+        assert not is_clean(other, setup.words, setup.splits)
+    record = {"stages": [{**stage, "data": {"secrets": 5, "unknown_rows": 0}}]}
+    (folder / "model" / RECORD).write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="secrets must be text"):
+        stages_of(folder / "model")
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+REFUSED = {
+    "states history=one": "history must be none with data=<file>",
+    "states words.allowed_share=0.5": "words.allowed_share must be 0",
+    "states words.train=5": "words.train null with data",
+    "answers": "has answers but no column secret to play games with: use algorithm=sft",
+    "answers algorithm=distill num_generations=1": "algorithm must be sft to learn the answers",
+    "answers algorithm=sft num_generations=2": "num_generations must be 1 to learn the answers",
+    "answers algorithm=sft num_generations=1 rollout=turn": "rollout must be game to learn",
+    "answers algorithm=sft num_generations=1 rollout.form=tool": "rollout.form must be",
+    "answers algorithm=sft num_generations=1 data.split=train[:": "data.split must be slices",
+    "states trainer.epochs=0": "trainer.epochs must be above 0",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_does_not_go_with_a_file_is_refused_in_one_line(line, tmp_path, refused):
+    kind, _, more = line.partition(" ")
+    path = states_of(tmp_path)[0] if kind == "states" else answers_of(tmp_path)
+    assert REFUSED[line] in refused(training(f"data={path} {more}"))
+
+
+def test_settings_for_a_file_need_one(refused, tmp_path):
+    assert "trainer.epochs needs data=<file>" in refused(training("trainer.epochs=2"))
+    assert "data.split needs data=<file>" in refused(training("data.split=train[:3]"))
+    assert "no such file" in refused(training(f"data={tmp_path}/nothing.jsonl"))
+
+
+def test_rows_that_do_not_fit_the_context_are_named(tmp_path, root, refused):
+    rows = [pair(1), pair(2) | {"prompt": "long " * 900}, pair(3)]
+    path = write_rows(tmp_path / "answers.jsonl", rows)
+    line = " ".join(part if " " not in part else f'"{part}"' for part in [*SMALL, *SFT])
+    told = refused(training(f"{line} data={path} output_dir={root} trainer.steps=1"))
+    assert "for row 2 of answers.jsonl, not" in told and not list(root.iterdir())

@@ -1,0 +1,83 @@
+"""The reports at start and end play fewer secrets if the model is large or a setting says so."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.helpers.configs import composed
+from tests.helpers.runs import resume, run, settings
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.training import run_reports
+from wordle_rl.training.run_reports import RunReports
+
+
+def test_both_reports_play_the_first_secrets_and_are_compared_on_them(tmp_path: Path, capsys):
+    (root := tmp_path / "runs").mkdir()
+    given = [*settings(tmp_path, "sft"), "trainer.steps=3", "trainer.report_limit=4"]
+    summary, folder = run(root, *given, "optim.lr=3e-2")
+    start = json.loads((folder / "start.json").read_text())
+    assert (start["games"], summary["games"], summary["secrets"]) == (4, 4, 4)
+    told = capsys.readouterr().out
+    assert "the reports play 4 of 6 secrets (trainer.report_limit)" in told
+    if summary["exported_step"]:
+        assert "Of the same 4 secrets" in told
+    # A later limit does not part the two reports.
+    (folder / "summary.json").unlink()
+    assert resume(folder, "trainer.report_limit=2")["games"] == 4
+
+
+@pytest.mark.parametrize(
+    ("parameters", "limit", "played"),
+    [(3_200_000, None, 315), (135_000_000, None, 64), (135_000_000, 500, 315), (1, 5, 5)],
+)
+def test_large_models_play_64_secrets_unless_told_otherwise(
+    parameters: int, limit: int | None, played: int, tmp_path: Path, monkeypatch
+):
+    seen: list[int] = []
+
+    def report(who: str, play: Any, secrets: Any, *_: Any) -> tuple[dict[str, Any], list]:
+        seen.append(len(secrets))
+        return {}, []
+
+    monkeypatch.setattr(run_reports, "report", report)
+    setup = SimpleNamespace(test=("crane",) * 315, trainer=SimpleNamespace(report_limit=limit))
+    play: Any = SimpleNamespace(
+        setup=setup, policy=SimpleNamespace(num_parameters=(parameters, parameters))
+    )
+    RunReports(play, RunFolder(tmp_path), [], lambda: None, writes=True).begin()
+    assert seen == [played]
+
+
+def experiment(*overrides: str):
+    return build_experiment(resolve(composed(*overrides)))
+
+
+def test_validation_states_are_the_same_every_time_and_of_each_depth():
+    setup = experiment("trainer.validation_history=4")
+    depths = [state.turn for state in setup.validation_starts]
+    assert set(depths) == {0, 1, 2, 3, 4} and len(depths) == len(setup.validation)
+    assert experiment("trainer.validation_history=4").validation_starts == setup.validation_starts
+    other = experiment("trainer.validation_history=4", "seed=1")
+    assert other.validation_starts != setup.validation_starts
+    assert {state.turn for state in experiment().validation_starts} == {0}
+    # A prompt must hold the deepest of them.
+    assert (setup.most_given, experiment("history=one").most_given) == (4, 1)
+
+
+def test_validation_must_leave_a_turn_to_play():
+    with pytest.raises(ConfigError, match=r"trainer\.validation_history must be 0 to below rules"):
+        experiment("trainer.validation_history=6")
+
+
+def test_a_reward_for_thoughts_needs_a_prompt_that_asks_for_them():
+    wanted = "reward.components.format.think=true"
+    with pytest.raises(ConfigError, match=r"format\.think=true needs .* set prompt\.think=true"):
+        experiment(wanted)
+    assert experiment(wanted, "prompt.think=true").recipe.rewards.components
+    with pytest.raises(ConfigError, match=r"curriculum\.first\.components\.format\.think=true"):
+        experiment("curriculum=phases", "curriculum.first.components.format.think=true")

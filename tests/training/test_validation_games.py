@@ -1,0 +1,165 @@
+"""Validation shows its games: in a file of bounded size, as tables, and as histograms."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers.played_games import played
+from tests.helpers.runs import metrics_of, run, settings
+from wordle_rl.backends.loggers import LightningReporter, build_loggers
+from wordle_rl.evaluation.game_table import GameTable
+from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.training.log import RunLog
+from wordle_rl.training.settings import LoggerSettings, TrainerSettings
+
+
+class Logged:
+    """A reporter that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, Any, int]] = []
+
+    def metrics(self, values: dict[str, float], step: int) -> None: ...
+
+    def text(self, tag: str, markdown: str, step: int) -> None: ...
+
+    def table(self, tag: str, table: GameTable, step: int) -> None:
+        self.seen.append((tag, table.columns[0], step))
+
+    def histogram(self, tag: str, values: Any, step: int) -> None:
+        self.seen.append((tag, list(values), step))
+
+    def continue_from(self, records: list[dict[str, Any]]) -> None: ...
+
+
+GAMES = [played(secret, [secret]) for secret in ("crane", "crane", "sleep", "sleep")]
+REWARDS = [GameReward(turns=({"win": value},)) for value in (1.0, 2.0, 3.0, 4.0)]
+
+
+def log_of(folder: Path, reporter: Logged, *, tables: bool = True, **given: Any) -> RunLog:
+    trainer = TrainerSettings(steps=9, show_games=1, **given)
+    return RunLog(RunFolder(folder), reporter, trainer, tables=tables, writes=True)
+
+
+def steps_written(folder: Path) -> list[int]:
+    path = folder / "validation_games.jsonl"
+    return [json.loads(line)["step"] for line in path.read_text().splitlines()]
+
+
+def test_a_run_writes_every_game_of_every_validation(tmp_path: Path) -> None:
+    given = [*settings(tmp_path, "sft"), "trainer.steps=3", "trainer.report=false"]
+    given += ["trainer.validation_samples=2", "trainer.validation_history=3"]
+    (root := tmp_path / "runs").mkdir()
+    _, folder = run(root, *given)
+    lines = (folder / "validation_games.jsonl").read_text().splitlines()
+    games = [json.loads(line) for line in lines]
+    assert [game["step"] for game in games] == [0] * 12 + [3] * 12  # 6 secrets
+    assert [game["secret"] for game in games[:12]] == [game["secret"] for game in games[12:]]
+    # The same guesses are given at every validation, and to both games on a secret.
+    starts = [game["clues_at_start"] for game in games]
+    assert starts[:12] == starts[12:] and starts[::2] == starts[1::2]
+    assert len({len(clues) for clues in starts}) > 1
+    for step, metrics in ((0, metrics_of(folder)[0]), (3, metrics_of(folder)[-1])):
+        own = [game for game in games if game["step"] == step]
+        mean = np.mean([game["reward"]["total"] for game in own])
+        assert metrics["val/reward"] == pytest.approx(mean)
+        depths = {int(k.split("_")[1].split("/")[0]) for k in metrics if k.startswith("val/given")}
+        assert depths == {len(game["clues_at_start"]) for game in own}
+
+
+def test_the_file_holds_whole_validations_up_to_its_limit_and_says_what_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_of(tmp_path, Logged()).validation_games(1, GAMES, REWARDS)
+    size = (tmp_path / "validation_games.jsonl").stat().st_size
+    (tmp_path / "validation_games.jsonl").unlink()
+    log = log_of(tmp_path, Logged(), validation_games_mb=2.5 * size / 1e6)
+    for step in range(1, 5):
+        log.validation_games(step, GAMES, REWARDS)
+    assert steps_written(tmp_path) == [1] * 4 + [2] * 4
+    told = capsys.readouterr().err
+    assert told.count("no room for the validation of step 3 (trainer.validation_games_mb)") == 1
+    assert told.count("warning") == 1
+    log.cut_back(1)
+    assert steps_written(tmp_path) == [1] * 4
+
+
+def test_a_limit_of_0_writes_no_file(tmp_path: Path) -> None:
+    log_of(tmp_path, Logged(), validation_games_mb=0).validation_games(1, GAMES, REWARDS)
+    assert not (tmp_path / "validation_games.jsonl").exists()
+
+
+def test_loggers_get_a_table_and_histograms_unless_they_are_switched_off(tmp_path: Path) -> None:
+    logged, off = Logged(), Logged()
+    for reporter, tables in ((logged, True), (off, False)):
+        log = log_of(tmp_path, reporter, tables=tables)
+        log.validation_games(2, GAMES, REWARDS)
+        log.training_rewards(2, SimpleNamespace(rewards=REWARDS[:2]))  # type: ignore[arg-type]
+    assert logged.seen == [
+        ("validation by secret", "secret", 2),
+        ("rewards/val", [1.0, 2.0, 3.0, 4.0], 2),
+        ("rewards/train", [1.0, 2.0], 2),
+    ]
+    assert off.seen == []
+
+
+def test_boards_and_games_jsonl_have_one_game_of_each_secret(tmp_path: Path, capsys) -> None:
+    trainer = TrainerSettings(steps=9, show_games=2)
+    log = RunLog(RunFolder(tmp_path), Logged(), trainer, tables=False, writes=True)
+    log.validation_games(1, GAMES, REWARDS)
+    lines = (tmp_path / "games.jsonl").read_text().splitlines()
+    assert [json.loads(line)["reward"]["total"] for line in lines] == [1.0, 3.0]
+    assert "most common guesses of all 2 games: crane 1, sleep 1" in capsys.readouterr().out
+
+
+TABLE = GameTable(columns=["secret", "won", "reward"], rows=[["crane", True, 1.5]])
+
+
+def test_tensorboard_gets_the_table_and_the_histogram(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    loggers = build_loggers(LoggerSettings(), tmp_path)
+    reporter = LightningReporter(loggers)
+    reporter.table("games", TABLE, 3)
+    reporter.histogram("rewards/val", [1.0, 2.0, 2.0], 3)
+    for logger in loggers:
+        logger.finalize("success")
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    [text] = events.Tensors("games/text_summary")
+    assert text.step == 3
+    assert text.tensor_proto.string_val[0].decode().splitlines()[-1] == "| crane | yes | 1.50 |"
+    [counted] = events.Histograms("rewards/val")
+    values = counted.histogram_value
+    assert (counted.step, values.num, values.sum, values.max) == (3, 3, 5.0, 2.0)
+
+
+def test_wandb_gets_the_table_and_the_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lightning.pytorch.loggers import WandbLogger
+
+    seen: list[tuple[dict[str, Any], int]] = []
+
+    class Offline(WandbLogger):  # needs neither the library nor an account
+        def __init__(self) -> None: ...
+
+        def log_metrics(self, metrics: Any, step: int | None = None) -> None:
+            seen.append((metrics, step or 0))
+
+    library = SimpleNamespace(
+        Table=lambda columns, data, dataframe: ("table", columns, data),
+        Histogram=lambda values: ("histogram", values),
+    )
+    monkeypatch.setitem(sys.modules, "wandb", library)
+    reporter = LightningReporter([Offline()])
+    reporter.table("games", TABLE, 3)
+    reporter.histogram("rewards/val", [1.0, 2.0], 4)
+    assert seen == [
+        ({"games": ("table", TABLE.columns, TABLE.rows)}, 3),
+        ({"rewards/val": ("histogram", [1.0, 2.0])}, 4),
+    ]

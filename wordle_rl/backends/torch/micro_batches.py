@@ -1,0 +1,91 @@
+"""Work on a batch in micro-batches, which become smaller when memory runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from wordle_rl.policy.batch import Batch, DoesNotFit, split_micro_batches
+from wordle_rl.training.progress import print_line
+
+Rows = NDArray[np.int64]
+
+# What a RuntimeError says that is no torch.OutOfMemoryError: on the CPU, on MPS, and in cuBLAS.
+_SIGNS = ("can't allocate memory", "MPS backend out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+
+
+class MicroBatches:
+    """Splits batches into micro-batches of at most `tokens` padded tokens.
+
+    When one of them does not fit into memory, the limit becomes half its size for the rest of the
+    run.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        if tokens < 1:
+            raise ValueError(f"backend.micro_batch_tokens must be 1 or more, not {tokens}")
+        self.tokens = tokens
+        self._halved = 0
+
+    def run(
+        self,
+        batch: Batch,
+        work: Callable[[Rows], None],
+        begin: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Do the work on the rows of each micro-batch.
+
+        begin: called first, and again whenever memory ran out. It undoes all work, because a failed
+        backward pass may have left a part of its gradient. Raises DoesNotFit when a micro-batch
+        does not fit that cannot be split.
+        """
+        while (failed := self._try(batch, work, begin)) is not None:
+            self._halve(batch, failed)
+
+    def _try(
+        self, batch: Batch, work: Callable[[Rows], None], begin: Callable[[], None]
+    ) -> Rows | None:
+        """Do all the work. Returns the rows that did not fit into memory, if there are any."""
+        begin()
+        for rows in split_micro_batches(batch, self.tokens):
+            try:
+                work(rows)
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                return rows  # the error goes, and with it the tensors that its frames hold
+        return None
+
+    def _halve(self, batch: Batch, failed: Rows) -> None:
+        """Lower the limit after some rows did not fit."""
+        width = int(batch.lengths[failed].max())
+        if len(failed) == 1 or (batch.units is not None and len(set(batch.units[failed])) == 1):
+            raise DoesNotFit(sequences=len(failed), tokens=width)
+        self.tokens = len(failed) * width // 2
+        self._halved += 1
+        _free_cached_memory()
+        print_line(
+            f"out of memory with {len(failed)} x {width} tokens: from now on a micro-batch has at "
+            f"most {self.tokens}, as with backend.micro_batch_tokens={self.tokens}"
+        )
+
+    def take_halved(self) -> int:
+        """How often the limit was halved since the last call."""
+        halved, self._halved = self._halved, 0
+        return halved
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch raised this because memory ran out."""
+    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in _SIGNS)
+
+
+def _free_cached_memory() -> None:
+    """Give memory back that torch's allocators keep, so that blocks of another size fit."""
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if torch.backends.mps.is_available():
+        torch.mps.empty_cache()

@@ -1,0 +1,144 @@
+"""Makes rows of states and of a scripted player's games, for this package and for other trainers.
+
+State rows have the columns of verl (data_source, prompt, ability, reward_model, extra_info), whose
+prompt is a list of messages as TRL wants it. The same seed gives the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.rules import Game, State
+from wordle_rl.policy.sampling import Draws, Purpose, generator
+from wordle_rl.prompts.styles import PromptStyle
+from wordle_rl.rollouts.base import Recipe
+from wordle_rl.rollouts.forms import earlier_turns
+from wordle_rl.rollouts.play import new_games, play
+from wordle_rl.rollouts.scripted_actor import ScriptedActor
+
+SOURCE, ABILITY = "wordle_rl", "wordle"
+
+Message = dict[str, str]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synthesis:
+    """How rows are made. The recipe has style, form, rules, players and seed."""
+
+    recipe: Recipe
+    secrets: Sequence[str]
+    split: str  # what these secrets are for: train, val, test or all
+
+    def states(self, count: int) -> list[Row]:
+        """Rows of states. The guesses before them are the recipe's history."""
+        secrets, history = self._draw_secrets(count), self.recipe.history
+        most = self.recipe.rules.max_turns
+        states = [State(max_turns=most)] * count
+        if history is not None:
+            states = history.states(
+                secrets, range(count), seed=self.recipe.seed, step=0, max_turns=most
+            )
+        pairs = zip(secrets, states, strict=True)
+        return [self._state_row(index, *pair) for index, pair in enumerate(pairs)]
+
+    def games(self, count: int) -> list[Game]:
+        """Games of the recipe's teacher from empty boards."""
+        teacher = self.recipe.teacher
+        assert teacher is not None
+        actor = ScriptedActor(
+            player=teacher.player,
+            draws=Draws(seed=self.recipe.seed),
+            reasoning=teacher.reasoning,
+        )
+        rules = self.recipe.rules
+        begin = [State(max_turns=rules.max_turns)] * count
+        return play(actor, new_games(self._draw_secrets(count), self.recipe.words, rules, begin))
+
+    def game_rows(self, games: Sequence[Game]) -> list[Row]:
+        """One row per game: the whole dialogue as messages."""
+        return [
+            {
+                "messages": [*self._dialogue(game, len(game.turns) - 1), _answer(game, -1)],
+                "secret": game.secret,
+                "won": game.won,
+                "guesses": len(game.turns),
+                "split": self.split,
+            }
+            for game in games
+        ]
+
+    def answer_rows(self, games: Sequence[Game]) -> list[Row]:
+        """One row per guess: a prompt, and the answer as its completion."""
+        return [
+            {
+                "prompt": self._dialogue(game, turn),
+                "completion": [_answer(game, turn)],
+                "secret": game.secret,
+                "turn": turn + 1,
+                "split": self.split,
+            }
+            for game in games
+            for turn in range(len(game.turns))
+        ]
+
+    def _draw_secrets(self, count: int) -> list[str]:
+        """Secrets in epochs. Each epoch goes once through a new shuffle of all secrets."""
+        drawn: list[str] = []
+        for epoch in range(-(-count // len(self.secrets))):
+            shuffle = generator(Purpose.DATA, seed=self.recipe.seed, number=epoch)
+            order: list[int] = shuffle.permutation(len(self.secrets)).tolist()
+            drawn += [self.secrets[i] for i in order]
+        return drawn[:count]
+
+    def _state_row(self, index: int, secret: str, state: State) -> Row:
+        given = {"name": ABILITY, "ground_truth": secret}
+        return {
+            "data_source": SOURCE,
+            "prompt": list(self._prompt(state)),
+            "ability": ABILITY,
+            "reward_model": {"style": "rule", "ground_truth": secret},
+            "extra_info": {"split": self.split, "index": index, "interaction_kwargs": given},
+            "secret": secret,
+            "past_guesses": [{"guess": c.guess, "feedback": c.marks} for c in state.clues],
+            "clues": len(state.clues),
+            "split": self.split,
+        }
+
+    def _prompt(self, state: State) -> Iterator[Message]:
+        """The messages before the first answer in a state."""
+        style = self.recipe.style
+        yield _message("system", style.system)
+        if self.recipe.rollout.form == "fresh":
+            yield _message("user", style.opening(state))
+            return
+        yield _message("user", style.opening(State(max_turns=state.max_turns)))
+        for turn, after in earlier_turns(state):
+            yield _message("assistant", guess_text(turn.guess or ""))
+            yield _message("user", style.feedback(turn, after))
+
+    def _dialogue(self, game: Game, turn: int) -> list[Message]:
+        """The messages before a turn's answer in a finished game."""
+        style: PromptStyle = self.recipe.style
+        if self.recipe.rollout.form == "fresh":
+            return list(self._prompt(game.turns[turn].state))
+        messages = [
+            _message("system", style.system),
+            _message("user", style.opening(game.turns[0].state)),
+        ]
+        for earlier in range(turn):
+            after = game.turns[earlier + 1].state
+            messages.append(_answer(game, earlier))
+            messages.append(_message("user", style.feedback(game.turns[earlier], after)))
+        return messages
+
+
+def _message(role: str, content: str) -> Message:
+    return {"role": role, "content": content}
+
+
+def _answer(game: Game, turn: int) -> Message:
+    return _message("assistant", game.turns[turn].text)

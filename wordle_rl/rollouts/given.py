@@ -1,0 +1,96 @@
+"""States and dialogues that somebody gives, to train on instead of planned games."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from wordle_rl.game.rules import Clue, State
+from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.records import TokenTurn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenState:
+    """Where a training game begins."""
+
+    secret: str
+    clues: tuple[Clue, ...] = ()
+
+    def state(self, max_turns: int) -> State:
+        return State(self.clues, len(self.clues), max_turns)
+
+
+class GivenStates(Protocol):
+    """Many states, each of which is made when it is asked for."""
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The secret of each state."""
+        ...
+
+    @property
+    def most(self) -> int:
+        """The most clues that a state has."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: int, /) -> GivenState: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchange:
+    """A message of the user and the assistant's answer to it."""
+
+    message: str
+    answer: str
+    trained: bool  # whether the answer is learnt, not only read
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenDialogue:
+    """A dialogue whose answers are learnt as they are."""
+
+    row: int  # its number in the file, counted from 1
+    system: str | None  # None leaves the system prompt to the chat template
+    exchanges: tuple[Exchange, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The length of all texts in UTF-8. A token has one byte or more."""
+        texts = [self.system or "", *(e.message + e.answer for e in self.exchanges)]
+        return sum(len(text.encode()) for text in texts)
+
+
+class GivenDialogues(Protocol):
+    """Many dialogues, each of which is made when it is asked for."""
+
+    @property
+    def name(self) -> str:
+        """The file, for messages."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: int, /) -> GivenDialogue: ...
+
+
+def dialogue_turns(dialogue: GivenDialogue, chat: Chat) -> list[TokenTurn]:
+    """A dialogue as tokens, as if a policy had given its answers."""
+    turns: list[TokenTurn] = []
+    for exchange in dialogue.exchanges:
+        if turns:
+            prompt = chat.reply(exchange.message, last_id=chat.turn_end_id)
+        else:
+            prompt = chat.opening(dialogue.system, exchange.message)
+        ids = chat.answer(exchange.answer)
+        drawn = Completion(ids=ids, logprobs=[0.0] * len(ids), stop=StopReason.STOP_TOKEN)
+        turns.append(
+            TokenTurn(
+                prompt_ids=prompt, completion=drawn, trained=exchange.trained, fresh=not turns
+            )
+        )
+    return turns

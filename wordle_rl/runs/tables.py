@@ -1,0 +1,153 @@
+"""Tables of rows in JSON Lines, Parquet and CSV files.
+
+The library `datasets` reads them. It keeps a copy in a cache folder and maps that into memory, so a
+file may be larger than the memory. Cells are plain values. Nothing in a file is decoded, fetched or
+run, whatever types it claims.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.runs.files import json_bytes, write_bytes
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.untrusted import FolderError, open_regular
+
+KINDS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}  # by extension
+FORMATS = ("jsonl", "parquet")  # that are written
+_BATCH = 1000  # rows read together
+_TOLD = 200  # characters of a library's message
+
+Row = dict[str, Any]
+
+
+class Table:
+    """Some rows of a file, in the order of the file unless a split says otherwise."""
+
+    def __init__(self, data: Any, places: Sequence[range]) -> None:
+        """data: the whole file as a datasets.Dataset. places: which rows, counted from 0."""
+        self._data = data.with_format("arrow")  # skips the decoders, which may open addresses
+        self._places = places
+        self.columns: tuple[str, ...] = tuple(data.column_names)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._places))
+
+    def rows(self) -> Iterator[tuple[int, Row]]:
+        """Each row with its number in the file, counted from 1."""
+        for part in self._places:
+            for start in range(part.start, part.stop, _BATCH):
+                stop = min(start + _BATCH, part.stop)
+                rows = self._data[start:stop].to_pylist()
+                yield from zip(range(start + 1, stop + 1), rows, strict=True)
+
+    def row(self, number: int) -> Row:
+        """The row with this number in the file, counted from 1."""
+        return self._data[number - 1 : number].to_pylist()[0]
+
+
+def read_table(path: Path, split: str | None, cache: Path) -> Table:
+    """Open a file of rows. Raises ConfigError or FolderError in one line.
+
+    split: a slice in the grammar of `datasets`, such as train[:100] or train[10%:]; None takes all
+    rows. A file is one split, named train. cache: folder for the mapped copies.
+    """
+    if path.suffix.lower() not in KINDS:
+        raise FolderError(f"{path}: must end in {', '.join(KINDS)}")
+    try:
+        descriptor = open_regular(path)
+    except FileNotFoundError:
+        raise FolderError(f"{path}: no such file") from None
+    except OSError as error:
+        raise FolderError(f"{path}: cannot be read ({error.strerror})") from None
+    size = os.fstat(descriptor).st_size
+    os.close(descriptor)
+    if not size:
+        raise FolderError(f"{path}: no rows")
+    data = _load(path, KINDS[path.suffix.lower()], cache)
+    if not len(data):
+        raise FolderError(f"{path}: no rows")
+    return Table(data, _places(split or "train", len(data)))
+
+
+def _load(path: Path, kind: str, cache: Path) -> Any:
+    import datasets
+    from datasets.exceptions import DatasetsError
+
+    reader = {
+        "json": datasets.Dataset.from_json,
+        "parquet": datasets.Dataset.from_parquet,
+        "csv": datasets.Dataset.from_csv,
+    }[kind]
+    shown = datasets.are_progress_bars_disabled()
+    verbosity = datasets.logging.get_verbosity()
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
+    try:
+        # A path is a pattern there.
+        return reader(glob.escape(str(path.resolve())), cache_dir=str(cache))
+    except (DatasetsError, ValueError, OSError) as error:
+        reason = _reason(error)
+        if reason.endswith("corresponds to no data!"):
+            raise FolderError(f"{path}: no rows") from None
+        raise FolderError(f"{path}: cannot be read as {kind} ({reason})") from None
+    finally:
+        datasets.logging.set_verbosity(verbosity)
+        if not shown:
+            datasets.enable_progress_bars()
+
+
+def _reason(error: BaseException) -> str:
+    """What the first of a chain of errors said, in one line."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return (" ".join(str(error).split()) or type(error).__name__)[:_TOLD]
+
+
+def _places(split: str, rows: int) -> list[range]:
+    """The rows of a split, counted from 0."""
+    import datasets
+
+    try:
+        parts = datasets.ReadInstruction.from_spec(split).to_absolute({"train": rows})
+    except ValueError as error:
+        raise ConfigError(
+            "data.split must be slices such as train[:100], train[10%:20%] or "
+            f"train[:5]+train[-5:], not {split!r}: {_reason(error)}"
+        ) from None
+    places = [range(part.from_, part.to) for part in parts if part.from_ < part.to]
+    if not places:
+        raise ConfigError(f"data.split must keep some of the {rows} rows, not {split!r}")
+    return places
+
+
+def file_digest(path: Path) -> str:
+    """Hex sha256 of a file, which is not read as a whole."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_table(path: Path, rows: Sequence[Mapping[str, Any]], form: str) -> None:
+    """Write rows with the same columns as jsonl or parquet, atomically.
+
+    Equal rows give equal bytes, for Parquet with the same version of pyarrow.
+    """
+    data = _parquet(rows) if form == "parquet" else b"".join(map(json_bytes, rows))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, data)
+
+
+def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.Table.from_pylist([dict(row) for row in rows])
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen, qwen_like_tokenizer
 from wordle_rl import memory_plan
 from wordle_rl.backends.torch import memory_checks
+from wordle_rl.backends.torch.backend import share_choices
 from wordle_rl.backends.torch.memory_checks import plan_run
 from wordle_rl.backends.torch.memory_plan import Planner
 from wordle_rl.backends.torch.model_configs import build_config
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.memory_plan import spread
+from wordle_rl.policy.computing import Computing
 from wordle_rl.policy.memory_plan import GB
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -172,7 +175,20 @@ def test_embedded_models_are_not_planned(capsys):
     cfg = composed("model=tiny")
     tiny = build_experiment(resolve(cfg))
     assert plan_run(tiny, "cpu", "fp32", 1.0) is tiny
+    auto = build_experiment(resolve(composed("model=micro", "rollout.games_at_once=auto")))
+    assert plan_run(auto, "cpu", "fp32", 16 * GB).recipe.rollout.games_at_once == 512
     assert capsys.readouterr().out == ""
+
+
+def test_other_processes_take_the_choices_of_the_first():
+    auto = ["rollout.games_at_once=auto", "backend.micro_batch_tokens=auto", "backend.devices=2"]
+    cfg = composed("model=micro", "rollout.groups=4", "num_generations=2", *auto)
+    first = plan_run(build_experiment(resolve(cfg)), "cpu", "fp32", 16 * GB)
+    policy: Any = SimpleNamespace(computing=Computing(precision="fp32"))
+    other = build_experiment(share_choices(first, policy))
+    assert other.backend.precision == "fp32"
+    assert other.backend.micro_batch_tokens == first.backend.micro_batch_tokens == 16_384
+    assert other.recipe.rollout.games_at_once == 4  # two of the four groups
 
 
 def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
@@ -181,7 +197,7 @@ def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
     qwen_like_tokenizer().save_pretrained(folder)
     line = SMALL_RUN.partition("algorithm=")[2]
     common = f"model=micro model.path={folder} algorithm={line} output_dir={tmp_path}"
-    training(f"{common} backend.micro_batch_tokens=auto")()
+    training(f"{common} backend.micro_batch_tokens=auto rollout.games_at_once=auto")()
     out = capsys.readouterr().out
     assert out.index("memory plan:") < out.index("parameters") and "in validation" in out
     with pytest.raises(SystemExit) as end:

@@ -182,7 +182,7 @@ def train(
         loggers = build_loggers(setup.logger, folder.path)
     with ExitStack() as stack:
         if setup.backend.devices > 1:
-            config = _share_choices(setup, policy)
+            config = share_choices(setup, policy)
             task = {"config": config, "folder": str(folder.path), "resume": resume}
             others = start_processes(
                 setup.backend.devices, policy.device, task, interrupts, folder.set_failed
@@ -203,7 +203,7 @@ def train(
     return summary
 
 
-def _share_choices(setup: Experiment, policy: TorchPolicy) -> dict[str, Any]:
+def share_choices(setup: Experiment, policy: TorchPolicy) -> dict[str, Any]:
     """The config for other processes, with what the first process chose.
 
     All processes have one precision. Each finds its own number of threads.
@@ -211,7 +211,7 @@ def _share_choices(setup: Experiment, policy: TorchPolicy) -> dict[str, Any]:
     backend = {
         **setup.config["backend"],
         "precision": policy.computing.precision,
-        "micro_batch_tokens": policy.micro_batch_tokens,
+        "micro_batch_tokens": setup.backend.micro_batch_tokens,
     }
     rollout = setup.config["rollout"] | {"games_at_once": setup.recipe.rollout.games_at_once}
     return {**setup.config, "backend": backend, "rollout": rollout}

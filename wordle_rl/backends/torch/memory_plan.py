@@ -89,7 +89,7 @@ class Planner:
         """What rollouts hold in training, and in validation and reports."""
         game = measure_held_out_game(self.setup)
         held_out = self.model.play(game, max(self.games, self.held_out_games))
-        # Most runs train on games like those that they validate on.
+        # In most runs the games of training are as long as the ones of validation.
         if not self.games or replace(self.game, trained=game.trained) == game:
             return held_out, held_out
         return self.model.play(self.game, self.games), held_out

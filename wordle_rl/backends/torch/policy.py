@@ -81,11 +81,6 @@ class TorchPolicy:
         return self._trained.lm.device
 
     @property
-    def micro_batch_tokens(self) -> int:
-        """Padded tokens of a forward and backward pass, less where memory ran out."""
-        return self._micro_batches.tokens
-
-    @property
     def device_bytes(self) -> int:
         """Memory that torch holds on the accelerator, in use or not; 0 on the CPU."""
         return measure_device_memory(self.device)

@@ -6,12 +6,14 @@ import pytest
 
 from wordle_rl.policy.memory_plan import (
     GB,
+    GameSize,
     Kept,
     Learning,
     Linear,
     MemoryPlan,
     Playing,
     choose_micro_batch,
+    fill_micro_batch,
     find_largest,
     game_size,
     usable,
@@ -125,3 +127,12 @@ def test_the_table_has_a_column_for_each_plan():
     rows = {line[:26].strip(): line[26:].split() for line in lines}
     assert rows["keys and values"] == ["2.00", "20.00"]
     assert rows["weights"] == ["7.00", "7.00"]
+
+
+def test_games_that_are_shorter_than_the_longest_fill_a_micro_batch():
+    game = GameSize(opening=20, feed=5, whole=100, trained=70)
+    assert fill_micro_batch(game, 400) == (game, 4)
+    assert fill_micro_batch(game, 199) == (GameSize(opening=20, feed=5, whole=99, trained=70), 2)
+    # Two games of 55 tokens fill 110, of which the opening is not trained.
+    assert fill_micro_batch(game, 110) == (GameSize(opening=20, feed=5, whole=55, trained=35), 2)
+    assert fill_micro_batch(game, 30) == (game, 1)

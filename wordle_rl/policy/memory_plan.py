@@ -8,7 +8,7 @@ the largest phase. Sizes are those of the longest games that the settings allow.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 GB = 1e9  # bytes
@@ -203,3 +203,17 @@ def game_size(
         whole=whole,
         trained=min(trained, max(whole - opening, 1)),
     )
+
+
+def fill_micro_batch(game: GameSize, tokens: int) -> tuple[GameSize, int]:
+    """The games that a micro-batch of so many padded tokens can hold, and their number.
+
+    Games a little shorter than the longest one fill it to the last token. A game that is longer
+    than the micro-batch is alone in it.
+    """
+    rows = max(-(-tokens // game.whole), 1)
+    if rows == 1:
+        return game, rows
+    whole = tokens // rows
+    trained = max(min(game.trained, whole - game.opening), 1)
+    return replace(game, whole=whole, trained=trained), rows

@@ -22,7 +22,15 @@ from wordle_rl.backends.torch.model_configs import find_config
 from wordle_rl.backends.torch.optimizers import build_optimizers
 from wordle_rl.backends.torch.quantize import count_bytes
 from wordle_rl.policy.computing import Precision
-from wordle_rl.policy.memory_plan import GameSize, Kept, Learning, Linear, Place, Playing
+from wordle_rl.policy.memory_plan import (
+    GameSize,
+    Kept,
+    Learning,
+    Linear,
+    Place,
+    Playing,
+    fill_micro_batch,
+)
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import ModelSettings
 
@@ -138,8 +146,8 @@ class PlannedModel:
     def learn(
         self, game: GameSize, tokens: int, *, entropy: bool = False, checkpointing: bool = False
     ) -> Learning:
-        """What a micro-batch of so many padded tokens holds, in rows of the longest games."""
-        rows = max(tokens // game.whole, 1)
+        """What a micro-batch of so many padded tokens holds, or of the longest game alone."""
+        game, rows = fill_micro_batch(game, tokens)
         key = (game, rows, entropy, checkpointing)
         if key not in self._learned:
             found = simulate_learning(
@@ -200,7 +208,7 @@ class PlannedMlxModel(PlannedModel):
         self, game: GameSize, tokens: int, *, entropy: bool = False, checkpointing: bool = False
     ) -> Learning:
         found = super().learn(game, tokens, entropy=entropy, checkpointing=checkpointing)
-        rows = max(tokens // game.whole, 1)
+        game, rows = fill_micro_batch(game, tokens)
         at_once = min(rows * game.trained * self.config.vocab_size, _MLX_LOGITS)
         copies = _MLX_LOGIT_COPIES + entropy
         return Learning(

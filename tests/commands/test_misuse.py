@@ -103,6 +103,7 @@ TRAIN = {
     "rollout.groups=0": "rollout.groups must be 1..100000",
     "num_generations=8 rollout.games_at_once=7": "rollout.games_at_once must be 8 or more",
     "rollout.games_at_once=0": "rollout.games_at_once must be 1..1000000",
+    "rollout.games_at_once=most": "rollout.games_at_once must be a whole number or auto or null",
     "trainer.validation_temperature=11": "trainer.validation_temperature",
     "reward.components.win.weight=-1": "win",
     "words.test=5000": "words.test + words.val must leave a secret",

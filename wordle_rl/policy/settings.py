@@ -216,7 +216,12 @@ class BackendSettings:
     name: ClassVar[str]
     devices: int
     precision: Literal["auto", "fp32", "bf16"]
-    micro_batch_tokens: int
+    micro_batch_tokens: int | Literal["auto"]
+
+
+def _check_micro_batch(tokens: int | Literal["auto"]) -> None:
+    if tokens != "auto":
+        check_range("backend.micro_batch_tokens", tokens, 1, MOST)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +233,7 @@ class LightningSettings(BackendSettings):
     accelerator: str = "auto"
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     devices: int = 1
-    micro_batch_tokens: int = 4096
+    micro_batch_tokens: int | Literal["auto"] = 4096
     gradient_checkpointing: bool = False
     threads: int | Literal["auto"] = "auto"
 
@@ -236,7 +241,7 @@ class LightningSettings(BackendSettings):
         check_choice("backend.accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
         check_choice("backend.precision", self.precision, _PRECISIONS)
         check_range("backend.devices", self.devices, 1, 1024)
-        check_range("backend.micro_batch_tokens", self.micro_batch_tokens, 1, MOST)
+        _check_micro_batch(self.micro_batch_tokens)
         if isinstance(self.threads, int) and not 1 <= self.threads <= 1024:
             raise ValueError(f"backend.threads must be auto or 1..1024, not {self.threads}")
 
@@ -249,12 +254,12 @@ class MlxSettings(BackendSettings):
     name = "mlx"
     devices = 1
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    micro_batch_tokens: int = 4096
+    micro_batch_tokens: int | Literal["auto"] = 4096
     gradient_checkpointing: bool = False
     compile: bool | None = None
     cache_gb: float = 2.0
 
     def __post_init__(self) -> None:
         check_choice("backend.precision", self.precision, _PRECISIONS)
-        check_range("backend.micro_batch_tokens", self.micro_batch_tokens, 1, MOST)
+        _check_micro_batch(self.micro_batch_tokens)
         check_range("backend.cache_gb", self.cache_gb, 0, 1_000_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.game.rules import Game, Rules, State
@@ -35,7 +35,8 @@ class RolloutSettings:
     form: str = "conversation"
     credit: str = "game"
     discount: float = 1.0
-    games_at_once: int | None = None  # in each process; limits the memory for keys and values
+    # In each process; limits the memory for keys and values. A run replaces auto by a number.
+    games_at_once: int | Literal["auto"] | None = None
 
     def __post_init__(self) -> None:
         check_choice("rollout.form", self.form, FORMS)
@@ -53,7 +54,7 @@ class RolloutSettings:
                 f"rollout.groups x rollout.num_generations must be at most {MOST_GAMES} games in a "
                 f"step, not {self.groups} x {self.num_generations}"
             )
-        if self.games_at_once is not None:
+        if self.games_at_once is not None and self.games_at_once != "auto":
             check_range("rollout.games_at_once", self.games_at_once, 1, MOST_GAMES)
             if self.games_at_once < self.num_generations:
                 raise ConfigError(
@@ -114,7 +115,7 @@ class RolloutKind(RolloutSettings, ABC):
 
         Draws depend on game and turn alone, so the games are the same as all at once.
         """
-        if self.games_at_once is None:
+        if not isinstance(self.games_at_once, int):
             return self.play(task)
         secrets = self.games_at_once // self.num_generations
         return [rollout for portion in task.split(secrets) for rollout in self.play(portion)]

@@ -28,6 +28,14 @@ _SMALL = 20_000_000  # parameters below which a model plays all test secrets in 
 _FEWER = 64  # secrets for the others
 
 
+def choose_report_limit(asked: int | None, parameters: int) -> int | None:
+    """How many test secrets the reports play at most, None for all.
+
+    asked: trainer.report_limit. parameters: of the model.
+    """
+    return _FEWER if asked is None and parameters >= _SMALL else asked
+
+
 class RunReports:
     """Plays the test secrets, and shows what training changed."""
 
@@ -42,10 +50,9 @@ class RunReports:
     ) -> None:
         """stages: of the model that the run makes, the run itself last."""
         self._play, self._stages, self._check, self._writes = play, stages, check, writes
-        test, limit = play.setup.test, play.setup.trainer.report_limit
-        if limit is None and play.policy.num_parameters[1] >= _SMALL:
-            limit = _FEWER
-        self._secrets = test[:limit]
+        asked = play.setup.trainer.report_limit
+        limit = choose_report_limit(asked, play.policy.num_parameters[1])
+        self._secrets = play.setup.test[:limit]
         self._start, self._games = folder.path / "start.json", folder.path / "start_games.jsonl"
 
     def begin(self) -> None:

@@ -14,6 +14,8 @@ import mlx.core as mx
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
 from wordle_rl.backends.mlx.load import load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.torch.memory_checks import measure_memory, plan_run
+from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import MlxSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
@@ -30,12 +32,13 @@ def build_policy(
     """The policy on MLX's default device."""
     _limit_memory(backend)
     loaded = load_model(model, precision=backend.precision)
+    tokens = backend.micro_batch_tokens
     policy = MlxPolicy(
         loaded,
         temperature=temperature,
         optim=optim,
         precision=loaded.computing.precision,
-        micro_batch_tokens=backend.micro_batch_tokens,
+        micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
         max_context=model.max_context,
         compiled=_set_compilation(backend),
         gradient_checkpointing=backend.gradient_checkpointing,
@@ -61,6 +64,15 @@ def _limit_memory(backend: MlxSettings) -> None:
         mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
 
 
+def _plan_memory(setup: Experiment) -> Experiment:
+    """The experiment with numbers in place of auto, once its memory is planned."""
+    on_cpu = mx.default_device() == mx.Device(mx.cpu)
+    precision = setup.backend.precision
+    if precision == "auto":  # on a CPU it is chosen after loading
+        precision = "fp32" if on_cpu else "bf16"
+    return plan_run(setup, "mlx", precision, measure_memory())
+
+
 def train(
     setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts
 ) -> dict[str, Any]:
@@ -68,8 +80,9 @@ def train(
 
     Raises Interrupted after a signal, once everything that a resumed run needs is saved.
     """
-    assert isinstance(setup.backend, MlxSettings)
     with user_errors(), announce(f"loading {setup.model.path}"):
+        setup = _plan_memory(setup)
+        assert isinstance(setup.backend, MlxSettings)
         policy = build_policy(
             setup.model, setup.backend,
             temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim,

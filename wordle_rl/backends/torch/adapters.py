@@ -17,7 +17,7 @@ from wordle_rl.policy.settings import MAIN, LoraSettings, locate, portable_name
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.instantiate import ConfigError
 
-_LINEAR = (torch.nn.Linear, Conv1D)  # GPT-2 has the second kind, whose weights are transposed
+LINEAR = (torch.nn.Linear, Conv1D)  # GPT-2 has the second kind, whose weights are transposed
 
 
 def find_base(folder: Path) -> tuple[str, str]:
@@ -65,7 +65,7 @@ def add_lora(model: Any, settings: LoraSettings, seed: int, revision: str = MAIN
     linear = [
         name
         for name, module in modules.items()
-        if isinstance(module, _LINEAR) and name.startswith(f"{trunk}.")
+        if isinstance(module, LINEAR) and name.startswith(f"{trunk}.")
     ]
     choose_layers(settings.targets, linear)  # peft ignores targets that fit nothing
     transposed = [isinstance(modules[name], Conv1D) for name in linear]

@@ -24,9 +24,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
 from wordle_rl.backends.torch.load import load_layer_shape, load_model
+from wordle_rl.backends.torch.memory_checks import measure_memory, plan_run
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import TorchProcesses, connect_store, start_processes
 from wordle_rl.backends.torch.timing import choose_computing
+from wordle_rl.policy.computing import Computing
+from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH, Place
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
@@ -114,10 +117,15 @@ def build_policy(
     temperature: float,
     optim: Optim,
     rank: int = 0,
+    computing: Computing | None = None,
 ) -> TorchPolicy:
-    """The policy on the device that the settings name. rank: number of this process."""
+    """The policy on the device that the settings name. rank: number of this process.
+
+    computing: how to compute there, None to find out.
+    """
     device = _choose_device(backend, rank)
-    computing = choose_computing(backend, torch.device(device), lambda: load_layer_shape(model))
+    computing = computing or _choose_computing(model, backend, device)
+    tokens = backend.micro_batch_tokens
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     policy = TorchPolicy(
         network,
@@ -125,12 +133,23 @@ def build_policy(
         temperature=temperature,
         optim=optim,
         precision=computing.precision,
-        micro_batch_tokens=backend.micro_batch_tokens,
+        micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
         max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
     )
     policy.computing = computing.with_notes(tokenizer.notes)
     return policy
+
+
+def _choose_computing(model: ModelSettings, backend: LightningSettings, device: str) -> Computing:
+    return choose_computing(backend, torch.device(device), lambda: load_layer_shape(model))
+
+
+def _measure_device(device: str, processes: int) -> tuple[Place, float]:
+    """The kind of a device, and the bytes of memory that this process can have of it."""
+    if device.startswith("cuda"):
+        return "cuda", torch.cuda.mem_get_info(device)[0]
+    return ("mps" if device == "mps" else "cpu"), measure_memory() / processes
 
 
 def _choose_device(backend: LightningSettings, rank: int) -> str:
@@ -159,13 +178,11 @@ def train(
     """
     _silence_lightning()
     with user_errors():
-        policy = _build_policy(setup, rank=0)
+        policy, setup = _build_policy(setup, rank=0)
         loggers = build_loggers(setup.logger, folder.path)
     with ExitStack() as stack:
         if setup.backend.devices > 1:
-            # All processes have one precision. Each finds its own number of threads.
-            chosen = {**setup.config["backend"], "precision": policy.computing.precision}
-            config = {**setup.config, "backend": chosen}
+            config = share_choices(setup, policy)
             task = {"config": config, "folder": str(folder.path), "resume": resume}
             others = start_processes(
                 setup.backend.devices, policy.device, task, interrupts, folder.set_failed
@@ -186,6 +203,20 @@ def train(
     return summary
 
 
+def share_choices(setup: Experiment, policy: TorchPolicy) -> dict[str, Any]:
+    """The config for other processes, with what the first process chose.
+
+    All processes have one precision. Each finds its own number of threads.
+    """
+    backend = {
+        **setup.config["backend"],
+        "precision": policy.computing.precision,
+        "micro_batch_tokens": setup.backend.micro_batch_tokens,
+    }
+    rollout = setup.config["rollout"] | {"games_at_once": setup.recipe.rollout.games_at_once}
+    return {**setup.config, "backend": backend, "rollout": rollout}
+
+
 def follow(
     setup: Experiment, folder: RunFolder, *, resume: bool, rank: int, size: int, port: int
 ) -> None:
@@ -194,7 +225,7 @@ def follow(
     port: of the store where the processes find each other.
     """
     _silence_lightning()
-    policy = _build_policy(setup, rank=rank)
+    policy, _ = _build_policy(setup, rank=rank)
     store = connect_store(port, size)
     policy.processes = TorchProcesses(rank, size, store, policy.device)
     training = Training(policy, setup, folder, LightningReporter([]))
@@ -204,13 +235,22 @@ def follow(
     training.finish()
 
 
-def _build_policy(setup: Experiment, *, rank: int) -> TorchPolicy:
+def _build_policy(setup: Experiment, *, rank: int) -> tuple[TorchPolicy, Experiment]:
+    """The policy, and the experiment with numbers in place of auto."""
     assert isinstance(setup.backend, LightningSettings)
     with announce(f"loading {setup.model.path}"):
-        return build_policy(
+        device = _choose_device(setup.backend, rank)
+        computing = _choose_computing(setup.model, setup.backend, device)
+        if rank == 0:  # the other processes get its choices
+            place, memory = _measure_device(device, setup.backend.devices)
+            setup = plan_run(setup, place, computing.precision, memory)
+        assert isinstance(setup.backend, LightningSettings)
+        policy = build_policy(
             setup.model, setup.backend,
             temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim, rank=rank,
+            computing=computing,
         )  # fmt: skip
+        return policy, setup
 
 
 def _run_steps(

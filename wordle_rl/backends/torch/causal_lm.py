@@ -33,8 +33,13 @@ class RolloutTrunk(Protocol):
 class CausalLM:
     """Trunk and head of a model, which may be wrapped by peft."""
 
-    def __init__(self, model: nn.Module, *, checkpointing: bool = False) -> None:
-        """checkpointing: whether the backward pass computes each layer again."""
+    def __init__(
+        self, model: nn.Module, *, checkpointing: bool = False, device_type: str | None = None
+    ) -> None:
+        """checkpointing: whether the backward pass computes each layer again.
+
+        device_type: the kind of device to compute as, for weights that are on none (meta).
+        """
         self.model = model
         get_base = getattr(model, "get_base_model", None)  # peft's
         inner: Any = get_base() if get_base is not None else model
@@ -48,7 +53,8 @@ class CausalLM:
         self._recomputed = find_layers(self._trunk) if checkpointing else []
         self._mask_form = MASK_FORMS[self.config.model_type]
         self._last_place = last_place(self.config)
-        if self.device.type == "cpu":
+        self._device_type = device_type or self.device.type
+        if self._device_type == "cpu":
             use_short_attention(inner)
 
     @property
@@ -73,7 +79,7 @@ class CausalLM:
     def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """float32 logits [..., V] of hidden states [..., H]."""
         weight = self._head.weight
-        with torch.autocast(hidden.device.type, enabled=False):
+        with torch.autocast(self._device_type, enabled=False):
             logits = nn.functional.linear(hidden.to(weight.dtype), weight).float()
         if self._scale is not None:
             logits = torch.tanh(logits / self._scale) * self._scale
@@ -99,13 +105,28 @@ class CausalLM:
         with recompute_layers(self._recomputed):
             return self.compute_hidden(ids)[:, :-1][wanted]
 
+    def compute_states_at(
+        self, ids: torch.Tensor, opening: int, places: torch.Tensor
+    ) -> torch.Tensor:
+        """As compute_states, where the opening and the places are known without looking at ids.
+
+        opening: tokens that all sequences share. places: [P], counted as in fast_training.
+        """
+        if self._can_be_fast() and fast_training.can_train(ids):
+            again = bool(self._recomputed)
+            return fast_training.compute_states_at(
+                self._trunk, ids, opening, places, checkpointing=again
+            )
+        with recompute_layers(self._recomputed):
+            return self.compute_hidden(ids)[:, :-1].flatten(0, 1)[places]
+
     def choose_rollout_trunk(self) -> RolloutTrunk:
         """The fastest trunk for rollouts with the current weights."""
         return FastQwen2(self._trunk) if self._can_be_fast() else self
 
     def _can_be_fast(self) -> bool:
         """Whether layers written out can replace transformers' forward pass."""
-        return self.device.type == "cpu" and can_be_fast(self.model)
+        return self._device_type == "cpu" and can_be_fast(self.model)
 
     def compute_last_hidden(
         self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache

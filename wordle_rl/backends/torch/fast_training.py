@@ -54,10 +54,25 @@ def compute_states(
     each layer again.
     """
     opening = _count_shared(ids, wanted)
+    places = wanted[:, opening:].flatten().nonzero()[:, 0] + opening
+    return compute_states_at(trunk, ids, opening, places, checkpointing=checkpointing)
+
+
+def compute_states_at(
+    trunk: Any,
+    ids: torch.Tensor,
+    opening: int,
+    places: torch.Tensor,
+    *,
+    checkpointing: bool = False,
+) -> torch.Tensor:
+    """As compute_states, where the opening that all sequences share is known.
+
+    places: [P] of the layout's M tokens, see Layout. Works without looking at ids.
+    """
     inner = ids[:, opening:-1]
     layout = _lay_out(trunk, opening, *inner.shape)
     x = F.embedding(torch.cat([ids[0, :opening], inner.flatten()]), trunk.embed_tokens.weight)
-    places = wanted[:, opening:].flatten().nonzero()[:, 0] + opening
     compute: Any = partial(recompute, _compute_layer) if checkpointing else _compute_layer
     for layer in trunk.layers[:-1]:
         x = compute(layer, x, layout)

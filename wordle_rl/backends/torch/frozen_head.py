@@ -12,7 +12,7 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-_ROWS = 256  # hidden states whose logits exist at once
+_ROWS = 256  # more hidden states at once are no faster
 
 
 class Wanted(Protocol):
@@ -31,25 +31,31 @@ class Wanted(Protocol):
 
 
 def compute_logprobs(
-    states: torch.Tensor, weight: torch.Tensor, temperature: float, wanted: Wanted
+    states: torch.Tensor, weight: torch.Tensor, temperature: float, wanted: Wanted, most: int
 ) -> torch.Tensor:
     """Log-probabilities [P] of what is wanted after hidden states [P, H].
 
-    weight: [V, H] of the head, which gets no gradient. Logits are rounded as the weights are.
+    weight: [V, H] of the head, which gets no gradient. Logits are rounded as the weights are. most:
+    states whose logits may exist at once.
     """
-    logprobs: Any = _LogProbs.apply(states, weight, temperature, wanted)
+    logprobs: Any = _LogProbs.apply(states, weight, temperature, wanted, min(most, _ROWS))
     return logprobs
 
 
 class _LogProbs(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, states: torch.Tensor, weight: torch.Tensor, temperature: float, wanted: Wanted
+        ctx: Any,
+        states: torch.Tensor,
+        weight: torch.Tensor,
+        temperature: float,
+        wanted: Wanted,
+        rows: int,
     ) -> torch.Tensor:
         logprobs = torch.empty(len(states), device=states.device)
         slopes = torch.empty_like(states) if ctx.needs_input_grad[0] else None
-        for start in range(0, len(states), _ROWS):
-            part = slice(start, start + _ROWS)
+        for start in range(0, len(states), rows):
+            part = slice(start, start + rows)
             logits = F.linear(states[part].to(weight.dtype), weight).float()
             if temperature != 1.0:
                 logits /= temperature
@@ -69,4 +75,5 @@ class _LogProbs(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         [slopes] = ctx.saved_tensors
-        return slopes * (grads[0] / -ctx.temperature)[:, None].to(slopes.dtype), None, None, None
+        factors = (grads[0] / -ctx.temperature)[:, None].to(slopes.dtype)
+        return slopes * factors, None, None, None, None

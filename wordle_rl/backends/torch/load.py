@@ -63,7 +63,7 @@ def load_layer_shape(settings: ModelSettings) -> tuple[int, int]:
         return read_layer_shape(settings.shape)
     with _explain_errors(settings.location):
         base, revision = _find_base(settings)
-        config = _read_config(settings, base, revision).get_text_config()
+        config = read_config(settings, base, revision).get_text_config()
         names = ("hidden_size", "intermediate_size")
         return read_layer_shape({name: getattr(config, name, None) for name in names})
 
@@ -78,7 +78,7 @@ def _find_base(settings: ModelSettings) -> tuple[str, str]:
     return base, revision
 
 
-def _read_config(settings: ModelSettings, base: str, revision: str) -> Any:
+def read_config(settings: ModelSettings, base: str, revision: str) -> Any:
     """The config of a model that can be trained. Raises ConfigError for others."""
     config = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
     written, _ = PreTrainedConfig.get_config_dict(base, revision=revision)
@@ -94,7 +94,7 @@ def _load_pretrained(
     with _explain_errors(location):
         adapted = is_adapter(Path(location))
         base, revision = _find_base(settings)
-        _read_config(settings, base, revision)
+        read_config(settings, base, revision)
         tokenizer = AutoTokenizer.from_pretrained(
             location, revision=settings.revision, trust_remote_code=False
         )
@@ -110,11 +110,11 @@ def _load_pretrained(
             )
         if adapted:
             return load_adapter(model, Path(location)), tokenizer
-    _freeze_images(model)
+    freeze_images(model)
     return model, tokenizer
 
 
-def _freeze_images(model: Any) -> None:
+def freeze_images(model: Any) -> None:
     """Train the language model alone: what reads images has nothing to learn here."""
     inside = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
     for parameter in model.parameters():

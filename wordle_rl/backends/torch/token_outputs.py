@@ -46,8 +46,31 @@ def compute_token_outputs(
     else:
         wanted = WantedMeans(trained, [batch.distributions[row] for row in rows])
 
+    def place(found: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(ids.shape, device=ids.device).masked_scatter(trained, found)
+
+    logprobs, *entropies = read_states(lm, states, wanted, temperature=temperature, entropy=entropy)
+    return TokenOutputs(
+        logprobs=place(logprobs),
+        entropy=place(entropies[0]) if entropy else None,
+        values=None if value_head is None else place(value_head(states)),
+    )
+
+
+def read_states(
+    lm: CausalLM,
+    states: torch.Tensor,
+    wanted: Wanted,
+    *,
+    temperature: float,
+    entropy: bool = False,
+) -> tuple[torch.Tensor, ...]:
+    """Log-probabilities [P], and perhaps entropies [P], of trained places.
+
+    states: [P, H] before each of them.
+    """
+
     def read(states: torch.Tensor, start: int) -> tuple[torch.Tensor, ...]:
-        """Log-probabilities [P], and perhaps entropies, of trained places from `start` on."""
         logits = lm.compute_logits(states) / temperature
         chosen = wanted.find(logits, start)
         normalizer = torch.logsumexp(logits, dim=-1)
@@ -56,18 +79,9 @@ def compute_token_outputs(
             return (logprobs,)
         return logprobs, normalizer - ((logits - normalizer[:, None]).exp() * logits).sum(-1)
 
-    def place(found: torch.Tensor) -> torch.Tensor:
-        return torch.zeros(ids.shape, device=ids.device).masked_scatter(trained, found)
-
     if not entropy and (head := lm.frozen_head) is not None:
-        logprobs, *entropies = [compute_logprobs(states, head, temperature, wanted)]
-    else:
-        logprobs, *entropies = _read_in_parts(read, states, lm.vocabulary)
-    return TokenOutputs(
-        logprobs=place(logprobs),
-        entropy=place(entropies[0]) if entropy else None,
-        values=None if value_head is None else place(value_head(states)),
-    )
+        return (compute_logprobs(states, head, temperature, wanted, _count_rows(lm.vocabulary)),)
+    return _read_in_parts(read, states, lm.vocabulary)
 
 
 def _read_in_parts(
@@ -79,7 +93,7 @@ def _read_in_parts(
 
     read: takes some states and the number of the first one.
     """
-    most = max(LOGITS_BYTES // (_BYTES * vocabulary), 1)
+    most = _count_rows(vocabulary)
     if len(states) <= most:
         return read(states, 0)
     # The backward pass computes the logits of each part again. With a large vocabulary, keeping
@@ -89,6 +103,11 @@ def _read_in_parts(
         for start in range(0, len(states), most)
     ]
     return tuple(torch.cat(found) for found in zip(*parts, strict=True))
+
+
+def _count_rows(vocabulary: int) -> int:
+    """The most states whose logits may exist at once."""
+    return max(LOGITS_BYTES // (_BYTES * vocabulary), 1)
 
 
 class WantedTokens:

@@ -78,6 +78,7 @@ class Kept:
     trained: int  # a number, not bytes
     weights: int
     adapters: int
+    sums: int = 0  # of base and adapter, through which LoRA computes on a CPU
     reference: int  # frozen copy for the KL term, 0 without one
     optimizer: int  # moments of the trained weights
     gradients: int  # held while the model learns
@@ -85,7 +86,7 @@ class Kept:
 
     @property
     def always(self) -> int:
-        return self.weights + self.adapters + self.reference + self.optimizer
+        return self.weights + self.adapters + self.sums + self.reference + self.optimizer
 
 
 @dataclass(frozen=True, kw_only=True)

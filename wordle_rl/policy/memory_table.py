@@ -23,6 +23,7 @@ def _larger(plan: MemoryPlan, part: Callable[[Playing], Linear]) -> int:
 _ROWS: tuple[tuple[str, Callable[[MemoryPlan], float]], ...] = (  # bytes of each part
     ("weights", lambda p: p.kept.weights),
     ("adapters", lambda p: p.kept.adapters),
+    ("sums with the base", lambda p: p.kept.sums),
     ("reference", lambda p: p.kept.reference),
     ("optimiser", lambda p: p.kept.optimizer),
     ("gradients", lambda p: p.kept.gradients),

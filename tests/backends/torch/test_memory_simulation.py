@@ -21,6 +21,7 @@ from tests.helpers.memory import (
 from tests.helpers.updates import PLAIN
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.memory_simulation import LiveBytes, simulate_learning
+from wordle_rl.backends.torch.token_outputs import WantedTokens, read_states
 from wordle_rl.policy.memory_plan import GameSize
 
 SHORT = GameSize(opening=40, feed=10, whole=100, trained=50)
@@ -73,7 +74,9 @@ def test_weights_adapters_and_moments_are_those_of_a_trained_policy(kind):
     case.policy.update(longest_games(game, 1, VOCABULARY), PLAIN)
     model, inner = case.policy.model, case.policy._trained.lm.model
     # Buffers, such as rotary frequencies, are no weights.
-    assert kept.weights + kept.adapters == bytes_of([*model.parameters(), *inner.parameters()])
+    assert kept.weights + kept.adapters + kept.sums == bytes_of(
+        [*model.parameters(), *inner.parameters()]
+    )
     moments = [
         value
         for optimizer in case.policy.optimizers
@@ -145,18 +148,20 @@ def test_checkpointing_keeps_the_inputs_of_layers_alone(kind):
     assert lean.logits == pytest.approx(plain.logits, rel=0.01)
 
 
-def test_logits_grow_with_the_vocabulary(tmp_path: Path):
+@pytest.mark.parametrize("lora", [False, True])
+def test_logits_grow_with_the_vocabulary(lora, tmp_path: Path):
     peaks = []
     for vocabulary in (20_000, 40_000):
         config = qwen_config(vocab_size=vocabulary, hidden_size=16, intermediate_size=16)
         folder = tmp_path / str(vocabulary)
-        case = build_case(folder, config, precision="fp32", lora=True)
+        case = build_case(folder, config, precision="fp32", lora=lora)
         lm, states = case.policy._trained.lm, torch.zeros(30, 16)
 
         def learn(lm: CausalLM = lm, states: torch.Tensor = states) -> None:
-            logits = lm.compute_logits(states.clone().requires_grad_()) / 1.0
-            chosen = logits.gather(1, torch.zeros(30, 1, dtype=torch.long))[:, 0]
-            (chosen - torch.logsumexp(logits, dim=-1)).exp().sum().backward()
+            leaf = states.clone().requires_grad_()
+            wanted = WantedTokens(torch.zeros(30, dtype=torch.long))
+            [logprobs] = read_states(lm, leaf, wanted, temperature=0.5)
+            logprobs.exp().sum().backward()
 
         game = GameSize(opening=10, feed=1, whole=41, trained=30)
         planned = case.planned.learn(game, 41).logits
@@ -204,5 +209,6 @@ def test_a_model_of_smollm2s_shape_is_planned_within_15_percent(family, tmp_path
 
 def test_a_simulation_leaves_no_gradients(tmp_path: Path):
     case = build_case(tmp_path, qwen_config(), precision="fp32", lora=True)
-    simulate_learning(case.planned.lm, SHORT, 1)
-    assert all(p.grad is None for p in case.planned.lm.model.parameters())
+    trained = [p for p in case.planned.model.parameters() if p.requires_grad]
+    simulate_learning(case.planned.lm, SHORT, 1, trained=trained)
+    assert trained and all(p.grad is None for p in trained)

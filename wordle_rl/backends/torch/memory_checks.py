@@ -87,11 +87,12 @@ def describe_run(plan: MemoryPlan, limit: float, place: Place) -> list[str]:
     own = f"{plan.games} games at once in training and " if plan.games else ""
     others = f"{plan.held_out_games} outside it" if own else f"{plan.held_out_games} in validation"
     again = ", layers computed again" if plan.uses_checkpointing else ""
+    sums = ", their sums with the base" if kept.sums else ""
     return [
         f"memory plan: {_show(plan.total)} GB at the most, of {_show(limit)} GB that may be used "
         f"on {place}",
-        f"  always: {_show(kept.always)} GB (weights {_show(kept.weights)}, adapters, moments and "
-        f"reference {_show(kept.always - kept.weights)})",
+        f"  always: {_show(kept.always)} GB (weights {_show(kept.weights)}, adapters{sums}, "
+        f"moments and reference {_show(kept.always - kept.weights)})",
         f"  playing: {_show(plan.while_playing - kept.always)} GB more, for {own}{others}",
         f"  learning: {_show(plan.while_learning() - kept.always)} GB more, for micro-batches of "
         f"{plan.micro_batch_tokens:,} tokens or one game of {plan.game.whole:,} (activations "

@@ -9,7 +9,7 @@ operation that keeps what the fused kernels keep.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -180,27 +180,26 @@ def simulate_learning(
     rows: int,
     *,
     entropy: bool = False,
-    holds_gradients: bool = True,
+    trained: Sequence[nn.Parameter] = (),
 ) -> Learning:
     """What a micro-batch of so many of the longest sequences holds. lm: on the meta device.
 
-    entropy: whether the loss needs it. holds_gradients: whether earlier micro-batches left their
-    gradients, which do not count here.
+    entropy: whether the loss needs it. trained: weights whose gradients earlier micro-batches left,
+    which do not count here.
     """
-    for parameter in lm.model.parameters():
-        if holds_gradients and parameter.requires_grad:
-            parameter.grad = torch.empty_like(parameter)
-    trained, width = rows * game.trained, game.whole
+    for parameter in trained:
+        parameter.grad = torch.empty_like(parameter)
+    count, width = rows * game.trained, game.whole
     opening = min(game.opening, max(width - 2, 0))
     with without_data():
         ids = torch.zeros(rows, width, dtype=torch.long)
-        places = torch.zeros(trained, dtype=torch.long)
+        places = torch.zeros(count, dtype=torch.long)
         with LiveBytes() as live:
             states = lm.compute_states_at(ids, opening, places)
             activations = live.now
             leaf = states.detach().requires_grad_()
             live.reset_peak()
-            wanted = WantedTokens(torch.zeros(trained, dtype=torch.long))
+            wanted = WantedTokens(torch.zeros(count, dtype=torch.long))
             found = read_states(lm, leaf, wanted, temperature=0.5, entropy=entropy)
             torch.autograd.backward([part.exp().sum() for part in found])
             logits = live.peak - activations
@@ -208,6 +207,6 @@ def simulate_learning(
             if states.requires_grad:
                 torch.autograd.backward(states, leaf.grad)
             backward = live.peak - activations
-    for parameter in lm.model.parameters():
+    for parameter in (*lm.model.parameters(), *trained):
         parameter.grad = None
     return Learning(activations=activations, logits=logits, backward=backward)

@@ -18,9 +18,11 @@ from wordle_rl.backends.torch.adapters import LINEAR, add_lora
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.load import freeze_images
 from wordle_rl.backends.torch.memory_simulation import simulate_learning, simulate_playing
+from wordle_rl.backends.torch.merged_lora import count_sums
 from wordle_rl.backends.torch.model_configs import find_config
 from wordle_rl.backends.torch.optimizers import build_optimizers
 from wordle_rl.backends.torch.quantize import count_bytes
+from wordle_rl.backends.torch.trained_model import merge_for_speed
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.memory_plan import (
     GameSize,
@@ -71,9 +73,14 @@ class PlannedModel:
                 model = add_lora(model, self._lora, settings.seed)
         model.eval()
         _fix_rotations(model)
+        self.model = model
         device = "cpu" if place == "cpu" else "cuda"
-        self.lm = CausalLM(model, device_type=device)
-        self._lean = CausalLM(model, device_type=device, checkpointing=True)
+        merges = place == "cpu" and self._lora is not None and not settings.quantize
+        merged = merge_for_speed(model) if merges else None
+        self._sums = [] if merged is None else count_sums(merged)
+        computes = model if merged is None else merged
+        self.lm = CausalLM(computes, device_type=device)
+        self._lean = CausalLM(computes, device_type=device, checkpointing=True)
         self._learned: dict[Any, Learning] = {}  # so that plans that differ elsewhere share it
 
     @property
@@ -83,22 +90,30 @@ class PlannedModel:
 
     def keep(self, optim: Optim, *, reference: bool) -> Kept:
         """What a run always holds. reference: whether it has a reference model."""
-        trained = [p for p in self.lm.model.parameters() if p.requires_grad]
-        count = sum(p.numel() for p in trained)
+        count = sum(p.numel() for p in self._trained)
         adapters = _FULL * count if self._lora else 0
         weights = self._weigh()
         moments, step = self._count_moments(optim)
-        frozen = adapters if self._lora else weights - self._masters
+        sums = self._size * sum(self._sums)
+        frozen = (sums or adapters) if self._lora else weights - self._masters
+        # New sums are made in float32, one at a time.
+        refreshed = 2 * _FULL * max(self._sums, default=0)
         return Kept(
             parameters=self.parameters,
             trained=count,
             weights=weights,
             adapters=adapters,
+            sums=sums,
             reference=(frozen or weights) if reference else 0,
             optimizer=moments,
             gradients=_FULL * count,
-            step=step,
+            step=max(step, refreshed),
         )
+
+    @property
+    def _trained(self) -> list[Any]:
+        """Weights that the optimiser changes."""
+        return [p for p in self.model.parameters() if p.requires_grad]
 
     @property
     def _masters(self) -> int:
@@ -124,7 +139,7 @@ class PlannedModel:
     def _count_moments(self, optim: Optim) -> tuple[int, int]:
         """Bytes of the optimiser's moments, and the most that a step needs on top."""
         moments = step = 0
-        for optimizer in build_optimizers(self.lm.model, optim, self._precision):
+        for optimizer in build_optimizers(self.model, optim, self._precision):
             sizes = [p.numel() for group in optimizer.param_groups for p in group["params"]]
             muon = isinstance(optimizer, torch.optim.Muon)
             moments += _FULL * (1 if muon else 2) * sum(sizes)
@@ -152,7 +167,7 @@ class PlannedModel:
         if key not in self._learned:
             found = simulate_learning(
                 self._lean if checkpointing else self.lm, game, rows,
-                entropy=entropy, holds_gradients=not self._masters,
+                entropy=entropy, trained=() if self._masters else self._trained,
             )  # fmt: skip
             self._learned[key] = replace(found, backward=found.backward + self._unpacked)
         return self._learned[key]

@@ -33,7 +33,8 @@ class TrainedModel:
         self._is_lora = hasattr(model, "peft_config")
         self._has_copy = precision == "bf16" and not self._is_lora
         model.eval()  # dropout stays off: scores must not depend on chance
-        self._merged = _merge_for_speed(model) if self._is_lora else None
+        on_cpu = next(model.parameters()).device.type == "cpu"
+        self._merged = merge_for_speed(model) if self._is_lora and on_cpu else None
         if self._merged is not None:
             computes = self._merged
         else:
@@ -118,10 +119,8 @@ class TrainedModel:
         load_weights(self.model, folder, is_lora=self._is_lora)
 
 
-def _merge_for_speed(model: Any) -> nn.Module | None:
-    """A copy with merged matrices, where the layers written out for the CPU can compute it."""
-    if next(model.parameters()).device.type != "cpu":
-        return None
+def merge_for_speed(model: Any) -> nn.Module | None:
+    """A copy of a LoRA model with merged matrices, if the layers written out can compute it."""
     merged = merge_adapter(model)
     return merged if merged is not None and can_be_fast(merged) else None
 

@@ -87,6 +87,7 @@ class Pair:
         with torch.no_grad():
             for name, parameter in self.trained():
                 parameter.copy_(torch.from_numpy(np.array(new[name]).T))
+        self.torch._trained.refresh_copy()
 
     def trained(self) -> list[tuple[str, torch.nn.Parameter]]:
         """torch's adapter matrices, by the name of mlx-lm's, which are their transposes."""

@@ -88,7 +88,8 @@ TRAIN = {
     "reward.components=5": "reward.components must be a group",
     "+reward.components.foo=5": "reward.components.foo",
     "reward.components.win.weight=abc": "reward.components.win.weight must be a number",
-    "model=untrained model.shape.layers=1.5": "model.shape must be names with a whole number",
+    "model=untrained model.shape.layers=1.5": "model.shape.layers must be a whole number, not 1.5",
+    "model=untrained model.shape.vocabulary=bytes": "must be one of letters, words, not 'bytes'",
     "optim.lr=${seed.x}": "optim.lr",
     # parts that are missing
     "~reward": "reward must be given",

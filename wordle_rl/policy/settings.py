@@ -11,7 +11,7 @@ from wordle_rl.game.feedback_table import cache_folder
 from wordle_rl.policy.optim import MOST_LEARNING_RATE
 from wordle_rl.policy.sampling import MOST_TOKENS
 from wordle_rl.runs.checks import MOST_GAMES, check_choice, check_seed
-from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range
+from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range, check_type
 
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 UNTRAINED = "untrained"
@@ -140,6 +140,7 @@ class ModelSettings:
             if key == "vocabulary":
                 check_choice("model.shape.vocabulary", value, get_args(Vocabulary))
             else:
+                check_type(f"model.shape.{key}", value, int)
                 check_range(f"model.shape.{key}", value, 1, 100_000)
         if missing := [key for key in known if key not in self.shape]:
             raise ValueError(f"model.shape lacks {', '.join(missing)}: start from model=untrained")

@@ -95,6 +95,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, list) and all(_fits(item, arguments[0]) for item in value)
     if origin is dict:
         return isinstance(value, dict) and all(_fits(v, arguments[1]) for v in value.values())
+    if hint is Any:
+        return True
     return isinstance(value, hint) if isinstance(hint, type) else True
 
 
@@ -110,7 +112,13 @@ def _type_name(hint: Any) -> str:
         return f"names with {_type_name(arguments[1])} each"
     if dataclasses.is_dataclass(hint):
         return "a group of settings"
-    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    names = {
+        Any: "a value",
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+    }
     return {**names, NoneType: "null", dict: "names with values"}.get(hint, str(hint))
 
 

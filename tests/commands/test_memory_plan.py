@@ -84,6 +84,19 @@ def test_512_games_of_qwen3b_hold_40_gb_of_keys_and_values():
     assert 36 * GB < held < 42 * GB
 
 
+def test_lora_on_a_cpu_holds_sums_and_a_second_copy_of_them_as_reference(slim):
+    experiment = setup(f"model.path={slim}")
+    # four layers with q, o; k, v; gate, up, down, of 2 bytes a number
+    by_hand = 4 * (2 * 2048 * 2048 + 2 * 2048 * 256 + 3 * 2048 * 11_008) * 2
+    cpu, cuda = (
+        Planner(experiment, place, "bf16").model.keep(experiment.optim, reference=True)
+        for place in ("cpu", "cuda")
+    )
+    assert (cpu.sums, cpu.reference) == (by_hand, by_hand)
+    assert (cuda.sums, cuda.reference) == (0, cuda.adapters)
+    assert cpu.always - cuda.always == 2 * by_hand - cuda.adapters
+
+
 def test_a_run_that_cannot_play_names_the_number_of_games(slim):
     path = f"model.path={slim}"
     with pytest.raises(ConfigError) as error:

@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM, OPTConfig, Phi3Config, Qwen2Confi
 
 from tests.helpers.families import CONFIGS, IDS, WIDE, build
 from tests.helpers.tiny import lora_of, policy_of
+from wordle_rl.backends.tiny_model import build_untrained
 from wordle_rl.backends.torch import model_configs
 from wordle_rl.backends.torch.adapters import add_lora
 from wordle_rl.backends.torch.model_configs import KNOWN, build_config, find_config
@@ -63,6 +64,16 @@ def test_every_known_model_is_checked_or_shares_the_facts_of_one_that_is():
     checked = [KNOWN[name] for name in PUBLISHED]
     for facts in KNOWN.values():
         assert {k: v for k, v in facts.items() if k != "quantization"} in checked
+
+
+@pytest.mark.parametrize("vocabulary", ["letters", "words"])
+def test_the_config_of_an_untrained_model_is_the_one_that_is_built(vocabulary):
+    shape = {"hidden_size": 8, "layers": 1, "heads": 2, "kv_heads": 1, "intermediate_size": 8}
+    shape |= {"vocabulary": vocabulary}
+    found, _ = find_config(settings("untrained", shape=shape))
+    built, tokenizer = build_untrained(**shape)
+    assert found.to_dict() == built.config.to_dict()
+    assert found.vocab_size == len(tokenizer)
 
 
 def test_adapters_of_rank_8_on_queries_and_values_of_the_1_5b_model():

@@ -124,7 +124,8 @@ def _is_cached(location: str, revision: str) -> bool:
 def _describe_untrained(settings: ModelSettings) -> Any:
     from wordle_rl.backends.tiny_model import build_model, build_tokenizer
 
-    return build_model(vocab_size=len(build_tokenizer()), **settings.shape).config
+    tokenizer = build_tokenizer(settings.shape.get("vocabulary", "letters"))
+    return build_model(vocab_size=len(tokenizer), **settings.shape).config
 
 
 def _read_lora(folder: Path, form: Form) -> LoraSettings:

@@ -37,7 +37,8 @@ def load_model(
     transformers.utils.logging.set_verbosity_error()  # errors that matter are raised here
     if settings.path == UNTRAINED:
         model: Any
-        model, inner = build_untrained(seed=settings.seed, **settings.shape)
+        shape: dict[str, Any] = settings.shape
+        model, inner = build_untrained(seed=settings.seed, **shape)
     else:
         frozen = settings.lora is not None or is_adapter(Path(settings.location))
         dtype = torch.bfloat16 if frozen and precision == "bf16" else torch.float32

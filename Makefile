@@ -74,9 +74,12 @@ micro-model: $(STAMP)  ## make the smallest embedded model again (10 minutes on 
 	$(PY) train.py experiment=make_micro name=micro_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --last --name micro
 
-lexicon-model: $(STAMP)  ## make the embedded model lexicon again (25 minutes on one core with bfloat16)
-	$(PY) train.py experiment=make_lexicon name=lexicon_model
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_lexicon_model_* | head -n 1)" --last --name lexicon
+lexicon-model: $(STAMP)  ## make the embedded model lexicon again (an hour on one core with bfloat16)
+	$(PY) train.py experiment=make_lexicon name=lexicon_model_1
+	$(PY) train.py experiment=make_lexicon_2 name=lexicon_model_2 \
+	    init_from="$$(ls -dt outputs/*_lexicon_model_1_* | head -n 1)"
+	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_lexicon_model_2_* | head -n 1)" --last \
+	    --name lexicon
 
 clean-model: $(STAMP)  ## make the embedded model lexicon_clean again, by GRPO
 	$(PY) train.py experiment=clean name=clean_model

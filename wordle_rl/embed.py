@@ -41,9 +41,9 @@ _MODELS = {  # name: purpose, Makefile target, experiment
         "make_tiny_2",
     ),
     "lexicon": (
-        "about as well as\nits teacher: the start of `experiment=clean` and of `experiment=all`",
+        "without a preference\namong the words that fit: the start of `experiment=clean` and `all`",
         "lexicon-model",
-        "make_lexicon",
+        "make_lexicon_2",
     ),
     "lexicon_clean": (
         "better than the\nteacher of `model=lexicon`, by reinforcement from there",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from torch.nn.functional import cosine_similarity
@@ -22,7 +24,7 @@ from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.training.targets import TokenTeacher
 from wordle_rl.words.lists import WordLists, load_words
 
-SHAPE = dict(hidden_size=32, layers=1, heads=2, kv_heads=1, intermediate_size=32)
+SHAPE: dict[str, Any] = dict(hidden_size=32, layers=1, heads=2, kv_heads=1, intermediate_size=32)
 
 
 @pytest.fixture(scope="module")

@@ -134,26 +134,27 @@ class ModelSettings:
             )
 
     def _check_shape(self) -> None:
+        sizes = {k: v for k, v in self.shape.items() if k != "vocabulary"}
+        check_choice(
+            "model.shape.vocabulary", self.shape.get("vocabulary", "letters"), get_args(Vocabulary)
+        )
         known = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
-        for key, value in self.shape.items():
+        for key, size in sizes.items():
             check_choice("model.shape's keys", key, (*known, "vocabulary"))
-            if key == "vocabulary":
-                check_choice("model.shape.vocabulary", value, get_args(Vocabulary))
-            else:
-                check_type(f"model.shape.{key}", value, int)
-                check_range(f"model.shape.{key}", value, 1, 100_000)
-        if missing := [key for key in known if key not in self.shape]:
+            check_type(f"model.shape.{key}", size, int)
+            check_range(f"model.shape.{key}", size, 1, 100_000)
+        if missing := [key for key in known if key not in sizes]:
             raise ValueError(f"model.shape lacks {', '.join(missing)}: start from model=untrained")
-        hidden, heads = self.shape["hidden_size"], self.shape["heads"]
+        hidden, heads, kv_heads = (sizes[key] for key in ("hidden_size", "heads", "kv_heads"))
         if hidden % (2 * heads):
             raise ValueError(
                 f"model.shape.hidden_size must be a multiple of twice model.shape.heads={heads}, "
                 f"not {hidden}"
             )
-        if heads % self.shape["kv_heads"]:
+        if heads % kv_heads:
             raise ValueError(
-                f"model.shape.heads must be a multiple of model.shape.kv_heads="
-                f"{self.shape['kv_heads']}, not {heads}"
+                f"model.shape.heads must be a multiple of model.shape.kv_heads={kv_heads}, not "
+                f"{heads}"
             )
 
     def _check_path(self) -> None:

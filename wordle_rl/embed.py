@@ -25,6 +25,7 @@ from wordle_rl.evaluation.summary import summarise
 from wordle_rl.policy.lineage import describe_lineage, describe_secrets
 from wordle_rl.policy.settings import EMBEDDED, LightningSettings
 from wordle_rl.policy.stages import Stage, prompt_name, stages_of, write_stages
+from wordle_rl.prompts.styles import Places
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.runs.checkpoints import CheckpointStore
@@ -150,6 +151,7 @@ def _card(
 ) -> str:  # fmt: skip
     manifest, stages = run.manifest(), stages_of(folder)
     purpose, target, made_by = _MODELS[folder.name]
+    config = json.loads((folder / "config.json").read_bytes())
     taught = setup.recipe.algorithm.imitates
     slips = (
         f"\nOf the last teacher's turns, {taught.slips:.0%} are mistakes, which are not learnt.\n"
@@ -174,8 +176,8 @@ def _card(
         words=manifest["digests"]["words"],
         splits=manifest["digests"]["splits"],
         weights=hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
-        family="Qwen2" if size < 256 else "Llama",
-        token="letter" if size < 256 else "allowed word",
+        family=config["model_type"].capitalize(),
+        token="allowed word" if isinstance(setup.recipe.style, Places) else "letter",
         vocabulary=size,
         rows="\n".join(
             f"| {r['split']} | {r['games']} | {r['win_rate']:.1%} ({r['win_rate_low']:.1%} to "

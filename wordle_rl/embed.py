@@ -52,7 +52,7 @@ _MODELS = {  # name: purpose, Makefile target, experiment
         "clean",
     ),
     "mini": (
-        "badly enough to learn: the start of `experiment=demo`, `quick` and of studies",
+        "badly enough to learn:\nthe start of `experiment=demo`, `quick` and of studies",
         "mini-model",
         "make_mini",
     ),

@@ -75,10 +75,10 @@ def test_what_the_command_line_names_was_not_chosen_by_the_model():
 
 def test_rollouts_and_experiments_choose_as_well():
     assert lines("rollout=turn")[1:] == ["chosen by rollout=turn: history=upto4"]
-    choices, chosen = lines("experiment=make_mini")
-    assert choices.startswith("choices: experiment=make_mini model=untrained ")
+    choices, chosen = lines("experiment=make_tiny")
+    assert choices.startswith("choices: experiment=make_tiny model=untrained ")
     assert chosen == (
-        "chosen by experiment=make_mini: model=untrained algorithm=distill reward=win_only "
+        "chosen by experiment=make_tiny: model=untrained algorithm=distill reward=win_only "
         "num_generations=1"
     )
 

@@ -228,9 +228,10 @@ def test_a_model_that_is_not_there_ends_in_one_line_with_both_ways_out(tmp_path,
 
 @pytest.mark.slow  # in seconds: the bandits of test_every_algorithm.py
 @pytest.mark.timeout(900)
-def test_grpo_improves_the_embedded_model_by_more_than_chance(tmp_path) -> None:
+@pytest.mark.parametrize("model", ["tiny", "mini", "lexicon"])
+def test_grpo_improves_the_embedded_model_by_more_than_chance(model, tmp_path) -> None:
     """Validation reward rises by more than three standard errors in 20 seeded steps."""
-    _, folder = run(tmp_path, *LEARNING, "model=tiny", "rollout.groups=32")
+    _, folder = run(tmp_path, *LEARNING, f"model={model}", "rollout.groups=32")
     validated = [m for m in metrics_of(folder) if "val/reward" in m]
     first, last = validated[0], validated[-1]
     error = np.hypot(first["val/reward_standard_error"], last["val/reward_standard_error"])

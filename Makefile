@@ -48,10 +48,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PY) -m pip install -c constraints.txt -e '.[dev,mlx,gguf]'
 	@touch $@
 
-demo: $(STAMP)  ## train the embedded model on the CPU, in minutes
+demo: $(STAMP)  ## train the embedded model mini on the CPU, in two minutes
 	$(PY) train.py experiment=demo $(ARGS)
 
-quick: $(STAMP)  ## train a small embedded model on the CPU, and show games before and after
+quick: $(STAMP)  ## train mini for 40 seconds, and show games before and after
 	$(PY) train.py experiment=quick $(ARGS)
 
 example: $(STAMP)  ## run GRPO in 100 lines, the file to read first

@@ -70,7 +70,7 @@ mini-model: $(STAMP)  ## make the embedded model mini again (half an hour on one
 	$(PY) train.py experiment=make_mini name=mini_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_mini_model_* | head -n 1)" --last --name mini
 
-micro-model: $(STAMP)  ## make the smallest embedded model again (10 minutes on one core with bfloat16)
+micro-model: $(STAMP)  ## make the smallest embedded model again (15 minutes on one core with bfloat16)
 	$(PY) train.py experiment=make_micro name=micro_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --last --name micro
 
@@ -81,7 +81,7 @@ lexicon-model: $(STAMP)  ## make the embedded model lexicon again (an hour on on
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_lexicon_model_2_* | head -n 1)" --last \
 	    --name lexicon
 
-clean-model: $(STAMP)  ## make the embedded model lexicon_clean again, by GRPO
+clean-model: $(STAMP)  ## make the embedded model lexicon_clean, which is not shipped, by GRPO
 	$(PY) train.py experiment=clean name=clean_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_clean_model_* | head -n 1)" --name lexicon_clean
 

@@ -16,6 +16,7 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.experiment import Experiment
 
 _LARGE = 50_000_000  # bytes of weights
+_KEPT_PRODUCTS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"  # read by oneDNN at its first product
 
 
 def plan_run(setup: Experiment, place: Place, precision: Precision, memory: float) -> Experiment:
@@ -51,6 +52,17 @@ def _settle(setup: Experiment, plan: MemoryPlan) -> Experiment:
         recipe = replace(recipe, rollout=replace(rollout, games_at_once=plan.games or None))
     backend = replace(backend, micro_batch_tokens=plan.micro_batch_tokens)
     return replace(setup, backend=backend, recipe=recipe)
+
+
+def keep_few_products(setup: Experiment, device: str) -> None:
+    """Let oneDNN keep few prepared products for a pretrained model on the CPU.
+
+    Call this before the first product. Each one keeps memory for its own sizes of matrices, and
+    sizes differ from batch to batch. The library keeps 1,024, which takes gigabytes with SmolLM2.
+    The project's own models use few sizes, and the default is faster for them.
+    """
+    if device == "cpu" and is_pretrained(setup):
+        os.environ.setdefault(_KEPT_PRODUCTS, "64")
 
 
 def _limit(setup: Experiment, place: Place, memory: float) -> float:

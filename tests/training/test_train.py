@@ -228,14 +228,16 @@ def test_a_model_that_is_not_there_ends_in_one_line_with_both_ways_out(tmp_path,
 
 @pytest.mark.slow  # in seconds: the bandits of test_every_algorithm.py
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("model", ["tiny", "mini", "lexicon"])
-def test_grpo_improves_the_embedded_model_by_more_than_chance(model, tmp_path) -> None:
-    """Validation reward rises by more than three standard errors in 20 seeded steps."""
-    _, folder = run(tmp_path, *LEARNING, f"model={model}", "rollout.groups=32")
-    validated = [m for m in metrics_of(folder) if "val/reward" in m]
-    first, last = validated[0], validated[-1]
-    error = np.hypot(first["val/reward_standard_error"], last["val/reward_standard_error"])
-    assert last["val/reward"] - first["val/reward"] > 3 * error
+def test_grpo_improves_the_embedded_model_by_more_than_chance(tmp_path) -> None:
+    """Validation guesses tell more after 20 seeded steps: the noise of 3,000 is some 0.04 bits."""
+    given = [
+        "model=mini", "rollout.groups=64", "reward=information", "rollout.discount=0",
+        "sampling.temperature=0.7", "trainer.validation_temperature=0.7", "optim.lr=1e-3",
+    ]  # fmt: skip
+    _, folder = run(tmp_path, *LEARNING, *given)
+    first, *_, last = [m for m in metrics_of(folder) if "val/reward" in m]
+    assert last["val/skill/bits_gained"] - first["val/skill/bits_gained"] > 0.12
+    assert last["val/reward"] > first["val/reward"]
     assert last["val/win_rate"] > first["val/win_rate"]
 
 

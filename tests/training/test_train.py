@@ -229,7 +229,7 @@ def test_a_model_that_is_not_there_ends_in_one_line_with_both_ways_out(tmp_path,
 @pytest.mark.slow  # in seconds: the bandits of test_every_algorithm.py
 @pytest.mark.timeout(900)
 def test_grpo_improves_the_embedded_model_by_more_than_chance(tmp_path) -> None:
-    """Validation guesses tell more after 20 seeded steps: the noise of 3,000 is some 0.04 bits."""
+    """Validation guesses tell more after 20 seeded steps. The seed gained 0.20 bits a guess."""
     given = [
         "model=mini", "rollout.groups=64", "reward=information", "rollout.discount=0",
         "sampling.temperature=0.7", "trainer.validation_temperature=0.7", "optim.lr=1e-3",

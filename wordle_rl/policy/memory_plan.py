@@ -2,7 +2,7 @@
 
 All sizes are in bytes, and a GB is 10**9 bytes. A run plays, then learns, then steps, and each
 phase frees what it needed before the next one begins. So the peak is what a run always holds plus
-the largest phase. Sizes are those of the longest games that the settings allow.
+the largest phase. It counts the longest games that the settings allow.
 """
 
 from __future__ import annotations

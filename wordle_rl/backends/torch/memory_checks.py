@@ -1,4 +1,7 @@
-"""Prints the memory plan of a run before its model is loaded, and refuses what cannot fit."""
+"""Settles the memory of a run before its model is loaded.
+
+Prints the memory plan, refuses what cannot fit, and limits what oneDNN keeps on a CPU.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.experiment import Experiment
 
 _LARGE = 50_000_000  # bytes of weights
-_KEPT_PRODUCTS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"  # read by oneDNN at its first product
+_PRIMITIVES = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"  # oneDNN reads it at its first operation
 
 
 def plan_run(setup: Experiment, place: Place, precision: Precision, memory: float) -> Experiment:
@@ -54,15 +57,15 @@ def _settle(setup: Experiment, plan: MemoryPlan) -> Experiment:
     return replace(setup, backend=backend, recipe=recipe)
 
 
-def keep_few_products(setup: Experiment, device: str) -> None:
-    """Let oneDNN keep few prepared products for a pretrained model on the CPU.
+def limit_primitive_cache(setup: Experiment, device: str) -> None:
+    """Let oneDNN cache few primitives for a pretrained model on the CPU.
 
-    Call this before the first product. Each one keeps memory for its own sizes of matrices, and
-    sizes differ from batch to batch. The library keeps 1,024, which takes gigabytes with SmolLM2.
-    The project's own models use few sizes, and the default is faster for them.
+    Call this before oneDNN's first operation. A primitive is an operation prepared for one size of
+    matrices, with memory of its own, and sizes differ from batch to batch. The library caches 1,024
+    of them, which takes gigabytes with SmolLM2. Small models are faster with that default.
     """
     if device == "cpu" and is_pretrained(setup):
-        os.environ.setdefault(_KEPT_PRODUCTS, "64")
+        os.environ.setdefault(_PRIMITIVES, "64")
 
 
 def _limit(setup: Experiment, place: Place, memory: float) -> float:

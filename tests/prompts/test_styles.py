@@ -49,10 +49,10 @@ def test_the_state_names_places_misplaced_letters_how_often_and_absent_letters()
 def test_the_spelled_state_has_its_letters_apart_and_says_all_of_it() -> None:
     game = played("crept", "sleep", "crane")
     assert Spelled().feedback(game.turns[-1], game.state).splitlines() == [
-        "Word: C R E _ _",
+        "Not: A L N S",
         "Has: E45 P5",
         "Count: E exactly once",
-        "Not: A L N S",
+        "Word: C R E _ _",
     ]
     assert Spelled().opening(State()) == "Word: _ _ _ _ _"
 

@@ -37,8 +37,8 @@ PLACES_LEGEND = (
 )
 STATE_LEGEND = "After each guess you are told what is known about the secret word.\n"
 SPELLED_LEGEND = (
-    "After each guess you see what is known. Word: letters in their places. Has: letters in the "
-    "word, each with places where it is not. Not: letters that are not in the word.\n"
+    "After each guess you see what is known. Not: letters that are not in the word. Has: letters "
+    "in the word, each with places where it is not. Word: letters in their places.\n"
 )
 FIRST = "Make your first guess."
 NEXT = "Make your next guess."
@@ -234,10 +234,11 @@ class Spelled(WholeState):
         places = [facts.placed.get(place, "_") for place in range(WORD_LENGTH)]
         absent = sorted(letter for letter, most in facts.at_most.items() if most == 0)
         rows = [
-            ("Word:", places),
+            ("Not:", absent),
             ("Has:", [letter + misplaced[letter] for letter in sorted(misplaced)]),
             ("Count:", _how_often(facts)),
-            ("Not:", absent),
+            # Last, so that each letter of the answer is equally far behind its place here.
+            ("Word:", places),
         ]
         return "\n".join(
             " ".join([head, *(item[0].upper() + item[1:] for item in items)])

@@ -90,7 +90,8 @@ def save_adapter(model: Any, folder: Path) -> None:
 
     Its config names an embedded or a fetched base in a way that other machines understand.
     """
-    model.save_pretrained(folder, selected_adapters=["default"])
+    # The vocabulary is never changed, so peft need not look for the base to compare it.
+    model.save_pretrained(folder, selected_adapters=["default"], save_embedding_layers=False)
     config = read_adapter_config(folder)
     name = config["base_model_name_or_path"]
     if name and portable_name(name) != name:

@@ -31,7 +31,8 @@ def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
     if is_lora:
         from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
-        check_fit(file, weights, get_peft_model_state_dict(model))
+        own = get_peft_model_state_dict(model, save_embedding_layers=False)
+        check_fit(file, weights, own)
         set_peft_model_state_dict(model, weights)
     else:
         tied = getattr(model, "_tied_weights_keys", None) or ()

@@ -38,6 +38,7 @@ from wordle_rl.rollouts.given_opener import GivenOpener
 from wordle_rl.rollouts.play import Actor, new_games, play
 from wordle_rl.rollouts.policy_actor import build_actor
 from wordle_rl.rollouts.scripted_actor import ScriptedActor
+from wordle_rl.rollouts.shots import draw_shots
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
@@ -201,7 +202,9 @@ def build_contestants(
         policy = module.build_policy(model, backend, temperature=1.0, optim=Optim())
     for line in policy.computing.reasons:
         print(line, flush=True)
-    form = build_form(settings.form, Chat(policy.tokenizer), style)
+    knowledge = tournament.knowledge
+    shots = draw_shots(settings.shots, splits.train, knowledge, tournament.rules, settings.seed)
+    form = build_form(settings.form, Chat(policy.tokenizer), style, shots)
     check_room(form, sampling, model.max_context, guesses=tournament.guesses)
 
     def actor(first: int, sampling: Sampling = sampling) -> Actor:
@@ -242,7 +245,8 @@ def name_contestant(model: ModelSettings, settings: EvalSettings) -> str:
     """The name of what plays: a model, or a run with its checkpoint unless that is the best."""
     if settings.run is None:
         stages = stages_of(model.location)
-        return stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
+        name = stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
+        return f"{name}, {settings.shots} shots" if settings.shots else name
     run, checkpoint = RunFolder(Path(settings.run)), settings.checkpoint
     played = Path(model.path).parent
     if checkpoint == "best":  # unless it was lost and another one is used

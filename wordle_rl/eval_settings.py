@@ -8,6 +8,8 @@ from wordle_rl.rollouts.forms import FORMS
 from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_seed
 from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range
 
+MOST_SHOTS = 100
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvalSettings:
@@ -21,6 +23,7 @@ class EvalSettings:
     opener: str | None = None
     tree: str | None = None
     compare: bool = True
+    shots: int = 0
     samples: int = 1
     limit: int | None = None
     time_limit: float | None = None
@@ -40,6 +43,9 @@ class EvalSettings:
             raise ValueError(f"checkpoint={self.checkpoint} needs run=<its run>")
         check_choice("form", self.form, FORMS)
         check_seed("seed", self.seed)
+        check_range("shots", self.shots, 0, MOST_SHOTS)
+        if self.shots and self.player is not None:
+            raise ValueError("player and shots exclude each other: only a model reads examples")
         check_range("samples", self.samples, 1, MOST_SAMPLES)
         check_range("show", self.show, 0, MOST_GAMES)
         if self.limit is not None:

@@ -44,7 +44,7 @@ KEYS = {
     *("model", "backend", "prompt", "reward", "words", "rules", "sampling"),
     *("history", "run", "checkpoint", "player"),
     *("opener", "tree", "compare", "samples", "limit", "time_limit", "show", "seed", "output_dir"),
-    *("form", "allow_mismatch", "json"),
+    *("form", "shots", "allow_mismatch", "json"),
 }
 _FOR_TRAINING = {"optim", "rollout", "num_generations"}  # a model's file may choose these
 _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run unless overridden

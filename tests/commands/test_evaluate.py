@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.given_opener import GivenOpener
 from wordle_rl.rollouts.play import new_games
 from wordle_rl.rollouts.play import play as run_games
+from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.rollouts.scripted_actor import ScriptedActor
 from wordle_rl.words.lists import WordLists, load_words
 
@@ -68,6 +70,22 @@ def test_a_model_plays_several_samples_of_each_word(tmp_path: Path) -> None:
         tmp_path, "model=tiny", "sampling=default", "samples=3", "limit=5", "backend.threads=1"
     )
     assert (summary["games"], summary["secrets"]) == (15, 5)
+
+
+def test_a_model_sees_solved_examples_of_training_games_first(tmp_path: Path, monkeypatch) -> None:
+    prompts = []
+    real = PolicyActor.start
+
+    def start(self: PolicyActor, states: Any) -> list[bool]:
+        prompts.extend(self.form.chat.tokenizer.decode(self.form.opening(s)) for s in states)
+        return real(self, states)
+
+    monkeypatch.setattr(PolicyActor, "start", start)
+    summary = play(
+        tmp_path, "model=tiny", "shots=3", "limit=2", "backend.threads=1", "model.max_context=1024"
+    )
+    assert summary["player"] == "tiny, 3 shots"
+    assert [prompt.count("<guess>") for prompt in prompts] == [4, 4]  # one says how to answer
 
 
 @pytest.mark.parametrize(
@@ -196,6 +214,9 @@ def test_a_decision_tree_is_played_from_its_file(tmp_path: Path) -> None:
         ("time_limit=0", "time_limit"),
         ("samples=0", "samples"),
         ("samples=2", "add sampling=default"),  # a model's greedy games are all alike
+        ("shots=-1", "shots must be 0..100, not -1"),
+        ("shots=2 player=random", "player and shots exclude each other"),
+        ("shots=90", "model.max_context"),
         ("history=upto4 opener=crane", "opener and history exclude each other"),
         ("history=upto4 player=tree tree=none.txt", "player=tree needs history=none"),
         ("history=upto4 history.most=6", "history.most must be below rules.max_turns=6"),

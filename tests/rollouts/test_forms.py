@@ -17,7 +17,7 @@ from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.styles import Letters, Spelled, Symbols, WholeState
 from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import Form, build_form, check_room
+from wordle_rl.rollouts.forms import Form, Shot, build_form, check_room
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.records import TokenTurn
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
@@ -55,6 +55,34 @@ def form_and_game(name: str, style: Any) -> tuple[Form, Game, list[TokenTurn]]:
 
 def ids_of(turns: Sequence[TokenTurn]) -> list[int]:
     return [i for turn in turns for i in (*turn.prompt_ids, *turn.completion.ids)]
+
+
+def test_shots_stand_before_the_game_as_the_template_writes_finished_exchanges() -> None:
+    inner = qwen_like_tokenizer()
+    chat, style, game = Chat(HFTokenizer(inner)), Spelled(), a_game()
+    shots = (
+        Shot(state=State(), guess="crane"),
+        Shot(state=game.turns[1].state, guess="slime"),
+    )
+    form = build_form("conversation", chat, style, shots)
+    messages = [
+        ("system", style.system),
+        ("user", style.opening(State())),
+        ("assistant", "<guess> C R A N E</guess>"),
+        ("user", style.opening(game.turns[1].state)),
+        ("assistant", "<guess> S L I M E</guess>"),
+        ("user", style.opening(State())),
+    ]
+    expected = inner.apply_chat_template(
+        [{"role": role, "content": content} for role, content in messages],
+        tokenize=True, add_generation_prompt=True, return_dict=False,
+    )  # fmt: skip
+    assert form.opening(State()) == expected
+    fresh = build_form("fresh", chat, style, shots)
+    assert fresh.opening(State()) == expected
+    told = inner.decode(fresh.reply(game.turns[0], game.turns[1].state, last_id=0))
+    assert told.count("<guess> C R A N E</guess>") == 1
+    assert told.count(style.opening(game.turns[1].state)) == 2  # of a shot, and of the game
 
 
 @pytest.mark.parametrize("style", STYLES)

@@ -40,6 +40,7 @@ class Purpose(IntEnum):
     PROBE = 3
     ALLOWED_SECRETS = 4
     DATA = 5
+    SHOTS = 6
 
 
 @dataclass(frozen=True, kw_only=True)

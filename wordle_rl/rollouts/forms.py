@@ -6,6 +6,8 @@
 
 If the policy takes over a game in the middle, the earlier guesses appear as earlier answers, which
 are not trained. In `fresh` they are part of the state.
+
+Shots are solved examples that stand before the game as finished exchanges: a state, and an answer.
 """
 
 from __future__ import annotations
@@ -64,11 +66,20 @@ class Form(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Shot:
+    """A solved example: a state, and a guess in it."""
+
+    state: State
+    guess: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Conversation:
     """One growing dialogue that starts with the empty board."""
 
     chat: Chat
     style: PromptStyle
+    shots: tuple[Shot, ...] = ()
     fresh = False
 
     @property
@@ -76,10 +87,19 @@ class Conversation:
         return self.style.system
 
     def opening(self, state: State) -> list[int]:
-        ids = list(self.chat.opening(self.system, self.style.opening(State())))
+        ids = self._begin(self.style.opening(State()))
         for turn, after in earlier_turns(state):
             ids += self.chat.answer(self.written(turn))
             ids += self.reply(turn, after, last_id=ids[-1])
+        return ids
+
+    def _begin(self, message: str) -> list[int]:
+        """Ids of the system prompt, the shots and a message, up to the first answer."""
+        first, *others = [*(self.style.opening(shot.state) for shot in self.shots), message]
+        ids = list(self.chat.opening(self.system, first))
+        for shot, following in zip(self.shots, others, strict=True):
+            ids += self.chat.answer(self.write(shot.guess))
+            ids += self.chat.reply(following, last_id=ids[-1])
         return ids
 
     def reply(self, turn: PlayedTurn, state: State, *, last_id: int) -> list[int]:
@@ -121,19 +141,20 @@ class Fresh(Conversation):
     fresh = True
 
     def opening(self, state: State) -> list[int]:
-        return self.chat.opening(self.system, self.style.opening(state))
+        return self._begin(self.style.opening(state))
 
     def reply(self, turn: PlayedTurn, state: State, *, last_id: int) -> list[int]:
         refusal = REFUSALS.get(turn.kind)
         message = (refusal + "\n" if refusal else "") + self.style.opening(state)
-        return self.chat.opening(self.system, message)
+        return self._begin(message)
 
 
-def build_form(name: str, chat: Chat, style: PromptStyle) -> Form:
+def build_form(name: str, chat: Chat, style: PromptStyle, shots: tuple[Shot, ...] = ()) -> Form:
     """Build the form with this name. Raises ValueError for `tool` without tools in the template."""
     if name == "tool":
-        return Tool(chat=chat.with_tool, style=style)
-    return {"conversation": Conversation, "fresh": Fresh}[name](chat=chat, style=style)
+        return Tool(chat=chat.with_tool, style=style, shots=shots)
+    kind = {"conversation": Conversation, "fresh": Fresh}[name]
+    return kind(chat=chat, style=style, shots=shots)
 
 
 def check_room(form: Form, sampling: Sampling, max_context: int, *, guesses: int = 0) -> None:

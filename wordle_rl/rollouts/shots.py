@@ -1,0 +1,38 @@
+"""Solved examples for prompts, from games of the player that guesses any answer that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.rules import Rules, State
+from wordle_rl.policy.sampling import Draws, Purpose, Stream, generator
+from wordle_rl.rollouts.forms import Shot
+from wordle_rl.rollouts.play import new_games, play
+from wordle_rl.rollouts.scripted_actor import ScriptedActor
+
+
+def draw_shots(
+    count: int, secrets: Sequence[str], knowledge: Knowledge, rules: Rules, seed: int
+) -> tuple[Shot, ...]:
+    """Examples from games on as many different secrets, with 0, 1, 2 and so on clues in turn.
+
+    After the last turn of a game they begin with 0 clues again. A game that was won sooner gives
+    its last guess. Raises ValueError if there are fewer secrets.
+    """
+    if count > len(secrets):
+        raise ValueError(
+            f"shots must be at most {len(secrets)}, the number of training secrets, not {count}"
+        )
+    order = generator(Purpose.SHOTS, seed=seed, number=0).permutation(len(secrets))[:count]
+    draws = Draws(seed=seed, stream=Stream.EVALUATION_HISTORY)
+    player = ScriptedActor(player=RandomConsistent(knowledge, "answers"), draws=draws)
+    chosen = [secrets[i] for i in order]
+    games = play(player, new_games(chosen, knowledge.words, rules))
+    shots = []
+    for number, game in enumerate(games):
+        turn = game.turns[min(number % rules.max_turns, len(game.turns) - 1)]
+        assert turn.guess is not None
+        shots.append(Shot(state=turn.state, guess=turn.guess))
+    return tuple(shots)

@@ -36,7 +36,9 @@ MODELS = {
     "tiny": (["model=tiny"], 512),
     "mini": (["model=mini"], 512),
     "100m": (["model=untrained", f"model.shape={SHAPE_100M}", "model.max_tokens=8"], 64),
+    "smollm2": (["model=smollm2", "prompt=spelled", "model.max_tokens=12"], 32),
 }
+PLAYS = ("tiny", "mini")  # the models whose answers can win
 SMOKE_GAMES = 16
 TRIED = 4  # the precision is tried on this fraction of the games
 
@@ -137,16 +139,32 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     print(*computing.reasons, sep="\n", flush=True)
     network, tokenizer = load_model(setup.model, precision="fp32", device="cpu")
     network.eval()
+    _move_adapter(network)
     return Scene(
         network=network,
         shape=shape,
-        tokenizer=tokenizer if given.model in ("tiny", "mini") else Endless(tokenizer.inner),
+        tokenizer=tokenizer if given.model in PLAYS else Endless(tokenizer.inner),
         form=build_form(setup.recipe.rollout.form, Chat(tokenizer), setup.recipe.style),
         recipe=setup.recipe,
         micro_batch_tokens=setup.backend.micro_batch_tokens,
         max_context=setup.model.max_context,
         games=given.games,
     )
+
+
+def adapted_layers(network: Any) -> dict[str, Any]:
+    """The layers of a LoRA model that have an adapter, by their names in its base."""
+    from peft.tuners.lora import LoraLayer
+
+    base = network.get_base_model() if hasattr(network, "peft_config") else network
+    return {n: layer for n, layer in base.named_modules() if isinstance(layer, LoraLayer)}
+
+
+def _move_adapter(network: Any) -> None:
+    """Give a fresh adapter an effect, so that all its gradients count."""
+    generator = torch.Generator().manual_seed(0)
+    for layer in adapted_layers(network).values():
+        torch.nn.init.normal_(layer.lora_B["default"].weight, std=0.01, generator=generator)
 
 
 def machine(*packages: str) -> dict[str, str]:
@@ -165,9 +183,26 @@ def machine(*packages: str) -> dict[str, str]:
 
 
 def copy_to_play(network: Any, precision: Precision) -> Any:
-    """A copy whose weights are cast once. Rotary frequencies stay exact, as in our engine."""
+    """A copy whose weights are cast once, an adapter added to them.
+
+    Rotary frequencies stay exact, as in our engine.
+    """
     copied = copy.deepcopy(network)
+    if hasattr(copied, "peft_config"):
+        copied = copied.merge_and_unload()
     for parameter in copied.parameters():
         parameter.data = parameter.data.to(DTYPES[precision])
         parameter.requires_grad_(False)
     return copied
+
+
+@torch.no_grad()
+def copy_weights(network: Any, player: Any) -> None:
+    """Give what copy_to_play made of a model that model's new weights."""
+    adapted = adapted_layers(network)
+    for name, layer in adapted.items():
+        total = layer.get_base_layer().weight + layer.get_delta_weight("default")
+        player.get_submodule(name).weight.copy_(total)
+    if not adapted:
+        for copied, trained in zip(player.parameters(), network.parameters(), strict=True):
+            copied.copy_(trained)

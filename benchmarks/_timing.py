@@ -56,9 +56,13 @@ def spread(numbers: Mapping[str, float], digits: int = 1) -> str:
 
 
 def linears(network: nn.Module) -> list[nn.Linear]:
-    """The matrices of the layers, without the head."""
+    """The matrices of the layers, without the head and without an adapter's small factors."""
     head: Any = network.get_output_embeddings()  # pyright: ignore[reportCallIssue]
-    return [m for m in network.modules() if isinstance(m, nn.Linear) and m is not head]
+    return [
+        module
+        for name, module in network.named_modules()
+        if isinstance(module, nn.Linear) and module is not head and ".lora_" not in name
+    ]
 
 
 def forward_flops(network: Any, conversations: Sequence[tuple[int, int]], drawn: int) -> float:

@@ -29,7 +29,7 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks._generate import FreshActor, GenerateSettings, generate_actor
-from benchmarks._scene import GROUP, Scene, copy_to_play
+from benchmarks._scene import GROUP, Scene, copy_to_play, copy_weights
 from wordle_rl.game.rules import Game
 from wordle_rl.rollouts.play import new_games, play
 
@@ -115,7 +115,8 @@ class Recorder(TrainerCallback):
 
     def on_pre_optimizer_step(self, *_: Any, model: Any, **__: Any) -> None:
         if self._gradients:
-            self.gradient = {n: p.grad.clone() for n, p in model.named_parameters()}
+            named = model.named_parameters()
+            self.gradient = {n: p.grad.clone() for n, p in named if p.grad is not None}
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         self.seconds.append(time.perf_counter() - self._begin)
@@ -209,10 +210,7 @@ class TrlGames:
             actor.trainer = trainer
         else:
             assert self._player is not None
-            weights = zip(self._player.parameters(), trainer.model.parameters(), strict=True)
-            with torch.no_grad():
-                for copied, trained in weights:
-                    copied.copy_(trained)
+            copy_weights(trainer.model, self._player)
             actor = generate_actor(self._player, scene, self._loop, sampling)
         secrets = scene.secrets(trainer.state.global_step)
         games = play(actor, new_games(secrets, scene.recipe.words, scene.recipe.rules))

@@ -3,6 +3,7 @@
     pip install -c constraints.txt trl==1.16.0      # not a dependency of the project
     python benchmarks/trl.py                        # the embedded model, 512 games (64 secrets x 8)
     python benchmarks/trl.py --model 100m           # a random Qwen2 of 104 M weights, 64 games
+    python benchmarks/trl.py --model smollm2        # SmolLM2-135M with LoRA, 32 games
     python benchmarks/trl.py --avx2                 # with AVX2 alone, as on an ordinary processor
     python benchmarks/trl.py --smoke                # does it still work? Skipped without trl
 
@@ -19,8 +20,9 @@ TRL appears twice. "its own generation" does what its tool loop does: a fresh ge
 turn. "best loop" plays through rollout_func, with the fastest loop over generate that we know of.
 Users of TRL would have to write that loop themselves (see _trl.py, _generate.py). The same run
 tries batch sizes, attentions and precisions for TRL's loss and takes the fastest, and tries both
-precisions for ours. Ours is train_step of wordle_rl.training.step, as training calls it. The random
-model loses all its games, so it gets a made-up reward.
+precisions for ours. Ours is train_step of wordle_rl.training.step, as training calls it. A model that
+was not trained for Wordle loses all its games, so it gets a made-up reward and its answers never
+end early. SmolLM2 trains a LoRA adapter on both sides.
 
 Not compared: vLLM, which needs a GPU, and continuous batching, whose paged attention takes 20 times
 as long as generate on CPU.
@@ -49,7 +51,7 @@ import torch
 import transformers
 
 from benchmarks._generate import CACHED, GenerateSettings, fastest_generate
-from benchmarks._scene import Scene, load_scene, machine, options
+from benchmarks._scene import PLAYS, Scene, adapted_layers, load_scene, machine, options
 from benchmarks._timing import fastest, forward_flops, matmul_rate, rates, seconds, speedup, spread
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.timing import DTYPES
@@ -208,8 +210,10 @@ def arithmetic_limit(
     drawn = sum(sampled for turns in games for _, sampled in turns)
     lengths = [sum(map(sum, turns)) for turns in games]
     rollout = forward_flops(scene.network, [(n - 1, opening) for n in lengths], drawn)
-    # The backward pass needs two products for each product of the forward pass.
-    update = 3.0 * forward_flops(scene.network, [(n, 0) for n in lengths], drawn)
+    # The backward pass needs two products for each product of the forward pass, one for the weights
+    # and one for what they multiply. An adapter's base needs the second alone.
+    products = 2.0 if adapted_layers(scene.network) else 3.0
+    update = products * forward_flops(scene.network, [(n, 0) for n in lengths], drawn)
     rate = matmul_rate(scene.network, DTYPES[precision], scene.games, measured_seconds)
     return {
         "rollout_flops": rollout,
@@ -227,7 +231,7 @@ def main() -> None:
         sys.exit(0 if given.smoke else 2)
     transformers.logging.set_verbosity_error()  # each trainer would print TRL's notes
     scene = load_scene(given, *LOSS)
-    if given.model != "tiny":
+    if given.model not in PLAYS:
         rewards = RewardSet(components={"vowels": Vowels()}, weights={"vowels": 1.0}, lawful=False)
         scene = replace(scene, recipe=replace(scene.recipe, rewards=rewards))
     found: dict[str, Any] = {"model": given.model, "games": scene.games, "repeats": given.repeats}

@@ -20,9 +20,9 @@ TRL appears twice. "its own generation" does what its tool loop does: a fresh ge
 turn. "best loop" plays through rollout_func, with the fastest loop over generate that we know of.
 Users of TRL would have to write that loop themselves (see _trl.py, _generate.py). The same run
 tries batch sizes, attentions and precisions for TRL's loss and takes the fastest, and tries both
-precisions for ours. Ours is train_step of wordle_rl.training.step, as training calls it. A model that
-was not trained for Wordle loses all its games, so it gets a made-up reward and its answers never
-end early. SmolLM2 trains a LoRA adapter on both sides.
+precisions for ours. Ours is train_step of wordle_rl.training.step, as training calls it. A model
+that was not trained for Wordle loses all its games, so it gets a made-up reward and its answers
+never end early. SmolLM2 trains a LoRA adapter on both sides.
 
 Not compared: vLLM, which needs a GPU, and continuous batching, whose paged attention takes 20 times
 as long as generate on CPU.

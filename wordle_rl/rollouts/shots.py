@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players.random_consistent import RandomConsistent
-from wordle_rl.game.rules import Rules, State
+from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Draws, Purpose, Stream, generator
 from wordle_rl.rollouts.forms import Shot
 from wordle_rl.rollouts.play import new_games, play

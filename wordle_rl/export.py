@@ -17,7 +17,6 @@ import dataclasses
 import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -56,8 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if {"-h", "--help"} & set(given):
         print(_USAGE)
         return
-    # peft 0.21 asks transformers for something that a later version renames.
-    warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
     with full_disk_told(), user_errors():
         settings = read_settings(given)
         folder, written, change = export(settings)

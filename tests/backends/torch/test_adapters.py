@@ -14,13 +14,13 @@ from wordle_rl.backends.torch.weights import load_weights
 from wordle_rl.policy.settings import LoraSettings
 
 
-def test_a_base_that_is_not_at_its_name_brings_no_warning(tmp_path: Path) -> None:
+def test_an_adapter_brings_no_warning_even_if_its_base_is_not_at_its_name(tmp_path: Path) -> None:
     settings = LoraSettings(rank=2, alpha=4, dropout=0.0, targets="all-linear")
     base = llama()
     base.name_or_path = "fetched/a-model"  # a name inside the project, and no folder
-    adapted = add_lora(base, settings, seed=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("error")
+        adapted = add_lora(base, settings, seed=0)
         save_adapter(adapted, tmp_path)
         again = add_lora(llama(), settings, seed=1)
         again.peft_config["default"].base_model_name_or_path = "fetched/a-model"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +41,8 @@ def load_adapter(model: Any, folder: Path) -> Any:
 
     check_ranks(folder, "peft")
     try:
-        adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
+        with _without_deprecation():
+            adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
     except RuntimeError as error:  # a weight of another shape
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(
@@ -80,9 +84,17 @@ def add_lora(model: Any, settings: LoraSettings, seed: int, revision: str = MAIN
         task_type="CAUSAL_LM",
         revision=None if revision == MAIN else revision,
     )
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), _without_deprecation():
         torch.manual_seed(seed)
         return get_peft_model(model, config)
+
+
+@contextmanager
+def _without_deprecation() -> Iterator[None]:
+    """Hide that peft 0.21 asks transformers for something that a later version renames."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
+        yield
 
 
 def save_adapter(model: Any, folder: Path) -> None:

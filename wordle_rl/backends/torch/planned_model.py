@@ -7,7 +7,6 @@ taken from torch, whose layers keep about the same.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -62,8 +61,7 @@ class PlannedModel:
         self._place: Place = place
         self._precision: Precision = precision
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        with warnings.catch_warnings(), torch.device("meta"):
-            warnings.simplefilter("ignore")  # peft's about transformers
+        with torch.device("meta"):
             shape = self.config if text_only else config
             model: Any = AutoModelForCausalLM.from_config(shape, dtype=dtype)
             freeze_images(model)

@@ -91,7 +91,8 @@ def _board(path: Path, record: dict[str, Any]) -> Board:
 def before_and_after(boards: Sequence[Board], secret: str | None = None) -> tuple[Board, Board]:
     """The first and the last game of one secret.
 
-    secret: None chooses the first one that was lost before and won after, else the first of all.
+    secret: None chooses the first one that was lost before and won after, else the first one that
+    was won after, else the first of all.
     Raises PlotError when no secret was played twice.
     """
     games: dict[str, list[Board]] = {}
@@ -104,8 +105,9 @@ def before_and_after(boards: Sequence[Board], secret: str | None = None) -> tupl
         if secret not in pairs:
             raise PlotError(f"--secret must be one of {', '.join(pairs)}, not {secret}")
         return pairs[secret]
-    improved = (pair for pair in pairs.values() if pair[1].won and not pair[0].won)
-    return next(improved, next(iter(pairs.values())))
+    won = [pair for pair in pairs.values() if pair[1].won]
+    improved = [pair for pair in won if not pair[0].won]
+    return next(iter([*improved, *won, *pairs.values()]))
 
 
 def draw_boards(boards: Sequence[Board], out: Path, title: str) -> None:

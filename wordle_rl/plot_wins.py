@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 _TRAINING, _VALIDATION, _TEST, _GREY = "#3a6ea5", "#d1603d", "#3f8f5b", "#8a8a8a"
 _DOTS: dict[str, Any] = {"color": _VALIDATION, "marker": "o", "ms": 4.5, "lw": 1.5}
-_DASHES = ("-", "--", "-.", ":")  # of the solvers' lines
+# Of the solvers' lines. The last has a dash and three dots.
+_DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 2, 1, 2, 1, 2, 1, 2)))
 
 
 def draw_run(

@@ -255,6 +255,13 @@ def test_solvers_are_level_lines_best_first(run, tmp_path, drawn):
     assert lines["random word, 0.0 %"] == {0}
 
 
+def test_each_of_five_solvers_has_a_line_of_its_own(run, tmp_path, drawn):
+    rates = {name: rate for name, rate in zip("abcde", (0.1, 0.2, 0.3, 0.4, 0.5), strict=True)}
+    draw_run(read_curves(run), tmp_path / "wins.png", solvers=rates)
+    level = [line for line in drawn[0].axes[0].lines if str(line.get_label())[0] in rates]
+    assert len(level) == len({str(line._dash_pattern) for line in level}) == 5
+
+
 @pytest.mark.parametrize(
     ("summary", "said"),
     [
@@ -333,9 +340,11 @@ def test_another_secret_can_be_asked_for(played):
     assert (before.secret, before.step, after.step) == ("crane", 0, 40)
 
 
-def test_the_first_secret_is_shown_when_none_improved(run):
+def test_without_a_loss_that_became_a_win_a_game_is_shown_that_was_won_after(run):
     lines(run, (0, "crane", False, [], []), (9, "crane", False, [], []))
     assert before_and_after(read_boards(run))[1].step == 9
+    lines(run, (0, "slate", True, [], []), (9, "slate", True, [], []))
+    assert before_and_after(read_boards(run))[1].secret == "slate"
 
 
 def test_boards_have_a_coloured_tile_for_each_letter(played, drawn):

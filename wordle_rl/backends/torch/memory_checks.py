@@ -104,8 +104,8 @@ def describe_run(plan: MemoryPlan, limit: float, place: Place) -> list[str]:
     again = ", layers computed again" if plan.uses_checkpointing else ""
     sums = ", their sums with the base" if kept.sums else ""
     return [
-        f"memory plan: {_show(plan.total)} GB of tensors at the most, of {_show(limit)} GB that may "
-        f"be used on {place}",
+        f"memory plan: {_show(plan.total)} GB of tensors at the most, of {_show(limit)} GB that "
+        f"may be used on {place}",
         f"  always: {_show(kept.always)} GB (weights {_show(kept.weights)}, adapters{sums}, "
         f"moments and reference {_show(kept.always - kept.weights)})",
         f"  playing: {_show(plan.while_playing - kept.always)} GB more, for {own}{others}",

@@ -22,7 +22,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model test lint types unit unit-avx2 slow bench-smoke format choices clean
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow bench-smoke format choices clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -84,6 +84,10 @@ lexicon-model: $(STAMP)  ## make the embedded model lexicon again (an hour on on
 clean-model: $(STAMP)  ## make the embedded model lexicon_clean, which is not shipped, by GRPO
 	$(PY) train.py experiment=clean name=clean_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_clean_model_* | head -n 1)" --name lexicon_clean
+
+smollm2-adapter: $(STAMP)  ## make the embedded adapter again (75 minutes on two cores with bfloat16)
+	$(PY) train.py experiment=smollm2_sft backend.devices=2 name=smollm2_adapter
+	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_smollm2_adapter_* | head -n 1)" --last --name smollm2_sft
 
 test: lint types unit  ## all checks: style, types, quick tests
 

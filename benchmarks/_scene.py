@@ -139,6 +139,8 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     print(*computing.reasons, sep="\n", flush=True)
     network, tokenizer = load_model(setup.model, precision="fp32", device="cpu")
     network.eval()
+    if given.model not in PLAYS:
+        network.generation_config.eos_token_id = None  # generate would end answers by it
     _move_adapter(network)
     return Scene(
         network=network,
@@ -198,7 +200,7 @@ def copy_to_play(network: Any, precision: Precision) -> Any:
 
 @torch.no_grad()
 def copy_weights(network: Any, player: Any) -> None:
-    """Give what copy_to_play made of a model that model's new weights."""
+    """Copy a model's weights into the copy that copy_to_play made of it."""
     adapted = adapted_layers(network)
     for name, layer in adapted.items():
         total = layer.get_base_layer().weight + layer.get_delta_weight("default")

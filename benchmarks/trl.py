@@ -211,7 +211,8 @@ def arithmetic_limit(
     lengths = [sum(map(sum, turns)) for turns in games]
     rollout = forward_flops(scene.network, [(n - 1, opening) for n in lengths], drawn)
     # The backward pass needs two products for each product of the forward pass, one for the weights
-    # and one for what they multiply. An adapter's base needs the second alone.
+    # and one for what they multiply. An adapter's base needs the second alone. For attention, which
+    # needs both even then, this counts a little too few.
     products = 2.0 if adapted_layers(scene.network) else 3.0
     update = products * forward_flops(scene.network, [(n, 0) for n in lengths], drawn)
     rate = matmul_rate(scene.network, DTYPES[precision], scene.games, measured_seconds)

@@ -242,12 +242,19 @@ def _warn_of_known_secrets(tournament: Tournament, splits: Splits, model: ModelS
 
 
 def name_contestant(model: ModelSettings, settings: EvalSettings) -> str:
-    """The name of what plays: a model, or a run with its checkpoint unless that is the best."""
-    if settings.run is None:
-        stages = stages_of(model.location)
-        name = stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
-        return f"{name}, {settings.shots} shots" if settings.shots else name
-    run, checkpoint = RunFolder(Path(settings.run)), settings.checkpoint
+    """The name of what plays, with the number of examples it sees."""
+    name = _name_model(model) if settings.run is None else _name_run(model, settings)
+    return f"{name}, {settings.shots} shots" if settings.shots else name
+
+
+def _name_model(model: ModelSettings) -> str:
+    stages = stages_of(model.location)
+    return stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
+
+
+def _name_run(model: ModelSettings, settings: EvalSettings) -> str:
+    """The run, with its checkpoint unless that is the best."""
+    run, checkpoint = RunFolder(Path(settings.run or "")), settings.checkpoint
     played = Path(model.path).parent
     if checkpoint == "best":  # unless it was lost and another one is used
         best = CheckpointStore(run.checkpoints, read_only=True).best()

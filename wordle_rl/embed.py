@@ -1,8 +1,8 @@
 """Turns a finished run into an embedded model: python -m wordle_rl.embed outputs/<run>
 
 Writes the run's best weights (with --last its final weights) in bfloat16, the tokenizer, the record
-of its stages, and a model card with results of the written weights. The folder is
-wordle_rl/embedded/<name>, by default tiny.
+of its stages, and a model card with results of the written weights. Of a run with LoRA it writes
+the adapter alone. The folder is wordle_rl/embedded/<name>, by default tiny.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.backends.adapter_conversion import FILES, is_adapter, read_adapter_config
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.evaluation.summary import summarise
+from wordle_rl.licences import OURS, find_licence
 from wordle_rl.policy.lineage import describe_lineage, describe_secrets
 from wordle_rl.policy.settings import EMBEDDED, LightningSettings
 from wordle_rl.policy.stages import Stage, prompt_name, stages_of, write_stages
@@ -56,6 +58,11 @@ _MODELS = {  # name: purpose, Makefile target, experiment
         "mini-model",
         "make_mini",
     ),
+    "smollm2_sft": (
+        "a little:\nthe start of `experiment=smollm2_grpo`",
+        "smollm2-adapter",
+        "smollm2_sft",
+    ),
     "micro": (
         "badly: the small start of `experiment=smoke`, quick on either backend",
         "micro-model",
@@ -67,24 +74,24 @@ _TEACHERS = {  # player: what it guesses
     "random_consistent_allowed": "a random allowed word that fits all clues",
     "entropy": "the word of highest entropy",
 }
-_IMITATION = """It was taught by imitation only; no reinforcement learning has touched it.
+_IMITATION = "It was taught by imitation only; no reinforcement learning has touched it."
+_PRETRAINING = """
 That takes the place of pretraining: the model knows words as a person knows English."""
 _REINFORCEMENT = "Reinforcement learning was its last stage."
 _CARD = """---
-license: mit
+license: {licence}
 ---
 
 # The embedded Wordle model {name}
 
-A {family} of {parameters:,} weights that plays Wordle, {purpose}.
+{kind} that plays Wordle, {purpose}.
 {nature}
 
 - Made by `make {target}` with `experiment={experiment}`: {chosen} of {steps}, seed {seed}.
 - Digest of the word lists: `{words}`
 - Digest of the splits: `{splits}`
-- sha256 of model.safetensors (bfloat16): `{weights}`
-- Prompt: `prompt={prompt}`. Tokenizer: {vocabulary:,} tokens, one for each {token} and each
-  phrase of the prompts.
+- sha256 of {file} (bfloat16): `{weights}`
+- Prompt: `prompt={prompt}`. Tokenizer: {tokenizer}.
 
 Each stage, with the secrets that its training games could have:
 
@@ -108,14 +115,17 @@ On another machine the digits may differ: bfloat16 kernels round differently.
 def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
     """Write model, tokenizer and card. Returns the card. last: the newest weights, not the best."""
     from wordle_rl.backends.torch.backend import build_policy
-    from wordle_rl.backends.torch.weights import copy_as_bfloat16
+    from wordle_rl.backends.torch.weights import copy_adapter_as_bfloat16, copy_as_bfloat16
 
     setup = build_experiment(resolve(read_saved_config(run)))
     newest = CheckpointStore(run.checkpoints, read_only=True).latest()
     source = newest if last and newest is not None else run.path
     folder = EMBEDDED / name
     folder.mkdir(parents=True, exist_ok=True)
-    vocabulary = copy_as_bfloat16(source / "model", folder)
+    if adapted := is_adapter(source / "model"):
+        copy_adapter_as_bfloat16(source / "model", folder)
+    else:
+        copy_as_bfloat16(source / "model", folder)
     # Only new stages: one of an earlier embedded model keeps that model's name.
     write_stages(folder, [{"embedded": name, **stage} for stage in read_stages(run)])
     written = setup.model.__class__(
@@ -128,7 +138,8 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
     play = HeldOutPlay(policy=policy, form=form, setup=setup)
     rows = []
     for split in ("train", "test"):
-        secrets = setup.splits.secrets(split)
+        # A large model would take long to play all training secrets.
+        secrets = setup.splits.secrets(split)[: len(setup.splits.test) if adapted else None]
         games = play.play(secrets, f"{split} secrets")
         rows.append(
             summarise(games, setup.knowledge, player=name, split=split, rules=setup.recipe.rules)
@@ -137,21 +148,48 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
     step = summary.get("exported_step", summary["best_step"])
     why = "the best by validation" if step == summary["best_step"] else "because the best was lost"
     chosen = "the last step" if last else f"step {step}, {why},"
-    card = _card(
-        run, setup, folder, rows, chosen,
-        parameters=policy.num_parameters[1], size=vocabulary,
-    )  # fmt: skip
+    describe = _describe_adapter if adapted else _describe_model
+    kind = describe(folder, policy, setup)
+    card = _card(run, setup, folder, rows, chosen, kind)
     (folder / "README.md").write_text(card, encoding="utf-8")
     return card
 
 
+def _describe_model(folder: Path, policy: Any, setup: Experiment) -> dict[str, str]:
+    """What the card says of a whole model."""
+    family = json.loads((folder / "config.json").read_bytes())["model_type"].capitalize()
+    token = "allowed word" if isinstance(setup.recipe.style, Places) else "letter"
+    return {
+        "licence": OURS.identifier,
+        "kind": f"A {family} of {policy.num_parameters[1]:,} weights",
+        "more": _PRETRAINING,
+        "file": "model.safetensors",
+        "tokenizer": f"{len(policy.tokenizer.inner):,} tokens, one for each {token} and each\n"
+        "  phrase of the prompts",
+    }
+
+
+def _describe_adapter(folder: Path, policy: Any, setup: Experiment) -> dict[str, str]:
+    """What the card says of an adapter."""
+    described = read_adapter_config(folder)
+    base = described["base_model_name_or_path"]
+    licence = find_licence(base)
+    return {
+        "licence": "unknown" if licence is None else licence.identifier,
+        "kind": f"A LoRA adapter of {policy.num_parameters[0]:,} weights for {base}, of rank "
+        f"{described['r']},",
+        "more": "",
+        "file": FILES["peft"],
+        "tokenizer": "the base's",
+    }
+
+
 def _card(
-    run: RunFolder, setup: Experiment, folder: Path, rows: list[dict[str, Any]], chosen: str, *,
-    parameters: int, size: int,
+    run: RunFolder, setup: Experiment, folder: Path, rows: list[dict[str, Any]], chosen: str,
+    kind: dict[str, str],
 ) -> str:  # fmt: skip
     manifest, stages = run.manifest(), stages_of(folder)
     purpose, target, made_by = _MODELS[folder.name]
-    config = json.loads((folder / "config.json").read_bytes())
     taught = setup.recipe.algorithm.imitates
     slips = (
         f"\nOf the last teacher's turns, {taught.slips:.0%} are mistakes, which are not learnt.\n"
@@ -163,22 +201,19 @@ def _card(
         name=folder.name,
         purpose=purpose,
         target=target,
-        nature=_REINFORCEMENT if taught is None else _IMITATION,
+        nature=_REINFORCEMENT if taught is None else _IMITATION + kind["more"],
+        **kind,
         experiment=made_by,
         stages="\n".join(map(_stage_row, stages)),
         slips=slips,
         lineage=textwrap.fill(lineage[:1].upper() + lineage[1:], 100),
         prompt=prompt_name(setup.recipe.style),
-        parameters=parameters,
         chosen=chosen,
         steps=setup.trainer.steps,
         seed=setup.recipe.seed,
         words=manifest["digests"]["words"],
         splits=manifest["digests"]["splits"],
-        weights=hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest(),
-        family=config["model_type"].capitalize(),
-        token="allowed word" if isinstance(setup.recipe.style, Places) else "letter",
-        vocabulary=size,
+        weights=hashlib.sha256((folder / kind["file"]).read_bytes()).hexdigest(),
         rows="\n".join(
             f"| {r['split']} | {r['games']} | {r['win_rate']:.1%} ({r['win_rate_low']:.1%} to "
             f"{r['win_rate_high']:.1%}) | {_format_mean(r['mean_guesses'])} | "

@@ -46,6 +46,8 @@ class EvalSettings:
         check_range("shots", self.shots, 0, MOST_SHOTS)
         if self.shots and self.player is not None:
             raise ValueError("player and shots exclude each other: only a model reads examples")
+        if self.shots and self.form == "tool":
+            raise ValueError("shots needs form=conversation or fresh, not tool")
         check_range("samples", self.samples, 1, MOST_SAMPLES)
         check_range("show", self.show, 0, MOST_GAMES)
         if self.limit is not None:

@@ -25,6 +25,7 @@ LICENCES = {
     "Qwen/Qwen2.5-1.5B-Instruct": _APACHE,
     "Qwen/Qwen2.5-3B-Instruct": Licence("other", "Qwen Research licence, for research only"),
     "Qwen/Qwen3-1.7B": _APACHE,
+    "embedded/smollm2_sft": _APACHE,
     "fetched/smollm2": _APACHE,
     "google/gemma-3-1b-it": _GEMMA,
     "google/gemma-3-4b-it": _GEMMA,
@@ -35,4 +36,4 @@ LICENCES = {
 
 def find_licence(base: str) -> Licence | None:
     """The licence of a base, None if it is not known."""
-    return OURS if base.startswith("embedded/") else LICENCES.get(base)
+    return LICENCES.get(base, OURS if base.startswith("embedded/") else None)

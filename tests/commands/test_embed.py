@@ -8,12 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from tests.helpers import runs
 from tests.helpers.commands import trained, training
 from tests.helpers.configs import composed
 from wordle_rl import embed
+from wordle_rl.backends.torch.load import load_model
 from wordle_rl.build import build_experiment, resolve
+from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.policy.stages import RECORD, stages_of
+from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
@@ -126,6 +132,35 @@ def test_a_run_of_reinforcement_keeps_the_stages_before_it(
     assert CLEAN in " ".join(card.split())
     stages = stages_of(tmp_path / "lexicon_clean")
     assert [stage["embedded"] for stage in stages] == ["tiny", "tiny", "lexicon_clean"]
+
+
+def test_of_a_run_with_lora_the_adapter_alone_is_embedded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embed, "EMBEDDED", tmp_path / "embedded")
+    (tmp_path / "runs").mkdir()
+    given = [*runs.settings(tmp_path, "sft"), "model.lora={rank: 4, alpha: 8}", "trainer.steps=1"]
+    _, run = runs.run(tmp_path / "runs", *given, "trainer.report=false")
+    card = embedded(run, "smollm2_sft")
+    folder = tmp_path / "embedded" / "smollm2_sft"
+    files = {"README.md", RECORD, "adapter_config.json", "adapter_model.safetensors"}
+    assert {path.name for path in folder.iterdir()} == files
+    weights = sum(w.numel() for w in load_file(folder / "adapter_model.safetensors").values())
+    assert f"A LoRA adapter of {weights:,} weights for" in card
+    assert f"for {tmp_path / 'base'}, of rank 4, that plays Wordle, a little" in card
+    assert "license: unknown" in card and "Tokenizer: the base's." in card
+    last = CheckpointStore(RunFolder.open(run).checkpoints, read_only=True).latest()
+    assert last is not None
+    trained = load_file(last / "model" / "adapter_model.safetensors")
+    halved = load_file(folder / "adapter_model.safetensors")
+    assert trained.keys() == halved.keys()
+    for name, weight in trained.items():
+        assert torch.equal(halved[name], weight.to(torch.bfloat16))
+    settings = ModelSettings(
+        name="taught", path=str(folder), learning_rate=1.0, max_tokens=8, max_context=64
+    )
+    model, tokenizer = load_model(settings, precision="fp32", device="cpu")
+    assert model.peft_config["default"].r == 4 and len(tokenizer.inner) > 100
 
 
 def test_an_embedded_model_is_a_start_for_any_prompt_form_and_lists(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.configs import composed
+from wordle_rl import contestants
 from wordle_rl.contestants import build_solvers
 from wordle_rl.evaluate import evaluate
 from wordle_rl.game.feedback_table import build_table, feedback_table
@@ -24,6 +25,7 @@ from wordle_rl.rollouts.play import play as run_games
 from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.rollouts.scripted_actor import ScriptedActor
 from wordle_rl.words.lists import WordLists, load_words
+from wordle_rl.words.settings import WordSettings
 
 
 def play(tmp_path: Path, *overrides: str, capsys=None) -> dict:
@@ -81,11 +83,16 @@ def test_a_model_sees_solved_examples_of_training_games_first(tmp_path: Path, mo
         return real(self, states)
 
     monkeypatch.setattr(PolicyActor, "start", start)
+    given = []
+    draw = contestants.draw_shots
+    monkeypatch.setattr(contestants, "draw_shots", lambda *a: given.append(a) or draw(*a))
     summary = play(
         tmp_path, "model=tiny", "shots=3", "limit=2", "backend.threads=1", "model.max_context=1024"
     )
     assert summary["player"] == "tiny, 3 shots"
     assert [prompt.count("<guess>") for prompt in prompts] == [4, 4]  # one says how to answer
+    [(count, secrets, *_)] = given
+    assert count == 3 and secrets == WordSettings(preset="original").load()[1].train
 
 
 @pytest.mark.parametrize(
@@ -217,6 +224,7 @@ def test_a_decision_tree_is_played_from_its_file(tmp_path: Path) -> None:
         ("shots=-1", "shots must be 0..100, not -1"),
         ("shots=2 player=random", "player and shots exclude each other"),
         ("shots=90", "model.max_context"),
+        ("shots=1 form=tool", "shots needs form=conversation or fresh"),
         ("history=upto4 opener=crane", "opener and history exclude each other"),
         ("history=upto4 player=tree tree=none.txt", "player=tree needs history=none"),
         ("history=upto4 history.most=6", "history.most must be below rules.max_turns=6"),

@@ -184,7 +184,8 @@ def test_single_turns_are_shorter_than_the_games_of_validation(slim):
     assert planner.game.trained == 256 < planner.game.whole < whole - 4 * 256
 
 
-def test_embedded_models_are_not_planned(capsys):
+def test_small_models_are_not_planned(capsys, monkeypatch):
+    monkeypatch.setattr(memory_checks, "_LARGE", 50_000_000)
     cfg = composed("model=tiny")
     tiny = build_experiment(resolve(cfg))
     assert plan_run(tiny, "cpu", "fp32", 1.0) is tiny

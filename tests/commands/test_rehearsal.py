@@ -10,7 +10,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -63,15 +62,16 @@ def folder_of(printed: str) -> Path:
 def assert_within_plan(printed: str, folder: Path) -> None:
     [planned] = re.findall(r"^memory plan: ([0-9.]+) GB", printed, re.M)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
-    peak = max(json.loads(line)["memory/resident_gb"] for line in lines[1:])
-    assert peak < float(planned) + LIBRARIES
+    resident = max(json.loads(line)["memory/resident_gb"] for line in lines[1:])
+    print(f"planned {planned} GB of tensors, resident {resident:.2f} GB")
+    assert resident < float(planned) + LIBRARIES
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_all_stages_of_the_headline_run_on_a_stand_in(stand_in: Path, tmp_path: Path) -> None:
-    begin = time.monotonic()
-    assert "qwen3b" in command("-m", "wordle_rl.memory_plan", "model=qwen3b", "reward=phase2")
+    planned = command("-m", "wordle_rl.memory_plan", "model=qwen3b", "reward=phase2")
+    assert "3,085,938,688" in planned  # the weights of the real model
     common = [f"output_dir={tmp_path}", *SMALL]
     printed = command(
         "train.py", "model=qwen3b", f"model.path={stand_in}", "algorithm=distill",
@@ -86,7 +86,7 @@ def test_all_stages_of_the_headline_run_on_a_stand_in(stand_in: Path, tmp_path: 
     )  # fmt: skip
     played = folder_of(printed)
     assert_within_plan(printed, played)
-    printed = command("train.py", f"resume={played}", "trainer.steps=3")
+    command("train.py", f"resume={played}", "trainer.steps=3")
     steps = [json.loads(s)["step"] for s in (played / "metrics.jsonl").read_text().splitlines()]
     assert steps == [0, 1, 2, 3]
     summary = json.loads((played / "summary.json").read_text())
@@ -101,4 +101,3 @@ def test_all_stages_of_the_headline_run_on_a_stand_in(stand_in: Path, tmp_path: 
         "limit=4", "compare=false", "sampling.max_tokens=32", "backend.threads=1",
         f"output_dir={tmp_path}",
     )  # fmt: skip
-    assert time.monotonic() - begin < 600

@@ -190,6 +190,9 @@ def test_without_the_model_the_command_that_fetches_it_is_named(tmp_path, refuse
     monkeypatch.setattr(settings, "fetched_folder", lambda name: tmp_path / name)
     line = refused(training(f"model=smollm2 output_dir={tmp_path}"))
     assert "model.path=fetched/smollm2 was not fetched yet: run make smollm2 once" in line
+    line = refused(training(f"model=smollm2_sft output_dir={tmp_path}"))
+    said = "model.path=embedded/smollm2_sft needs fetched/smollm2, which was not fetched yet"
+    assert f"{said}: run make smollm2 once" in line
     line = refused(training(f"model=smollm2 model.path=fetched/other output_dir={tmp_path}"))
     assert "model.path=fetched/other does not exist; there is fetched/smollm2" in line
 

@@ -22,7 +22,14 @@ def half_slow(cases: Iterable[Any]) -> list[Any]:
 SMOLLM2 = Path(fetched_folder("smollm2"))
 
 
+NEEDS_SMOLLM2 = (
+    pytest.mark.smollm2,
+    pytest.mark.skipif(not SMOLLM2.is_dir(), reason=f"make smollm2 did not fill {SMOLLM2}"),
+)
+
+
 def with_smollm2(test: Any) -> Any:
     """A test that needs the real weights. It is skipped where they were not fetched."""
-    skip = pytest.mark.skipif(not SMOLLM2.is_dir(), reason=f"make smollm2 did not fill {SMOLLM2}")
-    return pytest.mark.smollm2(skip(test))
+    for mark in NEEDS_SMOLLM2:
+        test = mark(test)
+    return test

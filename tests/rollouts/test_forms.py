@@ -57,7 +57,7 @@ def ids_of(turns: Sequence[TokenTurn]) -> list[int]:
     return [i for turn in turns for i in (*turn.prompt_ids, *turn.completion.ids)]
 
 
-def test_shots_stand_before_the_game_as_the_template_writes_finished_exchanges() -> None:
+def test_shots_come_before_the_game_as_the_template_writes_finished_exchanges() -> None:
     inner = qwen_like_tokenizer()
     chat, style, game = Chat(HFTokenizer(inner)), Spelled(), a_game()
     shots = (

@@ -29,6 +29,7 @@ class Stream(IntEnum):
     TRAINING = 0
     EVALUATION = 1 << 28  # validation, reports and eval.py
     EVALUATION_HISTORY = 1 << 29  # the guesses before such a game, if any
+    SHOTS = 3 << 28  # the examples that a model sees before its games
     HISTORY = 1 << 30  # the guesses before the policy takes over a game
 
 

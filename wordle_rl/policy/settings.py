@@ -12,6 +12,7 @@ from wordle_rl.policy.optim import MOST_LEARNING_RATE
 from wordle_rl.policy.sampling import MOST_TOKENS
 from wordle_rl.runs.checks import MOST_GAMES, check_choice, check_seed
 from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range, check_type
+from wordle_rl.runs.untrusted import check_entries, read_object
 
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 UNTRAINED = "untrained"
@@ -30,6 +31,16 @@ def locate(name: str) -> str:
     if kind == "embedded":
         return str(EMBEDDED / model)
     return str(fetched_folder(model)) if kind == "fetched" else name
+
+
+def _base_of_embedded(name: str) -> str | None:
+    """The name of the model under an embedded adapter. None for everything else."""
+    config = Path(locate(name)) / "adapter_config.json"
+    if not name.startswith("embedded/") or not config.is_file():
+        return None
+    described = read_object(config)
+    check_entries(config, described, {"base_model_name_or_path": str | None})
+    return described.get("base_model_name_or_path")
 
 
 def fetched_folder(model: str) -> Path:
@@ -187,13 +198,19 @@ class ModelSettings:
 
     def _check_fetched(self) -> None:
         """Raise ValueError for a model that was not fetched, with the command that does it."""
-        kind, _, model = self.path.partition("/")
+        base = _base_of_embedded(self.path) or self.path
+        kind, _, model = base.partition("/")
         if kind != "fetched":
             return
         if model not in _FETCHED:
             have = ", ".join(f"fetched/{name}" for name in _FETCHED)
             raise ValueError(f"model.path={self.path} does not exist; there is {have}")
-        if not _holds_model(Path(self.location)):
+        if not _holds_model(Path(locate(base))):
+            if base != self.path:
+                raise ValueError(
+                    f"model.path={self.path} needs {base}, which was not fetched yet: run "
+                    f"{_FETCHED[model]} once"
+                )
             raise ValueError(
                 f"model.path={self.path} was not fetched yet: run {_FETCHED[model]} once, or name "
                 "a folder that holds it with model.path=/path/to/it"

@@ -7,7 +7,7 @@
 If the policy takes over a game in the middle, the earlier guesses appear as earlier answers, which
 are not trained. In `fresh` they are part of the state.
 
-Shots are solved examples that stand before the game as finished exchanges: a state, and an answer.
+Shots are solved examples that come before the game as finished exchanges: a state, and an answer.
 """
 
 from __future__ import annotations

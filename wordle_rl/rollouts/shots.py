@@ -16,17 +16,17 @@ from wordle_rl.rollouts.scripted_actor import ScriptedActor
 def draw_shots(
     count: int, secrets: Sequence[str], knowledge: Knowledge, rules: Rules, seed: int
 ) -> tuple[Shot, ...]:
-    """Examples from games on as many different secrets, with 0, 1, 2 and so on clues in turn.
+    """One example per game, each on another secret.
 
-    After the last turn of a game they begin with 0 clues again. A game that was won sooner gives
-    its last guess. Raises ValueError if there are fewer secrets.
+    They have 0, 1, 2, ... clues, as many as a game has turns, and then 0 again. A game that was won
+    sooner gives its last guess. Raises ValueError if there are fewer secrets.
     """
     if count > len(secrets):
         raise ValueError(
             f"shots must be at most {len(secrets)}, the number of training secrets, not {count}"
         )
     order = generator(Purpose.SHOTS, seed=seed, number=0).permutation(len(secrets))[:count]
-    draws = Draws(seed=seed, stream=Stream.EVALUATION_HISTORY)
+    draws = Draws(seed=seed, stream=Stream.SHOTS)
     player = ScriptedActor(player=RandomConsistent(knowledge, "answers"), draws=draws)
     chosen = [secrets[i] for i in order]
     games = play(player, new_games(chosen, knowledge.words, rules))

@@ -95,8 +95,11 @@ def _load_pretrained(
         adapted = is_adapter(Path(location))
         base, revision = _find_base(settings)
         read_config(settings, base, revision)
+        own = not adapted or (Path(location) / "tokenizer_config.json").is_file()
         tokenizer = AutoTokenizer.from_pretrained(
-            location, revision=settings.revision, trust_remote_code=False
+            location if own else base,
+            revision=settings.revision if own else revision,
+            trust_remote_code=False,
         )
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             base, revision=revision, dtype=dtype, output_loading_info=True,

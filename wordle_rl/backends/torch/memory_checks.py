@@ -78,9 +78,7 @@ def _limit(setup: Experiment, place: Place, memory: float) -> float:
 
 def is_pretrained(setup: Experiment) -> bool:
     """Whether a run begins with a model of a real size, and not with one of the project's own."""
-    model = setup.model
-    own = model.path == UNTRAINED or model.path.startswith("embedded/")
-    return not own and _is_large(model.location)
+    return setup.model.path != UNTRAINED and _is_large(setup.model.location)
 
 
 def _is_large(location: str) -> bool:

@@ -19,7 +19,6 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.backends.adapter_conversion import FILES, is_adapter, read_adapter_config
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.evaluation.summary import summarise
@@ -114,6 +113,7 @@ On another machine the digits may differ: bfloat16 kernels round differently.
 
 def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
     """Write model, tokenizer and card. Returns the card. last: the newest weights, not the best."""
+    from wordle_rl.backends.adapter_conversion import is_adapter
     from wordle_rl.backends.torch.backend import build_policy
     from wordle_rl.backends.torch.weights import copy_adapter_as_bfloat16, copy_as_bfloat16
 
@@ -171,6 +171,8 @@ def _describe_model(folder: Path, policy: Any, setup: Experiment) -> dict[str, s
 
 def _describe_adapter(folder: Path, policy: Any, setup: Experiment) -> dict[str, str]:
     """What the card says of an adapter."""
+    from wordle_rl.backends.adapter_conversion import FILES, read_adapter_config
+
     described = read_adapter_config(folder)
     base = described["base_model_name_or_path"]
     licence = find_licence(base)

@@ -25,7 +25,8 @@ def draw_shots(
         raise ValueError(
             f"shots must be at most {len(secrets)}, the number of training secrets, not {count}"
         )
-    order = generator(Purpose.SHOTS, seed=seed, number=0).permutation(len(secrets))[:count]
+    shuffle = generator(Purpose.SHOTS, seed=seed)
+    order: list[int] = shuffle.permutation(len(secrets))[:count].tolist()
     draws = Draws(seed=seed, stream=Stream.SHOTS)
     player = ScriptedActor(player=RandomConsistent(knowledge, "answers"), draws=draws)
     chosen = [secrets[i] for i in order]

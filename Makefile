@@ -85,9 +85,10 @@ clean-model: $(STAMP)  ## make the embedded model lexicon_clean, which is not sh
 	$(PY) train.py experiment=clean name=clean_model
 	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_clean_model_* | head -n 1)" --name lexicon_clean
 
-smollm2-adapter: $(STAMP)  ## make the embedded adapter again (75 minutes on two cores with bfloat16)
+smollm2-adapter: $(STAMP)  ## make the embedded adapter again (76 minutes on two cores with bfloat16)
 	$(PY) train.py experiment=smollm2_sft backend.devices=2 name=smollm2_adapter
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_smollm2_adapter_* | head -n 1)" --last --name smollm2_sft
+	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_smollm2_adapter_* | head -n 1)" --last \
+	    --name smollm2_sft
 
 test: lint types unit  ## all checks: style, types, quick tests
 

@@ -243,7 +243,11 @@ def _warn_of_known_secrets(tournament: Tournament, splits: Splits, model: ModelS
 
 def name_contestant(model: ModelSettings, settings: EvalSettings) -> str:
     """The name of what plays, with the number of examples it sees."""
-    name = _name_model(model) if settings.run is None else _name_run(model, settings)
+    name = (
+        _name_model(model)
+        if settings.run is None
+        else _name_run(settings.run, model, settings.checkpoint)
+    )
     return f"{name}, {settings.shots} shots" if settings.shots else name
 
 
@@ -252,9 +256,9 @@ def _name_model(model: ModelSettings) -> str:
     return stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
 
 
-def _name_run(model: ModelSettings, settings: EvalSettings) -> str:
+def _name_run(folder: str, model: ModelSettings, checkpoint: str) -> str:
     """The run, with its checkpoint unless that is the best."""
-    run, checkpoint = RunFolder(Path(settings.run or "")), settings.checkpoint
+    run = RunFolder(Path(folder))
     played = Path(model.path).parent
     if checkpoint == "best":  # unless it was lost and another one is used
         best = CheckpointStore(run.checkpoints, read_only=True).best()

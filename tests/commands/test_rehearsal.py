@@ -29,7 +29,7 @@ LIBRARIES = 1.0  # GB that Python, torch and transformers take, which the plan d
 
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Qwen2.5-3B but for four layers, 256 numbers a token, and random weights."""
+    """Like Qwen2.5-3B, with four layers, 256 numbers a token and random weights."""
     folder = tmp_path_factory.mktemp("stand_in")
     torch.manual_seed(0)
     model = Qwen2ForCausalLM(

@@ -15,6 +15,7 @@ from wordle_rl.game.rules import Clue, Game, PlayedTurn, Rules, State, feedback_
 from wordle_rl.prompts.parser import parse
 from wordle_rl.rewards.brevity import Brevity
 from wordle_rl.rewards.clue_use import ClueUse
+from wordle_rl.rewards.consistency import Consistency
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.repeat import Repeat
 from wordle_rl.rewards.value import Value
@@ -233,6 +234,35 @@ def test_only_a_guess_that_got_feedback_before_is_a_repeat():
     assert Repeat()(guessed("catch", "match", ("blimp", "catch"))) == -1.0
     assert Repeat()(guessed("patch", "match", ("blimp", "catch"))) == 0.0
     assert Repeat()(answered("")) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("guess", "secret", "after", "expected"),
+    [
+        ("lymph", "match", (), 1.0),  # nothing is known yet
+        ("watch", "match", ("batch",), 1.0),
+        ("blimp", "match", ("batch",), 0.0),  # drops placed letters
+        ("batch", "match", ("batch",), 0.0),  # a repeat
+        ("match", "match", ("batch", "catch"), 1.0),
+        ("sleep", "crept", ("sleep",), 0.0),
+        ("crept", "crept", ("sleep",), 1.0),  # one E, and not at the places tried
+        ("crane", "crept", ("sleep",), 0.0),  # misses the P
+    ],
+)
+def test_a_guess_that_fits_every_clue_is_paid(guess, secret, after, expected):
+    assert Consistency()(guessed(guess, secret, after)) == expected
+
+
+def test_a_guess_without_feedback_does_not_fit():
+    assert Consistency()(answered("")) == 0.0
+    assert Consistency()(answered("<guess>zzzzz</guess>")) == 0.0
+
+
+def test_guesses_that_fit_are_those_that_could_be_the_secret():
+    for secret, first, guess in product(ANSWERS, ALLOWED, ALLOWED):
+        turn = guessed(guess, secret, (first,))
+        could_be = feedback_code(first, guess) == feedback_code(first, secret)
+        assert Consistency()(turn) == float(could_be), (secret, first, guess)
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.helpers.tiny import (
     AlwaysGuesses,
     batch_of,
+    gradients,
     many_stops,
     policy_of,
     qwen,
@@ -19,8 +22,16 @@ from tests.helpers.tiny import (
 )
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.backends.torch.micro_batches import MicroBatches
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.policy.batch import Batch, minibatches, split_micro_batches, take
+from wordle_rl.policy.batch import (
+    Batch,
+    count_computed,
+    minibatches,
+    split_by_prompt,
+    split_micro_batches,
+    take,
+)
 from wordle_rl.training.step import train_step
 
 GROUPS = np.repeat([5, 1, 8, 3, 2, 7, 4], 3)
@@ -59,11 +70,56 @@ def test_a_minibatch_holds_its_rows_and_their_weights():
     assert take(part, np.array([], int), np.array([])).ids.shape == (0, 0)
 
 
+def candidates(prompts: int, guesses: int, prompt: int = 9) -> Batch:
+    """Guesses of three tokens after prompts that have no token in common."""
+    rows = [
+        ([10 + i] * prompt + [3, 4, 5 + j], [0] * prompt + [1, 1, 1])
+        for j in range(guesses)
+        for i in range(prompts)
+    ]
+    return batch_of(rows, [1.0] * len(rows))
+
+
+def test_guesses_in_one_state_are_a_micro_batch_where_the_prompt_is_computed_once():
+    parts = split_by_prompt(candidates(prompts=3, guesses=8), 1000)
+    assert sorted(row for part in parts for row in part) == list(range(24))
+    assert [sorted(set(part % 3)) for part in parts] == [[0], [1], [2]]
+    assert [count_computed(candidates(3, 8), part) for part in parts] == [9 + 8 * 3] * 3
+
+
+def test_a_prompt_with_too_many_guesses_has_several_micro_batches():
+    parts = split_by_prompt(candidates(prompts=2, guesses=8), 5 * 12)
+    assert [len(part) for part in parts] == [5, 3, 5, 3]
+    assert all(len(set(part % 2)) == 1 for part in parts)
+
+
+@pytest.mark.parametrize("batch", [candidates(9, 1), candidates(3, 8, prompt=2)])
+def test_prompts_stay_together_where_apart_they_save_less_than_half(batch):
+    parts = split_by_prompt(batch, 1000)
+    assert [part.tolist() for part in parts] == [list(range(len(batch.lengths)))]
+
+
 def small_policy() -> TorchPolicy:
     tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
     policy = policy_of(qwen(340), tokenizer)
     policy.keep_reference()
     return policy
+
+
+def test_prompts_apart_and_together_give_the_same_gradient():
+    policy, batch = small_policy(), candidates(prompts=3, guesses=8)
+    signs = np.linspace(-1, 1, 24, dtype=np.float32)[:, None] * batch.trained
+    batch = replace(batch, advantages=signs, sampler_logprobs=policy.score(batch))
+    found = []
+    for by_prompt, parts in (True, 3), (False, 1):
+        policy._micro_batches, seen = MicroBatches(1000, by_prompt=by_prompt), []
+        policy._micro_batches.run(batch, seen.append)
+        assert len(seen) == parts
+        found.append(gradients(policy, batch, Grpo(beta=0.0)))
+    apart, together = found
+    assert max(float(grad.abs().max()) for grad in apart.values()) > 1e-3
+    for name, grad in apart.items():
+        torch.testing.assert_close(grad, together[name], atol=1e-6, rtol=1e-5)
 
 
 def batches_of(algorithm: Any, monkeypatch: pytest.MonkeyPatch, **recipe: Any) -> list[Batch]:
@@ -101,7 +157,7 @@ def test_a_pair_is_in_one_minibatch_and_in_one_piece(monkeypatch):
         assert batch.units is not None
         numbers, counts = np.unique(batch.units, return_counts=True)
         assert len(numbers) > 0 and (counts == 2).all()
-        for rows in split_micro_batches(batch, 1):
+        for rows in (*split_micro_batches(batch, 1), *split_by_prompt(batch, 1)):
             assert len(rows) == 2 and len(set(batch.units[rows])) == 1
 
 

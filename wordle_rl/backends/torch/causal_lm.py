@@ -99,7 +99,7 @@ class CausalLM:
         ids: [N, T], padded on the right. wanted: bool [N, T - 1], False from the last token of each
         sequence on.
         """
-        if self._can_be_fast() and fast_training.can_train(ids):
+        if self.is_fast and fast_training.can_train(ids):
             again = bool(self._recomputed)
             return fast_training.compute_states(self._trunk, ids, wanted, checkpointing=again)
         with recompute_layers(self._recomputed):
@@ -112,7 +112,7 @@ class CausalLM:
 
         opening: tokens that all sequences share. places: [P], counted as in fast_training.
         """
-        if self._can_be_fast() and fast_training.can_train(ids):
+        if self.is_fast and fast_training.can_train(ids):
             again = bool(self._recomputed)
             return fast_training.compute_states_at(
                 self._trunk, ids, opening, places, checkpointing=again
@@ -122,10 +122,11 @@ class CausalLM:
 
     def choose_rollout_trunk(self) -> RolloutTrunk:
         """The fastest trunk for rollouts with the current weights."""
-        return FastQwen2(self._trunk) if self._can_be_fast() else self
+        return FastQwen2(self._trunk) if self.is_fast else self
 
-    def _can_be_fast(self) -> bool:
-        """Whether layers written out can replace transformers' forward pass."""
+    @property
+    def is_fast(self) -> bool:
+        """Whether layers written out replace transformers' forward pass, see fast_training."""
         return self._device_type == "cpu" and can_be_fast(self.model)
 
     def compute_last_hidden(

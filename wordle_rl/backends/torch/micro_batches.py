@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from wordle_rl.policy.batch import Batch, DoesNotFit, split_micro_batches
+from wordle_rl.policy.batch import Batch, DoesNotFit, split_by_prompt, split_micro_batches
 from wordle_rl.training.progress import print_line
 
 Rows = NDArray[np.int64]
@@ -24,10 +24,12 @@ class MicroBatches:
     run.
     """
 
-    def __init__(self, tokens: int) -> None:
+    def __init__(self, tokens: int, *, by_prompt: bool = False) -> None:
+        """by_prompt: whether the model computes once what all rows of a micro-batch begin with."""
         if tokens < 1:
             raise ValueError(f"backend.micro_batch_tokens must be 1 or more, not {tokens}")
         self.tokens = tokens
+        self._split = split_by_prompt if by_prompt else split_micro_batches
         self._halved = 0
 
     def run(
@@ -50,7 +52,7 @@ class MicroBatches:
     ) -> Rows | None:
         """Do all the work. Returns the rows that did not fit into memory, if there are any."""
         begin()
-        for rows in split_micro_batches(batch, self.tokens):
+        for rows in self._split(batch, self.tokens):
             try:
                 work(rows)
             except RuntimeError as error:

@@ -106,6 +106,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         history=earlier,
         states=data.states if data else None,
         dialogues=data.dialogues if data else None,
+        knowledge=knowledge,
         seed=config["seed"],
     )
     _check_recipe(recipe, splits)

@@ -82,8 +82,18 @@ class Advantages:
 
     per_turn: list[Floats]  # [R] of [K] advantage of each turn
     units: NDArray[np.int64] | None = None  # [R] rollouts with equal numbers share one loss
+    per_token: list[list[Floats]] | None = None  # [R] of [K] of [tokens] what to add for each token
     targets: list[Floats] | None = None  # [R] of [K] targets of the value head
     target_scale: float = 1.0  # unit of values in the loss
+
+    @property
+    def teaches(self) -> NDArray[np.bool_]:
+        """[R] False where every advantage is exactly 0."""
+        found = [bool(np.any(turns)) for turns in self.per_turn]
+        if self.per_token is not None:
+            more = [any(np.any(tokens) for tokens in turns) for turns in self.per_token]
+            found = np.logical_or(found, more)
+        return np.array(found, bool)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +161,11 @@ class Algorithm(ABC):
     def resample_rounds(self) -> int:
         """In how many rounds groups that teach nothing are replaced by new ones."""
         return 0
+
+    @property
+    def takes_token_advantages(self) -> bool:
+        """Whether tokens of one answer may have different advantages."""
+        return False
 
     @property
     def needs_whole_games(self) -> bool:

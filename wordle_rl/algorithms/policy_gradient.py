@@ -75,6 +75,10 @@ class PolicyGradient(Algorithm):
         return self.needs_values or (self.beta > 0.0 and self.kl == "reward")
 
     @property
+    def takes_token_advantages(self) -> bool:
+        return True
+
+    @property
     def skips_zero_advantages(self) -> bool:
         return self.entropy == 0.0 and (self.beta == 0.0 or self.kl == "reward")
 

@@ -197,6 +197,20 @@ class Knowledge:
         """Whether any five letters, a word or not, could be the secret after all clues."""
         return all(feedback_code(clue.guess, guess) == clue.feedback for clue in state.clues)
 
+    def spoiling_letter(self, guess: str, state: State) -> int | None:
+        """Place 0..4 of the letter after which no allowed word that begins so fits all clues.
+
+        None for an allowed guess that fits, and where no allowed word fits from the start.
+        """
+        fitting = self._allowed_letters[self.consistent_allowed(state)]
+        if not len(fitting):
+            return None
+        for place, letter in enumerate(guess.encode()):
+            fitting = fitting[fitting[:, place] == letter]
+            if not len(fitting):
+                return place
+        return None
+
     def _counts(self, guess: str, mask: np.ndarray) -> np.ndarray:
         """How many candidates would give each feedback to a guess, int64 [243]."""
         return count_codes(self.feedback(guess)[mask][None])[0]

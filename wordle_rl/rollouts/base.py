@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling
@@ -35,6 +36,7 @@ class RolloutSettings:
     form: str = "conversation"
     credit: str = "game"
     discount: float = 1.0
+    letter_weight: float = 0.0  # of the advantages by letter, see wordle_rl.training.letters
     # In each process; limits the memory for keys and values. A run replaces auto by a number.
     games_at_once: int | Literal["auto"] | None = None
 
@@ -47,6 +49,7 @@ class RolloutSettings:
             raise ValueError(
                 f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
             )
+        check_range("rollout.letter_weight", self.letter_weight, 0, 1000)
         check_range("rollout.groups", self.groups, 1, 100_000)
         check_range("rollout.num_generations", self.num_generations, 1, 10_000)
         if self.groups * self.num_generations > MOST_GAMES:
@@ -100,6 +103,11 @@ class RolloutKind(RolloutSettings, ABC):
                 "is a turn of a game and cannot be replaced alone, not "
                 f"{algorithm.resample_rounds}"
             )
+        if self.letter_weight and not algorithm.takes_token_advantages:
+            raise ValueError(
+                f"rollout.letter_weight must be 0 with {named}, which judges whole guesses, not "
+                f"{self.letter_weight:g}"
+            )
         if algorithm.needs_whole_games and (self.candidates or not self.finishes):
             raise ValueError(
                 f"rollout={self.name} with {named}: this algorithm imitates won games, but a "
@@ -140,6 +148,7 @@ class Recipe:
     history: History | None = None  # where training games begin; None: the empty board
     states: GivenStates | None = None  # from data=: training games begin there
     dialogues: GivenDialogues | None = None  # from data=: learnt instead of games
+    knowledge: Knowledge | None = None  # judges letters; needed if rollout.letter_weight is above 0
     seed: int
 
 

@@ -141,8 +141,7 @@ def _turn_values(sample: Sample) -> Floats:
 def groups_without_spread(samples: Sequence[Sample], advantages: Advantages) -> NDArray[np.int64]:
     """Numbers of the groups that teach nothing: every advantage at every turn is exactly 0."""
     groups = np.array([sample.rollout.group for sample in samples])
-    teaches = np.array([np.any(a != 0.0) for a in advantages.per_turn])
-    return np.setdiff1d(groups, groups[teaches])
+    return np.setdiff1d(groups, groups[advantages.teaches])
 
 
 def share_of_idle_turns(samples: Sequence[Sample], advantages: Advantages) -> float:

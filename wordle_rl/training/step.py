@@ -28,6 +28,7 @@ from wordle_rl.training.advantages import (
     share_of_idle_turns,
     step_advantages,
 )
+from wordle_rl.training.letters import letter_advantages
 from wordle_rl.training.metrics import (
     answer_metrics,
     game_metrics,
@@ -206,7 +207,7 @@ def sample_groups(step: Step) -> tuple[list[Sample], list[Sample], Advantages]:
     recipe = step.recipe
     played = recipe.rollout.groups
     samples = play_groups(step, range(played))
-    advantages = step_advantages(samples, recipe)
+    advantages = _credit(step, samples)
     dropped: list[Sample] = []
     for _ in range(recipe.algorithm.resample_rounds):
         idle = groups_without_spread(samples, advantages).tolist()
@@ -219,8 +220,18 @@ def sample_groups(step: Step) -> tuple[list[Sample], list[Sample], Advantages]:
         samples = [sample for sample in samples if sample.rollout.group not in idle]
         samples += [_with_group(sample, numbers[sample.rollout.group]) for sample in fresh]
         samples.sort(key=lambda sample: sample.rollout.group)
-        advantages = step_advantages(samples, recipe)
+        advantages = _credit(step, samples)
     return samples, dropped, advantages
+
+
+def _credit(step: Step, samples: list[Sample]) -> Advantages:
+    """The algorithm's advantages, and those of single letters if they count."""
+    advantages = step_advantages(samples, step.recipe)
+    if not step.recipe.rollout.letter_weight:
+        return advantages
+    rollouts = [sample.rollout for sample in samples]
+    tokenizer = step.form.chat.tokenizer
+    return replace(advantages, per_token=letter_advantages(rollouts, step.recipe, tokenizer))
 
 
 def _with_group(sample: Sample, group: int) -> Sample:

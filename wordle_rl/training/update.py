@@ -21,7 +21,7 @@ from wordle_rl.rollouts.base import Step
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import Sample, Scores
-from wordle_rl.training.sequences import TrainingSequence, build_sequences, pad
+from wordle_rl.training.sequences import TrainingSequence, build_sequences, find_answers, pad
 from wordle_rl.training.targets import build_token_teacher
 
 # A sequence of a step's batch, with its scores if there are any.
@@ -60,7 +60,7 @@ def select_rows(step: Step, samples: Sequence[Sample], advantages: Advantages) -
     groups = np.array([sample.rollout.group for sample in samples])
     rows = UpdateRows(
         lengths=np.array([_count_trained(sample.rollout) for sample in samples], np.int64),
-        used=np.array([bool(np.any(values)) for values in advantages.per_turn]),
+        used=advantages.teaches,
         units=np.arange(len(samples)) if advantages.units is None else advantages.units,
     )
     kept = rows.lengths > 0
@@ -85,6 +85,13 @@ def build_batch(step: Step, selection: Selection, advantages: Advantages) -> Bat
         "advantages": [spread(advantages.per_turn[s.rollout], s) for s in parts],
         "weights": [[0.0] * len(s.ids) for s in parts],
     }
+    if advantages.per_token is not None:
+        for row, sequence in zip(values["advantages"], parts, strict=True):
+            more = advantages.per_token[sequence.rollout]
+            rollout = selection.samples[sequence.rollout].rollout
+            for turn, begin in find_answers(rollout, sequence):
+                for place, value in enumerate(more[turn], begin):
+                    row[place] += value * sequence.trained[place]
     if advantages.targets is not None:
         values["targets"] = [spread(advantages.targets[s.rollout], s) for s in parts]
     values |= _known_scores([scores for _, scores in selection.own])

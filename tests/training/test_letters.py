@@ -1,0 +1,165 @@
+"""Credit by letter: which letter spoils a guess, which token holds it, and what each one earns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
+from wordle_rl.algorithms.base import Advantages
+from wordle_rl.algorithms.dpo import Dpo
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
+from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.rollouts.base import Step
+from wordle_rl.rollouts.records import Rollout, TokenTurn
+from wordle_rl.training.letters import letter_advantages, locate_letters
+from wordle_rl.training.step import train_step
+from wordle_rl.training.update import build_batch, select_rows
+from wordle_rl.words.lists import WordLists
+
+WORDS = WordLists(
+    answers=("charm", "chart", "crane"), allowed=("champ", "charm", "chart", "crane"), name="ch"
+)
+KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
+# Tokens with one letter, with several, and without any.
+TEXTS = ["<guess>", " C", " H", " A", " R", " P", " T", "</guess>", "char", "t</guess>", "c", "M"]
+
+
+class Texts:
+    """A tokenizer whose tokens are TEXTS."""
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(TEXTS[i] for i in ids)
+
+
+def state_after(*guesses: str, secret: str = "chart") -> State:
+    return State(tuple(Clue(g, feedback_code(g, secret)) for g in guesses), len(guesses), 6)
+
+
+@pytest.mark.parametrize(
+    ("guess", "after", "place"),
+    [
+        ("chart", (), None),
+        ("charp", (), 4),
+        ("chats", (), 3),
+        ("zebra", (), 0),
+        ("crane", ("charm",), 1),  # the H is known to be second
+        ("charm", ("charm",), 4),  # a repeat cannot be the secret
+        ("champ", ("crane",), 3),  # the R is known
+        ("chart", ("charm",), None),
+    ],
+)
+def test_the_letter_after_which_no_word_fits_spoils_a_guess(guess, after, place):
+    assert KNOWLEDGE.spoiling_letter(guess, state_after(*after)) == place
+
+
+def test_no_letter_is_blamed_where_no_allowed_word_fits():
+    nothing_fits = State((Clue("chart", feedback_code("zzzzz", "chart")),), 1, 6)
+    assert not KNOWLEDGE.consistent_allowed(nothing_fits).any()
+    assert KNOWLEDGE.spoiling_letter("zebra", nothing_fits) is None
+
+
+@pytest.mark.parametrize(
+    ("ids", "places"),
+    [
+        ([0, 1, 2, 3, 4, 6, 7], [1, 2, 3, 4, 5]),  # a token for each letter
+        ([0, 8, 9], [1, 1, 1, 1, 2]),  # several letters in a token
+        ([8, 9, 0, 8, 9], [3, 3, 3, 3, 4]),  # the guess is the last such place
+        ([10, 0, 8, 9], [2, 2, 2, 2, 3]),  # not the thought's c
+        ([0, 7], []),
+    ],
+)
+def test_letters_are_found_in_the_tokens_of_an_answer(ids, places):
+    assert locate_letters(ids, "chart", Texts()) == places
+
+
+def rollout_of(group: int, *answers: list[int], secret: str = "crane") -> Rollout:
+    """A game with these answers, tokens of TEXTS."""
+    game, turns = Game(secret, WORDS.allowed_set, Rules()), []
+    for ids in answers:
+        text = Texts().decode(ids)
+        letters = text.lower().removeprefix("<guess>").removesuffix("</guess>").replace(" ", "")
+        game.play(letters or None, text=text, reason=None if letters else "no_guess_tag")
+        drawn = Completion(ids=ids, logprobs=[-1.0] * len(ids), stop=StopReason.STOP_TOKEN)
+        turns.append(TokenTurn(prompt_ids=[0, 0], completion=drawn))
+    return Rollout(game=game, group=group, turns=turns)
+
+
+CHART, CHARP = [0, 1, 2, 3, 4, 6, 7], [0, 1, 2, 3, 4, 5, 7]
+CHATP, NOTHING = [0, 1, 2, 3, 6, 5, 7], [7]
+
+
+def recipe(**fields: Any):
+    return recipe_of(Grpo(beta=0.0), lambda turn: 0.0, knowledge=KNOWLEDGE, **fields)
+
+
+def test_a_letter_is_compared_with_the_same_letter_of_the_groups_guesses():
+    rollouts = [
+        rollout_of(0, CHART), rollout_of(0, CHARP), rollout_of(0, CHATP), rollout_of(0, NOTHING),
+        rollout_of(1, CHARP),
+    ]  # fmt: skip
+    found = letter_advantages(rollouts, recipe(letter_weight=2.0), Texts())
+    thirds = [0, 0, 0, 0, 2 * (1 - 2 / 3), 2 * (1 - 1 / 2), 0]
+    np.testing.assert_allclose(found[0][0], thirds)
+    np.testing.assert_allclose(found[1][0], [*thirds[:5], 2 * (0 - 1 / 2), 0])
+    np.testing.assert_allclose(found[2][0], [0, 0, 0, 0, 2 * (0 - 2 / 3), 0, 0])
+    assert found[3][0].tolist() == [0], "an answer without a guess"
+    assert not found[4][0].any(), "a guess without others to compare"
+
+
+def test_each_turn_of_a_group_is_compared_by_itself():
+    rollouts = [rollout_of(0, CHARP, CHARP), rollout_of(0, CHARP, CHART)]
+    found = letter_advantages(rollouts, recipe(letter_weight=1.0), Texts())
+    assert not found[0][0].any() and not found[1][0].any()
+    assert found[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
+    assert found[1][1].tolist() == [0, 0, 0, 0, 0, 0.5, 0]
+
+
+def test_letters_are_added_to_the_advantage_of_their_turn():
+    rollouts = [rollout_of(0, CHARP, CHARP), rollout_of(0, CHARP, CHART)]
+    setup = recipe(letter_weight=1.0, groups=1, num_generations=2)
+    samples: Any = [SimpleNamespace(rollout=rollout, scores=None) for rollout in rollouts]
+    more = letter_advantages(rollouts, setup, Texts())
+    advantages = Advantages(per_turn=[np.zeros(2), np.array([0.0, 0.25])], per_token=more)
+    assert advantages.teaches.tolist() == [True, True]
+    tokenizer = HFTokenizer(qwen_like_tokenizer())
+    step = step_of(policy_of(qwen(340), tokenizer), setup)
+    batch = build_batch(step, select_rows(step, samples, advantages), advantages)
+    first = [0.0] * (2 + 7 + 2)
+    np.testing.assert_allclose(batch.advantages[0], [*first, 0, 0, 0, 0, 0, -0.5, 0])
+    np.testing.assert_allclose(
+        batch.advantages[1], [*first, 0.25, 0.25, 0.25, 0.25, 0.25, 0.75, 0.25]
+    )
+
+
+def test_a_step_learns_from_letters_where_no_turn_has_an_advantage(monkeypatch):
+    def played(step: Step, numbers: range) -> list[Rollout]:
+        return [rollout_of(0, CHARP), rollout_of(0, CHART)]
+
+    tokenizer = HFTokenizer(qwen_like_tokenizer())
+    monkeypatch.setattr("wordle_rl.training.step.collect_rollouts", played)
+    monkeypatch.setattr(HFTokenizer, "decode", lambda self, ids: Texts().decode(ids))
+    size = {"groups": 1, "num_generations": 2}
+    for weight, idle in (1.0, 0.0), (0.0, 1.0):
+        step = step_of(policy_of(qwen(340), tokenizer), recipe(letter_weight=weight, **size))
+        metrics = train_step(step).metrics
+        assert metrics["groups/zero_spread"] == idle
+        assert ("update/empty" in metrics) == bool(idle)
+
+
+def test_only_algorithms_with_advantages_by_token_take_letters():
+    kind = recipe(letter_weight=0.5).rollout
+    kind.check(Grpo())
+    with pytest.raises(ValueError, match=r"letter_weight must be 0 with algorithm=dpo"):
+        kind.check(Dpo())
+    replace(kind, letter_weight=0.0).check(Dpo())
+    with pytest.raises(ValueError, match=r"letter_weight must be 0\.\.1000, not -1"):
+        replace(kind, letter_weight=-1.0)

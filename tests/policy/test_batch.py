@@ -106,6 +106,11 @@ def small_policy() -> TorchPolicy:
     return policy
 
 
+def test_a_process_without_rows_has_no_micro_batches():
+    nothing = take(candidates(2, 2), np.array([], int), np.array([]))
+    assert split_by_prompt(nothing, 1000) == split_micro_batches(nothing, 1000) == []
+
+
 def test_prompts_apart_and_together_give_the_same_gradient():
     policy, batch = small_policy(), candidates(prompts=3, guesses=8)
     signs = np.linspace(-1, 1, 24, dtype=np.float32)[:, None] * batch.trained

@@ -78,7 +78,7 @@ def split_by_prompt(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
     each prompt has micro-batches of its own.
     """
     usual = split_micro_batches(batch, max_tokens)
-    if batch.units is not None:
+    if batch.units is not None or not usual:
         return usual
     prompts: dict[bytes, list[list[int]]] = {}
     for row, begin in enumerate(batch.trained.argmax(axis=1).tolist()):

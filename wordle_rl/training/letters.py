@@ -67,8 +67,8 @@ def locate_letters(ids: list[int], guess: str, tokenizer: Tokenizer) -> list[int
     The guess is the last place of the answer's text with these letters, spaces between them or not.
     Empty where the text does not show them.
     """
-    text = tokenizer.decode(ids).lower()
-    matches = list(re.finditer(r"\s*".join(f"({letter})" for letter in guess), text))
+    letters = r"\s*".join(f"({letter})" for letter in guess)
+    matches = list(re.finditer(letters, tokenizer.decode(ids), re.IGNORECASE | re.ASCII))
     if not matches:
         return []
     ends = [len(tokenizer.decode(ids[: i + 1])) for i in range(len(ids))]

@@ -168,8 +168,9 @@ def _check_recipe(recipe: Recipe, splits: Splits) -> None:
         return
     if {*recipe.secrets, *recipe.allowed_secrets}.difference(recipe.words.answers):
         raise ConfigError(
-            "algorithm.player must be random_consistent_allowed where secrets may be any allowed "
-            f"word, not {taught.player}, which finds answers alone"
+            "algorithm.player must be random_consistent_allowed where words.protocol=allowed or "
+            "words.allowed_share makes any allowed word a secret, not "
+            f"{taught.player}, which finds answers alone"
         )
 
 

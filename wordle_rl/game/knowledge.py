@@ -198,9 +198,9 @@ class Knowledge:
         return all(feedback_code(clue.guess, guess) == clue.feedback for clue in state.clues)
 
     def spoiling_letter(self, guess: str, state: State) -> int | None:
-        """Place 0..4 of the letter after which no allowed word that begins so fits all clues.
+        """Place 0..4 at which a guess leaves every allowed word that fits all clues.
 
-        None for an allowed guess that fits, and where no allowed word fits from the start.
+        None for an allowed guess that fits, and where no allowed word fits at all.
         """
         fitting = self._allowed_letters[self.consistent_allowed(state)]
         if not len(fitting):

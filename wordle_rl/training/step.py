@@ -225,7 +225,7 @@ def sample_groups(step: Step) -> tuple[list[Sample], list[Sample], Advantages]:
 
 
 def _credit(step: Step, samples: list[Sample]) -> Advantages:
-    """The algorithm's advantages, and those of single letters if they count."""
+    """The algorithm's advantages. With rollout.letter_weight, those of letters are added."""
     advantages = step_advantages(samples, step.recipe)
     if not step.recipe.rollout.letter_weight:
         return advantages

@@ -23,6 +23,7 @@ from wordle_rl.runs.checks import check_choice
 from wordle_rl.runs.config import CONFIG, check_plain_yaml, names_are_text
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.listing import LATEST, find_run
 from wordle_rl.runs.untrusted import FolderError, read_file
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
@@ -109,7 +110,9 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     given = list_keys(overrides)
     if other := [key for key in _OWN_MODEL if key in given]:
         raise ConfigError(f"{other[0]} and init_from exclude each other: a run has its own model")
-    folder = RunFolder.open(root / str(cfg.init_from))
+    folder = find_run(str(cfg.init_from), "init_from", root, root / str(cfg.output_dir), "finished")
+    if cfg.init_from == LATEST:
+        cfg.init_from = str(folder.path)
     saved = read_saved_config(folder)
     status = folder.manifest().get("status")
     if status != "finished":
@@ -213,13 +216,14 @@ def check_steps(folder: RunFolder, steps: int) -> None:
 def build_resumed_config(
     folder: RunFolder, overrides: Sequence[str]
 ) -> tuple[DictConfig, dict[str, Any]]:
-    """The saved config with single values replaced, and a record of the changes."""
+    """The saved config with single values replaced, and a record of the changes.
+
+    overrides: without resume and restart.
+    """
     saved = read_saved_config(folder)
     changes = {}
     for override in overrides:
         key, _, value = override.partition("=")
-        if key in ("resume", "restart"):
-            continue
         if key in _KEPT or key.partition(".")[0] in _KEPT:
             raise ConfigError(
                 f"{override}: a resumed run keeps {', '.join(_KEPT)}; start a new one instead"

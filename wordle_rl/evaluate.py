@@ -36,6 +36,7 @@ from wordle_rl.rollouts.history import fixed_states
 from wordle_rl.runs.errors import fail, full_disk_told, user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.listing import find_run
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.settings import WordSettings
 from wordle_rl.words.splits import Splits
@@ -154,7 +155,7 @@ def _add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         raise ConfigError("player and model exclude each other: give one of them")
     if cfg.run is None:
         return resolve(cfg)
-    folder = RunFolder.open(ROOT / str(cfg.run))
+    folder = find_run(str(cfg.run), "run", ROOT, ROOT / str(cfg.output_dir))
     saved = read_saved_config(folder)
     if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
         raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")

@@ -35,9 +35,9 @@ from wordle_rl.export_source import ExportSource, read_source
 from wordle_rl.model_card import Card, find_start, write_card
 from wordle_rl.runs.errors import full_disk_told, run_plain, user_errors
 from wordle_rl.runs.files import sync_folder
-from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.full_disk import full_disk_named
 from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.listing import find_run
 from wordle_rl.runs.paths import ROOT
 
 _USAGE = """\
@@ -87,7 +87,7 @@ def export(settings: ExportSettings) -> tuple[Path, str, Change]:
 
     The folder appears whole or not at all. Raises ValueError in one line.
     """
-    run = RunFolder.open(ROOT / settings.run)
+    run = find_run(settings.run, "run", ROOT, ROOT / "outputs")
     target = ROOT / settings.output if settings.output else run.path / settings.format
     if target.exists():
         raise ConfigError(f"output must be a new folder, and {target} exists: name another one")

@@ -1,8 +1,9 @@
-"""One game before and after training, as a PNG: python -m wordle_rl.plot_boards outputs/<run>.
+"""Games before and after training, as a PNG: python -m wordle_rl.plot_boards outputs/<run>.
 
-Reads games.jsonl, where a run keeps the same few validation games of each validation. By default it
-shows the first secret that was lost before training and won after it, or else the first secret. So
-the picture is an example and no measurement; win rates are in the run's reports. Needs matplotlib.
+Reads validation_games.jsonl, or games.jsonl, which has a few games of each validation, where the
+first one is missing or was full before the end. By default it shows the first secret that was lost
+before training and won after it, or else the first secret. So the picture is an example and no
+measurement; win rates are in the run's reports. Needs matplotlib.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ _GAME = {
     "kinds": list[str],
 }  # fmt: skip
 _LETTERS = 5
+_NAMED = 10  # secrets that a message names
 _MOST_ROWS = 20  # of a board; rules may allow more guesses than a picture can show
 
 
@@ -65,11 +67,14 @@ def read_boards(folder: Path) -> list[Board]:
     """
     if not folder.is_dir():
         raise PlotError(f"{folder}: no such run folder")
-    path = folder / "games.jsonl"
-    records = [record for record in StepLog(path).read() if record.get("split") == "val"]
-    if not records:
-        raise PlotError(f"{path}: no validation games yet")
-    return [_board(path, record) for record in records]
+    every, some = folder / "validation_games.jsonl", folder / "games.jsonl"
+    all_games = StepLog(every).read()
+    games = [record for record in StepLog(some).read() if record.get("split") == "val"]
+    if not all_games and not games:
+        raise PlotError(f"{some}: no validation games yet")
+    if all_games and not (games and games[-1]["step"] > all_games[-1]["step"]):
+        return [_board(every, record) for record in all_games]
+    return [_board(some, record) for record in games]
 
 
 def _board(path: Path, record: dict[str, Any]) -> Board:
@@ -100,10 +105,12 @@ def before_and_after(boards: Sequence[Board], secret: str | None = None) -> tupl
         games.setdefault(board.secret, []).append(board)
     pairs = {name: (found[0], found[-1]) for name, found in games.items() if len(found) > 1}
     if not pairs:
-        raise PlotError("games.jsonl: no secret has games of two validations yet")
+        raise PlotError("no secret has games of two validations yet")
     if secret is not None:
         if secret not in pairs:
-            raise PlotError(f"--secret must be one of {', '.join(pairs)}, not {secret}")
+            more = f" or {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
+            known = ", ".join([*pairs][:_NAMED])
+            raise PlotError(f"--secret must be one of {known}{more}, not {secret}")
         return pairs[secret]
     won = [pair for pair in pairs.values() if pair[1].won]
     improved = [pair for pair in won if not pair[0].won]
@@ -136,7 +143,7 @@ def _draw_board(axes: Axes, board: Board, rows: int) -> None:
         axes.text(_LETTERS + 0.15, row + 0.48, note, va="center", fontsize=9, color="#555555")
     after = "before training" if board.step == 0 else f"after {board.step} steps"
     end = f"won in {len(board.rows)}" if board.won else "lost"
-    axes.set_title(f"{after}: {end}", fontsize=10)
+    axes.set_title(f"{plain_text(board.secret.upper())} {after}: {end}", fontsize=10)
     axes.set_xlim(-0.1, _LETTERS + 1.9)
     axes.set_ylim(rows, -0.1)  # the first guess on top
     axes.set_aspect("equal")
@@ -147,19 +154,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m wordle_rl.plot_boards",
-        description="Draw one validation game before and after training as a PNG.",
+        description="Draw validation games before and after training as a PNG.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
-    parser.add_argument("--secret", metavar="WORD", help="which game; default: one that improved")
-    parser.add_argument("--title", help="default: the name of the run and the secret")
+    parser.add_argument(
+        "--secret", nargs="+", metavar="WORD",
+        help="which games; default: one that improved",
+    )  # fmt: skip
+    parser.add_argument("--title", help="default: the name of the run")
     parser.add_argument("--out", type=Path, metavar="PNG", help="default <RUN>/boards.png")
     options = parser.parse_args(arguments)
     out = options.out or options.run / "boards.png"
     with one_line_errors(out):
-        pair = before_and_after(read_boards(options.run), options.secret)
-        secret = plain_text(pair[0].secret.upper())
-        title = plain_text(options.title or "") or f"{run_name(options.run)}: secret {secret}"
-        draw_boards(pair, out, title)
+        games = read_boards(options.run)
+        pairs = [before_and_after(games, secret) for secret in options.secret or [None]]
+        title = plain_text(options.title or "") or run_name(options.run)
+        draw_boards([board for pair in pairs for board in pair], out, title)
     print(printable(str(out)))
     return 0
 

@@ -30,9 +30,10 @@ from wordle_rl.runs.addresses import shown_command
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import fail, full_disk_told, user_errors
 from wordle_rl.runs.files import remove_temporary_files
-from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.folder import UNFINISHED, RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_type
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
+from wordle_rl.runs.listing import LATEST, find_run
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.runs.untrusted import FolderError, printable
 from wordle_rl.training.experiment import Experiment
@@ -94,9 +95,16 @@ def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Op
 
 
 def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:
-    """Resume a run in its folder, from its newest checkpoint. stack: holds the folder's lock."""
+    """Resume a run in its folder, from its newest checkpoint. stack: holds the folder's lock.
+
+    With resume=latest, output_dir says where to look, and the newest run that did not finish is
+    meant.
+    """
+    dropped = {"restart", "resume"} | ({"output_dir"} if cfg.resume == LATEST else set())
+    overrides = [o for o in overrides if o.partition("=")[0] not in dropped]
     with user_errors():
-        folder = RunFolder.open(_resolve_path(cfg.resume))
+        outputs = _resolve_path(cfg.output_dir)
+        folder = find_run(str(cfg.resume), "resume", ROOT, outputs, *UNFINISHED)
         saved, changes = build_resumed_config(folder, overrides)
         check_begun(folder, restart=cfg.restart)
         setup = build_experiment(resolve(keep_precision(folder, saved, changes)))
@@ -105,7 +113,7 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
         stack.enter_context(folder.lock())
         check_steps(folder, setup.trainer.steps)
     _reopen(folder, changes, restart=cfg.restart)
-    again = [o for o in overrides if o.partition("=")[0] != "restart"]
+    again = [_make_resume_override(folder), *overrides]
     return Opened(setup=setup, folder=folder, resume=True, again=again)
 
 

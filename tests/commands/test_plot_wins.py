@@ -308,6 +308,10 @@ def lines(run, *records):
     return run
 
 
+WORDS = [f"appl{letter}" for letter in "abcdefghijkl"]
+NO_TURNS = {"guesses": [], "feedback": [], "kinds": []}
+
+
 @pytest.fixture
 def played(run):
     """A run whose second secret was lost before training and won after it."""
@@ -335,6 +339,15 @@ def test_the_first_game_that_training_turned_into_a_win_is_shown(played):
     )
 
 
+def test_all_validation_games_are_looked_at_unless_their_file_was_full_before_the_end(played):
+    every = StepLog(played / "validation_games.jsonl")
+    for step, won in (0, False), (40, True):
+        every.append(step, {"secret": "plumb", "won": won, **NO_TURNS})
+    assert {board.secret for board in read_boards(played)} == {"plumb"}
+    lines(played, (60, "crane", False, [], []))
+    assert {board.secret for board in read_boards(played)} == {"crane", "slate"}
+
+
 def test_another_secret_can_be_asked_for(played):
     before, after = before_and_after(read_boards(played), "crane")
     assert (before.secret, before.step, after.step) == ("crane", 0, 40)
@@ -351,14 +364,20 @@ def test_boards_have_a_coloured_tile_for_each_letter(played, drawn):
     assert plot_boards.main([str(played)]) == 0
     before, after = drawn[0].axes
     assert (before.get_title(), after.get_title()) == (
-        "before training: lost",
-        "after 40 steps: won in 2",
+        "SLATE before training: lost",
+        "SLATE after 40 steps: won in 2",
     )
     assert len(before.patches) == 15 and len(after.patches) == 10
     assert len({patch.get_facecolor() for patch in before.patches}) == 4  # white for no feedback
     assert len({patch.get_facecolor() for patch in after.patches[5:]}) == 1
     shown = [text.get_text() for text in before.texts]
     assert shown.count("not a word") == 2 and "S" in shown
+
+
+def test_several_secrets_stand_side_by_side(played, drawn):
+    plot_boards.main([str(played), "--secret", "slate", "crane"])
+    titles = [axes.get_title() for axes in drawn[0].axes]
+    assert [title.split()[0] for title in titles] == ["SLATE", "SLATE", "CRANE", "CRANE"]
 
 
 def test_boards_are_written_beside_the_run(played, capsys):
@@ -372,6 +391,9 @@ def test_games_that_cannot_be_drawn_are_named_in_one_line(tmp_path, played, caps
     odd = lines(make_run(tmp_path / "odd"), (0, "crane", False, ["crane"], ["✓✓"]))
     short = lines(make_run(tmp_path / "short"), (0, "crane", False, [], ["✓✓✓✓✓"]))
     wrong = lines(make_run(tmp_path / "wrong"), (0, "crane", "no", [], []))
+    many = make_run(tmp_path / "many")
+    for step in range(2):
+        lines(many, *((step, word, True, [], []) for word in WORDS))
     cases = {
         "no such run folder": [tmp_path / "missing"],
         "no validation games yet": [make_run(tmp_path / "none")],
@@ -380,6 +402,7 @@ def test_games_that_cannot_be_drawn_are_named_in_one_line(tmp_path, played, caps
         "must have the same length": [short],
         "won must be": [wrong],
         "--secret must be one of crane, slate, not plumb": [played, "--secret", "plumb"],
+        "applj or 2 more, not plumb": [many, "--secret", "plumb"],
         "cannot be written": [played, "--out", tmp_path / "missing" / "a.png"],
     }
     for expected, arguments in cases.items():

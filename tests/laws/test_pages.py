@@ -59,8 +59,11 @@ def test_settings_on_the_pages_compose(command):
 @pytest.mark.parametrize("command", chosen("python -m wordle_rl.") + chosen("python benchmarks/"))
 def test_modules_and_scripts_on_the_pages_exist(command):
     found = command.split()[2 if " -m " in command else 1]
-    path = found.replace(".", "/") + ".py" if " -m " in command else found
-    assert (ROOT / path).is_file()
+    if " -m " in command:
+        module = ROOT / found.replace(".", "/")
+        assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file()
+    else:
+        assert (ROOT / found).is_file()
 
 
 def test_targets_of_make_on_the_pages_exist():

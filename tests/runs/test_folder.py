@@ -76,7 +76,7 @@ def test_status_and_resumes_are_added_and_the_rest_of_the_manifest_stays(run):
     manifest = run.manifest()
     assert manifest["started"] == started
     assert (manifest["status"], [r["step"] for r in manifest["resumes"]]) == ("finished", [5, 9])
-    with pytest.raises(ValueError, match="running, finished, interrupted, failed"):
+    with pytest.raises(ValueError, match="finished, running, interrupted, failed"):
         run.set_status("done")
 
 

@@ -11,8 +11,12 @@ import pytest
 
 from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
 from wordle_rl.algorithms.base import Advantages
+from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dpo import Dpo
+from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.gspo import Gspo
+from wordle_rl.algorithms.rloo import Rloo
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
@@ -51,19 +55,20 @@ def state_after(*guesses: str, secret: str = "chart") -> State:
         ("charp", (), 4),
         ("chats", (), 3),
         ("zebra", (), 0),
+        ("champ", (), 3),  # allowed, and not a possible secret
         ("crane", ("charm",), 1),  # the H is known to be second
         ("charm", ("charm",), 4),  # a repeat cannot be the secret
         ("champ", ("crane",), 3),  # the R is known
         ("chart", ("charm",), None),
     ],
 )
-def test_the_letter_after_which_no_word_fits_spoils_a_guess(guess, after, place):
+def test_the_letter_after_which_no_secret_fits_spoils_a_guess(guess, after, place):
     assert KNOWLEDGE.spoiling_letter(guess, state_after(*after)) == place
 
 
-def test_no_letter_is_blamed_where_no_allowed_word_fits():
+def test_no_letter_is_blamed_where_no_secret_fits():
     nothing_fits = State((Clue("chart", feedback_code("zzzzz", "chart")),), 1, 6)
-    assert not KNOWLEDGE.consistent_allowed(nothing_fits).any()
+    assert not KNOWLEDGE.candidates(nothing_fits).any()
     assert KNOWLEDGE.spoiling_letter("zebra", nothing_fits) is None
 
 
@@ -140,7 +145,12 @@ def test_letters_are_added_to_the_advantage_of_their_turn():
     )
 
 
-def test_a_step_learns_from_letters_where_no_turn_has_an_advantage(monkeypatch):
+@pytest.mark.parametrize(
+    "algorithm",
+    [Grpo(beta=0.0), DrGrpo(normalizer=12.0), Dapo(resample=0, overlong="none"), Gspo(), Rloo()],
+    ids=lambda algorithm: type(algorithm).__name__,
+)
+def test_a_step_learns_from_letters_where_no_turn_has_an_advantage(monkeypatch, algorithm):
     def played(step: Step, numbers: range) -> list[Rollout]:
         return [rollout_of(0, CHARP), rollout_of(0, CHART)]
 
@@ -149,7 +159,8 @@ def test_a_step_learns_from_letters_where_no_turn_has_an_advantage(monkeypatch):
     monkeypatch.setattr(HFTokenizer, "decode", lambda self, ids: Texts().decode(ids))
     size = {"groups": 1, "num_generations": 2}
     for weight, idle in (1.0, 0.0), (0.0, 1.0):
-        step = step_of(policy_of(qwen(340), tokenizer), recipe(letter_weight=weight, **size))
+        setup = replace(recipe(letter_weight=weight, **size), algorithm=algorithm)
+        step = step_of(policy_of(qwen(340), tokenizer), setup)
         metrics = train_step(step).metrics
         assert metrics["groups/zero_spread"] == idle
         assert ("update/empty" in metrics) == bool(idle)

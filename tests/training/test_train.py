@@ -11,6 +11,7 @@ import torch
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import LEARNING, without_clock
+from wordle_rl.runs.folder import RunFolder
 from wordle_rl.train import describe_seconds, train
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -199,6 +200,23 @@ def test_resume_lists_what_was_changed_and_refuses_other_parts(tmp_path, capsys)
     with pytest.raises(SystemExit):
         train(composed(*given), given)
     assert "single values" in capsys.readouterr().err
+
+
+def test_latest_names_the_run_to_continue_and_the_one_to_start_from(tmp_path, capsys) -> None:
+    _, folder = run(tmp_path, *SUPERVISED, "trainer.steps=1")
+    place = f"output_dir={tmp_path}"
+    with pytest.raises(SystemExit):
+        train(composed("resume=latest", place), ["resume=latest", place])
+    assert "resume=latest" in capsys.readouterr().err, "it is finished"
+    RunFolder.open(folder).set_status("interrupted")
+    given = ["resume=latest", place, "trainer.steps=2"]
+    train(composed(*given), given)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["status"] == "finished" and manifest["resumes"][0]["step"] == 1
+    small = [*SMALL[1:], "algorithm=sft", "words.protocol=split", "trainer.steps=1"]
+    _, second = run(tmp_path, *small, "init_from=latest", "init_checkpoint=last")
+    start = json.loads((second / "manifest.json").read_text())["init_from"]
+    assert start["run"] == str(folder) and start["step"] == 2
 
 
 def test_five_updates_without_finite_loss_stop_the_run_and_keep_its_state(tmp_path, capsys) -> None:

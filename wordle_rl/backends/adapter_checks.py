@@ -15,6 +15,7 @@ from wordle_rl.backends.adapter_conversion import (
     read_shapes,
 )
 from wordle_rl.backends.saved_weights import check_shapes
+from wordle_rl.policy.settings import may_be_on_hub
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -25,11 +26,15 @@ _MATRIX = re.compile(r"\.(lora_[AaBb])(\.weight)?$")
 
 
 def find_base_name(folder: Path, form: Form) -> str:
-    """The name of the model under an adapter. Raises ConfigError when it names none."""
+    """The name of the model under an adapter. Raises ConfigError when it names none that may be."""
     check_adapter_form(folder, form)
     name = read_adapter_config(folder).get(_BASE[form])
     if not name:
         raise ConfigError(f"{folder / ADAPTER} does not name its model: add an entry {_BASE[form]}")
+    if not Path(name).exists() and not may_be_on_hub(name):
+        raise ConfigError(
+            f"{folder / ADAPTER}: {_BASE[form]}={name} is no folder here: write where its model is"
+        )
     return str(name)
 
 

@@ -198,11 +198,11 @@ class Knowledge:
         return all(feedback_code(clue.guess, guess) == clue.feedback for clue in state.clues)
 
     def spoiling_letter(self, guess: str, state: State) -> int | None:
-        """Place 0..4 at which a guess leaves every allowed word that fits all clues.
+        """Place 0..4 at which a guess leaves every candidate.
 
-        None for an allowed guess that fits, and where no allowed word fits at all.
+        None for a guess that is a candidate, and where there is no candidate.
         """
-        fitting = self._allowed_letters[self.consistent_allowed(state)]
+        fitting = self._letters[self.candidates(state)]
         if not len(fitting):
             return None
         for place, letter in enumerate(guess.encode()):

@@ -43,6 +43,11 @@ def _base_of_embedded(name: str) -> str | None:
     return described.get("base_model_name_or_path")
 
 
+def may_be_on_hub(name: str) -> bool:
+    """Whether a name has the form of the hub's names, such as Qwen/Qwen2.5-3B-Instruct."""
+    return _HUB_NAME.fullmatch(name) is not None
+
+
 def fetched_folder(model: str) -> Path:
     """Where a fetched model is kept: $WORDLE_RL_CACHE/models, else ~/.cache/wordle-rl/models."""
     return cache_folder() / "models" / model
@@ -181,7 +186,7 @@ class ModelSettings:
                 f"model.path={self.path} is no model folder: it needs config.json or "
                 f"adapter_config.json, and weights as *.safetensors or *.bin{inside}"
             )
-        if not path.exists() and not _HUB_NAME.fullmatch(self.path):
+        if not path.exists() and not may_be_on_hub(self.path):
             raise ValueError(
                 f"model.path={self.path!r}: no such folder; give one, a hub name such as "
                 f"Qwen/Qwen2.5-3B-Instruct, embedded/tiny or {UNTRAINED}"

@@ -34,7 +34,8 @@ from wordle_rl.runs.untrusted import (
 
 __all__ = ["RunFolder", "RunFolderError", "StepLog", "write_json"]
 
-STATUSES = ("running", "finished", "interrupted", "failed")
+UNFINISHED = ("running", "interrupted", "failed")  # running: perhaps killed
+STATUSES = ("finished", *UNFINISHED)
 _KINDS: dict[str, Any] = {  # types of the manifest's entries that are read again
     "status": str,
     "digests": dict[str, str],

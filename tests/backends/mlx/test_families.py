@@ -78,6 +78,7 @@ def test_a_model_that_mlx_cannot_train_is_one_line(family, change, said, tmp_pat
     rewrite(saved(tmp_path, family) / "config.json", lambda config: config.update(change))
     with pytest.raises(ConfigError, match=said) as error:
         load.load_model(settings_of(tmp_path), precision="fp32")
+    assert str(error.value).startswith(f"{tmp_path}: ")
     assert "\n" not in str(error.value)
 
 
@@ -87,6 +88,7 @@ BAD = {
     "fewer keys": (lambda c: c["lora_parameters"].update(keys=Q), "incompatible tensors"),
     "more keys": (lambda c: c["lora_parameters"].update(keys=ALL), "the adapter does not fit"),
     "no base": (lambda c: c.update(model=None), "does not name its model"),
+    "lost base": (lambda c: c.update(model=c["model"] + "3"), "base3 is no folder here"),
     "other base": (lambda c: c.update(model=c["model"] + "2"), "incompatible tensors"),
 }  # fmt: skip
 

@@ -207,7 +207,7 @@ def test_an_adapter_whose_weights_are_not_those_of_its_layers_is_one_line(tmp_pa
         ("wider", "the adapter was trained on another model than"),
         ("gpt2", "cannot be loaded: Target modules"),
         (None, "does not name its model"),
-        ("nowhere", "nowhere"),
+        ("nowhere", "nowhere is no folder here"),
     ],
 )
 def test_an_adapter_without_its_base_is_one_line(tmp_path, base, said):

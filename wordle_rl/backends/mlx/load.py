@@ -161,9 +161,15 @@ def find_base(folder: Path) -> Path:
 
 
 def load_base(folder: Path) -> tuple[Any, dict[str, Any]]:
-    """The mlx-lm model of a folder, without adapters, and its corrected config."""
+    """The mlx-lm model of a folder, without adapters, and its corrected config.
+
+    Raises ConfigError for a model that needs something mlx-lm does not implement.
+    """
     config = json.loads((folder / "config.json").read_bytes())
-    config |= correct_config(config)
+    try:
+        config |= correct_config(config)
+    except ConfigError as error:
+        raise ConfigError(f"{folder}: {error}") from None
     model, _ = mlx_lm_utils.load_model(folder, model_config=config, get_model_classes=_find_classes)
     return model, config
 

@@ -109,7 +109,12 @@ class Scene:
         return [secret for secret in chosen for _ in range(GROUP)]
 
     def policy(self, network: Any, precision: Any, optim: Optim | None = None) -> TorchPolicy:
-        """Our policy, as training builds it."""
+        """Our policy, as training builds it: under LoRA the base has the given precision."""
+        if precision == "bf16" and adapted_layers(network):
+            network = copy.deepcopy(network)
+            for parameter in network.parameters():
+                if not parameter.requires_grad:
+                    parameter.data = parameter.data.to(DTYPES[precision])
         return TorchPolicy(
             network,
             self.tokenizer,

@@ -15,7 +15,7 @@ from tests.helpers.tiny import qwen, qwen_like_tokenizer
 from wordle_rl import memory_plan
 from wordle_rl.backends.torch import memory_checks
 from wordle_rl.backends.torch.backend import share_choices
-from wordle_rl.backends.torch.memory_checks import limit_primitive_cache, plan_run
+from wordle_rl.backends.torch.memory_checks import limit_product_caches, plan_run
 from wordle_rl.backends.torch.memory_plan import Planner
 from wordle_rl.backends.torch.model_configs import build_config
 from wordle_rl.build import build_experiment, resolve
@@ -220,20 +220,23 @@ def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
     assert re.search(r"error: .* must fit into the 0.0 GB", capsys.readouterr().err)
 
 
+CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "32"}
+
+
 @pytest.mark.parametrize(
-    ("large", "device", "kept"), [(0, "cpu", "64"), (0, "cuda:0", None), (10**12, "cpu", None)]
+    ("large", "device", "kept"), [(0, "cpu", CACHE_SIZES), (0, "cuda:0", {}), (10**12, "cpu", {})]
 )
-def test_few_primitives_are_cached_for_a_pretrained_model_on_the_cpu(
+def test_few_products_are_kept_for_a_pretrained_model_on_the_cpu(
     large, device, kept, monkeypatch, model_folder
 ):
     monkeypatch.setattr(memory_checks, "_LARGE", large)
     monkeypatch.setattr(memory_checks.os, "environ", {})
-    limit_primitive_cache(setup(f"model.path={model_folder}"), device)
-    assert memory_checks.os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY") == kept
+    limit_product_caches(setup(f"model.path={model_folder}"), device)
+    assert memory_checks.os.environ == kept
 
 
-def test_a_size_of_the_primitive_cache_that_is_set_stays(monkeypatch, model_folder):
+def test_a_size_of_a_products_cache_that_is_set_stays(monkeypatch, model_folder):
     monkeypatch.setattr(memory_checks, "_LARGE", 0)
     monkeypatch.setattr(memory_checks.os, "environ", {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"})
-    limit_primitive_cache(setup(f"model.path={model_folder}"), "cpu")
-    assert memory_checks.os.environ == {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}
+    limit_product_caches(setup(f"model.path={model_folder}"), "cpu")
+    assert memory_checks.os.environ == CACHE_SIZES | {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}

@@ -55,20 +55,20 @@ def state_after(*guesses: str, secret: str = "chart") -> State:
         ("charp", (), 4),
         ("chats", (), 3),
         ("zebra", (), 0),
-        ("champ", (), 3),  # allowed, and not a possible secret
+        ("champ", (), None),  # allowed, though it is no answer
         ("crane", ("charm",), 1),  # the H is known to be second
         ("charm", ("charm",), 4),  # a repeat cannot be the secret
         ("champ", ("crane",), 3),  # the R is known
         ("chart", ("charm",), None),
     ],
 )
-def test_the_letter_after_which_no_secret_fits_spoils_a_guess(guess, after, place):
+def test_the_letter_after_which_no_word_fits_spoils_a_guess(guess, after, place):
     assert KNOWLEDGE.spoiling_letter(guess, state_after(*after)) == place
 
 
-def test_no_letter_is_blamed_where_no_secret_fits():
+def test_no_letter_is_blamed_where_no_allowed_word_fits():
     nothing_fits = State((Clue("chart", feedback_code("zzzzz", "chart")),), 1, 6)
-    assert not KNOWLEDGE.candidates(nothing_fits).any()
+    assert not KNOWLEDGE.consistent_allowed(nothing_fits).any()
     assert KNOWLEDGE.spoiling_letter("zebra", nothing_fits) is None
 
 

@@ -198,11 +198,11 @@ class Knowledge:
         return all(feedback_code(clue.guess, guess) == clue.feedback for clue in state.clues)
 
     def spoiling_letter(self, guess: str, state: State) -> int | None:
-        """Place 0..4 at which a guess leaves every candidate.
+        """Place 0..4 at which a guess leaves every allowed word that fits all clues.
 
-        None for a guess that is a candidate, and where there is no candidate.
+        None for an allowed guess that fits, and where no allowed word fits at all.
         """
-        fitting = self._letters[self.candidates(state)]
+        fitting = self._allowed_letters[self.consistent_allowed(state)]
         if not len(fitting):
             return None
         for place, letter in enumerate(guess.encode()):

@@ -1,13 +1,10 @@
 """Credit letter by letter: a guess is judged while it is spelled.
 
-A letter spoils a guess if it is the first after which no possible secret fits all clues. Every
-letter up to that one has a reward: 0 if it spoils the guess, else 1. Its advantage is this reward
-less the mean of the same letter's rewards in the group's guesses of the same turn. So a non-word
-such as CHARP counts against its P alone, and C, H, A and R count as much as they do in CHART. The
-letters after the spoiling one have no advantage.
-
-Words that are allowed and cannot be the secret are spoiled too. If they were not, a letter would be
-praised for leading to rare words, which a small model cannot spell to their end.
+A letter spoils a guess if it is the first after which no allowed word fits all clues. Every letter
+up to that one has a reward: 0 if it spoils the guess, else 1. Its advantage is this reward less the
+mean of the same letter's rewards in the group's guesses of the same turn. So a non-word such as
+CHARP counts against its P alone, and C, H, A and R count as much as they do in CHART. The letters
+after the spoiling one have no advantage.
 
 This is process supervision as in section 4.1.3 of DeepSeekMath (arXiv 2402.03300), with two
 differences: the judge is exact in place of a learnt model, and a letter is not credited for what

@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
 from wordle_rl.backends.torch.load import load_layer_shape, load_model
-from wordle_rl.backends.torch.memory_checks import limit_primitive_cache, measure_memory, plan_run
+from wordle_rl.backends.torch.memory_checks import limit_product_caches, measure_memory, plan_run
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import TorchProcesses, connect_store, start_processes
 from wordle_rl.backends.torch.timing import choose_computing
@@ -240,7 +240,7 @@ def _build_policy(setup: Experiment, *, rank: int) -> tuple[TorchPolicy, Experim
     assert isinstance(setup.backend, LightningSettings)
     with announce(f"loading {setup.model.path}"):
         device = _choose_device(setup.backend, rank)
-        limit_primitive_cache(setup, device)
+        limit_product_caches(setup, device)
         computing = _choose_computing(setup.model, setup.backend, device)
         if rank == 0:  # the other processes get its choices
             place, memory = _measure_device(device, setup.backend.devices)

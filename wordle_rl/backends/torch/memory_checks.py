@@ -1,6 +1,6 @@
 """Settles the memory of a run before its model is loaded.
 
-Prints the memory plan, refuses what cannot fit, and limits what oneDNN keeps on a CPU.
+Prints the memory plan, refuses what cannot fit, and limits what is kept on a CPU.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.experiment import Experiment
 
 _LARGE = 50_000_000  # bytes of weights
-_PRIMITIVES = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"  # oneDNN reads it at its first operation
+# Sizes of two caches of prepared matrix products, oneDNN's own and that of torch's layer above it.
+# Both are read at the first operation.
+_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "32"}
 
 
 def plan_run(setup: Experiment, place: Place, precision: Precision, memory: float) -> Experiment:
@@ -57,15 +59,16 @@ def _settle(setup: Experiment, plan: MemoryPlan) -> Experiment:
     return replace(setup, backend=backend, recipe=recipe)
 
 
-def limit_primitive_cache(setup: Experiment, device: str) -> None:
-    """Let oneDNN cache few primitives for a pretrained model on the CPU.
+def limit_product_caches(setup: Experiment, device: str) -> None:
+    """Let oneDNN and torch keep few prepared matrix products for a pretrained model on the CPU.
 
-    Call this before oneDNN's first operation. A primitive is an operation prepared for one size of
-    matrices, with memory of its own, and sizes differ from batch to batch. The library caches 1,024
-    of them, which takes gigabytes with SmolLM2. Small models are faster with that default.
+    Call this before the first operation. A product is prepared for one size of matrices, with
+    memory of its own, and sizes differ from batch to batch. Each cache keeps 1,024 of them, which
+    takes gigabytes with SmolLM2. Small models are faster with that default.
     """
     if device == "cpu" and is_pretrained(setup):
-        os.environ.setdefault(_PRIMITIVES, "64")
+        for variable, size in _CACHE_SIZES.items():
+            os.environ.setdefault(variable, size)
 
 
 def _limit(setup: Experiment, place: Place, memory: float) -> float:

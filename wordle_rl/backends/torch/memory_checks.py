@@ -19,8 +19,8 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.experiment import Experiment
 
 _LARGE = 50_000_000  # bytes of weights
-# Sizes of two caches of prepared matrix products, oneDNN's own and that of torch's layer above it.
-# Both are read at the first operation.
+# Sizes of two caches of prepared matrix products: oneDNN has one, torch has another above it. Both
+# sizes are read at the first operation.
 _CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "32"}
 
 

@@ -1,0 +1,114 @@
+"""One group of GRPO in numbers: what each guess earned, its advantage, and what one update changed.
+
+    python examples/one_group.py          # a few seconds on a CPU
+    python examples/one_group.py --secret crane --seed 3
+
+The embedded model mini plays four games on one secret, with the settings of `make demo`. Then one
+update is made from this group alone. It is printed as tables in Markdown. docs/GRPO.md explains
+them line by line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+import numpy as np
+from hydra import compose, initialize_config_dir
+
+from wordle_rl.backends.torch.backend import build_policy
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.game.rules import marks_of
+from wordle_rl.rollouts.base import Step
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import build_form
+from wordle_rl.runs.paths import CONF
+from wordle_rl.training.advantages import Sample, step_advantages
+from wordle_rl.training.sequences import build_sequences, find_answers, pad
+from wordle_rl.training.step import play_groups
+from wordle_rl.training.update import run_updates
+
+GAMES = 4  # games of the group
+RATE = 1e-3  # the demo's learning rate
+
+
+def build_step(seed: int, secret: str | None) -> Step:
+    """A step of one group, as `python train.py experiment=demo` would build it."""
+    overrides = [
+        "experiment=demo", "words.allowed_share=0", "rollout.groups=1",
+        f"rollout.num_generations={GAMES}", f"seed={seed}",
+        "backend.precision=fp32", "backend.threads=1",
+    ]  # fmt: skip
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        setup = build_experiment(resolve(compose("config", overrides)))
+    policy = build_policy(
+        setup.model, setup.backend, temperature=setup.recipe.sampling.temperature, optim=setup.optim
+    )
+    recipe = setup.recipe
+    if secret is not None:
+        recipe = dataclasses.replace(recipe, secrets=(secret,))
+    form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
+    return Step(policy=policy, form=form, recipe=recipe, number=0)
+
+
+def answer_probabilities(step: Step, samples: list[Sample]) -> list[list[float]]:
+    """For each game the probability of each of its answers, all tokens of an answer together."""
+    sequences = [build_sequences(sample.rollout, i)[0] for i, sample in enumerate(samples)]
+    blank = [[0.0] * len(sequence.ids) for sequence in sequences]
+    values = {"advantages": blank, "weights": blank}
+    logprobs = step.policy.score(pad(sequences, values, step.form.chat.tokenizer.pad_id))
+    found = []
+    for row, (sample, sequence) in enumerate(zip(samples, sequences, strict=True)):
+        found.append([])
+        for turn, begin in find_answers(sample.rollout, sequence):
+            end = begin + len(sample.rollout.turns[turn].completion.ids)
+            found[-1].append(float(np.exp(logprobs[row, begin:end].sum())))
+    return found
+
+
+def describe_group(step: Step) -> list[str]:
+    """Play the group, update once, and describe both: lines of Markdown."""
+    samples = play_groups(step, range(1))
+    advantages = step_advantages(samples, step.recipe)
+    before = answer_probabilities(step, samples)
+    step.policy.set_learning_rate(RATE)
+    run_updates(step, samples, advantages)
+    after = answer_probabilities(step, samples)
+    recipe = step.recipe
+    earned = [
+        recipe.rewards.to_go(sample.rollout.game, sample.reward, recipe.rollout.discount)
+        for sample in samples
+    ]
+    lines = [
+        f"Secret: {samples[0].rollout.game.secret.upper()}.",
+        "",
+        "| turn | game | guess | marks | reward | mean | advantage | tokens | p before | p after |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for turn in range(max(len(sample.rollout.turns) for sample in samples)):
+        playing = [i for i, sample in enumerate(samples) if turn < len(sample.rollout.turns)]
+        mean = sum(earned[i][turn] for i in playing) / len(playing)
+        for i in playing:
+            played = samples[i].rollout.game.turns[turn]
+            marks = "refused" if played.feedback is None else marks_of(played.feedback)
+            tokens = sum(len(t.completion.ids) for t in samples[i].rollout.turns)
+            lines.append(
+                f"| {turn + 1} | {i + 1} | {(played.guess or '?').upper()} | {marks} "
+                f"| {earned[i][turn]:.4f} | {mean:.4f} | {advantages.per_turn[i][turn]:+.3f} "
+                f"| {tokens} | {before[i][turn]:.3g} | {after[i][turn]:.3g} |"
+            )
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--secret", help="a word of the answers; default: one of the training words"
+    )
+    given = parser.parse_args()
+    print("\n".join(describe_group(build_step(given.seed, given.secret))))
+
+
+if __name__ == "__main__":
+    main()

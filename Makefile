@@ -22,7 +22,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow bench-smoke format choices clean
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow bench-smoke format choices docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -117,6 +117,14 @@ format: $(STAMP)  ## format the code and mend what can be mended
 
 choices: $(STAMP)  ## write docs/CHOICES.md anew from the comments in conf/
 	$(PY) -m wordle_rl.choices
+
+docs: $(STAMP)  ## build the docs as a website in build/site; a broken link fails
+	@rm -rf build/pages && mkdir -p build/pages
+	@# What git knows and what is new, so that a page under work shows, too.
+	@git ls-files -co --exclude-standard '*.md' '*.png' 'examples/*' LICENSE ':!tests' ':!wordle_rl' \
+	    | tar -cf - -T - | tar -xf - -C build/pages
+	@cp docs/zensical.toml build
+	$(PY) -m zensical build --strict --clean --config-file build/zensical.toml
 
 clean:  ## remove caches and build files; .venv and outputs/ stay
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache

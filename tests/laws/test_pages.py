@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -98,3 +100,17 @@ def test_scripts_name_files_that_exist(file):
     )
     named = [path for path in named if "." in path]  # others are patterns
     assert not [path for path in named if not (ROOT / path).exists()]
+
+
+def test_every_page_is_in_the_contents_of_the_docs_site():
+    site = tomllib.loads((ROOT / "docs" / "zensical.toml").read_text(encoding="utf-8"))
+
+    def listed(entries: list[dict[str, Any]]) -> Iterator[str]:
+        for entry in entries:
+            for page in entry.values():
+                yield from listed(page) if isinstance(page, list) else [page]
+
+    pages = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")]
+    assert sorted(pages) == sorted(
+        page for page in listed(site["project"]["nav"]) if page.startswith("docs/")
+    )

@@ -19,22 +19,22 @@ ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 
 # The version of Python and of its parts is the base image's.
 # hadolint ignore=DL3008
-RUN if ! python3 -m venv --help > /dev/null 2>&1 || ! python3 -m ensurepip --version > /dev/null 2>&1; then \
+RUN if ! python3 -c 'import ensurepip, venv' 2> /dev/null; then \
         apt-get update \
         && apt-get install -y --no-install-recommends python3 python3-venv \
         && rm -rf /var/lib/apt/lists/*; \
     fi \
-    && useradd --create-home player \
+    && useradd --uid 10001 --create-home player \
     && install -d -o player /wordle-rl
-USER player
+USER 10001
 WORKDIR /wordle-rl
 ENV PATH=/wordle-rl/.venv/bin:$PATH PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 
 # What is installed changes less often than the code.
-COPY --chown=player pyproject.toml constraints.txt README.md LICENSE ./
+COPY --chown=10001 pyproject.toml constraints.txt README.md LICENSE ./
 RUN python3 -m venv .venv \
     && pip install -c constraints.txt --index-url "${TORCH_INDEX}" "$(grep '^torch==' constraints.txt)"
-COPY --chown=player . .
+COPY --chown=10001 . .
 RUN pip install -c constraints.txt -e '.[gguf]' && mkdir -p outputs
 VOLUME /wordle-rl/outputs
 ENTRYPOINT ["python"]

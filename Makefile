@@ -95,6 +95,7 @@ test: lint types unit  ## all checks: style, types, quick tests
 lint: $(STAMP)  ## check style and formatting
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+	$(VENV)/bin/hadolint Dockerfile
 
 types: $(STAMP)  ## check types
 	$(PY) -m pyright

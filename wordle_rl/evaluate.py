@@ -55,12 +55,9 @@ _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run 
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Play, write summary.json and games.jsonl, print the tables. Returns the summary."""
     with user_errors():
-        config = _add_run(cfg, overrides)
-        check_keys(config, KEYS)
-        own = {k: v for k, v in config.items() if k in EvalSettings.__dataclass_fields__}
-        target = {"_target_": f"{EvalSettings.__module__}.EvalSettings"}
-        settings: EvalSettings = instantiate("", target | own, EvalSettings)
-        tournament, splits = _build_tournament(config, settings)
+        config = add_run(cfg, overrides)
+        settings = read_settings(config)
+        tournament, splits = build_tournament(config, settings)
         knowledge = tournament.knowledge
         check_opener(settings, knowledge.words)
         rewards = partial(build_reward_set, config["reward"], knowledge.words, knowledge)
@@ -103,7 +100,15 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     return summary
 
 
-def _build_tournament(config: dict[str, Any], settings: EvalSettings) -> tuple[Tournament, Splits]:
+def read_settings(config: dict[str, Any]) -> EvalSettings:
+    """The settings of this command alone. Raises ConfigError for a config that lacks a part."""
+    check_keys(config, KEYS)
+    own = {k: v for k, v in config.items() if k in EvalSettings.__dataclass_fields__}
+    target = {"_target_": f"{EvalSettings.__module__}.EvalSettings"}
+    return instantiate("", target | own, EvalSettings)
+
+
+def build_tournament(config: dict[str, Any], settings: EvalSettings) -> tuple[Tournament, Splits]:
     """What every contestant plays, and the splits of the word lists."""
     listed: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = listed.load()
@@ -144,7 +149,7 @@ def _report_broken_weights() -> Iterator[None]:
         fail(f"{error}: the weights of the model may be broken")
 
 
-def _add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
+def add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Resolve the config. A run's settings apply unless the command line overrides them."""
     given = list_keys(overrides)
     if not _FOR_TRAINING & {key.partition(".")[0] for key in given}:

@@ -110,7 +110,7 @@ def test_what_a_model_chooses_for_training_does_not_disturb_its_evaluation(name:
     given = [f"model={name}"]
     if name.startswith("smollm2"):  # fetched or not
         given.append("model.path=embedded/micro")
-    config = evaluate._add_run(composed(*given, name="eval"), given)
+    config = evaluate.add_run(composed(*given, name="eval"), given)
     check_keys(config, evaluate.KEYS)
     assert build_model_settings(config["model"]).name == name
 

@@ -2,7 +2,8 @@
 
 A room is a folder of wordle_rl/. It imports only the rooms to its left in ROOMS. Files that lie
 loose in wordle_rl/ are commands, or shared by commands: they may import every room, and no room
-imports them. Imports inside functions and for type checkers count like all others.
+imports them. The same is true of adapters/, whose files also import other libraries. Imports inside
+functions and for type checkers count like all others.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ ROOMS = (
 )
 STUDIES = "sweeps"  # imports runs alone, and only commands import it
 COMMANDS = ""  # the room of the loose files
+ADAPTERS = "adapters"  # beside the commands; each file needs a library of its own
 TENSORS = {
     *("torch", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "peft"),
     *("mlx", "mlx_lm", "accelerate", "safetensors", "tokenizers", "huggingface_hub", "tensorboard"),
@@ -122,7 +124,7 @@ def imports() -> list[Import]:
 
 def breaks_the_law(item: Import) -> bool:
     importer, imported = room_of(item.importer), room_of(item.name)
-    if imported is None or importer in (imported, COMMANDS):
+    if imported is None or importer in (imported, COMMANDS, ADAPTERS):
         return False
     if importer == STUDIES:
         return imported != "runs"
@@ -192,6 +194,9 @@ class A:
         ("train", "build", True),
         ("train", "sweeps.plan", True),
         ("backends.hub", "sweeps.plan", False),
+        ("adapters.gym", "api", True),
+        ("adapters.gym", "game.rules", True),
+        ("training.step", "adapters.gym", False),
     ],
 )
 def test_a_room_may_import_what_lies_to_its_left(importer, name, allowed):
@@ -201,7 +206,7 @@ def test_a_room_may_import_what_lies_to_its_left(importer, name, allowed):
 
 def test_every_folder_is_a_room():
     code = {path.relative_to(ROOT).parts[1] for path in (ROOT / PACKAGE).rglob("*/*.py")}
-    assert code == {*ROOMS, STUDIES}
+    assert code == {*ROOMS, STUDIES, ADAPTERS}
 
 
 def test_every_room_imports_only_rooms_to_its_left(imports):
@@ -288,7 +293,7 @@ print(len(modules))
 @pytest.mark.parametrize(
     ("blocked", "modules"),
     [
-        (TENSORS, [m for m in FILES if room_of(m) != "backends"]),
+        (TENSORS, [m for m in FILES if room_of(m) not in ("backends", ADAPTERS)]),
         (TENSORS | CONFIG | {"optuna", "matplotlib"}, [m for m in FILES if room_of(m) in PLAIN]),
     ],
     ids=["all but the backends", "plain rooms"],

@@ -1,0 +1,157 @@
+"""The Gymnasium environment keeps Gymnasium's contract and plays the laboratory's game."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.metadata import EntryPoint
+from typing import Any
+
+import numpy as np
+import pytest
+
+from wordle_rl.runs.paths import ROOT
+
+gymnasium = pytest.importorskip("gymnasium", reason="needs the extra gym: pip install -e '.[gym]'")
+
+from gymnasium.utils.env_checker import check_env  # noqa: E402
+
+from wordle_rl.adapters.gym import WordleEnv  # noqa: E402
+from wordle_rl.api import build_knowledge, build_rewards  # noqa: E402
+from wordle_rl.game.rules import Game, Rules  # noqa: E402
+from wordle_rl.words.lists import WordLists  # noqa: E402
+
+WORDS = WordLists(
+    answers=("crane", "crate", "grape", "slate"),
+    allowed=("crane", "crate", "grape", "slate", "speed"),
+    name="gym",
+)
+CRANE, CRATE, GRAPE, SLATE, SPEED = range(5)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
+
+
+def env_of(**given: Any) -> WordleEnv:
+    return WordleEnv(words=WORDS, **{"secrets": WORDS.answers, **given})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"reward": "phase2", "candidates": True, "render_mode": "ansi"},
+        {"rules": Rules(max_turns=3, hard_mode=True, invalid="retry"), "reward": "win_only"},
+    ],
+)
+def test_gymnasiums_own_check_finds_nothing(given):
+    check_env(env_of(**given), skip_render_check=True)  # the next test has it
+
+
+def test_the_registered_environment_is_this_one_and_passes_the_check():
+    env = gymnasium.make("WordleRL/Wordle-v0", reward="phase2", render_mode="ansi")
+    assert isinstance(env.unwrapped, WordleEnv)
+    assert env.action_space == gymnasium.spaces.Discrete(12972)
+    check_env(env.unwrapped)
+
+
+def test_gymnasium_finds_the_environment_by_the_entry_point():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    [(name, value)] = project["project"]["entry-points"]["gymnasium.envs"].items()
+    saved = gymnasium.registry.pop("WordleRL/Wordle-v0")
+    try:
+        with gymnasium.envs.registration.namespace(name):  # as gymnasium calls it
+            EntryPoint(name, value, "gymnasium.envs").load()()
+        assert gymnasium.registry["WordleRL/Wordle-v0"].entry_point == saved.entry_point
+    finally:
+        gymnasium.registry["WordleRL/Wordle-v0"] = saved
+
+
+@pytest.mark.parametrize("name", ["phase2", "phase1", "win_only"])
+@pytest.mark.parametrize(
+    "rules", [Rules(), Rules(hard_mode=True, invalid="retry"), Rules(hard_mode=True)]
+)
+def test_the_sum_of_an_episode_is_the_reward_of_its_game(name, rules):
+    env = env_of(reward=name, rules=rules)
+    rewards = build_rewards(name, build_knowledge(WORDS))
+    draw = np.random.default_rng(0)
+    for number in range(20):
+        env.reset(seed=number)
+        total, over = 0.0, False
+        while not over:
+            _, reward, over, cut, _ = env.step(int(draw.integers(5)))
+            total += reward
+            assert not cut
+        assert env.game is not None
+        assert total == pytest.approx(rewards.score(env.game).total)
+
+
+def test_the_board_shows_letters_marks_and_a_refused_guess_without_marks():
+    env = env_of(rules=Rules(hard_mode=True, max_turns=4), render_mode="ansi", candidates=True)
+    _, info = env.reset(options={"secret": "crane"})
+    assert info["candidates"].tolist() == [True, True, True, True, False]
+    seen, reward, over, _, info = env.step(SLATE)
+    assert seen["letters"].tolist() == [[19, 12, 1, 20, 5], [0] * 5, [0] * 5, [0] * 5]
+    assert seen["marks"].tolist() == [[1, 1, 3, 1, 3], [0] * 5, [0] * 5, [0] * 5]
+    assert info["candidates"].tolist() == [True, False, True, False, False]
+    seen, reward, over, _, info = env.step(SPEED)  # drops the a and the e in place
+    assert seen["letters"][1].tolist() == [19, 16, 5, 5, 4] and not seen["marks"][1].any()
+    assert (reward, over, info["accepted"]) == (0.0, False, False)
+    assert env.render() == "slate xx✓x✓\nspeed ignores a clue\n.....\n....."
+    seen, reward, over, _, info = env.step(CRANE)
+    assert (reward, over, info["won"], info["secret"]) == (1.0, True, True, "crane")
+
+
+def test_a_seed_chooses_the_secrets_and_every_secret_comes():
+    def secrets(env: WordleEnv, seed: int) -> list[str]:
+        env.reset(seed=seed)
+        found = []
+        for _ in range(40):
+            assert isinstance(env.game, Game)
+            found.append(env.game.secret)
+            env.reset()
+        return found
+
+    first = secrets(env_of(), 1)
+    assert secrets(env_of(), 1) == first != secrets(env_of(), 2)
+    assert set(first) == set(WORDS.answers)
+
+
+def test_the_default_secrets_are_training_secrets():
+    env = WordleEnv()
+    assert len(env.words.answers) == 2315 and len(env._secrets) == 1800
+
+
+WRONG: dict[str, Any] = {
+    "secrets must be train, val, test, all or words": lambda: env_of(secrets="dev"),
+    "secrets must be allowed words .* not 'zzzzz'": lambda: env_of(secrets=["zzzzz"]),
+    "secrets must name a word": lambda: env_of(secrets=[]),
+    "reward must be one of": lambda: env_of(reward="phase3"),
+    "render_mode must be ansi or None": lambda: env_of(render_mode="human"),
+    r"call reset\(\) first": lambda: env_of().step(0),
+    "not 'mambo'": lambda: env_of().reset(options={"secret": "mambo"}),
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_wrong_settings_are_one_line(said):
+    with pytest.raises(ValueError, match=said) as found:
+        WRONG[said]()
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("action", [-1, 5, 2.5])
+def test_an_action_outside_the_list_is_refused(action):
+    env = env_of()
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"action must be a whole number 0\.\.4"):
+        env.step(action)
+
+
+def test_several_environments_side_by_side():
+    vector = gymnasium.vector.SyncVectorEnv([lambda: env_of(candidates=True)] * 3)
+    seen, _ = vector.reset(seed=0)
+    assert seen["letters"].shape == (3, 6, 5)
+    _, rewards, *_ = vector.step(np.array([CRANE, GRAPE, CRATE]))
+    assert rewards.shape == (3,)

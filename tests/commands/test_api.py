@@ -1,0 +1,173 @@
+"""The names of `import wordle_rl`: docs/API.md runs as written, and wrong input is one line."""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import inspect
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import wordle_rl
+from tests.helpers.runs import run, settings
+from wordle_rl import board, build_prompt, build_rewards, load_player, score_guess
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Game, Rules, TurnKind
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.words.lists import WordLists
+
+PAGE = (ROOT / "docs" / "API.md").read_text(encoding="utf-8")
+SECTIONS = {
+    title: "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S))
+    for title, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+}
+ONE_LINE = 200  # characters of a message
+
+
+@pytest.fixture(scope="module")
+def knowledge() -> Knowledge:
+    words = WordLists(
+        answers=("crane", "crate", "grape", "slate"),
+        allowed=("crane", "crate", "grape", "slate", "speed"),
+    )
+    return Knowledge(words, build_table(words))
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_the_examples_of_the_page_print_what_it_says(title, monkeypatch):
+    if title == "Gymnasium" and importlib.util.find_spec("gymnasium") is None:
+        pytest.skip("needs gymnasium: pip install -e '.[gym]'")
+    monkeypatch.chdir(ROOT)
+    example = doctest.DocTestParser().get_doctest(SECTIONS[title], {}, title, "docs/API.md", 0)
+    assert example.examples
+    found: list[str] = []
+    doctest.DocTestRunner().run(example, out=found.append)
+    assert not found, "".join(found)
+
+
+def test_importing_the_package_imports_no_library():
+    source = (
+        "import sys; before = set(sys.modules); import wordle_rl; "
+        "print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert set(done.stdout.split()) <= {"wordle_rl", *sys.stdlib_module_names}
+
+
+def test_words_games_and_scores_work_without_torch():
+    source = (
+        "import sys; from wordle_rl import *; score_guess('crane', board(), build_knowledge()); "
+        "load_player(player='random').play(['crane']); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", source], cwd=ROOT, check=True)
+
+
+@pytest.mark.parametrize("name", wordle_rl.__all__)
+def test_every_name_says_what_it_is_and_is_on_the_page(name):
+    assert inspect.getdoc(getattr(wordle_rl, name))
+    assert f"`{name}`" in PAGE
+    assert name in dir(wordle_rl)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'marx'"):
+        _ = wordle_rl.marx  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_board_has_the_state_that_a_game_would_have(knowledge):
+    game = Game("crate", knowledge.words.allowed_set, Rules(max_turns=4))
+    game.play("speed")
+    game.play("slate")
+    given = [(clue.guess, clue.marks) for clue in game.state.clues]
+    assert board(*given, max_turns=4) == game.state
+
+
+def test_the_score_of_a_guess_against_four_words_is_as_by_hand(knowledge):
+    # The marks of slate leave crane and grape together:
+    # crane xx✓x✓, crate xx✓✓✓, grape xx✓x✓, slate ✓✓✓✓✓.
+    score = score_guess("slate", board(), knowledge)
+    assert score.bits == pytest.approx(1.5)  # 1/4, 1/4, 1/2
+    assert score.expected_candidates == pytest.approx(1.5)
+    assert (score.candidates, score.fits, score.candidate) == (4, True, True)
+    after = board(("slate", "xx✓x✓"))
+    assert score_guess("crate", after, knowledge).fits is False
+    assert score_guess("crane", after, knowledge).best_bits == pytest.approx(1.0)
+    fits = score_guess("brave", after, knowledge)
+    assert (fits.kind, fits.fits, fits.candidate) == (TurnKind.NOT_A_WORD, True, False)
+
+
+def test_the_reward_of_a_guess_is_the_reward_of_its_game_when_it_wins(knowledge):
+    rewards = build_rewards("win_only", knowledge)
+    game = Game("grape", knowledge.words.allowed_set)
+    game.play("grape")
+    won = score_guess("grape", board(), knowledge, rewards=rewards, secret="grape")
+    assert won.reward == rewards.score(game).total == pytest.approx(sum(won.parts.values()))
+    lost = score_guess("crane", board(), knowledge, rewards=rewards, secret="grape")
+    assert lost.reward == 0
+
+
+def test_settings_change_a_reward_set_and_rules_a_prompt(knowledge):
+    changed = build_rewards("phase2", knowledge, "reward.components.win.weight=7")
+    assert changed.weights == {**build_rewards("phase2", knowledge).weights, "win": 7.0}
+    assert "eight guesses" in build_prompt("letters", Rules(max_turns=8)).system
+
+
+WRONG: dict[str, Any] = {
+    "guess must have five letters": lambda k: board(("cran", "xxxxx")),
+    "feedback of crane cannot be read": lambda k: board(("crane", "GYBBB")),
+    "must leave one of them, not have 2": lambda k: board(*[("crane", "xxxxx")] * 2, max_turns=2),
+    "reward must be one of .*phase2": lambda k: build_rewards("phase3", k),
+    "no setting reward.components.wins": lambda k: build_rewards(
+        "phase2", k, "reward.components.wins.weight=1"
+    ),
+    "give both or neither": lambda k: score_guess("crane", board(), k, secret="crane"),
+    "give one of run, model and player, not none": lambda k: load_player(),
+    "not model=micro and player=entropy": lambda k: load_player(model="micro", player="entropy"),
+    "model must be one of .*micro": lambda k: load_player(model="nano"),
+    "player must be one of .*entropy": lambda k: load_player(player="entropi"),
+    "no_such_run": lambda k: load_player(run="no_such_run"),
+    "opener is for player=entropy": lambda k: load_player(
+        player="random", settings=["opener=crane"]
+    ),
+    "secrets must be allowed words .* not 'CRANE'": lambda k: load_player(player="random").play(
+        ["CRANE"]
+    ),
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_wrong_input_is_one_line_that_says_what_is_allowed(said, knowledge):
+    with pytest.raises(ValueError, match=said) as found:
+        WRONG[said](knowledge)
+    message = str(found.value)
+    assert "\n" not in message and len(message) < 2 * ONE_LINE
+
+
+def test_guesses_depend_on_the_number_of_a_game_and_not_on_the_others():
+    player = load_player(player="random")
+    boards = [board()] * 8
+    together = player.guesses(boards)
+    assert len(set(together)) > 4
+    assert player.guesses(boards[3:], first=3) == together[3:]
+    games = player.play(["crane"] * 8)
+    assert [game.turns[0].guess for game in games] == together
+
+
+def test_a_run_is_loaded_with_its_words_rules_rewards_and_prompt(tmp_path, root, capsys):
+    given = settings(tmp_path, "sft")
+    _, folder = run(root, *given, "rules.max_turns=3", "trainer.steps=1", "prompt=letters")
+    capsys.readouterr()
+    player = load_player(run=str(folder), settings=["backend.threads=1"])
+    assert (player.rules.max_turns, player.style.name) == (3, "letters")
+    assert player.words.name == "words" and "brevity" in player.rewards.components
+    games = player.play(player.splits.test)
+    assert [game.secret for game in games] == list(player.splits.test)
+    assert all(1 <= len(game.turns) <= 3 for game in games)
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,178 @@
+"""Wordle as a Gymnasium environment: gymnasium.make("WordleRL/Wordle-v0").
+
+An action is the index of a word in the list of allowed guesses. An observation is the board: the
+letters of the guesses and their marks. For agents that write text, docs/API.md has another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from wordle_rl.adapters import register_gymnasium
+from wordle_rl.api import build_knowledge, build_rewards
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import MARKS, Game, GameStatus, PlayedTurn, Rules, TurnKind, marks_of
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.words.lists import WORD_LENGTH, WordLists, load_words
+from wordle_rl.words.splits import Splits, split_secrets
+
+Observation = dict[str, NDArray[np.uint8]]
+Part = Literal["train", "val", "test", "all"]
+PARTS = ("train", "val", "test", "all")
+WIN = "win"  # the reward that is 1 for a win, 0 for everything else
+_REFUSED = {TurnKind.BREAKS_HARD_MODE: "ignores a clue"}
+
+
+class WordleEnv(gymnasium.Env[Observation, np.int64]):
+    """One game of Wordle.
+
+    Observations have two arrays of shape (turns, 5), one row per turn, zeros for later turns:
+
+    - `letters`: 1..26 for a..z.
+    - `marks`: 1 for x (absent), 2 for - (elsewhere), 3 for ✓ (in place). A row of letters without
+      marks is a guess that was refused.
+
+    The reward of a step is what it adds to the reward of the game, so an episode's sum is the
+    reward of its game. A game ends as terminated, never as truncated. At its end, info has `secret`
+    and `won`.
+    """
+
+    metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (Gymnasium's own form)
+
+    def __init__(
+        self,
+        *,
+        words: WordLists | None = None,
+        secrets: Part | Sequence[str] = "train",
+        rules: Rules | None = None,
+        reward: str | RewardSet = WIN,
+        candidates: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        """Settings of the environment. Raises ValueError in one line.
+
+        words: None for the original lists. secrets: a part of their split (train, val, test or
+        all), or words. rules: None for the original ones. reward: win, the name of a set in
+        conf/reward/, or a set from build_rewards. candidates: whether info has `candidates`, a bool
+        for each action: does the word fit all clues, and is it a possible secret? render_mode: ansi
+        makes render() return text.
+        """
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f"render_mode must be ansi or None, not {render_mode!r}")
+        self.words = load_words() if words is None else words
+        self.rules = rules or Rules()
+        self.render_mode = render_mode
+        self._secrets = choose_secrets(self.words, secrets)
+        self._knowledge: Knowledge | None = None
+        self._rewards: RewardSet | None = reward if isinstance(reward, RewardSet) else None
+        if isinstance(reward, str) and reward != WIN:
+            self._rewards = build_rewards(reward, self.knowledge)
+        self._candidates = candidates
+        # The row of each answer among the actions.
+        self._answers = np.array([self.words.guess_index[word] for word in self.words.answers])
+        shape = (self.rules.max_turns, WORD_LENGTH)
+        self.action_space = spaces.Discrete(len(self.words.allowed))
+        self.observation_space = spaces.Dict(
+            {
+                "letters": spaces.Box(0, 26, shape, np.uint8),
+                "marks": spaces.Box(0, len(MARKS), shape, np.uint8),
+            }
+        )
+        self.game: Game | None = None
+        self._earned = 0.0
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What clues say on these lists. It is built at its first use."""
+        if self._knowledge is None:
+            self._knowledge = build_knowledge(self.words)
+        return self._knowledge
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin a game. options: {"secret": word} chooses the secret, which is drawn otherwise."""
+        super().reset(seed=seed)
+        secret = self._secrets[int(self.np_random.integers(len(self._secrets)))]
+        if options and "secret" in options:
+            [secret] = choose_secrets(self.words, [options["secret"]])
+        self.game, self._earned = Game(secret, self.words.allowed_set, self.rules), 0.0
+        return self._observe(), self._inform()
+
+    def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Guess the word with this index. Raises ValueError for no index, and after the end."""
+        game = self._running()
+        if not self.action_space.contains(action):
+            last = len(self.words.allowed) - 1
+            raise ValueError(f"action must be a whole number 0..{last}, not {action!r}")
+        turn = game.play(self.words.allowed[int(action)])
+        before, self._earned = self._earned, self._score(game)
+        over = game.status is not GameStatus.PLAYING
+        return self._observe(), self._earned - before, over, False, self._inform(turn)
+
+    def render(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The board as text, a line for each turn; None without render_mode="ansi"."""
+        if self.render_mode is None:
+            return None
+        game = self._running()
+        lines = ["....."] * self.rules.max_turns
+        for turn in game.turns:
+            note = _REFUSED.get(turn.kind, "")
+            marks = note if turn.feedback is None else marks_of(turn.feedback)
+            lines[turn.state.turn] = f"{turn.guess} {marks}"
+        return "\n".join(lines)
+
+    def _running(self) -> Game:
+        if self.game is None:
+            raise ValueError("call reset() first: no game has begun")
+        return self.game
+
+    def _score(self, game: Game) -> float:
+        """The reward of the game so far."""
+        return float(game.won) if self._rewards is None else self._rewards.score(game).total
+
+    def _observe(self) -> Observation:
+        shape = (self.rules.max_turns, WORD_LENGTH)
+        letters, marks = np.zeros(shape, np.uint8), np.zeros(shape, np.uint8)
+        for turn in self._running().turns:
+            row = turn.state.turn
+            letters[row] = [ord(letter) - ord("a") + 1 for letter in turn.guess or ""]
+            if turn.feedback is not None:
+                marks[row] = [MARKS.index(mark) + 1 for mark in marks_of(turn.feedback)]
+        return {"letters": letters, "marks": marks}
+
+    def _inform(self, turn: PlayedTurn | None = None) -> dict[str, Any]:
+        """What is known besides the observation: of the turn, if any, and at the game's end."""
+        game, info = self._running(), {}
+        if turn is not None:
+            info |= {"guess": turn.guess, "accepted": turn.feedback is not None}
+        if self._candidates:
+            mask = np.zeros(len(self.words.allowed), dtype=bool)
+            mask[self._answers] = self.knowledge.candidates(game.state)
+            info["candidates"] = mask
+        if game.status is not GameStatus.PLAYING:
+            info |= {"won": game.won, "secret": game.secret}
+        return info
+
+
+def choose_secrets(words: WordLists, secrets: Part | Sequence[str]) -> tuple[str, ...]:
+    """The secrets that a part of the split, or a list, names. Raises ValueError in one line."""
+    if isinstance(secrets, str):
+        if secrets not in PARTS:
+            raise ValueError(f"secrets must be {', '.join(PARTS)} or words, not {secrets!r}")
+        splits: Splits = split_secrets(words)
+        return splits.secrets(secrets)
+    if wrong := [word for word in secrets if word not in words.allowed_set]:
+        raise ValueError(f"secrets must be allowed words in lower case, not {wrong[0]!r}")
+    if not secrets:
+        raise ValueError("secrets must name a word or more, not none")
+    return tuple(secrets)
+
+
+register_gymnasium()  # for a checkout that is not installed

@@ -1,0 +1,142 @@
+"""Parts of the laboratory for programs with their own loop: boards, knowledge, rewards, prompts.
+
+Programs import these functions from wordle_rl itself. Wrong input raises ValueError in one line.
+Nothing here imports torch. loaded_player.py loads models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from omegaconf import DictConfig, OmegaConf
+
+from wordle_rl.build_parts import build_reward_set
+from wordle_rl.cli import quoted
+from wordle_rl.data.cells import read_feedback, read_word
+from wordle_rl.game.feedback_table import feedback_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Clue, Game, Rules, State, TurnKind
+from wordle_rl.hydra_errors import describe_hydra_error
+from wordle_rl.prompts.styles import PromptStyle
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.paths import CONF
+from wordle_rl.words.lists import WordLists, load_words
+
+
+def board(*clues: tuple[str, str], max_turns: int = 6) -> State:
+    """The state of a game after guesses and their marks, such as ("crane", "x-✓xx").
+
+    Without clues it is the empty board. Raises ValueError for what is no guess or no marks, and
+    when no turn is left.
+    """
+    if len(clues) >= max_turns:
+        raise ValueError(
+            f"a board of {max_turns} turns must leave one of them, not have {len(clues)} clues"
+        )
+    read = []
+    for guess, feedback in clues:
+        word = read_word("guess", guess)
+        read.append(Clue(word, read_feedback(word, feedback)))
+    return State(clues=tuple(read), turn=len(read), max_turns=max_turns)
+
+
+def build_knowledge(words: WordLists | None = None) -> Knowledge:
+    """What clues say on these word lists: candidates, entropies, best guesses.
+
+    words: None for the original lists. It holds 60 MB for those, so make it once. The first use on
+    new lists computes a table, under a second for the original ones, and keeps it in a cache.
+    """
+    words = load_words() if words is None else words
+    return Knowledge(words, feedback_table(words))
+
+
+def build_rewards(name: str, knowledge: Knowledge, *settings: str) -> RewardSet:
+    """The reward set conf/reward/<name>.yaml, such as phase2.
+
+    settings: changes as on the command line, such as "reward.components.win.weight=5". Its method
+    `score` gives the reward of a game, turn by turn and component by component.
+    """
+    config = compose_config("eval", [f"reward={name}", *settings])
+    node = OmegaConf.to_container(config.reward, resolve=True)
+    return build_reward_set(node, knowledge.words, knowledge)
+
+
+def build_prompt(name: str = "symbols", rules: Rules | None = None, *settings: str) -> PromptStyle:
+    """The prompt style conf/prompt/<name>.yaml, which explains these rules.
+
+    Its `system` text says how to play, `opening(state)` is the first message of a game, and
+    `feedback(turn, state)` is the message after a turn. settings: as for build_rewards.
+    """
+    config = compose_config("eval", [f"prompt={name}", *settings])
+    node = OmegaConf.to_container(config.prompt, resolve=True)
+    return instantiate("prompt", node, PromptStyle, game=rules or Rules())
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuessScore:
+    """What a guess is worth on a board."""
+
+    guess: str
+    kind: TurnKind  # accepted, or why it would be refused
+    fits: bool  # whether it could be the secret after all clues, in the word list or not
+    candidate: bool  # whether it fits and is a possible secret
+    bits: float  # expected information, over equally likely candidates
+    best_bits: float  # the most that any allowed guess has
+    candidates: int  # possible secrets before the guess
+    expected_candidates: float  # and on average after it
+    reward: float | None = None  # of this turn; None unless rewards and secret were given
+    parts: dict[str, float] = field(default_factory=dict)  # its weighted components
+
+
+def score_guess(
+    guess: str,
+    state: State,
+    knowledge: Knowledge,
+    *,
+    rules: Rules | None = None,
+    rewards: RewardSet | None = None,
+    secret: str | None = None,
+) -> GuessScore:
+    """Judge one guess on a board.
+
+    rules: by default the original game's, with the turns of the board. rewards, secret: both
+    together add the reward of the turn, whose parts sum up to it. Raises ValueError for a guess or
+    a secret that is not five letters a to z, or when only one of rewards and secret is given.
+    """
+    if (rewards is None) != (secret is None):
+        raise ValueError("rewards and secret belong together: give both or neither")
+    word = read_word("guess", guess)
+    hidden = word if secret is None else read_word("secret", secret)
+    rules = rules or Rules(max_turns=state.max_turns)
+    turn = Game(hidden, knowledge.words.allowed_set, rules, state=state).play(word)
+    mask = knowledge.candidates(state)
+    bits, after = knowledge.outlook(word, mask)
+    fits = knowledge.is_consistent(word, state)
+    reward = None if rewards is None else rewards.score_turns([turn])
+    return GuessScore(
+        guess=word,
+        kind=turn.kind,
+        fits=fits,
+        candidate=fits and word in knowledge.words.answer_index,
+        bits=bits,
+        best_bits=knowledge.best_entropy(state),
+        candidates=int(mask.sum()),
+        expected_candidates=after,
+        reward=reward.total if reward else None,
+        parts=dict(reward.turns[0]) if reward else {},
+    )
+
+
+def compose_config(name: str, settings: Sequence[str]) -> DictConfig:
+    """The config conf/<name>.yaml with settings as on the command line. Raises ConfigError."""
+    from hydra import compose, initialize_config_dir
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        try:
+            return compose(name, overrides=[quoted(setting) for setting in settings])
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError(" ".join(describe_hydra_error(error).split())) from None

@@ -22,7 +22,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow bench-smoke format choices docs clean
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow bench-smoke format choices metrics docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -118,6 +118,9 @@ format: $(STAMP)  ## format the code and mend what can be mended
 
 choices: $(STAMP)  ## write docs/CHOICES.md anew from the comments in conf/
 	$(PY) -m wordle_rl.choices
+
+metrics: $(STAMP)  ## write docs/METRICS.md anew from the table of metrics
+	$(PY) -m wordle_rl.metrics
 
 docs: $(STAMP)  ## build the docs as a website in build/site; a broken link fails
 	@rm -rf build/pages && mkdir -p build/pages

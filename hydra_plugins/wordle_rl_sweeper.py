@@ -41,6 +41,7 @@ class StudySweeper(Sweeper):
         try:
             with full_disk_told(), user_errors():
                 run_study(plan)
+                _write_report(plan)
         except StudyStopped as error:
             fail(str(error), code=1)
 
@@ -85,3 +86,18 @@ class StudySweeper(Sweeper):
         OmegaConf.set_struct(cfg, False)
         cfg.pop("hydra")
         return self._composed.setdefault(tuple(overrides), resolve(cfg))
+
+
+def _write_report(plan: Any) -> None:
+    """Write the page and the pictures of a finished study, and print where they are."""
+    from wordle_rl.runs.libraries import missing
+    from wordle_rl.study import write_report
+    from wordle_rl.sweeps.study_loop import StudyPaths
+
+    paths = StudyPaths.of(plan)
+    try:
+        print(f"report: {write_report(paths.folder, paths.url)}", flush=True)
+    except ModuleNotFoundError as error:  # the study itself is done
+        if (advice := missing(error)) is None:
+            raise
+        print(f"no report: {advice}", flush=True)

@@ -1,8 +1,7 @@
-"""What the commands that draw pictures share: names, reports, figures, one line per error."""
+"""What the commands that draw pictures share: names, reports, one line per error."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wordle_rl.runs.errors import fail, fail_without_library
-from wordle_rl.runs.files import write_bytes
 from wordle_rl.runs.folder import given_name
 from wordle_rl.runs.untrusted import (
     FolderError,
@@ -23,9 +21,6 @@ from wordle_rl.runs.untrusted import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-_DOTS = 150  # dots per inch
 
 
 class PlotError(ValueError):
@@ -55,14 +50,6 @@ def run_name(folder: Path) -> str:
     return plain_text(given_name(folder.resolve().name))
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure; sizes in inches."""
-    # A bare Figure draws with Agg and, unlike pyplot, leaves no state behind in the process.
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
 def shade_gap(axes: Axes, one: np.ndarray, other: np.ndarray, *, colour: str, unit: str) -> None:
     """Shade the gap between two curves and name its last size; nothing if they share no step.
 
@@ -74,13 +61,6 @@ def shade_gap(axes: Axes, one: np.ndarray, other: np.ndarray, *, colour: str, un
     above, below = one[1][first], other[1][second]
     label = f"gap, at the end {above[-1] - below[-1]:+.3g} {unit}"
     axes.fill_between(steps, above, below, color=colour, alpha=0.15, lw=0, label=label)
-
-
-def save_figure(figure: Figure, out: Path) -> None:
-    """Write a figure as a PNG, whole or not at all."""
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=_DOTS)
-    write_bytes(out, picture.getvalue())
 
 
 def read_solvers(folder: Path) -> dict[str, float]:

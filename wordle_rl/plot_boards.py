@@ -19,22 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wordle_rl.pictures import (
-    PlotError,
-    new_figure,
-    one_line_errors,
-    plain_text,
-    run_name,
-    save_figure,
-)
+from wordle_rl.pictures import PlotError, one_line_errors, plain_text, run_name
 from wordle_rl.runs.errors import run_plain
+from wordle_rl.runs.figures import GREY, INK, new_figure, save_figure, write_caption
 from wordle_rl.runs.files import StepLog
 from wordle_rl.runs.untrusted import check_all_entries, check_entries, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_COLOURS = {"✓": "#6aaa64", "-": "#c9b458", "x": "#787c7e", "": "#ffffff"}  # mark -> tile
+_COLOURS = {"✓": "#6aaa64", "-": "#c9b458", "x": "#5f6366", "": "#ffffff"}  # mark -> tile
+_LETTER_COLOURS = {"✓": INK, "-": INK, "x": "#ffffff", "": INK}
+_SIGNS = {"✓": "✓", "-": "–"}  # in a tile's corner, for those who cannot tell its colour
+_CAPTION = "✓ in its place, – elsewhere in the word. One example, not a measurement."
 _NOTES = {
     "not_a_word": "not a word",
     "breaks_hard_mode": "ignores a clue",
@@ -120,8 +117,9 @@ def before_and_after(boards: Sequence[Board], secret: str | None = None) -> tupl
 def draw_boards(boards: Sequence[Board], out: Path, title: str) -> None:
     """Write boards side by side as a PNG."""
     rows = max(len(board.rows[:_MOST_ROWS]) for board in boards)
-    figure = new_figure(3.4 * len(boards), 0.9 + 0.47 * max(rows, 1))
-    figure.suptitle(title, fontsize=11, fontweight="bold")
+    figure = new_figure(3.4 * len(boards), 1.2 + 0.47 * max(rows, 1))
+    figure.suptitle(title, fontsize=11, fontweight="bold", color=INK)
+    write_caption(figure, _CAPTION)
     for axes, board in zip(figure.subplots(1, len(boards), squeeze=False)[0], boards, strict=True):
         _draw_board(axes, board, rows)
     save_figure(figure, out)
@@ -136,11 +134,15 @@ def _draw_board(axes: Axes, board: Board, rows: int) -> None:
             edge = "#d3d6da" if not marks else colour
             axes.add_patch(Rectangle((column, row), 0.92, 0.92, facecolor=colour, edgecolor=edge))
         for column, letter in enumerate(letters[:_LETTERS].upper()):
+            mark = marks[column : column + 1]
             axes.text(
                 column + 0.46, row + 0.48, plain_text(letter), ha="center", va="center",
-                fontsize=13, fontweight="bold", color="#ffffff" if marks else "#555555",
+                fontsize=13, fontweight="bold", color=_LETTER_COLOURS[mark],
             )  # fmt: skip
-        axes.text(_LETTERS + 0.15, row + 0.48, note, va="center", fontsize=9, color="#555555")
+            if mark in _SIGNS:
+                corner = {"ha": "right", "va": "bottom", "fontsize": 6.5, "color": INK}
+                axes.text(column + 0.88, row + 0.9, _SIGNS[mark], **corner)
+        axes.text(_LETTERS + 0.15, row + 0.48, note, va="center", fontsize=9, color=GREY)
     after = "before training" if board.step == 0 else f"after {board.step} steps"
     end = f"won in {len(board.rows)}" if board.won else "lost"
     axes.set_title(f"{plain_text(board.secret.upper())} {after}: {end}", fontsize=10)
@@ -161,14 +163,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--secret", nargs="+", metavar="WORD",
         help="which games; default: one that improved",
     )  # fmt: skip
-    parser.add_argument("--title", help="default: the name of the run")
+    parser.add_argument("--title", help="default: what it shows, and the run")
     parser.add_argument("--out", type=Path, metavar="PNG", help="default <RUN>/boards.png")
     options = parser.parse_args(arguments)
     out = options.out or options.run / "boards.png"
     with one_line_errors(out):
         games = read_boards(options.run)
         pairs = [before_and_after(games, secret) for secret in options.secret or [None]]
-        title = plain_text(options.title or "") or run_name(options.run)
+        usual = f"Validation games before and after training: {run_name(options.run)}"
+        title = plain_text(options.title or "") or usual
         draw_boards([board for pair in pairs for board in pair], out, title)
     print(printable(str(out)))
     return 0

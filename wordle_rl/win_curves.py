@@ -1,19 +1,20 @@
-"""The wins of a run over its steps, as curves to draw: read from its folder alone.
+"""The wins of a run over its steps, as curves to draw: read from its folder or metrics file alone.
 
 plot_wins.py draws them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from wordle_rl.evaluation.intervals import win_interval
 from wordle_rl.pictures import PlotError, read_lineage, read_reports, run_name
 from wordle_rl.runs.files import StepLog
-from wordle_rl.runs.untrusted import FolderError, check_entries
+from wordle_rl.runs.untrusted import FolderError, check_all_entries, check_entries
 
 _RATES = ("train/win_rate", "val/win_rate", "watch/train/win_rate", "watch/test/win_rate")
 GUESSES = "mean_guesses_with_losses"
@@ -39,18 +40,29 @@ class WinCurves:
     guesses: dict[str, np.ndarray]  # val, train, test: [2, W] steps and mean guesses, losses as 7
     reports: np.ndarray  # [R, 4] step, share of greedy test games won, its 95 % interval
     lineage: str = ""  # of the reported model, in one line
+    # [3, B] step and 95 % interval of the validation wins, where the games were kept
+    val_bands: np.ndarray = field(default_factory=lambda: np.zeros((3, 0)))
+    secrets: int | None = None  # of a validation
+
+    @property
+    def start(self) -> float | None:
+        """The share of validation games that the start won."""
+        return float(self.val_rates[0]) if len(self.val_steps) and not self.val_steps[0] else None
 
 
-def read_curves(folder: str | Path) -> WinCurves:
-    """The curves in <folder>/metrics.jsonl.
+def read_curves(source: str | Path) -> WinCurves:
+    """The curves of a run folder, or of a .jsonl file of metrics alone.
 
     A record may lack the training keys (train/games with train/wins or train/win_rate) or
     val/win_rate. Raises PlotError for a missing folder and one without any of these metrics.
     """
-    folder = Path(folder)
+    source = Path(source)
+    path = source if source.suffix == ".jsonl" else source / "metrics.jsonl"
+    folder = path.parent
+    if source == path and not path.is_file():
+        raise PlotError(f"{path}: no such file")
     if not folder.is_dir():
         raise PlotError(f"{folder}: no such run folder")
-    path = folder / "metrics.jsonl"
     try:
         records = sorted(StepLog(path).read(), key=lambda record: record["step"])
         for record in records:
@@ -62,8 +74,9 @@ def read_curves(folder: str | Path) -> WinCurves:
     if not train and not len(val_steps):
         raise PlotError(f"{path}: no metrics of wins yet (train/win_rate, val/win_rate)")
     steps, wins, games = np.array(train, float).reshape(-1, 3).T
+    bands, secrets = read_bands(folder / "validation_games.jsonl")
     return WinCurves(
-        name=run_name(folder),
+        name=run_name(folder if path.name == "metrics.jsonl" else path.with_suffix("")),
         steps=steps,
         wins=wins,
         games=games,
@@ -73,7 +86,26 @@ def read_curves(folder: str | Path) -> WinCurves:
         guesses={name.split("/")[-2]: _points(records, name) for name in _MEANS},
         reports=read_reports(folder),
         lineage=read_lineage(folder),
+        val_bands=bands,
+        secrets=secrets,
     )
+
+
+def read_bands(path: Path) -> tuple[np.ndarray, int | None]:
+    """[3, B] step and 95 % interval of the wins of each validation, and how many secrets it had.
+
+    Empty where the games were not kept.
+    """
+    games: dict[int, tuple[list[float], list[str]]] = {}
+    for record in StepLog(path).read():
+        place = f"{path}: step {record['step']}"
+        check_all_entries(place, record, {"secret": str, "won": bool})
+        won, secrets = games.setdefault(record["step"], ([], []))
+        won.append(float(record["won"]))
+        secrets.append(record["secret"])
+    bands = [(step, *win_interval(*played)) for step, played in sorted(games.items())]
+    count = max((len(set(secrets)) for _, secrets in games.values()), default=None)
+    return np.array(bands, float).reshape(-1, 3).T, count
 
 
 def _check(path: Path, record: dict[str, Any]) -> None:

@@ -10,11 +10,15 @@ import pytest
 from wordle_rl import plot_boards
 from wordle_rl.pictures import read_reports, read_solvers, run_name
 from wordle_rl.plot_boards import before_and_after, read_boards
-from wordle_rl.plot_wins import draw_run, draw_runs, main
+from wordle_rl.plot_wins import main
+from wordle_rl.references import OPTIMUM, TEACHERS, read_references
+from wordle_rl.runs.figures import COLOURS, MOST_BANDS
 from wordle_rl.runs.files import write_json
-from wordle_rl.runs.folder import StepLog
+from wordle_rl.runs.folder import RunFolder, StepLog
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.win_curves import read_curves, smoothed_rate
+from wordle_rl.win_pictures import draw_run, draw_runs
+from wordle_rl.words.lists import load_words
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -196,7 +200,7 @@ def test_guesses_that_were_not_logged_and_those_of_several_runs_are_refused(run,
 def drawn(monkeypatch):
     """The figures that are drawn, instead of files."""
     figures = []
-    for module in ("plot_wins", "plot_boards"):
+    for module in ("win_pictures", "plot_boards"):
         monkeypatch.setattr(
             f"wordle_rl.{module}.save_figure", lambda figure, out: figures.append(figure)
         )
@@ -296,6 +300,129 @@ def test_runs_of_one_name_are_told_apart_by_their_paths(tmp_path, drawn):
     assert drawn[1].axes[0].get_title(loc="left") == "Two seeds"
 
 
+# -- bands, levels, several runs ------------------------------------------------------------------
+
+
+def keep_games(run, steps=(10, 20, 30, 40), secrets=50, won=20):
+    log = StepLog(run / "validation_games.jsonl")
+    for step in steps:
+        for i in range(secrets):
+            log.append(step, {"secret": f"w{i}", "won": i < won})
+    return run
+
+
+def test_the_band_of_validation_wins_is_wilsons_interval_over_secrets(run, drawn):
+    curves = read_curves(keep_games(run))
+    assert curves.secrets == 50
+    steps, low, high = curves.val_bands
+    assert steps.tolist() == [10, 20, 30, 40]
+    # Wilson's interval of 20 in 50, from his formula with z = 1.96
+    assert (low[0], high[0]) == pytest.approx((0.2761, 0.5382), abs=1e-4)
+    main([str(run)])
+    [said] = [text.get_text() for text in drawn[0].texts]
+    assert said == "Band: 95 % interval of the validation wins, n = 50 secrets."
+    [band] = drawn[0].axes[0].collections
+    assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(53.82, abs=0.01)
+
+
+def test_start_teacher_and_optimum_are_level_lines(tmp_path, drawn):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    log = StepLog(folder / "metrics.jsonl")
+    log.append(0, {"val/win_rate": 0.25})
+    log.append(5, {"val/win_rate": 0.5, "val/mean_guesses_with_losses": 5.0})
+    digests = {"words": load_words().digest}
+    RunFolder(folder).write_manifest(
+        seeds={}, digests=digests, command=["train.py"], model="embedded/mini", choices={}
+    )
+    assert read_references(folder) == (OPTIMUM, TEACHERS["random_consistent_allowed"])
+    main([str(folder), "--guesses"])
+    wins, guesses = drawn[0].axes
+    levels = {line.get_label(): set(line.get_ydata()) for line in wins.lines}
+    assert levels["start, validation, 25.0 %"] == {25}
+    assert levels["teacher: any word that fits, 89.7 %"] == {89.7}
+    assert levels["optimum, 100.0 %"] == {100}
+    assert "optimum, 3.42" in texts(guesses)
+
+
+@pytest.mark.parametrize("word", ["rules=hard", "rules.max_turns=8", "words.answers=mine.txt"])
+def test_a_run_by_other_rules_or_words_is_not_compared(word, tmp_path):
+    digests = {"words": load_words().digest}
+    command, choices = ["train.py", word], {"rules": "hard" if "hard" in word else "original"}
+    RunFolder(tmp_path).write_manifest(
+        seeds={}, digests=digests, command=command, model="embedded/mini", choices=choices
+    )
+    assert read_references(tmp_path) == ()
+
+
+def test_a_file_of_metrics_is_drawn_like_a_run(run, tmp_path, drawn, capsys):
+    copy = tmp_path / "copied.jsonl"
+    copy.write_bytes((run / "metrics.jsonl").read_bytes())
+    assert main([str(copy)]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "wins.png")
+    assert drawn[0].axes[0].get_title(loc="left") == "Games won: copied"
+    main([str(run), str(copy)])
+    assert texts(drawn[1].axes[0]) == {"tiny", "copied"}
+    with pytest.raises(SystemExit, match="2"):
+        main([str(tmp_path / "missing.jsonl")])
+    assert "no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("count", [MOST_BANDS, MOST_BANDS + 1, 8])
+def test_no_picture_has_more_than_five_bands(count, tmp_path, drawn):
+    folders = [keep_games(make_run(tmp_path / f"run{i}")) for i in range(count)]
+    main([str(folder) for folder in folders])
+    axes = drawn[0].axes
+    assert len(axes) == (1 if count <= MOST_BANDS else count)
+    assert all(len(one.collections) == (count if len(axes) == 1 else 1) for one in axes)
+    if len(axes) > 1:
+        assert [one.get_title(loc="left") for one in axes] == [f"run{i}" for i in range(count)]
+        assert drawn[0].legends
+
+
+def contrast(one, other):
+    """Of two colours, as the WCAG defines it."""
+    from matplotlib.colors import to_rgb
+
+    def light(colour):
+        parts = [
+            c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)
+        ]
+        return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+    bright, dark = sorted((light(one), light(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+def test_text_is_dark_on_white_and_steps_are_whole_numbers(run, drawn):
+    main([str(run)])
+    [axes] = drawn[0].axes
+    labels = [axes.title, axes._left_title, axes.xaxis.label, axes.yaxis.label]
+    labels += [*axes.get_legend().get_texts(), *axes.get_xticklabels()]
+    assert all(contrast(label.get_color(), "white") > 7 for label in labels)
+    assert axes.get_xlabel() == "training step" and axes.get_ylabel() == "games won (%)"
+    axes.set_xlim(0, 2)
+    ticks = axes.xaxis.get_major_locator().tick_values(0, 2)
+    assert all(tick == round(tick) for tick in ticks)
+
+
+def deuteranope(colour):
+    """A colour as people without green cones see it (Viénot, Brettel and Mollon 1999)."""
+    from matplotlib.colors import to_rgb
+
+    linear = np.array(to_rgb(colour)) ** 2.2
+    seen = np.array([[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]])
+    return np.clip(seen @ linear, 0, 1) ** (1 / 2.2)
+
+
+def test_colours_differ_for_colour_blind_people():
+    seen = [deuteranope(colour) for colour in COLOURS]
+    gaps = [np.linalg.norm(a - b) for i, a in enumerate(seen) for b in seen[:i]]
+    assert min(gaps) > 0.15
+    # What they are to tell apart: the red and green of many palettes are closer.
+    assert np.linalg.norm(deuteranope("#d62728") - deuteranope("#2ca02c")) < 0.3
+
+
 # -- boards ---------------------------------------------------------------------------------------
 
 
@@ -372,6 +499,14 @@ def test_boards_have_a_coloured_tile_for_each_letter(played, drawn):
     assert len({patch.get_facecolor() for patch in after.patches[5:]}) == 1
     shown = [text.get_text() for text in before.texts]
     assert shown.count("not a word") == 2 and "S" in shown
+    # Signs and the contrast of letters help those who cannot tell the colours.
+    assert (shown.count("✓"), shown.count("–")) == (2, 2)
+    letters = [text for text in after.texts if len(text.get_text()) == 1]
+    tiles = {tuple(p.get_xy()): p.get_facecolor() for p in after.patches}
+    for text in letters:
+        x, y = (np.floor(v) for v in text.get_position())
+        assert contrast(text.get_color(), tiles[x, y]) > 4.5
+    assert drawn[0].get_suptitle() == "Validation games before and after training: tiny"
 
 
 def test_several_secrets_stand_side_by_side(played, drawn):

@@ -46,7 +46,8 @@ def root(norms: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "study tiny is finished" in done.stdout.splitlines()[-1]
+    assert "study tiny is finished" in done.stdout
+    assert f"report: {root / 'study' / 'README.md'}" in done.stdout
     return root
 
 
@@ -61,6 +62,11 @@ def test_each_trial_plays_its_budget_and_is_reported(root, norms):
         assert trial.user_attrs["test_win_rate"] == summary["win_rate"]
         assert [*trial.intermediate_values] == [1, 2] and trial.user_attrs["seconds"] > 0.0
         assert 0.0 <= trial.user_attrs["no_spread"] <= 1.0
+
+
+def test_it_ends_with_its_report(root):
+    assert "| clip_grad_norm=1 | 1 | 16 |" in (root / "study" / "README.md").read_text()
+    assert (root / "study" / "curves.png").is_file()
 
 
 def test_its_report_is_one_command(root):

@@ -97,7 +97,9 @@ def test_tensorboard_shows_training_and_validation_wins_in_one_chart(tmp_path) -
     from wordle_rl.training.settings import LoggerSettings
 
     loggers = build_loggers(LoggerSettings(), tmp_path)
-    LightningReporter(loggers).metrics({"train/win_rate": 0.5, "val/win_rate": 0.25}, 1)
+    reporter = LightningReporter(loggers)
+    for step in range(2):
+        reporter.metrics({"train/win_rate": 0.5, "val/win_rate": 0.25}, step)
     for logger in loggers:
         logger.finalize("failed")
     events = EventAccumulator(str(tmp_path / "tensorboard"))
@@ -106,8 +108,9 @@ def test_tensorboard_shows_training_and_validation_wins_in_one_chart(tmp_path) -
     [event] = events.Tensors("custom_scalars__config__")
     layout.ParseFromString(event.tensor_proto.string_val[0])
     charts = {c.title: list(c.multiline.tag) for part in layout.category for c in part.chart}
-    assert charts["train and validation"] == ["train/win_rate", "val/win_rate"]
-    assert set(charts["train and validation"]) <= set(events.Tags()["scalars"])
+    drawn = charts["training and validation"]
+    assert drawn == ["1 wins/training$", "1 wins/validation$"]
+    assert {pattern.removesuffix("$") for pattern in drawn} <= set(events.Tags()["scalars"])
 
 
 def test_watching_training_and_test_secrets_changes_nothing_else(tmp_path) -> None:

@@ -100,11 +100,14 @@ def test_loggers_get_a_table_and_histograms_unless_they_are_switched_off(tmp_pat
     for reporter, tables in ((logged, True), (off, False)):
         log = log_of(tmp_path, reporter, tables=tables)
         log.validation_games(2, GAMES, REWARDS)
-        log.training_rewards(2, SimpleNamespace(rewards=REWARDS[:2]))  # type: ignore[arg-type]
+        played = SimpleNamespace(rewards=REWARDS[:2], advantages=[np.array([0.5, -0.5])])
+        log.training_rewards(2, played)  # type: ignore[arg-type]
     assert logged.seen == [
         ("validation by secret", "secret", 2),
         ("rewards/val", [1.0, 2.0, 3.0, 4.0], 2),
+        ("guesses/val", [1.0, 1.0, 1.0, 1.0], 2),
         ("rewards/train", [1.0, 2.0], 2),
+        ("advantages/train", [0.5, -0.5], 2),
     ]
     assert off.seen == []
 
@@ -126,16 +129,16 @@ def test_tensorboard_gets_the_table_and_the_histogram(tmp_path: Path) -> None:
 
     loggers = build_loggers(LoggerSettings(), tmp_path)
     reporter = LightningReporter(loggers)
-    reporter.table("games", TABLE, 3)
+    reporter.table("validation by secret", TABLE, 3)
     reporter.histogram("rewards/val", [1.0, 2.0, 2.0], 3)
     for logger in loggers:
         logger.finalize("success")
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
-    [text] = events.Tensors("games/text_summary")
+    [text] = events.Tensors("1 wins/validation by secret/text_summary")
     assert text.step == 3
     assert text.tensor_proto.string_val[0].decode().splitlines()[-1] == "| crane | yes | 1.50 |"
-    [counted] = events.Histograms("rewards/val")
+    [counted] = events.Histograms("2 reward/validation, histogram")
     values = counted.histogram_value
     assert (counted.step, values.num, values.sum, values.max) == (3, 3, 5.0, 2.0)
 
@@ -157,9 +160,9 @@ def test_wandb_gets_the_table_and_the_histogram(monkeypatch: pytest.MonkeyPatch)
     )
     monkeypatch.setitem(sys.modules, "wandb", library)
     reporter = LightningReporter([Offline()])
-    reporter.table("games", TABLE, 3)
+    reporter.table("validation by secret", TABLE, 3)
     reporter.histogram("rewards/val", [1.0, 2.0], 4)
     assert seen == [
-        ({"games": ("table", TABLE.columns, TABLE.rows)}, 3),
-        ({"rewards/val": ("histogram", [1.0, 2.0])}, 4),
+        ({"1 wins/validation by secret": ("table", TABLE.columns, TABLE.rows)}, 3),
+        ({"2 reward/validation, histogram": ("histogram", [1.0, 2.0])}, 4),
     ]

@@ -29,7 +29,7 @@ WIN = "win"  # the reward that is 1 for a win, 0 for everything else
 _REFUSED = {TurnKind.BREAKS_HARD_MODE: "ignores a clue"}
 
 
-class WordleEnv(gymnasium.Env[Observation, np.int64]):
+class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no type of its own
     """One game of Wordle.
 
     Observations have two arrays of shape (turns, 5), one row per turn, zeros for later turns:

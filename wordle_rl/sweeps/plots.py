@@ -1,24 +1,45 @@
-"""The pictures of a study: curves, wins, compute, importance and parallel coordinates."""
+"""The pictures of a study: curves, wins, compute, importance and parallel coordinates.
+
+Each has a title in words, units, and a line that says what its bands are and over how many seeds.
+"""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wordle_rl.runs.files import write_bytes
+from wordle_rl.runs.figures import (
+    BLUE,
+    COLOURS,
+    INK,
+    MARKERS,
+    MOST_BANDS,
+    label_axes,
+    name_lines,
+    new_figure,
+    save_figure,
+    write_caption,
+)
+from wordle_rl.sweeps.curves import (
+    WINS,
+    Arms,
+    describe_interval,
+    draw_curves,
+    draw_start,
+    find_start,
+    read_curve,
+    wrap_name,
+)
 from wordle_rl.sweeps.means import Mean
 from wordle_rl.sweeps.report import MOST_CURVES, group_by_arm
 from wordle_rl.sweeps.results import Result, Study
 from wordle_rl.sweeps.space import format_params
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DOTS = 130  # dots per inch
 _LOG = 20  # ratio of numbers from which their scale is logarithmic
 
 
@@ -27,7 +48,7 @@ def write_plots(study: Study, folder: Path) -> list[tuple[str, str]]:
     search = [r for r in study.results if not r.confirms]
     best_arms = _pick_best_arms(search)
     drawn = [
-        ("Learning curves", "curves.png", _draw_curves(best_arms)),
+        ("Learning curves", "curves.png", draw_curves(best_arms)),
         ("Validation wins of each trial", "wins.png", _draw_wins(best_arms)),
         ("Wins against compute", "compute.png", _draw_compute(best_arms)),
         ("Importance", "importance.png", _draw_importance(study)),
@@ -35,17 +56,12 @@ def write_plots(study: Study, folder: Path) -> list[tuple[str, str]]:
     ]
     for _, name, figure in drawn:
         if figure is not None:
-            picture = io.BytesIO()
-            figure.savefig(picture, format="png", dpi=_DOTS)
-            write_bytes(folder / name, picture.getvalue())
+            save_figure(figure, folder / name)
     return [(title, name) for title, name, figure in drawn if figure is not None]
 
 
-Arms = Sequence[tuple[dict[str, Any], list[Result]]]
-
-
 def _pick_best_arms(results: Sequence[Result]) -> Arms:
-    found = [entry for entry in group_by_arm(results) if any(map(_read_curve, entry[1]))]
+    found = [entry for entry in group_by_arm(results) if any(map(read_curve, entry[1]))]
     if len(found) <= MOST_CURVES:
         return found
 
@@ -55,75 +71,63 @@ def _pick_best_arms(results: Sequence[Result]) -> Arms:
     return sorted(found, key=wins, reverse=True)[:MOST_CURVES]
 
 
-def _read_curve(result: Result) -> list[list[float]]:
-    return result.figures.get("curve") or []
-
-
-def _draw_curves(found: Arms) -> Figure | None:
-    """Mean validation wins over games, with 95 % intervals over seeds as bands."""
-    if not found:
-        return None
-    figure, axes = _start_figure()
-    for number, (arm, trials) in enumerate(found):
-        at: dict[float, list[float]] = {}
-        for trial in trials:
-            for games, wins in _read_curve(trial):
-                at.setdefault(games, []).append(100 * wins)
-        # A mean over fewer seeds than elsewhere would jump.
-        full = max(map(len, at.values()))
-        games = sorted(g for g in at if len(at[g]) == full)
-        means = [m for g in games if (m := Mean.of(at[g])) is not None]
-        middle = [m.mean for m in means]
-        colour = f"C{number}"
-        axes.plot(games, middle, color=colour, marker="o", ms=3, lw=1.6, label=format_params(arm))
-        if full > 1:
-            low = [max(m.mean - (m.half or 0.0), 0.0) for m in means]
-            high = [min(m.mean + (m.half or 0.0), 100.0) for m in means]
-            axes.fill_between(games, low, high, color=colour, alpha=0.12, lw=0)
-    axes.set_xlabel("training games")
-    axes.set_xlim(left=0)
-    return _finish_figure(figure, axes, legend=True)
-
-
 def _draw_wins(found: Arms) -> Figure | None:
     done = [(arm, [100 * t.value for t in ts if t.value is not None]) for arm, ts in found]
     done = [(arm, values) for arm, values in done if values]
     if not done:
         return None
-    figure, axes = _start_figure()
+    figure = new_figure(9, 4.6)
+    axes = figure.subplots()
     for place, (_, values) in enumerate(done):
-        axes.plot([place] * len(values), values, "o", color=f"C{place}", ms=5, alpha=0.6)
+        axes.plot([place] * len(values), values, "o", color=BLUE, ms=5, alpha=0.6)
         mean = Mean.of(values)
         assert mean is not None
-        axes.errorbar([place], [mean.mean], yerr=mean.half, fmt="_", color="black", capsize=4)
+        axes.errorbar([place], [mean.mean], yerr=mean.half, fmt="_", color=INK, ms=14, capsize=4)
+    draw_start(axes, find_start(found))
+    counts = [len(values) for _, values in done]
+    label_axes(axes, "Validation games won by the best checkpoint of each trial", y=WINS)
     axes.set_xticks(
-        range(len(done)), [format_params(arm) for arm, _ in done], rotation=20, ha="right"
+        range(len(done)),
+        [wrap_name(format_params(arm)) for arm, _ in done],
+        rotation=20,
+        ha="right",
     )
-    return _finish_figure(figure, axes)
+    name_lines(axes)
+    write_caption(figure, f"Dot: a trial. Dash: the mean. {describe_interval('Bar', counts)}")
+    return figure
 
 
 def _draw_compute(found: Arms) -> Figure | None:
-    figure, axes = _start_figure()
+    figure = new_figure(9, 4.6)
+    axes = figure.subplots()
     for number, (arm, trials) in enumerate(found):
         spent = [(t.figures["seconds"] / 60, 100 * t.value) for t in trials
                  if t.value is not None and "seconds" in t.figures]  # fmt: skip
         if spent:
-            axes.plot(*zip(*spent, strict=True), "o", color=f"C{number}", label=format_params(arm))
+            filled = "none" if number >= MOST_BANDS else COLOURS[number]
+            axes.plot(
+                *zip(*spent, strict=True), MARKERS[number % MOST_BANDS], mfc=filled,
+                color=COLOURS[number % MOST_BANDS], label=wrap_name(format_params(arm)),
+            )  # fmt: skip
     if not axes.lines:
         return None
-    axes.set_xlabel("minutes of training")
+    label_axes(axes, "Validation games won against time", x="minutes spent on training", y=WINS)
     axes.set_xlim(left=0)
-    return _finish_figure(figure, axes, legend=True)
+    name_lines(axes)
+    write_caption(figure, "Each mark is a trial. Time depends on the machine.")
+    return figure
 
 
 def _draw_importance(study: Study) -> Figure | None:
     if not study.importance:
         return None
-    figure, axes = _start_figure()
+    figure = new_figure(9, 1.6 + 0.4 * len(study.importance))
+    axes = figure.subplots()
     entries = sorted(study.importance.items(), key=lambda item: item[1])
-    axes.barh([name for name, _ in entries], [value for _, value in entries], color="#3a6ea5")
-    axes.set_xlabel("what sets the better trials apart (PED-ANOVA, shares)")
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.barh([name for name, _ in entries], [value for _, value in entries], color=BLUE)
+    label_axes(axes, "What sets the better trials apart", x="share of the importance (PED-ANOVA)")
+    complete = sum(r.state == "complete" and not r.confirms for r in study.results)
+    write_caption(figure, f"n = {complete} complete trials.")
     return figure
 
 
@@ -137,7 +141,8 @@ def _draw_parallel(results: Sequence[Result]) -> Figure | None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 
-    figure, axes = _start_figure()
+    figure = new_figure(9, 4.6)
+    axes = figure.subplots()
     wins = [100 * (r.value or 0.0) for r in done]
     scale = Normalize(min(wins), max(wins) if max(wins) > min(wins) else min(wins) + 1)
     places = {name: _scale_values([r.params.get(name) for r in done]) for name in names}
@@ -150,11 +155,14 @@ def _draw_parallel(results: Sequence[Result]) -> Figure | None:
         ends = sorted(places[name].items(), key=lambda item: item[1])
         for value, height in ends if len(ends) <= 8 else (ends[0], ends[-1]):
             label = f"{value:.3g}" if isinstance(value, float) else str(value)
-            axes.text(x, height, f" {label}", fontsize=8, va="center")
+            axes.text(x, height, f" {label}", fontsize=8, va="center", color=INK)
     labels = [name.rpartition(".")[2] for name in names]
+    label_axes(axes, "Parameters and validation wins of every complete trial")
+    axes.grid(visible=False)
     axes.set_xticks(range(len(names) + 1), [*labels, "validation wins"])
     axes.set_yticks([])
-    figure.colorbar(ScalarMappable(scale, "viridis"), ax=axes, label="validation wins (%)")
+    figure.colorbar(ScalarMappable(scale, "viridis"), ax=axes, label=WINS)
+    write_caption(figure, f"Each line is a trial, n = {len(done)}.")
     return figure
 
 
@@ -170,20 +178,3 @@ def _scale_values(values: Sequence[Any]) -> dict[Any, float]:
             return {v: math.log(v / low) / math.log(high / low) for v in distinct}
         return {v: (v - low) / (high - low) for v in distinct}
     return {v: i / (len(distinct) - 1) for i, v in enumerate(sorted(distinct, key=str))}
-
-
-def _start_figure() -> tuple[Figure, Axes]:
-    # Unlike pyplot, a bare Figure leaves no state behind in the process.
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.4), layout="constrained")
-    return figure, figure.subplots()
-
-
-def _finish_figure(figure: Figure, axes: Axes, *, legend: bool = False) -> Figure:
-    axes.set_ylabel("validation games won (%)")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    if legend and axes.get_legend_handles_labels()[1]:  # a study of seeds has no names
-        axes.legend(frameon=False, fontsize=8)
-    return figure

@@ -46,9 +46,11 @@ class RunLog:
             self._reporter.metrics(finite, step)
 
     def training_rewards(self, step: int, result: StepResult) -> None:
-        """Give the loggers a histogram of the rewards of a step's games."""
+        """Give the loggers histograms of a step's rewards and advantages."""
         if self.writes and self._tables:
-            self._histogram("train", result.rewards, step)
+            self._histogram("rewards/train", [reward.total for reward in result.rewards], step)
+            advantages = [value for turns in result.advantages for value in turns.tolist()]
+            self._histogram("advantages/train", advantages, step)
 
     def training_games(self, step: int, result: StepResult, size: int) -> None:
         """Write games of a training step. size: rollouts per group."""
@@ -67,7 +69,8 @@ class RunLog:
         self._write_validation(step, games, rewards)
         if self._tables:
             self._reporter.table("validation by secret", tabulate_games(games, rewards), step)
-            self._histogram("val", rewards, step)
+            self._histogram("rewards/val", [reward.total for reward in rewards], step)
+            self._histogram("guesses/val", list(map(_count_guesses, games)), step)
 
     def _write_validation(
         self, step: int, games: Sequence[Game], rewards: Sequence[GameReward]
@@ -86,10 +89,10 @@ class RunLog:
             flush=True,
         )
 
-    def _histogram(self, name: str, rewards: Sequence[GameReward], step: int) -> None:
-        """Give the loggers a histogram of the rewards of games."""
-        if totals := [reward.total for reward in rewards]:
-            self._reporter.histogram(f"rewards/{name}", totals, step)
+    def _histogram(self, name: str, values: Sequence[float], step: int) -> None:
+        """Give the loggers a histogram, unless there is nothing to count."""
+        if values:
+            self._reporter.histogram(name, values, step)
 
     def cut_back(self, step: int) -> None:
         """Delete what was logged after a step, and pass the rest to the loggers."""
@@ -108,3 +111,8 @@ class RunLog:
             self._metrics.sync()
             self._games.sync()
             self._validations.sync()
+
+
+def _count_guesses(game: Game) -> float:
+    """The turns that a game used. A lost one counts as one more than it had."""
+    return float(game.state.turn if game.won else game.rules.max_turns + 1)

@@ -99,5 +99,5 @@ def train(
     summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     if (peak := mx.get_peak_memory()) and mx.metal.is_available():  # the CPU build counts little
         print(f"peak memory of MLX: {peak / 1e9:.1f} GB", flush=True)
-    log_outcome(loggers, setup.config, summary)
+    log_outcome(loggers, folder, setup.config, summary)
     return summary

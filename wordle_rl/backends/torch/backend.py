@@ -199,7 +199,7 @@ def train(
             _run_steps(training, policy, setup, loggers, callbacks)
 
         summary = run_training(training, fit, resume=resume, interrupts=interrupts)
-    log_outcome(loggers, setup.config, summary)
+    log_outcome(loggers, folder, setup.config, summary)
     return summary
 
 

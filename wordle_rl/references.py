@@ -1,0 +1,66 @@
+"""The players that a run's picture is compared with: the model's teacher, and the optimum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.policy.settings import locate
+from wordle_rl.policy.stages import stages_of
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.labels import list_changes
+from wordle_rl.runs.untrusted import FolderError
+from wordle_rl.words.lists import load_words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """A player to compare with, on all original answers by the original rules."""
+
+    name: str
+    rate: float  # share of games won, 0..1
+    guesses: float  # mean guesses, a lost game as 7
+
+
+OPTIMUM = Reference(name="optimum", rate=1.0, guesses=3.421)  # published, see docs/RESULTS.md
+TEACHERS = {  # by the name in algorithm.player; tests/commands/test_evaluate.py plays them
+    "random_consistent": Reference(name="teacher: any answer that fits", rate=0.982, guesses=4.08),
+    "random_consistent_allowed": Reference(
+        name="teacher: any word that fits", rate=0.897, guesses=4.82
+    ),
+    "entropy": Reference(name="teacher: greedy entropy", rate=1.0, guesses=3.432),
+    "entropy_allowed": Reference(
+        name="teacher: greedy entropy, all words", rate=1.0, guesses=3.965
+    ),
+}
+
+
+def read_references(folder: Path) -> tuple[Reference, ...]:
+    """The teacher that the run's model imitated, if it is known, and the optimum.
+
+    Empty for a run with other words or rules, and for a folder without a manifest.
+    """
+    with suppress(FolderError, ConfigError, OSError):
+        manifest = RunFolder.open(folder).manifest()
+        rules = manifest.get("choices", {}).get("rules", "original")
+        changed = any(key.startswith(("rules", "words")) for key in list_changes(manifest))
+        if rules == "original" and not changed and _original_words(manifest):
+            teacher = TEACHERS.get(str(_find_player(manifest)))
+            return (OPTIMUM,) if teacher is None else (OPTIMUM, teacher)
+    return ()
+
+
+def _original_words(manifest: Mapping[str, Any]) -> bool:
+    return manifest.get("digests", {}).get("words") == load_words().digest
+
+
+def _find_player(manifest: Mapping[str, Any]) -> str | None:
+    """The last player that the run, or a run before it, imitated."""
+    if manifest.get("player"):
+        return manifest["player"]
+    stages = stages_of(locate(str(manifest.get("model"))))
+    return next((stage["player"] for stage in reversed(stages) if stage.get("player")), None)

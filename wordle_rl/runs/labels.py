@@ -1,0 +1,61 @@
+"""Short names of runs: the model, what the command line changed, and when the run began."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+# Settings that say nothing about what is learnt.
+_LEFT_OUT = {
+    *("name", "output_dir", "resume", "restart", "logger", "model", "sweep"),
+    *("trainer.last_line", "trainer.show_games"),
+}
+_LONGEST = 60  # characters of the changes in a name
+_SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
+
+
+def list_changes(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """What the command line of a run set, later resumes included, by the full key."""
+    changes: dict[str, str] = {}
+    for word in manifest.get("command", [])[1:]:
+        if found := _SETTING.fullmatch(word):
+            changes[found[1]] = found[2].strip("'\"")
+    for resume in manifest.get("resumes", []):
+        for key, pair in resume.get("changes", {}).items():
+            changes[key] = str(pair[-1]) if isinstance(pair, list) and pair else str(pair)
+    return {
+        key: value
+        for key, value in changes.items()
+        if key not in _LEFT_OUT and not key.startswith(("hydra", "logger."))
+    }
+
+
+def label_run(manifest: Mapping[str, Any], *, seconds: bool = False) -> str:
+    """A short name such as `mini, lr=1e-4 seed=1, 11-23 14:02`.
+
+    seconds: whether its time has them, for runs that began in one minute.
+    """
+    model = manifest.get("choices", {}).get("model") or str(manifest.get("model", "run"))
+    changes = list_changes(manifest)
+    experiment = changes.pop("experiment", None)
+    words = [experiment] if experiment else []
+    words += [f"{key.rpartition('.')[2]}={_shorten(value)}" for key, value in changes.items()]
+    text = " ".join(words)
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    parts = [model.rpartition("/")[2], text, _time(manifest, seconds)]
+    return ", ".join(part for part in parts if part)
+
+
+def _shorten(value: str) -> str:
+    """A path by its last part."""
+    return value.rstrip("/").rpartition("/")[2] or value
+
+
+def _time(manifest: Mapping[str, Any], seconds: bool) -> str:
+    try:
+        started = datetime.fromisoformat(str(manifest["started"]))
+    except (KeyError, ValueError):
+        return ""
+    return started.strftime("%m-%d %H:%M:%S" if seconds else "%m-%d %H:%M")

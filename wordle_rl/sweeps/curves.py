@@ -1,0 +1,142 @@
+"""The learning curves of a study: mean validation wins over games, with bands over seeds."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from wordle_rl.runs.figures import (
+    BLUE,
+    COLOURS,
+    GREY,
+    MARKERS,
+    MOST_BANDS,
+    count_on_x,
+    finish_panel,
+    label_axes,
+    name_lines,
+    name_panels,
+    new_figure,
+    new_panels,
+    write_caption,
+)
+from wordle_rl.sweeps.means import Mean
+from wordle_rl.sweeps.results import Result
+from wordle_rl.sweeps.space import format_params
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Arms = Sequence[tuple[dict[str, Any], list[Result]]]  # parameters, and trials of all seeds
+WINS = "validation games won (%)"
+_WIDE = 40  # characters of an arm's name in a legend
+_Point = tuple[float, Mean]  # games, and wins in percent
+
+
+def read_curve(result: Result) -> list[list[float]]:
+    """Games and wins (0..1) of each validation of a trial."""
+    return result.figures.get("curve") or []
+
+
+def draw_curves(found: Arms) -> Figure | None:
+    """Mean validation wins over games. More than five arms have a panel each."""
+    if not found:
+        return None
+    curves = [(format_params(arm), _mean_curve(trials)) for arm, trials in found]
+    title = "Validation games won over training games"
+    start = find_start(found)
+    if len(curves) <= MOST_BANDS:
+        figure = new_figure(9, 4.6)
+        axes = figure.subplots()
+        for (name, points), colour, marker in zip(curves, COLOURS, MARKERS, strict=False):
+            _draw_curve(axes, points, colour, marker, name)
+        draw_start(axes, start)
+        _finish_curves(axes, title)
+        name_lines(axes)
+    else:
+        figure = _draw_panels(curves, title, start)
+    counts = [points[0][1].count for _, points in curves if points]
+    write_caption(figure, describe_interval("Band", counts))
+    return figure
+
+
+def _mean_curve(trials: Sequence[Result]) -> list[_Point]:
+    """The mean over seeds, where no seed is missing: a mean over fewer seeds would jump."""
+    at: dict[float, list[float]] = {}
+    for trial in trials:
+        for games, wins in read_curve(trial):
+            at.setdefault(games, []).append(100 * wins)
+    full = max(map(len, at.values()), default=0)
+    means = [(g, Mean.of(at[g])) for g in sorted(at) if len(at[g]) == full]
+    return [(games, mean) for games, mean in means if mean is not None]
+
+
+def _draw_curve(axes: Axes, points: Sequence[_Point], colour: str, marker: str, name: str) -> None:
+    games, means = [g for g, _ in points], [m for _, m in points]
+    style = {"color": colour, "marker": marker, "ms": 3.5, "lw": 1.6, "label": wrap_name(name)}
+    axes.plot(games, [m.mean for m in means], **style)
+    if all(m.half is not None for m in means):
+        low = [max(m.mean - (m.half or 0.0), 0.0) for m in means]
+        high = [min(m.mean + (m.half or 0.0), 100.0) for m in means]
+        axes.fill_between(games, low, high, color=colour, alpha=0.15, lw=0)
+
+
+def _draw_panels(
+    curves: Sequence[tuple[str, list[_Point]]], title: str, start: float | None
+) -> Figure:
+    """A panel for each arm. The first arm is a grey line in the others."""
+    figure, panels = new_panels(len(curves), title)
+    first_name, first = curves[0]
+    for axes, (name, points) in zip(panels, curves, strict=True):
+        if points is not first:
+            line = {
+                "color": GREY,
+                "lw": 1.2,
+                "ls": "--",
+                "label": wrap_name(f"mean of {first_name}"),
+            }
+            axes.plot([g for g, _ in first], [m.mean for _, m in first], **line)
+        _draw_curve(axes, points, BLUE, "o", "mean of the panel's arm")
+        draw_start(axes, start)
+        _finish_curves(axes, "")
+        finish_panel(axes, name)
+    name_panels(figure, *panels[1].get_legend_handles_labels())
+    return figure
+
+
+def find_start(found: Arms) -> float | None:
+    """Mean wins of the start in percent; None unless all arms began with the same model."""
+    start: dict[Any, float] = {}
+    for _, trials in found:
+        for trial in trials:
+            for games, wins in read_curve(trial)[:1]:
+                if games or start.setdefault(trial.params.get("seed"), wins) != wins:
+                    return None
+    return 100 * sum(start.values()) / len(start) if start else None
+
+
+def draw_start(axes: Axes, start: float | None) -> None:
+    if start is not None:
+        axes.axhline(start, color=GREY, lw=1.2, ls=":", label=f"start, {start:.1f} %")
+
+
+def _finish_curves(axes: Axes, title: str) -> None:
+    label_axes(axes, title, x="training games", y=WINS)
+    axes.set_xlim(left=0)
+    count_on_x(axes)
+
+
+def describe_interval(what: str, counts: Sequence[int]) -> str:
+    """One line: what a band or a bar is, and over how many seeds. counts: of each arm."""
+    low, high = min(counts, default=0), max(counts, default=0)
+    if high < 2:
+        return "One seed for each arm, so there is no interval."
+    many = str(high) if low == high else f"{low} to {high}"
+    return f"{what}: 95 % interval of the mean over seeds (Student's t), n = {many} seeds."
+
+
+def wrap_name(name: str) -> str:
+    """An arm's name in lines that fit beside a picture."""
+    return textwrap.fill(name, _WIDE, break_long_words=False, break_on_hyphens=False)

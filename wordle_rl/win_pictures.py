@@ -86,6 +86,8 @@ def draw_run(
         bars = {"color": _TEST, "fmt": "D", "ms": 6, "lw": 1.5, "capsize": 4}
         axes.errorbar(steps, rate, error, label=f"test secrets, greedy, {_INTERVAL}", **bars)
     _finish(axes, plain_text(title) or f"Games won: {curves.name}")
+    for panel in [axes, *below][:-1]:
+        panel.set_xlabel("")  # the lowest one has it
     write_caption(figure, _caption([curves]))
     save_figure(figure, out)
 
@@ -191,7 +193,7 @@ def _draw_shared(shown: Sequence[WinCurves], heading: str, levels: Mapping[str, 
 
 def _draw_panels(shown: Sequence[WinCurves], heading: str, levels: Mapping[str, float]) -> Figure:
     """A panel for each run."""
-    figure, panels = new_panels(len(shown), heading)
+    figure, panels = new_panels(len(shown))
     for axes, curves in zip(panels, shown, strict=True):
         _draw_validation(axes, curves, _VALIDATION, "o", label="validation")
         _draw_start(axes, curves)
@@ -200,7 +202,7 @@ def _draw_panels(shown: Sequence[WinCurves], heading: str, levels: Mapping[str, 
         finish_panel(axes, curves.name)
     handles, labels = panels[0].get_legend_handles_labels()
     # Each panel has its own start.
-    name_panels(figure, handles, [_RATE.sub("", label) for label in labels])
+    name_panels(figure, heading, handles, [_RATE.sub("", label) for label in labels])
     return figure
 
 

@@ -34,11 +34,10 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def new_panels(count: int, title: str) -> tuple[Figure, list[Axes]]:
+def new_panels(count: int) -> tuple[Figure, list[Axes]]:
     """A figure of small panels with equal axes, for more curves than one picture can show."""
     rows = -(-count // _PANEL_COLUMNS)
-    figure = new_figure(9, 1.0 + 2.3 * rows)
-    figure.suptitle(title, fontsize=11, fontweight="bold", color=INK)
+    figure = new_figure(9, 1.2 + 2.1 * rows)
     grid = figure.subplots(rows, _PANEL_COLUMNS, sharex=True, sharey=True, squeeze=False)
     panels = list(grid.flat)
     for axes in panels[count:]:
@@ -60,10 +59,13 @@ def name_lines(axes: Axes) -> None:
         axes.legend(frameon=False, fontsize=9, labelcolor=INK, **place)
 
 
-def name_panels(figure: Figure, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """One legend for all panels."""
-    style = {"ncols": 3, "frameon": False, "fontsize": 9, "labelcolor": INK}
-    figure.legend(handles, names, loc="outside upper center", **style)
+def name_panels(figure: Figure, title: str, handles: Sequence[Any], names: Sequence[str]) -> None:
+    """The title and one legend for all panels, above them."""
+    legend = figure.legend(
+        handles, names, loc="outside upper left", ncols=2, frameon=False, fontsize=9,
+        labelcolor=INK, title=title, alignment="left",
+    )  # fmt: skip
+    legend.get_title().set(fontsize=11, fontweight="bold", color=INK)
 
 
 def label_axes(axes: Axes, title: str, *, x: str = "", y: str = "") -> None:

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-# Settings that say nothing about what is learnt.
-_LEFT_OUT = {
-    *("name", "output_dir", "resume", "restart", "logger", "model", "sweep"),
-    *("trainer.last_line", "trainer.show_games"),
-}
+# Settings that say nothing about what is learnt, and groups of them with their exceptions.
+_LEFT_OUT = {"name", "output_dir", "resume", "restart", "logger", "model", "sweep"}
+_GROUPS_LEFT_OUT = ("hydra", "logger", "backend", "trainer")
+_KEPT = {"backend", "backend.precision", "trainer.steps", "trainer.epochs"}
 _LONGEST = 60  # characters of the changes in a name
 _SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
 
@@ -25,11 +24,13 @@ def list_changes(manifest: Mapping[str, Any]) -> dict[str, str]:
     for resume in manifest.get("resumes", []):
         for key, pair in resume.get("changes", {}).items():
             changes[key] = str(pair[-1]) if isinstance(pair, list) and pair else str(pair)
-    return {
-        key: value
-        for key, value in changes.items()
-        if key not in _LEFT_OUT and not key.startswith(("hydra", "logger."))
-    }
+    return {key: value for key, value in changes.items() if _tells(key)}
+
+
+def _tells(key: str) -> bool:
+    """Whether a setting may change what is learnt."""
+    left_out = key in _LEFT_OUT or re.split(r"[./]", key)[0] in _GROUPS_LEFT_OUT
+    return key in _KEPT or not left_out
 
 
 def label_run(manifest: Mapping[str, Any], *, seconds: bool = False) -> str:

@@ -87,7 +87,7 @@ def _draw_panels(
     curves: Sequence[tuple[str, list[_Point]]], title: str, start: float | None
 ) -> Figure:
     """A panel for each arm. The first arm is a grey line in the others."""
-    figure, panels = new_panels(len(curves), title)
+    figure, panels = new_panels(len(curves))
     first_name, first = curves[0]
     for axes, (name, points) in zip(panels, curves, strict=True):
         if points is not first:
@@ -102,7 +102,7 @@ def _draw_panels(
         draw_start(axes, start)
         _finish_curves(axes, "")
         finish_panel(axes, name)
-    name_panels(figure, *panels[1].get_legend_handles_labels())
+    name_panels(figure, title, *panels[1].get_legend_handles_labels())
     return figure
 
 

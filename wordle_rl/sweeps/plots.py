@@ -40,6 +40,7 @@ from wordle_rl.sweeps.space import format_params
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_BEHIND = {"facecolor": "white", "alpha": 0.8, "lw": 0, "pad": 0.5}  # a text that crosses lines
 _LOG = 20  # ratio of numbers from which their scale is logarithmic
 
 
@@ -82,7 +83,9 @@ def _draw_wins(found: Arms) -> Figure | None:
         axes.plot([place] * len(values), values, "o", color=BLUE, ms=5, alpha=0.6)
         mean = Mean.of(values)
         assert mean is not None
-        axes.errorbar([place], [mean.mean], yerr=mean.half, fmt="_", color=INK, ms=14, capsize=4)
+        half = mean.half or 0.0
+        ends = [[min(half, mean.mean)], [min(half, 100.0 - mean.mean)]]
+        axes.errorbar([place], [mean.mean], yerr=ends, fmt="_", color=INK, ms=14, capsize=4)
     draw_start(axes, find_start(found))
     counts = [len(values) for _, values in done]
     label_axes(axes, "Validation games won by the best checkpoint of each trial", y=WINS)
@@ -155,7 +158,7 @@ def _draw_parallel(results: Sequence[Result]) -> Figure | None:
         ends = sorted(places[name].items(), key=lambda item: item[1])
         for value, height in ends if len(ends) <= 8 else (ends[0], ends[-1]):
             label = f"{value:.3g}" if isinstance(value, float) else str(value)
-            axes.text(x, height, f" {label}", fontsize=8, va="center", color=INK)
+            axes.text(x, height, f" {label}", fontsize=8, va="center", color=INK, bbox=_BEHIND)
     labels = [name.rpartition(".")[2] for name in names]
     label_axes(axes, "Parameters and validation wins of every complete trial")
     axes.grid(visible=False)

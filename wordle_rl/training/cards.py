@@ -1,4 +1,4 @@
-"""Which curves TensorBoard gets: those that show something.
+"""Chooses the curves that TensorBoard gets: the ones that show something.
 
 TensorBoard makes a card of every name, also of a curve that is 0 from end to end or has one point.
 Here a curve waits until it has two different values. Then its first points follow.
@@ -12,7 +12,7 @@ Point = tuple[int, float]  # step and value
 
 
 class Cards:
-    """The curves that wait, and those that are shown. flat: names that need only two points."""
+    """Curves that wait, and curves that are shown. flat: names that need only two points."""
 
     def __init__(self, flat: Collection[str] = ()) -> None:
         self._flat = frozenset(flat)

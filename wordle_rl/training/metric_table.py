@@ -112,9 +112,17 @@ _GUESSES = (
 _SKILL = (
     ("consistency", "fits", "Share of guesses that fit all clues."),
     ("consistency_placed", "fits ✓", "Share of guesses that keep all letters in place."),
-    ("consistency_elsewhere", "fits -", "Share of guesses that move all letters marked elsewhere."),
+    (
+        "consistency_elsewhere",
+        "fits -",
+        "Share of guesses that put all letters marked - elsewhere.",
+    ),
     ("consistency_absent", "fits x", "Share of guesses without an absent letter."),
-    ("bits_ratio", "bits of the possible", "Information of the guesses, of the most possible."),
+    (
+        "bits_ratio",
+        "bits of the possible",
+        "Information of the guesses, as a share of the most possible.",
+    ),
     ("bits_gained", "bits", "Mean expected information of a guess, in bits."),
     ("best_bits", "bits of the best", "Mean of the most that any allowed guess had, in bits."),
     (
@@ -122,9 +130,9 @@ _SKILL = (
         "candidates left",
         "Mean number of possible secrets after a guess, as expected.",
     ),
-    ("regret", "regret", "Guesses more than the best scripted player needs, a game."),
+    ("regret", "regret", "Mean guesses of a game beyond what the best player needs."),
     ("answer_guesses", "answers", "Share of guesses that are possible answers."),
-    ("plurals", "plurals", "Share of guesses that are plurals in s, which no answer is."),
+    ("plurals", "plurals", "Share of guesses that end in s like a plural, as no answer does."),
     ("opener_bits", "bits of the opener", "Mean expected information of first guesses, in bits."),
     ("opener_rank", "rank of the opener", "Mean rank of first guesses by information, 1 is best."),
     ("turn_<n>/consistency", "turn <n>, fits", "As `fits`, of the guesses of one turn."),
@@ -146,7 +154,7 @@ _LEARNING = (
     ("policy/kl", "KL", "Mean KL divergence from the reference, in nats a token."),
     ("policy/entropy", "entropy", "Mean entropy of the next token, in nats."),
     ("policy/surprise", "surprise", "Mean negative log-probability of trained tokens, in nats."),
-    ("policy/ratio", "ratio", "Mean probability of a token, of its probability before the update."),
+    ("policy/ratio", "ratio", "Mean ratio of a token's probability to the one before the update."),
     ("policy/ratio_gap", "ratio, largest change", "Largest distance of that ratio from 1."),
     ("policy/clipped", "clipped", "Share of tokens whose ratio was clipped."),
     (
@@ -174,7 +182,7 @@ _HABITS = (
     (
         "<split>/distinct_openers",
         "<split>, distinct openers",
-        "Different first guesses, of all games.",
+        "Number of different first guesses, divided by the games.",
     ),
     (
         "<split>/most_common_guess",
@@ -194,7 +202,7 @@ _GROUPS = (
     (
         "groups/zero_spread",
         "no spread",
-        "Share of groups whose rewards are all equal, so that they teach nothing.",
+        "Share of groups whose rewards are all equal. They teach nothing.",
     ),
     ("turns/zero_spread", "no spread, turns", "Share of turns whose returns are all equal."),
     ("groups/skipped", "skipped", "Share of groups that the update left out."),
@@ -251,13 +259,15 @@ _TEXTS = (
 
 
 def _skill() -> list[Metric]:
-    """The entries of skill, of training games and of validation games."""
-    training = [(f"skill/{key}", f"training, {title}", text) for key, title, text in _SKILL]
-    validation = [
-        (f"val/skill/{key}", f"validation, {title}", "The same of the validation games.")
-        for key, title, _ in _SKILL
-    ]
-    return _metrics(SKILL, [*validation, *training])
+    """The entries of skill, of validation games and of training games."""
+    return _metrics(
+        SKILL,
+        [
+            (f"{prefix}/{key}", f"{games}, {title}", text)
+            for prefix, games in (("val/skill", "validation"), ("skill", "training"))
+            for key, title, text in _SKILL
+        ],
+    )
 
 
 TABLE: tuple[Metric, ...] = (

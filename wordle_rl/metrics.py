@@ -16,7 +16,8 @@ from collections.abc import Iterable, Sequence
 
 from wordle_rl.runs.errors import run_plain
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.metric_table import OTHER, TABLE, Metric
+from wordle_rl.training.metric_names import OTHER
+from wordle_rl.training.metric_table import TABLE, Metric
 
 PAGE = ROOT / "docs" / "METRICS.md"
 _INTRO = """\

@@ -15,7 +15,8 @@ from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from tests.helpers.runs import resume, run, settings
 from wordle_rl import metrics
 from wordle_rl.backends.loggers import choose_columns
-from wordle_rl.training.metric_table import FLAT, OTHER, TABLE, find, tag_of
+from wordle_rl.training.metric_names import OTHER, find, tag_of
+from wordle_rl.training.metric_table import FLAT, TABLE
 
 MORE = [
     "logger=tensorboard", "trainer.steps=4", "trainer.watch_every=2", "trainer.validate_every=2",

@@ -1,6 +1,6 @@
 """Lightning's loggers. They get what the run folder gets: metrics, boards and the outcome.
 
-TensorBoard and Weights & Biases show names that are sorted by what matters (metric_table.py).
+TensorBoard and Weights & Biases show names that are sorted by what matters (training/metric_table.py).
 Lightning's CSV logger keeps the names of metrics.jsonl.
 """
 
@@ -25,7 +25,8 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.labels import list_changes
 from wordle_rl.runs.libraries import advice
 from wordle_rl.training.cards import Cards
-from wordle_rl.training.metric_table import FLAT, REPORT, tag_of
+from wordle_rl.training.metric_names import tag_of
+from wordle_rl.training.metric_table import FLAT, REPORT
 from wordle_rl.training.settings import LoggerSettings
 
 _CHARTS = {  # TensorBoard's custom scalars: several curves in one chart, by keys or patterns

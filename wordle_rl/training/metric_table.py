@@ -7,15 +7,13 @@ table. A name in angle brackets matches any text without a slash.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import chain
 
 WINS, REWARD, GUESSES, SKILL = "1 wins", "2 reward", "3 guesses", "4 skill"
 LEARNING, HABITS, GROUPS, TIME = "5 learning", "6 habits", "7 groups", "8 time"
-COUNTS, OTHER = "9 counts", "9 other"  # OTHER: for what has no entry, such as a user's metric
+COUNTS = "9 counts"
 REPORT = "report/win_rate"  # for the loggers alone, because summary.json has it
 
 Row = tuple[str, str, str]  # key, title, meaning
@@ -285,26 +283,3 @@ TABLE: tuple[Metric, ...] = (
 )
 # Their cards appear although a curve never changes.
 FLAT = ("train/win_rate", "val/win_rate", REPORT)
-
-
-@lru_cache(maxsize=4096)  # a run has about 150 keys
-def find(key: str) -> Metric | None:
-    """The entry of a key; None for one that the table does not know."""
-    return next((metric for metric in TABLE if _pattern(metric.key).fullmatch(key)), None)
-
-
-@lru_cache(maxsize=4096)
-def tag_of(key: str) -> str:
-    """The name of a key in TensorBoard. One without an entry is in the group OTHER."""
-    metric = find(key)
-    if metric is None:
-        return f"{OTHER}/{key}"
-    found = _pattern(metric.key).fullmatch(key)
-    values = iter(found.groups() if found else ())
-    return re.sub(r"<\w+>", lambda _: next(values), metric.tag)
-
-
-@lru_cache(maxsize=4096)
-def _pattern(key: str) -> re.Pattern[str]:
-    parts = re.split(r"<\w+>", key)
-    return re.compile("([^/]+)".join(map(re.escape, parts)))

@@ -74,9 +74,10 @@ def read_curves(source: str | Path) -> WinCurves:
     if not train and not len(val_steps):
         raise PlotError(f"{path}: no metrics of wins yet (train/win_rate, val/win_rate)")
     steps, wins, games = np.array(train, float).reshape(-1, 3).T
-    bands, secrets = read_bands(folder / "validation_games.jsonl")
+    whole = path.name == "metrics.jsonl"  # a file of another name is not the folder's own
+    bands, secrets = read_bands(folder / "validation_games.jsonl" if whole else None)
     return WinCurves(
-        name=run_name(folder if path.name == "metrics.jsonl" else path.with_suffix("")),
+        name=run_name(folder if whole else path.with_suffix("")),
         steps=steps,
         wins=wins,
         games=games,
@@ -84,20 +85,20 @@ def read_curves(source: str | Path) -> WinCurves:
         val_rates=val_rates,
         watched={k: _points(records, f"watch/{k}/win_rate") for k in ("train", "test")},
         guesses={name.split("/")[-2]: _points(records, name) for name in _MEANS},
-        reports=read_reports(folder),
-        lineage=read_lineage(folder),
+        reports=read_reports(folder) if whole else np.zeros((0, 4)),
+        lineage=read_lineage(folder) if whole else "",
         val_bands=bands,
         secrets=secrets,
     )
 
 
-def read_bands(path: Path) -> tuple[np.ndarray, int | None]:
+def read_bands(path: Path | None) -> tuple[np.ndarray, int | None]:
     """[3, B] step and 95 % interval of the wins of each validation, and how many secrets it had.
 
-    Empty where the games were not kept.
+    Empty where the games were not kept. path: None without games.
     """
     games: dict[int, tuple[list[float], list[str]]] = {}
-    for record in StepLog(path).read():
+    for record in [] if path is None else StepLog(path).read():
         place = f"{path}: step {record['step']}"
         check_all_entries(place, record, {"secret": str, "won": bool})
         won, secrets = games.setdefault(record["step"], ([], []))

@@ -358,6 +358,8 @@ def test_a_run_by_other_rules_or_words_is_not_compared(word, tmp_path):
 def test_a_file_of_metrics_is_drawn_like_a_run(run, tmp_path, drawn, capsys):
     copy = tmp_path / "copied.jsonl"
     copy.write_bytes((run / "metrics.jsonl").read_bytes())
+    keep_games(tmp_path)  # of another run
+    assert not read_curves(copy).val_bands.size
     assert main([str(copy)]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "wins.png")
     assert drawn[0].axes[0].get_title(loc="left") == "Games won: copied"

@@ -1,7 +1,7 @@
 """Lightning's loggers. They get what the run folder gets: metrics, boards and the outcome.
 
-TensorBoard and Weights & Biases show names that are sorted by what matters (training/metric_table.py).
-Lightning's CSV logger keeps the names of metrics.jsonl.
+TensorBoard and Weights & Biases show names that are sorted by what matters. They come from
+training/metric_table.py. Lightning's CSV logger keeps the names of metrics.jsonl.
 """
 
 from __future__ import annotations

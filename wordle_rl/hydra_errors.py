@@ -78,7 +78,9 @@ def _describe_unknown_key(key: str, node: Mapping[Any, Any]) -> str:
     there = sorted(set(map(str, node)) - {"hydra", "_target_"})
     if not there:
         return f"there is no setting {key}: {group} is a single value{only}"
-    close = difflib.get_close_matches(name, there, 1, 0.7)
+    # These two choices are no part of the composed config.
+    named = [*there, "experiment", "sweep"] if "trainer" in node else there
+    close = difflib.get_close_matches(name, named, 1, 0.7)
     near = [f"{group and group + '.'}{close[0]}"] if close else []
     if not group and (inner := _find_inside(name, node)):
         near = inner

@@ -35,7 +35,7 @@ from wordle_rl.runs.folder import UNFINISHED, RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_type
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.listing import LATEST, find_run
-from wordle_rl.runs.paths import EVAL, ROOT, TRAIN, module_command
+from wordle_rl.runs.paths import EVAL, ROOT, TRAIN
 from wordle_rl.runs.untrusted import FolderError, printable
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.memory import MemoryFull, start_afresh
@@ -74,8 +74,6 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     print(f"\nrun folder: {folder.path}\nfull games: {EVAL} run={folder.path}")
     if opened.setup.logger.tensorboard:
         print(f"curves: tensorboard --logdir {folder.path.parent}")
-    else:
-        print(f"curves: {module_command('plot_wins')} {folder.path}")
     lines = [
         describe_idle_groups(summary),
         describe_seconds(summary, time.monotonic() - begin, resumed=opened.resume),

@@ -32,8 +32,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_without_tensorboard_a_run_does_not_advertise_it(tmp_path, capsys):
     folder = trained(tmp_path / "runs")
     printed = capsys.readouterr().out
-    assert "--logdir" not in printed
-    assert f"curves: python -m wordle_rl.plot_wins {folder}" in printed
+    assert f"full games: python eval.py run={folder}" in printed and "--logdir" not in printed
 
 
 def test_a_refused_part_of_a_resume_names_the_way_to_it(small, refused):

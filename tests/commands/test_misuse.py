@@ -26,6 +26,7 @@ TRAIN = {
     "modle=tiny": "did you mean model?",
     "lr=1e-4": "there is no setting lr, did you mean optim.lr?",
     "temperature=0.5": "did you mean sampling.temperature?",
+    "experimnt=demo": "did you mean experiment?",
     "step=5": "did you mean trainer.steps?",
     "model=minni": "did you mean mini?",
     "model=no_such": one_of("model"),

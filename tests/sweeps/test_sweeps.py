@@ -303,12 +303,15 @@ def test_several_values_alone_are_a_study_of_one_s_own(study_plan):
     made = study_plan("optim.lr=1e-4,2e-4", "seed=0,1", "model=tiny")
     assert [*made.space] == ["optim.lr", "seed"] and made.overrides == ("model='tiny'",)
     assert made.settings.report_folder.parent == ROOT / "outputs" / "studies"
-    assert [stage[-2:] for [stage] in map(made.build_stages, made.list_points())] == [
-        ["optim.lr=1e-4", "seed=0"], ["optim.lr=2e-4", "seed=0"],
-        ["optim.lr=1e-4", "seed=1"], ["optim.lr=2e-4", "seed=1"],
-    ]  # fmt: skip
+    assert [" ".join(stage[-2:]) for [stage] in map(made.build_stages, made.list_points())] == [
+        f"seed={seed} optim.lr={lr}" for seed in (0, 1) for lr in (0.0001, 0.0002)
+    ]
+
+
+def test_a_study_of_one_s_own_may_have_a_name(study_plan):
     named = study_plan("optim.lr=1e-4,2e-4", "hydra.sweeper.name=mine")
     assert named.settings.name == "mine"
+    assert named.settings.report_folder == ROOT / "sweeps" / "mine"
 
 
 @pytest.fixture

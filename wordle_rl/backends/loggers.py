@@ -101,8 +101,8 @@ def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
         csv = CSVLogger(folder, name="", version="csv", flush_logs_every_n_steps=1)
         loggers.append(csv)
     if settings.wandb:
-        name = {"name": folder.name, "project": settings.wandb_project}
-        loggers.append(WandbLogger(**name, save_dir=folder))
+        project = settings.wandb_project
+        loggers.append(WandbLogger(name=folder.name, project=project, save_dir=folder))
     return loggers
 
 

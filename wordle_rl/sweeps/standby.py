@@ -10,10 +10,9 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from wordle_rl.runs.addresses import STORAGE
 from wordle_rl.runs.paths import environment
@@ -64,14 +63,10 @@ class Standby:
         with self._lock:
             if self._waiting is not None:
                 return
-            settings: Mapping[str, Any] = {
-                "stdin": subprocess.PIPE,
-                "stdout": subprocess.DEVNULL,
-                "stderr": subprocess.DEVNULL,
-            }
             process = subprocess.Popen(
-                watched(self._command, orders=True), env=child_environment(threads),
-                start_new_session=True, **settings,
+                watched(self._command, orders=True),
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                env=child_environment(threads), start_new_session=True,
             )  # fmt: skip
             self._waiting = threads, process
 

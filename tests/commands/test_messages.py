@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from wordle_rl.game.rules import Game
 from wordle_rl.policy.settings import locate
 from wordle_rl.prompts.styles import Places, Symbols
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.settings import LoggerSettings
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -117,6 +119,25 @@ def test_weights_and_biases_gets_the_name_of_the_run(tmp_path, monkeypatch):
     folder = tmp_path / "2026-11-20_10-00-00_mini_1-abcdef"
     loggers.build_loggers(LoggerSettings(tensorboard=False, wandb=True), folder)
     assert given["name"] == folder.name and given["project"] == "wordle-rl"
+
+
+FIRST = """
+import sys
+from wordle_rl import hydra_commands, train
+train.load_backend = lambda _: sys.exit(int(bool({"torch", "lightning"} & set(sys.modules))))
+hydra_commands.train()
+"""
+
+
+def test_the_first_lines_of_a_run_come_before_the_heavy_imports(tmp_path):
+    _, alone = command("-X", "importtime", "-c", "import hydra.main")
+    given = ["model=micro", f"output_dir={tmp_path}"]
+    done, seconds = command("-c", FIRST, *given, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert (done.returncode, done.stderr) == (0, "")
+    first, place, choices = done.stdout.splitlines()
+    assert first.startswith("lineage: ") and place.startswith("run folder: ")
+    assert choices.startswith("choices: model=micro")
+    assert seconds < 12 * alone
 
 
 @pytest.mark.slow

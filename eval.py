@@ -9,19 +9,6 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import hydra
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+    from wordle_rl.hydra_commands import evaluate
 
-from wordle_rl import cli
-
-
-@hydra.main(version_base="1.3", config_path="conf", config_name="eval")
-def main(cfg: DictConfig) -> None:
-    from wordle_rl.evaluate import evaluate
-
-    evaluate(cfg, HydraConfig.get().overrides.task)
-
-
-if __name__ == "__main__":
-    cli.run(main)
+    evaluate()

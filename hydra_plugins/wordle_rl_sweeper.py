@@ -1,5 +1,6 @@
 """How Hydra starts a study: python train.py -m sweep=<study> [overrides for every trial].
 
+Without sweep=, the settings with several values make an ad hoc study: -m optim.lr=1e-4,1e-3.
 Hydra imports every module of this namespace at each start, so Optuna is imported late.
 """
 
@@ -47,19 +48,27 @@ class StudySweeper(Sweeper):
 
     def build_plan(self, arguments: Sequence[str]) -> Any:
         """The study as a StudyPlan. Raises ConfigError."""
+        from wordle_rl.sweeps.ad_hoc import describe_ad_hoc, settle_start
         from wordle_rl.sweeps.parse_params import parse_overrides, parse_params
         from wordle_rl.sweeps.plan import StudyPlan, add_arms
         from wordle_rl.sweeps.settings import build_study_settings
 
         assert self.config is not None
         node: Any = OmegaConf.to_container(self.config.hydra.sweeper, resolve=True)
-        if node.get("name") is None:
-            have = ", ".join(sorted(path.stem for path in (CONF / "sweep").glob("*.yaml")))
-            raise ConfigError(f"-m runs a study: name one with sweep=, out of {have}")
-        settings = build_study_settings(node)
-        space, single = parse_params(settings.params)
         given = [a for a in arguments if not a.startswith("sweep=")]
         swept, fixed = parse_overrides(given)
+        if node.get("name") is None:
+            if not swept:
+                have = ", ".join(sorted(path.stem for path in (CONF / "sweep").glob("*.yaml")))
+                raise ConfigError(
+                    "-m runs a study: give a setting several values, such as optim.lr=1e-4,1e-3, "
+                    f"or name a study with sweep=, out of {have}"
+                )
+            node |= {key: value for key, value in describe_ad_hoc(swept, given).items()
+                     if not node.get(key)}  # fmt: skip
+        settings = build_study_settings(node)
+        space, single = parse_params(settings.params)
+        fixed = settle_start(fixed, settings.report_folder)
         said = {override.partition("=")[0] for override in fixed}
         space = {key: item for key, item in (space | swept).items() if key not in said}
         return StudyPlan(

@@ -23,7 +23,7 @@ from wordle_rl.build_parts import (
     build_teacher,
     check_thoughts_asked,
 )
-from wordle_rl.earlier_run import check_match, check_secrets
+from wordle_rl.earlier_model import check_match, check_secrets
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge

@@ -1,7 +1,8 @@
 """Writes docs/CHOICES.md from the comments in conf/: python -m wordle_rl.choices [--check]
 
 The first comment line of a file says what the option is. A key is explained by the comment behind
-it, or else by the comment lines right above it. --check compares and writes nothing.
+it, or else by the comment lines right above it. --check compares and writes nothing. An installed
+package has no docs/, so there the command prints the page.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 import yaml
 
 from wordle_rl.runs.errors import run_plain
-from wordle_rl.runs.paths import CONF, ROOT
+from wordle_rl.runs.paths import CONF, INSTALLED, ROOT
 
 PAGE = ROOT / "docs" / "CHOICES.md"
 STUDIES = "hydra/sweeper"  # the group whose keys are those of a study
@@ -221,8 +222,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--check", action="store_true", help="compare only, exit code 1 if outdated"
     )
-    new = page()
-    if not parser.parse_args(arguments).check:
+    check, new = parser.parse_args(arguments).check, page()
+    if INSTALLED:
+        print(new)
+        return 0
+    if not check:
         PAGE.write_text(new, encoding="utf-8")
         print(PAGE)
         return 0

@@ -13,7 +13,7 @@ from typing import Any
 
 from wordle_rl.backends import load_backend
 from wordle_rl.build_parts import PLAYERS, build_backend_settings, build_model_settings
-from wordle_rl.earlier_run import check_match, check_secrets
+from wordle_rl.earlier_model import check_match, check_secrets, describe_untaught_prompt
 from wordle_rl.eval_settings import EvalSettings
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.summary import summarise
@@ -194,6 +194,8 @@ def build_contestants(
     words = tournament.knowledge.words
     if not settings.allow_mismatch:
         check_match(model.location, style, ("form", settings.form), words)
+    if warning := describe_untaught_prompt(model.location, style):
+        print(warning, file=sys.stderr, flush=True)
     backend = build_backend_settings(config["backend"], model)
     if backend.devices > 1:
         raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")

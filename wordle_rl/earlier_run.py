@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from io import StringIO
 from pathlib import Path
@@ -14,19 +15,15 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from wordle_rl.earlier_versions import convert_config
-from wordle_rl.policy.lineage import is_clean
 from wordle_rl.policy.settings import MAIN, UNTRAINED
-from wordle_rl.policy.stages import prompt_name, stages_of
-from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, CheckpointStore
 from wordle_rl.runs.checks import check_choice
 from wordle_rl.runs.config import CONFIG, check_plain_yaml, names_are_text
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.listing import LATEST, find_run
+from wordle_rl.runs.paths import TRAIN
 from wordle_rl.runs.untrusted import FolderError, read_file
-from wordle_rl.words.lists import WordLists
-from wordle_rl.words.splits import Splits
 
 # A resumed run cannot change these: what it trains, and where its folder is.
 _KEPT = (
@@ -118,7 +115,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     if status != "finished":
         raise ConfigError(
             f"init_from={cfg.init_from}: the run is {status}, not finished; finish it first with "
-            f"python train.py resume={cfg.init_from}"
+            f"{TRAIN} resume={cfg.init_from}"
         )
     store = CheckpointStore(folder.checkpoints, read_only=True)
     path = {"best": store.best, "last": store.latest, "start": store.start}[cfg.init_checkpoint]()
@@ -153,49 +150,6 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     }
 
 
-def check_secrets(protocol: str, words: WordLists, splits: Splits, model: str) -> None:
-    """Raise ConfigError if a run that made the model may have trained on held-out secrets.
-
-    model: its hub name or folder. The stages of an embedded model take the place of pretraining, so
-    they may have had other word lists. A model without a record is accepted. Tables show both.
-    """
-    if protocol == "all":
-        return
-    for stage in stages_of(model):
-        if "embedded" in stage and stage.get("digests", {}).get("words") != words.digest:
-            continue
-        if not is_clean(stage, words, splits):
-            raise ConfigError(
-                f"the model {model} comes from the run {stage['run']}, which may have trained on "
-                "secrets that are now test secrets: use words.protocol=all, or a run with "
-                "words.protocol=split or allowed and the same words"
-            )
-
-
-def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: WordLists) -> None:
-    """Raise ConfigError if the run that made a model had another prompt, form or word lists.
-
-    model: its hub name or folder. An embedded one is a start for any of them. form: the key of the
-    setting, and its value.
-    """
-    stages = stages_of(model)
-    if not stages or "embedded" in stages[-1]:
-        return
-    last = stages[-1]
-    key, value = form
-    for name, now, then in (
-        ("prompt", prompt_name(style), last.get("prompt")),
-        (key, value, last.get("form")),
-        ("words", words.digest, last.get("digests", {}).get("words")),
-    ):
-        if then not in (None, now):
-            wrong = "words: other word lists" if name == "words" else f"{name}={now}: not {then}"
-            raise ConfigError(
-                f"{wrong} as in the run {last['run']}, which made the model {model}; choose the "
-                "same, or allow it with allow_mismatch=true"
-            )
-
-
 def count_steps(folder: RunFolder) -> int:
     """The step of a run's newest checkpoint, 0 without one."""
     newest = CheckpointStore(folder.checkpoints, read_only=True).latest()
@@ -226,7 +180,8 @@ def build_resumed_config(
         key, _, value = override.partition("=")
         if key in _KEPT or key.partition(".")[0] in _KEPT:
             raise ConfigError(
-                f"{override}: a resumed run keeps {', '.join(_KEPT)}; start a new one instead"
+                f"{override}: a resumed run keeps {', '.join(_KEPT)}; "
+                f"{_start_anew(folder, override)}"
             )
         old = OmegaConf.select(saved, key)
         if key == "trainer.steps" and OmegaConf.select(saved, "trainer.epochs") is not None:
@@ -237,7 +192,7 @@ def build_resumed_config(
         if (old is None and "." not in key) or isinstance(old, DictConfig):
             raise ConfigError(
                 f"{override}: a resumed run keeps its parts; only single values can be changed, "
-                "such as trainer.steps=200"
+                f"such as trainer.steps=200; {_start_anew(folder, override)}"
             )
         try:
             OmegaConf.update(saved, key, OmegaConf.from_dotlist([f"x={value}"]).x)
@@ -245,6 +200,14 @@ def build_resumed_config(
             raise ConfigError(f"{override}: {error}") from None
         changes[key] = [old, OmegaConf.select(saved, key)]
     return saved, changes
+
+
+def _start_anew(folder: RunFolder, override: str) -> str:
+    """How a new run begins where another one is, with a setting that a resume cannot change."""
+    override = re.sub(r"='([\w.-]+)'$", r"=\1", override)  # as a person types it
+    if override.partition("=")[0].partition(".")[0] in ("model", "init_from", "init_checkpoint"):
+        return f"start a new run: {TRAIN} {override}"
+    return f"start a new run from its model: {TRAIN} init_from={folder.path} {override}"
 
 
 def keep_precision(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]) -> DictConfig:

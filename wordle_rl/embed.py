@@ -15,6 +15,7 @@ if __name__ == "__main__":  # before anything slow is imported
 import argparse
 import hashlib
 import json
+import os
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,8 @@ def main() -> None:
         run = RunFolder.open(given.run)
         if run.manifest()["status"] != "finished":
             raise ValueError(f"{run.path}: the run is not finished")
+        if not os.access(EMBEDDED, os.W_OK):
+            raise ValueError(f"{EMBEDDED}: cannot be written; use a checkout of the project")
     print(embed(run, given.name, last=given.last))
 
 

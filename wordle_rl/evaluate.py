@@ -6,8 +6,9 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, open_dict
@@ -29,7 +30,7 @@ from wordle_rl.evaluation.report_table import report_table
 from wordle_rl.evaluation.summary import write_games, write_summary
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import Rules
+from wordle_rl.game.rules import Game, Rules
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rollouts.history import fixed_states
@@ -38,6 +39,7 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.listing import find_run
 from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.start import say
 from wordle_rl.words.settings import WordSettings
 from wordle_rl.words.splits import Splits
 
@@ -79,7 +81,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                 if player is None or other.name != player.name
             ]
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
-    with _report_broken_weights():
+    with _report_broken_weights(), _leave_no_empty_folder(folder):
         summary, games = tournament.summary(contestants[0])
         others = [tournament.summary(contestant)[0] for contestant in contestants[1:]]
     if late := sum(one["out_of_time"] for one in (summary, *others)):
@@ -91,8 +93,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         for s in others
     }
     written = write_summary(folder, summary)
-    shown = [g for g in games if not g.won][: settings.show // 2]
-    shown += [g for g in games if g not in shown][: settings.show - len(shown)]
+    shown = choose_games(games, settings.show)
     print(boards_side_by_side(shown, colour=sys.stdout.isatty()), f"\n\n{folder}\n")
     print(report_table([summary, *others]))
     if settings.json:
@@ -138,6 +139,29 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> tuple[To
         settings=settings,
     )
     return tournament, splits
+
+
+def choose_games(games: Sequence[Game], count: int) -> list[Game]:
+    """The games to show: one of a secret, in their order, and up to half of them lost."""
+    lost = {game.secret: game for game in reversed(games) if not game.won}
+    first = {game.secret: game for game in reversed(games)}
+    shown = [game for game in games if lost.get(game.secret) is game][: count // 2]
+    seen = {game.secret for game in shown}
+    rest = [g for g in games if first[g.secret] is g and g.secret not in seen]
+    return shown + rest[: count - len(shown)]
+
+
+@contextmanager
+def _leave_no_empty_folder(folder: Path) -> Iterator[None]:
+    """Remove a new folder when the command ends before it wrote anything there."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(OSError):
+            folder.rmdir()
+            if isinstance(error, SystemExit) and error.code in (130, 143):
+                say("stopped before the last game, so nothing was written")
+        raise
 
 
 @contextmanager

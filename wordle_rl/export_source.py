@@ -26,6 +26,7 @@ from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.checks import check_choice
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.paths import TRAIN
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.settings import WordSettings
 from wordle_rl.words.splits import Splits
@@ -77,7 +78,7 @@ def read_source(run: RunFolder, checkpoint: str) -> ExportSource:
         status = run.manifest().get("status")
         raise ConfigError(
             f"{store.folder}: there is no {checkpoint} checkpoint, and the run is {status}; "
-            f"continue it with python train.py resume={run.path}"
+            f"continue it with {TRAIN} resume={run.path}"
         )
     step = store.load(path).step
     if checkpoint == "best" and step == 0:

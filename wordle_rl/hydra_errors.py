@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from wordle_rl.runs.instantiate import settings_of
-from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.paths import CONF, TRAIN
+
+_MOST_NAMED = 3  # settings that a line proposes
 
 
 def describe_hydra_error(error: Exception) -> str:
@@ -29,15 +31,34 @@ def describe_hydra_error(error: Exception) -> str:
         group, _, option = error.missing_cfg_file.partition("/")
         more = "; any other number: rollout.num_generations=..." * (group == "num_generations")
         options = sorted(error.options, key=lambda o: (o.isdigit() and int(o), o))
+        close = difflib.get_close_matches(option, options, 1, 0.6)
+        more += f"; did you mean {close[0]}?" if close else ""
         return f"{group} must be one of {', '.join(options)}, not {option!r}{more}"
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
         return _describe_unknown_key(cause.full_key, cause.parent_node or {})
     if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
-        return f"{found[1]}: give one value, or make a study with -m sweep=..."
+        several = f"compare several in a study: {TRAIN} -m {found[1]}"
+        return f"{found[1]}: give one value, or {several}"
     if found := re.match("Could not override '(.*)'. No match in the defaults list", str(error)):
         return f"there is no choice {found[1]} in this command, see --help"
     text = f"{error} {cause or ''}"
     return re.sub(r"To append to .*|full_key: \S+|object_type=\S+", "", text)
+
+
+def _find_inside(name: str, node: Mapping[Any, Any]) -> list[str]:
+    """The settings of this name in any group of a config, a few at most.
+
+    Without any, the settings whose name is nearly the same.
+    """
+    keys = [f"{group}.{key}" for group, settings in node.items() if isinstance(settings, Mapping)
+            for key in settings if group != "hydra" and key != "_target_"]  # fmt: skip
+    own = [key for key in keys if key.partition(".")[2] == name]
+    if own or not node or name in node:
+        return own[:_MOST_NAMED]
+    if difflib.get_close_matches(name, map(str, node), 1, 0.7):
+        return []
+    ends = {key.partition(".")[2]: key for key in reversed(keys)}
+    return [ends[end] for end in difflib.get_close_matches(name, ends, 1, 0.75)]
 
 
 def _describe_unknown_key(key: str, node: Mapping[Any, Any]) -> str:
@@ -57,7 +78,12 @@ def _describe_unknown_key(key: str, node: Mapping[Any, Any]) -> str:
     there = sorted(set(map(str, node)) - {"hydra", "_target_"})
     if not there:
         return f"there is no setting {key}: {group} is a single value{only}"
-    close = difflib.get_close_matches(name, there, 1, 0.7)
-    meant = f", did you mean {group and group + '.'}{close[0]}?" if close else ";"
+    # These two choices are no part of the composed config.
+    named = [*there, "experiment", "sweep"] if "trainer" in node else there
+    close = difflib.get_close_matches(name, named, 1, 0.7)
+    near = [f"{group and group + '.'}{close[0]}"] if close else []
+    if not group and (inner := _find_inside(name, node)):
+        near = inner
+    meant = f", did you mean {' or '.join(near)}?" if near else ";"
     has = f"{group or 'the config'} has {', '.join(there)}"
     return f"there is no setting {key}{meant} {has}{only}"

@@ -1,7 +1,8 @@
 """The best first words: `python -m wordle_rl.openers` scores every legal opener.
 
 `bits` is the Shannon entropy of the feedback. `remaining` is the mean number of secrets left after
-it. Both are over all answers and look only one guess ahead. The whole table goes to a CSV file.
+it. Both are over all answers and look only one guess ahead. The whole table goes to a CSV file,
+which has the digest of the word lists in its name unless they are the original ones.
 """
 
 from __future__ import annotations
@@ -74,6 +75,13 @@ def write_csv(path: Path, scored: Sequence[Opener]) -> None:
             writer.writerow([rank, o.word, f"{o.bits:.6f}", f"{o.remaining:.4f}", int(o.answer)])
 
 
+def name_csv(words: WordLists, *, original: bool) -> Path:
+    """The file for the scores of some word lists, which no other lists share."""
+    if original:
+        return DEFAULT_CSV
+    return DEFAULT_CSV.with_name(f"{DEFAULT_CSV.stem}_{words.digest[:8]}.csv")
+
+
 def report(words: WordLists, scored: Sequence[Opener], top: int) -> str:
     """The best openers as a plain-text table."""
     lines = [f"{'rank':>4}  word   {'bits':>6}  {'remaining':>9}  can be the secret"]
@@ -105,8 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--csv",
         type=Path,
-        default=DEFAULT_CSV,
-        help=f"file for all scores (default: {DEFAULT_CSV})",
+        help=f"file for all scores (default: {DEFAULT_CSV}; other lists have a file of their own)",
     )
     chosen = parser.parse_args(arguments)
     if chosen.top < 1:
@@ -117,11 +124,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(re.sub(r"\bwords\.(answers|allowed|column)\b", r"--\1", str(error)))
     scored = openers(words, feedback_table(words))
     print(report(words, scored, chosen.top))
+    path = chosen.csv or name_csv(words, original=chosen.answers is None)
     try:
-        write_csv(chosen.csv, scored)
+        write_csv(path, scored)
     except OSError as error:
-        parser.error(f"--csv {chosen.csv}: cannot be written ({error.strerror})")
-    print(f"all {len(scored)} in {chosen.csv}")
+        parser.error(f"--csv {path}: cannot be written ({error.strerror})")
+    print(f"all {len(scored)} in {path}")
     return 0
 
 

@@ -1,7 +1,8 @@
 """Writes the report of a study: python -m wordle_rl.study sweeps/<name> [--storage URL].
 
-Writes results.csv, the pictures and README.md into the folder, and the index of all studies beside
-it. Keeps the conclusion that a person wrote into README.md. Also works while a study runs.
+Writes results.csv, the pictures and README.md into the folder, and what the index beside it says of
+the studies that it lists; --index adds a study to it. Keeps the conclusion that a person wrote into
+README.md. Also works while a study runs.
 """
 
 from __future__ import annotations
@@ -21,8 +22,11 @@ from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.untrusted import printable
 
 
-def write_report(folder: Path, url: str | None = None) -> Path:
-    """Write the report of a study. Returns its page. Raises ValueError."""
+def write_report(folder: Path, url: str | None = None, *, listed: bool = False) -> Path:
+    """Write the report of a study. Returns its page. Raises ValueError.
+
+    listed: whether the index of studies beside the folder gets it.
+    """
     from wordle_rl.runs.files import write_bytes
     from wordle_rl.sweeps.plots import write_plots
     from wordle_rl.sweeps.report import format_csv, format_page, write_index
@@ -34,7 +38,8 @@ def write_report(folder: Path, url: str | None = None) -> Path:
     path = folder / "README.md"
     before = path.read_text(encoding="utf-8") if path.exists() else None
     write_bytes(path, format_page(study, pictures, before).encode())
-    write_index(folder.resolve().parent)
+    folder = folder.resolve()
+    write_index(folder.parent, folder.name if listed else None)
     return path
 
 
@@ -61,9 +66,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--storage", metavar="URL",
         help=f"the database, if study.json leaves out its password; or set {STORAGE}",
     )  # fmt: skip
+    parser.add_argument(
+        "--index", action="store_true", help="also list it in README.md beside its folder"
+    )
     options = parser.parse_args(arguments)
     with user_errors():
-        print(printable(str(write_report(options.folder, options.storage))))
+        page = write_report(options.folder, options.storage, listed=options.index)
+        print(printable(str(page)))
     return 0
 
 

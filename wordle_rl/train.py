@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 
 from wordle_rl.backends import load_backend
 from wordle_rl.build import build_experiment, resolve
+from wordle_rl.earlier_model import describe_untaught_prompt
 from wordle_rl.earlier_run import (
     begin_from,
     build_resumed_config,
@@ -34,7 +35,7 @@ from wordle_rl.runs.folder import UNFINISHED, RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_type
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.listing import LATEST, find_run
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import EVAL, ROOT, TRAIN
 from wordle_rl.runs.untrusted import FolderError, printable
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.memory import MemoryFull, start_afresh
@@ -64,14 +65,15 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         interrupts = stack.enter_context(Interrupts())
         with user_errors():
             for study in (o.replace("'", "") for o in overrides if o.startswith("sweep=")):
-                raise ConfigError(f"{study} is a study: python train.py -m {study}")
+                raise ConfigError(f"{study} is a study: {TRAIN} -m {study}")
             check_type("restart", cfg.restart, bool)
         open_run = start_run if cfg.resume is None else resume_run
         opened = open_run(cfg, overrides, stack)
         summary = _run_backend(opened, interrupts)
     folder = opened.folder
-    print(f"\nrun folder: {folder.path}\nfull games: python eval.py run={folder.path}")
-    print(f"curves: tensorboard --logdir {folder.path.parent}")
+    print(f"\nrun folder: {folder.path}\nfull games: {EVAL} run={folder.path}")
+    if opened.setup.logger.tensorboard:
+        print(f"curves: tensorboard --logdir {folder.path.parent}")
     lines = [
         describe_idle_groups(summary),
         describe_seconds(summary, time.monotonic() - begin, resumed=opened.resume),
@@ -134,7 +136,7 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
     except Interrupted as signal:
         keep_config(folder, setup.config)  # keeps a resume's changes even before its first step
         folder.set_status("interrupted")
-        print(f"\n{signal}: continue with python train.py resume={folder.path}", flush=True)
+        print(f"\n{signal}: continue with {TRAIN} resume={folder.path}", flush=True)
         raise
     except (Exception, SystemExit) as error:
         if opened.resume or not folder.remove_unless_begun():
@@ -208,7 +210,7 @@ def _continue_afresh(
         folder.set_failed(full)
         fail(
             f"{full}, so soon after the start that a fresh process would not help: continue with "
-            f"python train.py resume={folder.path} and a higher limit"
+            f"{TRAIN} resume={folder.path} and a higher limit"
         )
     interrupts.check()
     print(f"\n{full}: the run is saved and continues in a fresh process", flush=True)
@@ -217,7 +219,7 @@ def _continue_afresh(
 
 def _note_hard_stop(folder: RunFolder) -> None:
     """Record that a second signal ends the process. Runs in a separate thread, just before."""
-    line = f"stopped without saving: continue with python train.py resume={folder.path}\n"
+    line = f"stopped without saving: continue with {TRAIN} resume={folder.path}\n"
     with suppress(OSError):
         os.write(2, line.encode(errors="replace"))
     with suppress(OSError, FolderError):
@@ -244,6 +246,8 @@ def _write_start(folder: RunFolder, setup: Experiment, start: dict[str, Any] | N
     keep_config(folder, setup.config)
     stages = stages_of_run(setup, folder.path.name)
     print(describe_run_lineage(stages, setup))
+    if warning := describe_untaught_prompt(setup.model.location, setup.recipe.style):
+        print(warning, file=sys.stderr)
     folder.write_manifest(
         seeds={"seed": setup.recipe.seed},
         command=shown_command(sys.argv),

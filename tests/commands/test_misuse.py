@@ -24,6 +24,11 @@ def one_of(group: str) -> str:
 TRAIN = {
     # typos
     "modle=tiny": "did you mean model?",
+    "lr=1e-4": "there is no setting lr, did you mean optim.lr?",
+    "temperature=0.5": "did you mean sampling.temperature?",
+    "experimnt=demo": "did you mean experiment?",
+    "step=5": "did you mean trainer.steps?",
+    "model=minni": "did you mean mini?",
     "model=no_such": one_of("model"),
     "model=gemma4b-mlx backend=lightning": "model=gemma4b-mlx needs backend=mlx",
     "backend=mlx backend.precision=fp16": "backend.precision must be one of auto, fp32, bf16",

@@ -11,7 +11,7 @@ import pytest
 
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.rules import feedback_code
-from wordle_rl.openers import Opener, main, openers
+from wordle_rl.openers import Opener, main, name_csv, openers
 from wordle_rl.words.lists import WordLists, load_words
 
 
@@ -66,12 +66,25 @@ def test_command_prints_the_best_and_writes_all_of_them(folder, capsys):
     assert printed[0].split()[:3] == ["rank", "word", "bits"]
     assert printed[1].split() == ["1", "crane", "1.585", "1.00", "yes"]
     assert printed[2].split()[0] == "2" and not printed[3].startswith("   3")
-    with (folder / "outputs" / "openers.csv").open(newline="") as file:
+    [path] = (folder / "outputs").iterdir()
+    assert path.name.startswith("openers_"), "openers.csv is for the original lists"
+    with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 3
     assert rows[0] == {
         "rank": "1", "word": "crane", "bits": "1.584963", "remaining": "1.0000", "answer": "1",
     }  # fmt: skip
+
+
+def test_each_pair_of_word_lists_has_a_file_of_its_own(folder):
+    words = load_words(answers="answers.txt")
+    other = load_words(answers="answers.txt", allowed="answers.txt")
+    assert name_csv(words, original=True).name == "openers.csv"
+    assert name_csv(words, original=False) == name_csv(other, original=False)
+    (folder / "more.txt").write_text("crane\nslate\nvixen\n")
+    assert name_csv(load_words(answers="more.txt"), original=False) != name_csv(
+        words, original=False
+    )
 
 
 def test_command_reads_csv_lists_and_writes_where_it_is_told(folder, capsys):

@@ -13,6 +13,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from wordle_rl.cli import quoted
+from wordle_rl.commands import find_commands
 from wordle_rl.runs.paths import CONF, ROOT
 
 PAGES = [
@@ -66,6 +67,12 @@ def test_modules_and_scripts_on_the_pages_exist(command):
         assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file()
     else:
         assert (ROOT / found).is_file()
+
+
+@pytest.mark.parametrize("command", chosen("wordle-rl "))
+def test_commands_of_wordle_rl_on_the_pages_exist(command):
+    name = command.split()[1]
+    assert name in find_commands() or re.match("-|<", name)
 
 
 def test_targets_of_make_on_the_pages_exist():

@@ -178,9 +178,23 @@ def test_what_a_person_wrote_stays_and_the_index_shows_it(root):
     assert study.write_report(root / "study").read_text() == page.read_text()
     assert "More x, more wins.\n\nBecause." in page.read_text()
     assert "(Asked in November.)" in page.read_text()
+    assert not (root / "README.md").exists(), "a study of one's own is in no index"
+    study.write_report(root / "study", listed=True)
+    study.write_report(root / "study")  # from then on its entry is kept up to date
     index = (root / "README.md").read_text()
     assert "## [study](study/README.md)\n\nMore x, more wins.\n\n![" in index
     assert "(study/wins.png)" in index
+
+
+def test_the_index_keeps_its_studies_and_takes_no_others(tmp_path):
+    for name in ("shipped", "own"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "README.md").write_text(f"{report.CONCLUSION}\n\nIt is {name}.\n")
+    report.write_index(tmp_path, "shipped")
+    before = (tmp_path / "README.md").read_text()
+    assert "It is shipped." in before and "own" not in before
+    report.write_index(tmp_path)
+    assert (tmp_path / "README.md").read_text() == before
 
 
 def test_importance_finds_the_parameter_that_matters(root):

@@ -299,6 +299,21 @@ def test_the_values_of_the_command_line_join_a_study(study_plan):
     assert made.overrides == ("seed=4", "model='tiny'")
 
 
+def test_several_values_alone_are_a_study_of_one_s_own(study_plan):
+    made = study_plan("optim.lr=1e-4,2e-4", "seed=0,1", "model=tiny")
+    assert [*made.space] == ["optim.lr", "seed"] and made.overrides == ("model='tiny'",)
+    assert made.settings.report_folder.parent == ROOT / "outputs" / "studies"
+    assert [" ".join(stage[-2:]) for [stage] in map(made.build_stages, made.list_points())] == [
+        f"seed={seed} optim.lr={lr}" for seed in (0, 1) for lr in (0.0001, 0.0002)
+    ]
+
+
+def test_a_study_of_one_s_own_may_have_a_name(study_plan):
+    named = study_plan("optim.lr=1e-4,2e-4", "hydra.sweeper.name=mine")
+    assert named.settings.name == "mine"
+    assert named.settings.report_folder == ROOT / "sweeps" / "mine"
+
+
 @pytest.fixture
 def study_plan():
     """The plan that python train.py -m ... makes before its first trial."""
@@ -327,7 +342,8 @@ def study_plan():
 
 
 COMMANDS = {
-    "-m": "name one with sweep=",
+    "-m": "or name a study with sweep=",
+    "optim.lr=1e-4,1e-3": "compare several in a study: python train.py -m optim.lr=1e-4,1e-3",
     "-m sweep=gen_cuont": "sweep must be one of",
     "sweep=gen_count": "python train.py -m sweep=gen_count",
     "-m sweep=gen_count optim.lrr=1,2": "there is no setting optim.lrr",

@@ -13,7 +13,6 @@ from wordle_rl.training.progress import (
     StepLines,
     announce,
     describe_time,
-    select_metrics,
 )
 
 
@@ -24,7 +23,7 @@ def test_a_line_tells_the_step_its_values_and_the_time_left(
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     lines = StepLines(9)
     lines.step(11, {"loss": 0.25})
-    lines.step(12, select_metrics({"reward/mean": 1.5, "train/win_rate": 0.25, "lr": 1e-4}))
+    lines.step(12, {"reward/mean": 1.5, "train/win_rate": 0.25, "lr": 1e-4})
     assert capsys.readouterr().out.splitlines() == [
         "step 11 loss=0.25 left=24s",
         "step 12 reward=1.5 win%=25 left=21s",

@@ -18,6 +18,7 @@ from typing import Any
 
 from wordle_rl.policy.settings import BackendSettings
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.libraries import MLX
 from wordle_rl.training.progress import announce
 
 
@@ -45,5 +46,5 @@ def need_mlx() -> Iterator[None]:
             raise
         raise ConfigError(
             "backend=mlx needs mlx-lm, which runs on Apple silicon and on Linux: install it "
-            "with pip install -c constraints.txt -e '.[mlx]', or choose backend=lightning"
+            f"with {MLX}, or choose backend=lightning"
         ) from None

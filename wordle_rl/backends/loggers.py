@@ -137,7 +137,8 @@ def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
         csv = CSVLogger(folder, name="", version="csv", flush_logs_every_n_steps=1)
         loggers.append(csv)
     if settings.wandb:
-        loggers.append(WandbLogger(project=settings.wandb_project, save_dir=folder))
+        project = settings.wandb_project
+        loggers.append(WandbLogger(name=folder.name, project=project, save_dir=folder))
     return loggers
 
 

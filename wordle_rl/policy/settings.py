@@ -12,13 +12,14 @@ from wordle_rl.policy.optim import MOST_LEARNING_RATE
 from wordle_rl.policy.sampling import MOST_TOKENS
 from wordle_rl.runs.checks import MOST_GAMES, check_choice, check_seed
 from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range, check_type
+from wordle_rl.runs.libraries import SMOLLM2
 from wordle_rl.runs.untrusted import check_entries, read_object
 
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 UNTRAINED = "untrained"
 Vocabulary = Literal["letters", "words"]
 MAIN = "main"  # the newest revision of a hub model
-_FETCHED = {"smollm2": "make smollm2"}  # models that a command fetches, once, and that command
+_FETCHED = {"smollm2": SMOLLM2}  # models that a command fetches, once, and that command
 _HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
 _REVISION = re.compile(r"[\w][\w./-]*", re.ASCII)
 LM_HEAD = "lm_head"  # the language-model head's name in transformers

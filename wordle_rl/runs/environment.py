@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import PACKAGE
 
 PACKAGES = (  # whose versions a manifest holds, where they are installed
     *("numpy", "torch", "lightning", "transformers", "tokenizers", "peft", "safetensors"),
@@ -30,7 +30,7 @@ def describe_environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cpu_count": os.cpu_count(),
         "versions": versions,
-        "git": git_revision(ROOT),
+        "git": git_revision(PACKAGE.parent),
     }
 
 

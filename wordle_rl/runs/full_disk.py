@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from wordle_rl.runs.paths import TRAIN
+
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _RUST = re.compile(r"\(os error (\d+)\)")
 
@@ -43,6 +45,6 @@ def full_disk_named(path: Path) -> Iterator[None]:
         if reason is None:
             raise
         raise DiskFullError(
-            f"{path}: {reason}; make room, then continue with python train.py "
+            f"{path}: {reason}; make room, then continue with {TRAIN} "
             "resume=<run folder>, or start again: what was saved before is whole"
         ) from error

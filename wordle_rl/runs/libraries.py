@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-_ALL = "pip install -c constraints.txt -e ."
-_MLX = f"{_ALL[:-1]}'.[mlx]'"
-_DATA = f"{_ALL[:-1]}'.[data]'"
+from wordle_rl.runs.paths import EVAL, INSTALLED
+
+_PIP = "pip install" if INSTALLED else "pip install -c constraints.txt -e"
+_HERE = "wordle-rl" if INSTALLED else "."
+SMOLLM2 = "wordle-rl smollm2" if INSTALLED else "make smollm2"  # fetches that model
+_ALL = f"{_PIP} {_HERE}"
+MLX = f"{_PIP} '{_HERE}[mlx]'"
+_DATA = f"{_PIP} '{_HERE}[data]'"
 _TORCH = "backend=lightning", _ALL, "choose backend=mlx"
-_MODEL = "a model", _ALL, "evaluate a scripted player (python eval.py player=...)"
-_POSTGRES = "storage=postgresql://...", "pip install -e '.[postgres]'", "leave storage alone"
+_MODEL = "a model", _ALL, f"evaluate a scripted player ({EVAL} player=...)"
+_POSTGRES = "storage=postgresql://...", f"{_PIP} '{_HERE}[postgres]'", "leave storage alone"
 _WITHOUT: dict[str, tuple[str, str, str]] = {  # who needs it, how to install it, the alternative
     "torch": _TORCH,
     "lightning": _TORCH,
@@ -15,16 +20,16 @@ _WITHOUT: dict[str, tuple[str, str, str]] = {  # who needs it, how to install it
     "tokenizers": _MODEL,
     "safetensors": _MODEL,
     "peft": ("a model with LoRA", _ALL, "choose one without it, such as model=tiny"),
-    "mlx": ("backend=mlx", _MLX, "choose backend=lightning"),
-    "mlx_lm": ("backend=mlx", _MLX, "choose backend=lightning"),
+    "mlx": ("backend=mlx", MLX, "choose backend=lightning"),
+    "mlx_lm": ("backend=mlx", MLX, "choose backend=lightning"),
     "bitsandbytes": (
         "model.quantize=4bit",
-        "pip install -c constraints.txt -e '.[quantize]'",
+        f"{_PIP} '{_HERE}[quantize]'",
         "leave it at null",
     ),
     "gguf": (
-        "make smollm2",
-        f"{_ALL[:-1]}'.[gguf]'",
+        SMOLLM2,
+        f"{_PIP} '{_HERE}[gguf]'",
         "name a folder with the model (model.path=/path/to/it)",
     ),
     "tensorboard": ("logger=tensorboard", _ALL, "choose logger=none"),

@@ -34,8 +34,12 @@ def begin(*more: str) -> None:
     """Prepare the process for a command; call it first.
 
     more: libraries that this command needs besides those of every command. Until other handlers
-    are installed, Ctrl-C ends the process with 130 and SIGTERM with 143, without a traceback.
+    are installed, Ctrl-C ends the process with 130 and SIGTERM with 143, without a traceback. A
+    second call only looks for more libraries.
     """
+    if isinstance(sys.stdout, Output):
+        check_python(*more)
+        return
     for signum in _SIGNALS:
         if signal.getsignal(signum) != signal.SIG_IGN:  # as for a job in the background
             signal.signal(signum, _stop)
@@ -175,8 +179,10 @@ def _exit(signum: int, frame: FrameType | None) -> None:
 
 
 def _refuse(reason: str) -> None:
-    say(
-        f"error: {reason} ({sys.executable}): set up .venv with make venv, and run this command "
-        "with .venv/bin/python"
-    )
+    from wordle_rl.runs.paths import INSTALLED
+
+    cure = "set up .venv with make venv, and run this command with .venv/bin/python"
+    if INSTALLED:
+        cure = "install wordle-rl with the pip of a newer Python, which brings all libraries"
+    say(f"error: {reason} ({sys.executable}): {cure}")
     raise SystemExit(2)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.addresses import STORAGE
 from wordle_rl.sweeps.dead_workers import PATIENCE, wait_for_orphan, watched
 from wordle_rl.sweeps.plan import insert_start, quote_path
 from wordle_rl.sweeps.records import read_metrics, read_summary
+from wordle_rl.sweeps.standby import child_environment, give_order
 
 
 class ChildFailed(Exception):
@@ -69,12 +69,14 @@ def run_child(
     metrics: Callable[[dict[str, Any]], None],
     check: Callable[[], None],
     poll: float,
+    take: Callable[[], subprocess.Popen[bytes] | None] = lambda: None,
 ) -> dict[str, Any]:
     """Do a run, or what is left of it. Returns its summary.
 
     threads: CPU threads of the child. metrics: called once with each record of metrics.jsonl,
     oldest first. check: called every `poll` seconds. Either may raise to stop the child, which then
-    saves. Raises ChildFailed, and FolderError for a damaged file.
+    saves. take: called for a process of a Standby, once the run is sure to need one. Raises
+    ChildFailed, and FolderError for a damaged file.
     """
     follower = _MetricsFollower(run, metrics)
     if (folder := run.run_folder()) is not None:
@@ -85,7 +87,7 @@ def run_child(
     run.folder.mkdir(parents=True, exist_ok=True)
     log = run.folder / "output.log"
     begin = log.stat().st_size if log.exists() else 0
-    child = _Child(run.arguments(), log, threads)
+    child = _Child(run.arguments(), log, threads, take())
     try:
         while child.running(poll):
             check()
@@ -121,14 +123,18 @@ class _MetricsFollower:
 class _Child:
     """A command under its watchdog."""
 
-    def __init__(self, arguments: Sequence[str], log: Path, threads: int) -> None:
-        env = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        env.pop(STORAGE, None)  # may hold a password, and a run needs no database
+    def __init__(
+        self, arguments: Sequence[str], log: Path, threads: int,
+        waiting: subprocess.Popen[bytes] | None = None,
+    ) -> None:  # fmt: skip
+        if waiting is not None and give_order(waiting, arguments, log):
+            self._process = waiting
+            return
         with open(log, "ab") as output:
             self._process = subprocess.Popen(
                 watched(arguments),
-                stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, env=env,
-                start_new_session=True,
+                stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT,
+                env=child_environment(threads), start_new_session=True,
             )  # fmt: skip
 
     @property

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 60.0  # seconds that a child may take to save after it was asked to stop
 MAX_DEATHS = 3  # deaths of its workers that a trial survives
+_ORDERS, _ALONE = "orders", "alone"  # whether a watched command reads the watchdog's input
 _FIRST, _DEATHS = "failed_trial", "retry_history"  # Optuna's own names, so that its tools know them
 _WORKER = "worker"  # the user attribute that names a trial's worker
 _NOT_INHERITED = (_WORKER, "cause")  # user attributes that a trial queued again starts without
@@ -136,14 +137,16 @@ def first_number(trial: FrozenTrial) -> int:
 # -- what happens to its child ---------------------------------------------------------------------
 
 
-def watched(command: Sequence[str]) -> list[str]:
+def watched(command: Sequence[str], *, orders: bool = False) -> list[str]:
     """Build a command line that runs the command under a watchdog.
 
     The command runs until it ends by itself, or until the watchdog's standard input closes. The
     input closes when the worker dies or closes its end. Then the watchdog asks the command to stop
-    (SIGTERM), and kills the command's whole process group after PATIENCE.
+    (SIGTERM), and kills the command's whole process group after PATIENCE. orders: whether the
+    command reads what is written to that input.
     """
-    return [sys.executable, "-I", str(Path(__file__).resolve()), str(PATIENCE), *command]
+    script = [sys.executable, "-I", str(Path(__file__).resolve())]
+    return [*script, str(PATIENCE), _ORDERS if orders else _ALONE, *command]
 
 
 def wait_for_orphan(run: Path, check: Callable[[], None], poll: float) -> None:
@@ -166,20 +169,23 @@ def wait_for_orphan(run: Path, check: Callable[[], None], poll: float) -> None:
         time.sleep(min(poll, 1.0))
 
 
-def _watch(patience: float, command: Sequence[str]) -> None:
+def _watch(patience: float, orders: bool, command: Sequence[str]) -> None:
     """Be the watchdog of a command; ends with its exit code."""
     # The worker handles Ctrl-C. Unlike SIG_IGN, a handler is not inherited by the command.
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, lambda *_: None)
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    child = subprocess.Popen(command, stdin=subprocess.PIPE if orders else subprocess.DEVNULL)
     threading.Thread(target=_stop_with_worker, args=(child, patience), daemon=True).start()
     code = child.wait()
     os._exit(code if code >= 0 else 128 - code)
 
 
 def _stop_with_worker(child: subprocess.Popen[bytes], patience: float) -> None:
-    while os.read(0, 1024):
-        pass
+    while data := os.read(0, 1024):
+        if child.stdin is not None:
+            with suppress(OSError):  # the child has ended
+                child.stdin.write(data)
+                child.stdin.flush()
     child.terminate()
     try:
         child.wait(patience)
@@ -188,4 +194,4 @@ def _stop_with_worker(child: subprocess.Popen[bytes], patience: float) -> None:
 
 
 if __name__ == "__main__":
-    _watch(float(sys.argv[1]), sys.argv[2:])
+    _watch(float(sys.argv[1]), sys.argv[2] == _ORDERS, sys.argv[3:])

@@ -6,7 +6,7 @@ reports, from which a pruner decides whether to stop the trial.
 
 from __future__ import annotations
 
-import sys
+import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import train_command
 from wordle_rl.runs.untrusted import FolderError
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.child_run import ChildFailed, ChildRun, run_child
@@ -36,6 +36,7 @@ from wordle_rl.sweeps.records import (
 from wordle_rl.sweeps.rounds import Round
 from wordle_rl.sweeps.samplers import suggest_params
 from wordle_rl.sweeps.settings import StudySettings
+from wordle_rl.sweeps.standby import Standby
 
 _STAGES = "trial.json"  # in a trial's folder: the overrides of its stages
 
@@ -57,6 +58,7 @@ class WorkerContext:
     stop: threading.Event
     print_line: Callable[[str], None]
     count_threads: Callable[[optuna.Study], int]  # for the next child
+    standby: Standby | None = None  # None: every run is a process that is started for it
 
 
 class TrialObjective:
@@ -134,7 +136,7 @@ class TrialObjective:
         return self._id is not None and self.read_trial().state != TrialState.RUNNING
 
     def _list_runs(self, folder: Path, stages: Sequence[Sequence[str]]) -> list[ChildRun]:
-        command = self._context.settings.command or [sys.executable, str(ROOT / "train.py")]
+        command = self._context.settings.command or train_command()
         several = len(stages) > 1
         return [
             ChildRun(
@@ -150,13 +152,28 @@ class TrialObjective:
         before = runs[number - 1].run_folder() if number else None
         run = runs[number].with_start(before / "model" if before else None)
         last = number == len(runs) - 1
+        threads = self._context.count_threads(self._study)
         return run_child(
             run,
-            threads=self._context.count_threads(self._study),
+            threads=threads,
+            take=lambda: self._take_process(threads, more=not last),
             metrics=lambda record: self._report(trial, record) if last else None,
             check=self._check_stop,
             poll=self._context.settings.poll,
         )
+
+    def _take_process(self, threads: int, *, more: bool) -> subprocess.Popen[bytes] | None:
+        """The process that waits for a run, and start the next one if a run follows.
+
+        more: whether the trial has another stage.
+        """
+        standby = self._context.standby
+        if standby is None:
+            return None
+        taken = standby.take(threads)
+        if more or self._round.may_start(self._study.get_trials(deepcopy=False)):
+            standby.prepare(threads)
+        return taken
 
     def _check_stop(self) -> None:
         if self._context.stop.is_set():

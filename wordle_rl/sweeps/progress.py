@@ -8,6 +8,7 @@ from pathlib import Path
 
 from optuna.trial import FrozenTrial, TrialState
 
+from wordle_rl.runs.paths import module_command
 from wordle_rl.sweeps.means import Mean, format_mean
 from wordle_rl.sweeps.space import Params, format_params
 
@@ -61,7 +62,7 @@ def format_ending(
     else:
         found = f"best on validation secrets: {format_params(best)}" if best else _sum_up(trials)
     again = f"; {failed} failed, run the same command to try again" if failed else ""
-    report = f"python -m wordle_rl.study {_shorten_path(folder)}"
+    report = f"{module_command('study')} {_shorten_path(folder)}"
     return f"study {name} is finished; {found}{again}; for its report: {report}"
 
 

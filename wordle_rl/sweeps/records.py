@@ -8,6 +8,7 @@ from typing import Any
 
 from wordle_rl.runs.files import StepLog, write_json
 from wordle_rl.runs.instantiate import ConfigError, check_type
+from wordle_rl.runs.paths import TRAIN
 from wordle_rl.runs.untrusted import (
     FolderError,
     check_all_entries,
@@ -43,7 +44,7 @@ class StudyRecord:
             check_entries(f"{path}: identity", found["identity"], {"default": dict | None})
         except FolderError as error:
             raise FolderError(
-                f"{error}; remove it, and the study's command, python train.py -m sweep=..., "
+                f"{error}; remove it, and the study's command, {TRAIN} -m sweep=..., "
                 "writes it again"
             ) from None
         return cls(**{name: found[name] for name in _KINDS})

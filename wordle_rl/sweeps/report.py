@@ -29,6 +29,7 @@ UNWRITTEN = "*Not written yet.*"
 MOST_CURVES = 10  # arms whose colours can be told apart in one picture
 _MOST_ROWS = 20
 _NEEDLESS_QUOTES = re.compile(r"='([\w.,/-]+)'$")  # around a value that Hydra reads without
+_LISTED = re.compile(r"^## \[([^\]]+)\]\(", re.M)  # a study in the index
 _COLUMNS = 100  # of Markdown
 _EXPLANATION = """\
 - Validation wins are those of the run's best checkpoint. The starting model counts as a checkpoint.
@@ -170,9 +171,11 @@ def format_page(study: Study, pictures: Sequence[tuple[str, str]], before: str |
     if before is not None and BEGIN in before and END in before:
         head, tail = before.partition(BEGIN)[0], before.partition(END)[2]
         return head + results + tail
-    command = shlex.join(_NEEDLESS_QUOTES.sub(r"=\1", word) for word in study.command)
+    first, *words = study.command
+    begin = f"python {shlex.quote(first)}" if first.endswith(".py") else first
+    typed = shlex.join(_NEEDLESS_QUOTES.sub(r"=\1", word) for word in words)
     return (
-        f"# {study.name}\n\n{_wrap(study.question)}\n\n    python {command}\n\n{results}\n\n"
+        f"# {study.name}\n\n{_wrap(study.question)}\n\n    {begin} {typed}\n\n{results}\n\n"
         f"{CONCLUSION}\n\n{UNWRITTEN}\n"
     )
 
@@ -251,17 +254,28 @@ def read_conclusion(page: str) -> str:
     return " ".join(written.partition("\n\n")[0].partition("\n#")[0].split())
 
 
-def write_index(root: Path) -> None:
-    """Write the list of studies into <root>/README.md, each with its finding and a picture."""
+def write_index(root: Path, also: str | None = None) -> None:
+    """Write the list of studies into <root>/README.md, each with its finding and a picture.
+
+    Lists the studies that it has already, and `also` this one. Without it, only an index that is
+    there is written again.
+    """
+    path = root / "README.md"
+    if not path.exists() and also is None:
+        return
+    before = f"# Studies\n\n{BEGIN}{END}\n"
+    if path.exists():
+        before = path.read_text(encoding="utf-8")
+    names = {*_LISTED.findall(before), *filter(None, [also])}
     parts = [BEGIN]
-    for path in sorted(root.glob("*/README.md")):
-        name, text = path.parent.name, path.read_text(encoding="utf-8")
+    for page in (root / name / "README.md" for name in sorted(names)):
+        if not page.is_file():
+            continue
+        name, text = page.parent.name, page.read_text(encoding="utf-8")
         parts += [f"## [{name}]({name}/README.md)", _wrap(read_conclusion(text) or UNWRITTEN)]
-        if (path.parent / "wins.png").exists():
+        if (page.parent / "wins.png").exists():
             parts.append(f"![Validation wins of each trial of {name}]({name}/wins.png)")
     listed = "\n\n".join([*parts, END])
-    path = root / "README.md"
-    before = path.read_text(encoding="utf-8") if path.exists() else f"# Studies\n\n{BEGIN}{END}\n"
     text = before.partition(BEGIN)[0] + listed + before.partition(END)[2]
     if text != before:
         write_bytes(path, text.encode())

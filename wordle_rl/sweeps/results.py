@@ -15,6 +15,7 @@ from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.trial import TrialState
 
 from wordle_rl.runs.addresses import HIDDEN, STORAGE, shown_address, shown_command, without_hidden
+from wordle_rl.runs.paths import TRAIN
 from wordle_rl.sweeps.records import StudyRecord
 from wordle_rl.sweeps.rounds import CONFIRM, find_winner, read_point
 from wordle_rl.sweeps.space import Params
@@ -67,13 +68,15 @@ def read_study(folder: Path, url: str | None = None) -> Study:
         record = StudyRecord.read(folder)
     except FileNotFoundError:
         raise ReportError(
-            f"{folder}: has no study.json, which python train.py -m sweep=... writes"
+            f"{folder}: has no study.json, which {TRAIN} -m sweep=... writes"
         ) from None
     url = url or _find_address(record)
     if url is None and not (folder / "study.db").is_file():
+        command = " ".join(shown_command(record.command[1:]))
         raise ReportError(
             f"{folder / 'study.db'} is missing: the study ran elsewhere, and only its results are "
-            "here; python train.py -m sweep=... runs it again"
+            f"here; get the file from there, give the database with --storage, or run the study "
+            f"here: {TRAIN} {command}"
         )
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     url = url or f"sqlite:///{(folder / 'study.db').resolve()}"
@@ -91,10 +94,10 @@ def read_study(folder: Path, url: str | None = None) -> Study:
     except KeyError:
         raise ReportError(f"{folder}: there is no study {record.name} in its storage") from None
     names = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}
-    results = _read_results(study, confirms=False)
+    results = read_results(study, confirms=False)
     if record.name + CONFIRM in names:
         confirm = optuna.load_study(study_name=record.name + CONFIRM, storage=storage)
-        results += _read_results(confirm, confirms=True)
+        results += read_results(confirm, confirms=True)
     return Study(
         name=record.name, question=record.question, command=shown_command(record.command),
         identity=record.identity, results=tuple(results),
@@ -110,7 +113,7 @@ def _find_address(record: StudyRecord) -> str | None:
     return given if shown_address(given) == record.storage else without_hidden(record.storage)
 
 
-def _read_results(study: optuna.Study, *, confirms: bool) -> list[Result]:
+def read_results(study: optuna.Study, *, confirms: bool) -> list[Result]:
     """All trials except the ones that were stopped or lost their worker, and ran again."""
     names = {TrialState.FAIL: "failed"}
     return [

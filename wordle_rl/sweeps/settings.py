@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.paths import ROOT
 
 SAMPLERS = ("grid", "random", "tpe")
 PRUNERS = ("none", "median", "percentile", "asha", "hyperband")
@@ -115,6 +117,11 @@ class StudySettings:
             raise ValueError(f"hydra.sweeper.n_trials must be given for {self.sampler.name}")
         if len(set(self.confirm_seeds)) < len(self.confirm_seeds):
             raise ValueError("hydra.sweeper.confirm_seeds must all differ")
+
+    @property
+    def report_folder(self) -> Path:
+        """The folder of the study's report and database."""
+        return ROOT / (self.folder or f"sweeps/{self.name}")
 
 
 _PARTS = {"sampler": SamplerSettings, "pruner": PrunerSettings, "budget": BudgetSettings}

@@ -25,10 +25,13 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.dead_workers import WorkerLock, requeue_trial, take_over_trials
+from wordle_rl.sweeps.end_table import format_arms
 from wordle_rl.sweeps.objective import TrialFailed, TrialObjective, TrialStopped, WorkerContext
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.records import StudyRecord
+from wordle_rl.sweeps.results import read_results
 from wordle_rl.sweeps.rounds import Round, build_confirmation, build_search, find_winner, open_round
+from wordle_rl.sweeps.standby import Standby
 from wordle_rl.sweeps.storage import lock_folder, open_storage
 
 FAILURES = 3  # failed trials in a row that stop the study
@@ -49,7 +52,7 @@ class StudyPaths:
     @classmethod
     def of(cls, plan: StudyPlan) -> StudyPaths:
         settings = plan.settings
-        folder = ROOT / (settings.folder or f"sweeps/{settings.name}")
+        folder = settings.report_folder
         url = settings.storage or f"sqlite:///{folder / 'study.db'}"
         trials = ROOT / (settings.trials or f"outputs/sweeps/{settings.name}")
         return cls(folder=folder, trials=trials, url=url)
@@ -79,6 +82,9 @@ def run_study(plan: StudyPlan, print_line: Callable[[str], None] = progress.prin
             if not confirmation.finished(confirm.get_trials(deepcopy=False)):
                 print_line(progress.format_confirmation(best, settings.confirm_seeds))
             worker.run_round(confirmation, confirm)
+    results = read_results(study, confirms=False)
+    if any(result.state == "complete" for result in results):
+        print_line(f"\n{format_arms(results)}\n")
     trials = study.get_trials(deepcopy=False)
     failed = len(search.missing(trials))
     print_line(progress.format_ending(study.study_name, best, trials, failed, paths.folder))
@@ -150,9 +156,13 @@ class _StudyWorker:
     def _build_context(self, folder: Path) -> WorkerContext:
         lock = WorkerLock(folder)
         self._stack.callback(lock.close)
+        standby = None
+        if self._settings.command is None:
+            standby = Standby([sys.executable, "-m", "wordle_rl.standby"])
+            self._stack.callback(standby.close)
         return WorkerContext(
             settings=self._settings, lock=lock, stop=self._stop, print_line=self._print_line,
-            count_threads=lambda study: self._count_threads(study, lock),
+            count_threads=lambda study: self._count_threads(study, lock), standby=standby,
         )  # fmt: skip
 
     def _run_trials(self, part: Round, context: WorkerContext) -> None:

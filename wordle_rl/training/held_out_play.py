@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from wordle_rl.evaluation.depth import depth_metrics
+from wordle_rl.evaluation.intervals import win_interval
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import reward_means
 from wordle_rl.game.rules import Game, State
@@ -95,8 +96,11 @@ class HeldOutPlay:
         totals = np.array([score.total for score in scores])
         # Games with the same secret are not independent: the error is over the means of secrets.
         rewards = totals.reshape(-1, samples).mean(axis=1)
+        low, high = win_interval([game.won for game in games], secrets)
         return {
             **_wins("val", games),
+            "val/win_rate_low": low,
+            "val/win_rate_high": high,
             **(depth_metrics("val", games) if setup.validation_history else {}),
             **habit_metrics("val", games),
             "val/tokens_per_answer": answer_tokens(games),

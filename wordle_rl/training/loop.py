@@ -27,6 +27,7 @@ from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
+from wordle_rl.runs.paths import TRAIN
 from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpointing import Checkpointing
 from wordle_rl.training.curriculum import CurriculumRunner
@@ -36,6 +37,7 @@ from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.log import RunLog
 from wordle_rl.training.memory import MemoryFull, MemoryGuard
 from wordle_rl.training.outcome import (
+    StallWarning,
     TrainingFailed,
     keep_failure,
     stages_of_run,
@@ -85,7 +87,7 @@ def run_training(
     except NotFinite as error:
         raise training.record_failure(str(error)) from error
     except DoesNotFit as error:
-        again = f"python train.py resume={training.folder.path}"
+        again = f"{TRAIN} resume={training.folder.path}"
         raise TrainingFailed(f"{error}, with {again}") from error
 
 
@@ -125,7 +127,7 @@ class Training:
         self._memory = MemoryGuard(
             resident=trainer.memory_limit_gb, device=trainer.device_memory_limit_gb
         )
-        self._state = RunState()
+        self._state, self._stall = RunState(), StallWarning()
         self._curriculum = CurriculumRunner(setup.curriculum, reporter, prints=self._writes)
         self._checkpoints = Checkpointing(policy, self._curriculum, folder, self._stages)
         if recipe.algorithm.needs_reference:
@@ -261,7 +263,7 @@ class Training:
         return TrainingFailed(
             f"{reason}, after step {done}: weights, optimiser and metrics are in {bundle}. A lower "
             f"optim.lr may help; continue from step {newest} with "
-            f"python train.py resume={self.folder.path} optim.lr=..."
+            f"{TRAIN} resume={self.folder.path} optim.lr=..."
         )
 
     # -- what is due between steps ----------------------------------------------------------------
@@ -272,7 +274,10 @@ class Training:
         """Validate the policy. Returns metrics, and whether it is the best so far."""
         metrics = self._held_out.validate(check, partial(self._log.validation_games, step))
         self.policy.timers.take()
-        return metrics, self._state.note_validation(step, metrics)
+        best = self._state.note_validation(step, metrics)
+        if self._writes:
+            self._stall.look(step, improved=self._state.improved)
+        return metrics, best
 
     def _watch(self, step: int, check: Callable[[], None] = lambda: None) -> dict[str, float]:
         every = self.setup.trainer.watch_every

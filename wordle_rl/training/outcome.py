@@ -17,10 +17,13 @@ from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.policy.stages import Stage, prompt_name, stages_of
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.instantiate import option_of
+from wordle_rl.runs.paths import EVAL
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.progress import announce
 from wordle_rl.words.lists import words_digest
+
+_PATIENCE = 30  # steps without a better validation after which a run warns
 
 
 class TrainingFailed(RuntimeError):
@@ -73,10 +76,30 @@ def warn_unless_improved(folder: Path) -> None:
     """Print a warning for a run whose validation never beat its start. folder: the run's."""
     print(
         "warning: no validation was better than the start's, so this run shows no improvement; "
-        f"python eval.py run={folder} checkpoint=last plays its end",
+        f"{EVAL} run={folder} checkpoint=last plays its end",
         file=sys.stderr,
         flush=True,
     )
+
+
+class StallWarning:
+    """Warns, once in a process, of a run that has not beaten its start for a while."""
+
+    def __init__(self) -> None:
+        self._given = False
+
+    def look(self, step: int, *, improved: bool) -> None:
+        """Look at a validation. improved: whether one has beaten the start so far."""
+        if improved or self._given or step < _PATIENCE:
+            return
+        self._given = True
+        print(
+            f"warning: no validation in {step} steps was better than the start's; a lower optim.lr "
+            "may help, or trainer.validation_samples=4 trainer.validation_temperature=1, which "
+            "measures more precisely",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def keep_failure(

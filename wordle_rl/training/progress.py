@@ -12,23 +12,31 @@ from wordle_rl.game.rules import Game, GameStatus
 
 _EVERY = 10.0  # seconds between two lines about the same work
 
+VAL = "val/win_rate"
 _SHOWN = {  # name on the terminal -> metric
     "loss": "loss",
     "reward": "reward/mean",
     "win%": "train/win_rate",
-    "val%": "val/win_rate",
+    "val%": VAL,
     "no_spread%": "groups/zero_spread",
     "games/s": "games_per_second",
 }
 
 
-def select_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The few metrics for the terminal, by their names there."""
-    return {
-        name: metrics[metric] * (100.0 if name.endswith("%") else 1.0)
-        for name, metric in _SHOWN.items()
-        if metric in metrics
-    }
+def describe_step(number: int, metrics: Mapping[str, float]) -> str:
+    """The line of a step: its number and the few metrics for the terminal.
+
+    Validation wins have their 95 % interval behind them where it is known.
+    """
+    parts = [f"step {number}"]
+    for name, metric in _SHOWN.items():
+        if metric in metrics:
+            scale = 100.0 if name.endswith("%") else 1.0
+            parts.append(f"{name}={scale * metrics[metric]:.4g}")
+            if metric == VAL and f"{VAL}_low" in metrics:
+                low, high = (100 * metrics[f"{VAL}_{end}"] for end in ("low", "high"))
+                parts[-1] += f"({low:.0f}-{high:.0f})"
+    return " ".join(parts)
 
 
 def describe_time(seconds: float) -> str:
@@ -101,14 +109,21 @@ class GameCount:
 
 
 class StepLines:
-    """Prints a line per step, with the time left for the other steps and their validations."""
+    """Prints a line per step, with the time left for the other steps and their validations.
+
+    The speed is the one since the start or the resume of this process.
+    """
 
     def __init__(self, steps: int) -> None:
         """steps: how many are left."""
         self._steps, self._done, self._begin = steps, 0, time.monotonic()
 
-    def step(self, number: int, values: Mapping[str, float]) -> None:
+    def step(self, number: int, metrics: Mapping[str, float]) -> None:
+        left = self.count_step().replace(" ", "")
+        print(f"{describe_step(number, metrics)} left={left}", flush=True)
+
+    def count_step(self) -> str:
+        """Count a step as done. Returns the time left."""
         self._done += 1
         left = (self._steps - self._done) * (time.monotonic() - self._begin) / self._done
-        text = " ".join(f"{name}={value:.4g}" for name, value in values.items())
-        print(f"step {number} {text} left={describe_time(left).replace(' ', '')}", flush=True)
+        return describe_time(left)

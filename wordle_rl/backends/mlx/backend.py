@@ -14,6 +14,7 @@ import mlx.core as mx
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
 from wordle_rl.backends.mlx.load import load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.step_bar import show_steps
 from wordle_rl.backends.torch.memory_checks import measure_memory, plan_run
 from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
@@ -23,7 +24,7 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
-from wordle_rl.training.progress import StepLines, announce, select_metrics
+from wordle_rl.training.progress import announce
 
 
 def build_policy(
@@ -92,9 +93,9 @@ def train(
 
     def fit() -> None:
         steps = range(training.first_step, setup.trainer.steps)
-        lines = StepLines(len(steps))
-        for step in steps:
-            lines.step(step + 1, select_metrics(training.run_step(step)))
+        with show_steps(training.first_step, setup.trainer.steps) as lines:
+            for step in steps:
+                lines.step(step + 1, training.run_step(step))
 
     summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     if (peak := mx.get_peak_memory()) and mx.metal.is_available():  # the CPU build counts little

@@ -1,6 +1,6 @@
 """The torch backend: a LightningModule under Lightning's Trainer.
 
-Lightning brings devices, loggers, callbacks and the progress bar. The training step is the one that
+Lightning brings devices, loggers and callbacks. The training step is the one that
 all backends share, and checkpoints are the project's own, written completely or not at all. With
 several processes, each has a Trainer for one device. Lightning's own strategies would sum gradients
 per micro-batch, whose number differs between processes. The policy sums them once per update.
@@ -9,7 +9,6 @@ per micro-batch, whose number differs between processes. The policy sums them on
 from __future__ import annotations
 
 import logging
-import sys
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -18,11 +17,12 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import LightningModule, Trainer
-from lightning.pytorch.callbacks import Callback, TQDMProgressBar
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from torch.utils.data import DataLoader, Dataset
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
+from wordle_rl.backends.step_bar import show_steps
 from wordle_rl.backends.torch.load import load_layer_shape, load_model
 from wordle_rl.backends.torch.memory_checks import limit_product_caches, measure_memory, plan_run
 from wordle_rl.backends.torch.policy import TorchPolicy
@@ -37,7 +37,7 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupts, ignore_signals
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
-from wordle_rl.training.progress import StepLines, announce, select_metrics
+from wordle_rl.training.progress import StepLines, announce
 
 
 class StepNumbers(Dataset[int]):
@@ -56,26 +56,29 @@ class StepNumbers(Dataset[int]):
 class TrainingModule(LightningModule):
     """Passes each step number to the shared training step. Optimisation is manual."""
 
-    def __init__(self, policy: TorchPolicy, training: Training) -> None:
+    def __init__(
+        self, policy: TorchPolicy, training: Training, lines: StepLines | None = None
+    ) -> None:
+        """lines: shows each step on the terminal."""
         super().__init__()
         self.automatic_optimization = False
         self.model = policy.model
-        self._policy = policy
-        self._training = training
-        self.latest: dict[str, float] = {}  # the last step's metrics on the terminal
+        self.policy, self.first_step = policy, training.first_step
+        self._training, self._lines = training, lines
 
     def configure_optimizers(self) -> Any:
-        return self._policy.optimizers
+        return self.policy.optimizers
 
     def on_fit_start(self) -> None:
-        self._policy.backward = self.manual_backward
+        self.policy.backward = self.manual_backward
         wrapped: Any = self.optimizers()
         wrapped = wrapped if isinstance(wrapped, list) else [wrapped]
-        self._policy.apply_gradients = [optimizer.step for optimizer in wrapped]
+        self.policy.apply_gradients = [optimizer.step for optimizer in wrapped]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
-        self.latest = select_metrics(self._training.run_step(int(batch)))
-        self.log_dict(self.latest, prog_bar=True, logger=False)
+        metrics = self._training.run_step(int(batch))
+        if self._lines is not None:
+            self._lines.step(int(batch) + 1, metrics)
 
 
 class OwnSignals(Callback):
@@ -86,28 +89,6 @@ class OwnSignals(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._install()
-
-
-class PlainProgress(Callback):
-    """Prints a line per step, for output that is not a terminal."""
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: int, batch_idx: int
-    ) -> None:
-        assert isinstance(pl_module, TrainingModule)
-        self._lines.step(batch + 1, pl_module.latest)
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._lines = StepLines(int(trainer.num_training_batches))
-
-
-class ProgressBar(TQDMProgressBar):
-    """Lightning's progress bar without the logger's version number."""
-
-    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
-        shown = super().get_metrics(trainer, pl_module)
-        shown.pop("v_num", None)
-        return {k: f"{v:.4g}" if isinstance(v, float) else v for k, v in shown.items()}
 
 
 def build_policy(
@@ -190,13 +171,11 @@ def train(
             policy.processes = stack.enter_context(others)
         with user_errors():
             training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
-        callbacks = [
-            ProgressBar() if sys.stdout.isatty() else PlainProgress(),
-            OwnSignals(interrupts.install),
-        ]
 
         def fit() -> None:
-            _run_steps(training, policy, setup, loggers, callbacks)
+            with show_steps(training.first_step, setup.trainer.steps) as lines:
+                module = TrainingModule(policy, training, lines)
+                _run_steps(module, setup, loggers, OwnSignals(interrupts.install))
 
         summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     log_outcome(loggers, folder, setup.config, summary)
@@ -231,7 +210,7 @@ def follow(
     training = Training(policy, setup, folder, LightningReporter([]))
     if not (resume and training.restore()):
         training.begin()
-    _run_steps(training, policy, setup, [], [OwnSignals(ignore_signals)])
+    _run_steps(TrainingModule(policy, training), setup, [], OwnSignals(ignore_signals))
     training.finish()
 
 
@@ -255,32 +234,28 @@ def _build_policy(setup: Experiment, *, rank: int) -> tuple[TorchPolicy, Experim
 
 
 def _run_steps(
-    training: Training,
-    policy: TorchPolicy,
-    setup: Experiment,
-    loggers: list[Logger],
-    callbacks: list[Callback],
+    module: TrainingModule, setup: Experiment, loggers: list[Logger], signals: OwnSignals
 ) -> None:
     """Run the remaining steps under a Trainer."""
-    steps = StepNumbers(training.first_step, setup.trainer.steps)
+    steps = StepNumbers(module.first_step, setup.trainer.steps)
     if not len(steps):
         return
-    cuda = policy.device.type == "cuda"
+    device = module.policy.device
     trainer = Trainer(
-        accelerator=policy.device.type,
-        devices=[policy.device.index] if cuda else 1,
+        accelerator=device.type,
+        devices=[device.index] if device.type == "cuda" else 1,
         # By default Lightning takes the tasks of SLURM, torchrun or LSF for processes that train
         # together, and handles SLURM's requeue signal. Here each task is a run of its own.
         plugins=[LightningEnvironment()],
         max_epochs=1,
         logger=loggers,
-        callbacks=callbacks,
-        enable_progress_bar=any(isinstance(shown, ProgressBar) for shown in callbacks),
+        callbacks=[signals],
+        enable_progress_bar=False,
         enable_checkpointing=False,  # the Training writes checkpoints
         enable_model_summary=False,
         log_every_n_steps=1,
     )
-    trainer.fit(TrainingModule(policy, training), DataLoader(steps, batch_size=None))
+    trainer.fit(module, DataLoader(steps, batch_size=None))
 
 
 def _silence_lightning() -> None:

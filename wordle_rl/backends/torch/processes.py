@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 
 from wordle_rl.runs.interrupts import Interrupts
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import environment
 
 T = TypeVar("T")
 
@@ -133,12 +133,11 @@ def start_processes(
 
 
 def _start_worker() -> subprocess.Popen[bytes]:
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.Popen(
         [sys.executable, "-m", "wordle_rl.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": path},
+        env=environment(),
         process_group=0,  # Ctrl-C in a terminal reaches the first process only
     )
 

@@ -1,0 +1,54 @@
+"""--help: the choices and every setting with its comment, in a terminal's width."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from wordle_rl.help_page import format_help
+from wordle_rl.runs.paths import CONF
+
+
+def page(name: str, *overrides: str) -> str:
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        cfg = compose(name, overrides=[*overrides], return_hydra_config=True)
+    chosen = dict(cfg.hydra.runtime.choices)
+    OmegaConf.set_struct(cfg, False)
+    cfg.pop("hydra")
+    return format_help(name, cfg, chosen)
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+@pytest.mark.parametrize("name", ["config", "eval"])
+def test_no_line_is_wider_than_the_terminal(name, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert max(map(len, page(name).splitlines())) <= columns
+
+
+def test_a_wide_terminal_gets_100_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert 90 < max(map(len, page("config").splitlines())) <= 100
+
+
+def test_choices_show_their_options_and_which_one_is_chosen():
+    text = " ".join(page("config", "reward=win_only").split())
+    assert "reward= phase2, consistency, information" in text and "*win_only" in text
+    assert "What a game earns." in text
+    assert "*phase2" in " ".join(page("config").split())
+
+
+def test_settings_show_their_values_and_the_comments_of_conf():
+    text = " ".join(page("config", "model=qwen1.5b", "optim.lr=0.5").split())
+    assert "model.path=Qwen/Qwen2.5-1.5B-Instruct" in text
+    assert re.search(r"optim\.lr=0\.5 \w+", text)
+    assert "trainer.report=true Whether to play the test secrets at the start" in text
+    assert "_target_" not in text and "hydra.run" not in text
+
+
+def test_the_page_of_eval_has_its_own_settings():
+    text = " ".join(page("eval").split())
+    assert "json=false Whether the last line is the content of summary.json." in text
+    assert "trainer.steps" not in text and "hydra.sweeper" not in text

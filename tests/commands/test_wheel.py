@@ -1,0 +1,114 @@
+"""The wheel in an empty folder, without a checkout near: it trains, evaluates and runs a study."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import site
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.runs.paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+SMALL = (
+    "model=micro rollout.groups=2 num_generations=2 backend.threads=1 backend.accelerator=cpu "
+    "words.test=6 words.val=6 trainer.steps=2 trainer.show_games=0 trainer.report=false"
+)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the files that the project needs for it."""
+    folder = tmp_path_factory.mktemp("build")
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in ("wordle_rl", "conf", "hydra_plugins"):
+        shutil.copytree(ROOT / name, folder / "project" / name, ignore=ignored)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder / "project")
+    command = ["pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    done = subprocess.run(
+        [sys.executable, "-m", *command, folder, folder / "project"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    [built] = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of an environment with the wheel, which sees this one's other packages."""
+    folder = tmp_path_factory.mktemp("environment") / "venv"
+    venv.create(folder, symlinks=True)
+    [packages] = folder.glob("lib/python*/site-packages")
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install"]
+    subprocess.run([*pip, "--quiet", "--no-deps", "--no-index", wheel], check=True)
+    # An editable install of the project there has a .pth file, which a path on sys.path is not
+    # searched for, unlike a folder of site-packages.
+    own = [path for path in site.getsitepackages() if Path(path).is_dir()]
+    (packages / "others.pth").write_text("\n".join(own) + "\n")
+    return folder / "bin"
+
+
+@pytest.fixture
+def run(installed: Path, tmp_path: Path):
+    """Runs wordle-rl in an empty folder, where nothing says where the checkout is."""
+
+    def run(line: str, code: int = 0) -> str:
+        env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        done = subprocess.run(
+            [installed / "wordle-rl", *line.split()], cwd=tmp_path, env=env, capture_output=True,
+            text=True, timeout=250,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        assert str(ROOT) not in done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def written(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_it_has_all_choices_and_the_commands(run, installed):
+    [packages] = installed.parent.glob("lib/python*/site-packages")
+    conf = {path.relative_to(ROOT / "conf") for path in (ROOT / "conf").rglob("*.yaml")}
+    inside = packages / "wordle_rl" / "conf"
+    assert conf == {path.relative_to(inside) for path in inside.rglob("*.yaml")}
+    assert not (packages / "conf").exists()
+    assert (packages / "hydra_plugins" / "wordle_rl_sweeper.py").is_file()
+    assert "\n  plot-wins " in run("--help")
+    assert "wordle-rl train" in run("train --help")
+
+
+def test_a_run_trains_resumes_and_is_evaluated_in_the_current_folder(run, tmp_path):
+    text = run(f"train {SMALL}")
+    assert "full games: wordle-rl eval run=" in text
+    [folder] = (tmp_path / "outputs").iterdir()
+    assert (folder / "summary.json").is_file()
+    run("train resume=outputs/" + folder.name + " trainer.steps=3")
+    assert re.search(r"\bmicro\b.* 3 ", run("runs"))
+    run("eval player=entropy limit=50 compare=false")
+    run(f"eval run=outputs/{folder.name} limit=5 compare=false")
+    assert written(tmp_path) == {"outputs"}
+    assert "did you mean experiment" in run("train experimnt=demo", code=2)
+
+
+def test_a_study_keeps_its_files_in_the_current_folder(run, tmp_path):
+    text = run(f"train -m optim.lr=1e-4,1e-3 {SMALL} trainer.validate_every=1")
+    assert "lr=0.0001" in text and "lr=0.001" in text
+    assert written(tmp_path) == {"outputs"}
+    [page] = (tmp_path / "outputs" / "studies").iterdir()
+    assert (page / "study.db").is_file()
+    assert str(page.name) in run(f"study outputs/studies/{page.name}")
+
+
+def test_two_processes_train_without_the_checkout(run):
+    assert "run folder" in run(f"train {SMALL} backend.devices=2")

@@ -1,0 +1,67 @@
+"""The commands whose settings Hydra composes: train and eval.
+
+Heavy imports happen only once the config is known to be right.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from wordle_rl import cli
+from wordle_rl.runs.paths import CONF
+
+_HELP = {"-h", "--help"}
+
+
+def train() -> None:
+    """Run the train command with the arguments in sys.argv."""
+
+    def start(cfg: DictConfig, overrides: Sequence[str]) -> None:
+        from wordle_rl.train import train
+
+        train(cfg, overrides)
+
+    _run("config", start)
+
+
+def evaluate() -> None:
+    """Run the eval command with the arguments in sys.argv."""
+
+    def start(cfg: DictConfig, overrides: Sequence[str]) -> None:
+        from wordle_rl.evaluate import evaluate
+
+        evaluate(cfg, overrides)
+
+    _run("eval", start)
+
+
+def _run(config_name: str, start: Callable[[DictConfig, Sequence[str]], Any]) -> None:
+    """Compose a config from conf/ and the command line, and start the command with it."""
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+
+    def main(cfg: DictConfig) -> None:
+        start(cfg, HydraConfig.get().overrides.task)
+
+    decorate = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
+    asked = _HELP & set(sys.argv[1:])
+    cli.run((lambda: print_help(config_name)) if asked else decorate(main))
+
+
+def print_help(config_name: str) -> None:
+    """Print the page of --help for the settings in sys.argv."""
+    from hydra import compose, initialize_config_dir
+
+    from wordle_rl.help_page import format_help
+
+    overrides = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        cfg = compose(config_name, overrides=overrides, return_hydra_config=True)
+    chosen = dict(cfg.hydra.runtime.choices)
+    OmegaConf.set_struct(cfg, False)
+    cfg.pop("hydra")
+    print(format_help(config_name, cfg, chosen))

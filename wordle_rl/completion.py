@@ -1,4 +1,4 @@
-"""Prints the completion of wordle-rl for a shell: wordle-rl completion bash|zsh
+"""Prints a script of shell completion: wordle-rl completion bash|zsh
 
 The printed script asks this command for candidates: commands, choices of conf/ and their options,
 settings, and run folders. Everything else is completed as a file name.

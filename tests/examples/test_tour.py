@@ -32,5 +32,5 @@ def test_it_runs_in_five_minutes_and_the_model_learns():
     )
     won = [int(n) for n in re.findall(r"(?:before|after): (\d+) of 50 won", printed)]
     assert len(won) == 2 and won[1] > won[0]
-    bits = re.search(r"bits of the second guess: ([\d.]+) -> ([\d.]+)", printed)
-    assert bits is not None and float(bits[2]) > float(bits[1])
+    shares = re.search(r"information of the second guess: (\d+)% -> (\d+)%", printed)
+    assert shares is not None and int(shares[2]) > int(shares[1]) + 5

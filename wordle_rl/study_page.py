@@ -61,7 +61,7 @@ def make_study_page(folder: Path, url: str | None = None) -> str:
     except ReportError as error:
         if not (folder / "results.csv").is_file():
             raise
-        missing.append(f"{error} This page is made from results.csv.".replace(f"{folder}/", ""))
+        missing.append(f"{error}. This page is made from results.csv.".replace(f"{folder}/", ""))
         study = _read_table(folder)
     charts = Charts()
     search = _arms(study, confirms=False)
@@ -132,12 +132,12 @@ def _arms(study: Study, *, confirms: bool) -> list[_Arm]:
 def _result(study: Study, arms: Sequence[_Arm], charts: Charts, folder: Path) -> Part:
     page = folder / "README.md"
     written = read_conclusion(read_text(page)) if page.is_file() else ""
-    lines = [study.question, *([written] if written else [])]
+    lines = [study.question, *([written.replace("`", "")] if written else [])]
     if study.best:
         lines.append(f"Best on validation secrets: {format_params(study.best)}.")
     files = [name for name in ("README.md", "results.csv", *_PICTURES) if (folder / name).is_file()]
     return Part(
-        key="result", title="Result", lines=[cut(line) for line in lines], strong=True,
+        key="result", title="Result", lines=lines, strong=True,
         charts=[
             charts.dots(Dots(title=title, note=_BAND, unit="games won, %", percent=True,
                              rows=_rows(arms, figure)))
@@ -173,7 +173,8 @@ def _table(arms: Sequence[_Arm], caption: str) -> Table:
             for figure in (lambda t: t.value, lambda t: t.figures.get(TEST_WINS))
         ]  # fmt: skip
         rows.append([
-            arm.name, str(len(arm.complete)), format_mean(arm.mean("games"), digits=0),
+            arm.name, str(len(arm.complete)),
+            format_mean(arm.mean("games"), digits=0).removesuffix(" ± 0"),
             format_mean(arm.mean(), scale=100), to_default[0],
             format_mean(arm.mean(TEST_WINS), scale=100), to_default[1],
             format_mean(arm.mean(TEST_GUESSES), digits=2),

@@ -19,7 +19,7 @@ def test_runs_are_compared_secret_by_secret(tmp_path):
     page = page_of(good, bad)
     assert page.text("h1") == ["2 runs: good and bad"]
     assert "bad wins 33.3 (6.1 to 79.2) %." in page.prose
-    assert "a change of -66.7 (-132.0 to -1.3) points" in page.prose
+    assert "a difference of -66.7 (-132.0 to -1.3) points" in page.prose
     captions = " ".join(page.text("span"))
     assert "Each run against good" in captions and "What the runs took" in captions
 

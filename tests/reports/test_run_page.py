@@ -12,6 +12,7 @@ import pytest
 from tests.helpers.run_folders import AFTER, BEFORE, Page, make_run, write_report
 from wordle_rl.reports.run import Setting, read_run
 from wordle_rl.reports.run_page import run_page
+from wordle_rl.reports.solvers import FILE
 from wordle_rl.runs.files import StepLog, write_json
 from wordle_rl.runs.folder import RunFolderError
 from wordle_rl.solver_games import count_guesses
@@ -26,6 +27,17 @@ def run(tmp_path):
     return make_run(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def html(tmp_path_factory):
+    """The page of a whole run."""
+    return html_of(make_run(tmp_path_factory.mktemp("whole")))
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Page(html)
+
+
 def html_of(folder, settings=SETTINGS):
     return run_page(read_run(folder, settings))
 
@@ -34,8 +46,8 @@ def page_of(folder, settings=SETTINGS):
     return Page(html_of(folder, settings))
 
 
-def test_the_page_says_what_training_changed_with_its_interval(run):
-    prose = page_of(run).prose
+def test_the_page_says_what_training_changed_with_its_interval(page):
+    prose = page.prose
     assert "The model wins 100.0 (43.9 to 100.0) % of test secrets after step 40" in prose
     assert "33.3 (6.1 to 79.2) % before training" in prose
     # Gains of 0, 1 and 1: a mean of 2/3 with a standard error of 1/3.
@@ -43,8 +55,7 @@ def test_the_page_says_what_training_changed_with_its_interval(run):
     assert "2 secrets went better and 0 worse" in prose
 
 
-def test_every_part_is_there_under_a_heading_that_the_navigation_links_to(run):
-    page = page_of(run)
+def test_every_part_is_there_under_a_heading_that_the_navigation_links_to(page):
     assert page.text("h1") == ["Run demo"]
     assert page.text("h2") == [
         "Result", "Curves", "How it plays", "The same secrets before and after",
@@ -60,8 +71,7 @@ def test_every_part_is_there_under_a_heading_that_the_navigation_links_to(run):
         assert title in titles
 
 
-def test_tables_have_captions_and_pictures_texts(run):
-    page = page_of(run)
+def test_tables_have_captions_and_pictures_texts(page):
     assert len(page.of("table")) == len(page.of("caption")) > 10
     ids = [a["id"] for _, a in page.elements if a.get("id")]
     assert len(ids) == len(set(ids))
@@ -71,9 +81,7 @@ def test_tables_have_captions_and_pictures_texts(run):
         assert set(str(picture["aria-labelledby"]).split()) <= set(ids)
 
 
-def test_nothing_leaves_the_page(run):
-    html = html_of(run)
-    page = Page(html)
+def test_nothing_leaves_the_page(html, page):
     for tag, attributes in page.elements:
         assert not {"src", "srcset", "style", "action", "data"} & attributes.keys(), tag
         assert not [name for name in attributes if name.startswith("on")], tag
@@ -84,9 +92,8 @@ def test_nothing_leaves_the_page(run):
         assert not re.search(r"https?://|@import|url\((?!#)|\bfetch\(|XMLHttp|import\(", text)
 
 
-def test_the_policy_names_the_digests_of_the_pages_own_style_and_script(run):
-    html = html_of(run)
-    [meta] = [m for m in Page(html).of("meta") if m.get("http-equiv") == "Content-Security-Policy"]
+def test_the_policy_names_the_digests_of_the_pages_own_style_and_script(html, page):
+    [meta] = [m for m in page.of("meta") if m.get("http-equiv") == "Content-Security-Policy"]
     policy = str(meta["content"])
     assert policy.startswith("default-src 'none';") and "unsafe" not in policy
     for tag in ("style", "script"):
@@ -114,8 +121,7 @@ def test_texts_of_a_run_are_never_markup(tmp_path):
     assert not [a for _, a in page.elements if any(name.startswith("on") for name in a)]
 
 
-def test_all_games_are_there_for_the_filter(run):
-    html = html_of(run)
+def test_all_games_are_there_for_the_filter(html):
     data = json.loads(re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', html)[0])
     assert data["players"] == ["before training", "after step 40"]
     [crane, sleep, _] = data["games"]
@@ -125,8 +131,7 @@ def test_all_games_are_there_for_the_filter(run):
     assert sleep[2] == [1, 2, [["crane", "22221"], ["sleep", "00000"]]]
 
 
-def test_boards_show_changed_secrets_first_and_say_their_marks(run):
-    page = page_of(run)
+def test_boards_show_changed_secrets_first_and_say_their_marks(page):
     assert [text for text in page.text("h3") if text.isupper()] == ["SLEEP", "CREPT", "CRANE"]
     labels = [a["aria-label"] for a in page.of("div") if a.get("class") == "row"]
     assert "C absent, R absent, A absent, N absent, E elsewhere" in labels
@@ -152,7 +157,7 @@ def test_a_best_checkpoint_at_the_start_is_called_no_improvement(run):
 
 def test_an_interval_around_zero_is_called_undecided(run):
     write_report(run, "best", [AFTER[0], *BEFORE[1:]], step=40)
-    assert "The interval contains 0, so whether wins changed is undecided." in page_of(run).prose
+    assert "The interval contains 0, so whether wins differ is undecided." in page_of(run).prose
 
 
 def test_without_reports_the_validations_are_compared(run):
@@ -214,14 +219,13 @@ def test_the_page_of_many_games_stays_below_a_megabyte(tmp_path):
     assert len(html_of(folder).encode()) < 1_000_000
 
 
-def test_equal_runs_have_equal_pages(tmp_path):
-    one, other = (make_run(tmp_path / part) for part in "ab")
-    assert html_of(one) == html_of(other)
+def test_equal_runs_have_equal_pages(html, run):
+    assert html_of(run) == html
 
 
 def test_the_solvers_file_is_what_the_players_do():
-    from wordle_rl.reports.solvers import _guesses
-
-    players = ("random_consistent", "random_consistent_allowed")
-    for name, guesses in count_guesses(12, players).items():
-        assert {secret: _guesses()[1][name][secret] for secret in guesses} == guesses
+    known = json.loads(FILE.read_text())
+    answers = load_words().answers
+    for name, guesses in count_guesses(12, ("random_consistent", "entropy")).items():
+        digits = dict(zip(answers, map(int, known["guesses"][name]), strict=True))
+        assert {secret: digits[secret] for secret in guesses} == guesses

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wordle_rl.reports.curves import (
-    compare_curves,
-)
+from wordle_rl.reports.curves import compare_curves
 from wordle_rl.reports.drawing import MOST_LINES, Charts
 from wordle_rl.reports.page import Part, render
 from wordle_rl.reports.pairs import difference
-from wordle_rl.reports.players import (
-    guess_standings,
-    histogram,
-    skill_by_turn,
-    standings,
-)
+from wordle_rl.reports.players import guess_standings, histogram, skill_by_turn, standings
 from wordle_rl.reports.results import Result
 from wordle_rl.reports.run import Run
-from wordle_rl.reports.run_page import WHAT, describe_difference, facts_of, solvers_of, titled
+from wordle_rl.reports.run_page import (
+    WHAT,
+    describe_difference,
+    facts_of,
+    solvers_of,
+    titled_solvers,
+)
 from wordle_rl.reports.shown_games import boards_beside, game_data
 from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE
 from wordle_rl.reports.tables import (
@@ -97,12 +96,12 @@ def _result(runs: Sequence[Run], ends: Sequence[Result], what: str, charts: Char
     for end, (label, one) in zip(ends[1:], found, strict=True):
         lines.append(f"{label} wins {percent(end.wins)} %.")
         if one is not None:
-            lines[-1] += f" {describe_difference(one)}"
+            lines[-1] += f" {describe_difference(one, 'a difference')}"
     if what == "secrets":
         lines.append("Some of these runs played test secrets and others validation secrets.")
     solvers = next((known for run in runs if (known := solvers_of(run))), {})
     teachers = {name for run in runs for name in run.teachers}
-    everyone = [*ends, *(titled(name, one, teachers) for name, one in solvers.items())]
+    everyone = [*ends, *titled_solvers(solvers, teachers)]
     optimum = [(OPTIMUM_TITLE, OPTIMUM.value)] if solvers else []
     return Part(
         key="result", title="Result", lines=lines,

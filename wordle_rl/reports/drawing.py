@@ -175,8 +175,8 @@ def _draw_curves(axes: Axes, what: Curves) -> None:
         colour = SERIES[line.colour % len(SERIES)]
         steps = np.array(line.steps, float)[places]
         if len(line.low) == len(line.steps) == len(line.high):
-            band = [scale * np.array(end, float)[places] for end in (line.low, line.high)]
-            axes.fill_between(steps, *band, color=colour, alpha=0.18, lw=0)
+            low, high = (scale * np.array(e, float)[places] for e in (line.low, line.high))
+            axes.fill_between(steps, low, high, color=colour, alpha=0.18, lw=0)
         style = {"marker": _MARKERS[line.colour % len(_MARKERS)], "ms": 3.5} if line.dots else {}
         axes.plot(
             steps, scale * np.array(line.values, float)[places], color=colour, lw=1.6,

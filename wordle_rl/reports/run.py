@@ -215,7 +215,9 @@ def _read_validations(
     The number is of the games in the last one that was written.
     """
     records = {r["step"]: r for r in metrics if number(r.get("val/win_rate")) is not None}
-    last = exported if exported in records else max(records, default=0)
+    last: int = max(records, default=0)
+    if exported is not None and exported in records:
+        last = exported
     needed: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
     kept: defaultdict[int, list[Board]] = defaultdict(list)
 
@@ -232,7 +234,9 @@ def _read_validations(
             f"the first at step {lost[0]}, so these have no interval."
         )
     found = {
-        step: summarise_guesses(*zip(*games, strict=True), max_turns)
+        step: summarise_guesses(
+            [guesses for guesses, _ in games], [secret for _, secret in games], max_turns
+        )
         for step, games in sorted(needed.items())
     }
     played = len(needed[max(needed)]) if needed else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from wordle_rl.reports.curves import (
@@ -17,12 +17,7 @@ from wordle_rl.reports.curves import (
 from wordle_rl.reports.drawing import Charts
 from wordle_rl.reports.page import Part, render
 from wordle_rl.reports.pairs import Difference, difference
-from wordle_rl.reports.players import (
-    guess_standings,
-    histogram,
-    skill_by_turn,
-    standings,
-)
+from wordle_rl.reports.players import guess_standings, histogram, skill_by_turn, standings
 from wordle_rl.reports.results import Result
 from wordle_rl.reports.run import Run
 from wordle_rl.reports.shown_games import boards_beside, game_data
@@ -111,6 +106,12 @@ def titled(name: str, solver: Result, teachers: set[str]) -> Result:
     return replace(solver, label=f"teacher: {solver.label}") if name in teachers else solver
 
 
+def titled_solvers(solvers: Mapping[str, Result], teachers: set[str]) -> list[Result]:
+    """All scripted players, teachers first, then by wins."""
+    names = sorted(solvers, key=lambda name: (name not in teachers, solvers[name].wins.value))
+    return [titled(name, solvers[name], teachers) for name in names]
+
+
 def headline(first: Result | None, last: Result | None, what: str) -> list[str]:
     """The result in sentences. first, last: before and after training."""
     if first is None and last is None:
@@ -132,15 +133,15 @@ def headline(first: Result | None, last: Result | None, what: str) -> list[str]:
     return [ends, *([describe_difference(found)] if found else [])]
 
 
-def describe_difference(found: Difference) -> str:
+def describe_difference(found: Difference, what: str = "a change") -> str:
     """A gain in wins in a sentence, with what its interval allows to say."""
     low, high = found.wins.low, found.wins.high
     text = (
-        f"On the same {found.secrets} secrets this is a change of {points(found.wins)} points "
+        f"On the same {found.secrets} secrets this is {what} of {points(found.wins)} points "
         f"(95 % interval): {found.only_second} secrets went better and {found.only_first} worse."
     )
     if low is not None and high is not None and low <= 0 <= high:
-        text += " The interval contains 0, so whether wins changed is undecided."
+        text += " The interval contains 0, so whether wins differ is undecided."
     return text
 
 
@@ -148,8 +149,7 @@ def _result(
     run: Run, charts: Charts, both: Sequence[Result], solvers: dict[str, Result], what: str
 ) -> Part:
     known = bool(solvers)
-    marked = [titled(name, solver, run.teachers) for name, solver in solvers.items()]
-    marked.sort(key=lambda result: (not result.label.startswith("teacher"), result.wins.value))
+    marked = titled_solvers(solvers, run.teachers)
     lines = headline(run.start, run.end, what)
     if run.other:
         lines.append(

@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -26,7 +26,7 @@ _VARIABLES = {
     **{colour: f"series{number}" for number, colour in enumerate(SERIES, 1)},
 }  # fmt: skip
 _COLOUR = re.compile("|".join(_VARIABLES))
-_SETTINGS = {
+_SETTINGS: Any = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "wordle_rl",  # equal pictures get equal names
     "font.size": 9.0,

@@ -60,32 +60,30 @@ MEASURES = {
 
 def percent(value: Estimate) -> str:
     """A share with its interval."""
-    text = f"{100 * value.value:.1f}"
-    if value.low is None or value.high is None:
-        return text
-    return f"{text} ({100 * value.low:.1f} to {100 * value.high:.1f})"
+    return _with_interval(value, 100, ".1f")
 
 
 def mean(value: Estimate) -> str:
     """A mean with its interval."""
-    if value.low is None or value.high is None:
-        return f"{value.value:.2f}"
-    return f"{value.value:.2f} ({value.low:.2f} to {value.high:.2f})"
+    return _with_interval(value, 1, ".2f")
 
 
 def points(value: Estimate) -> str:
     """A difference of shares in percentage points, with its interval."""
-    text = f"{100 * value.value:+.1f}"
-    if value.low is None or value.high is None:
-        return text
-    return f"{text} ({100 * value.low:+.1f} to {100 * value.high:+.1f})"
+    return _with_interval(value, 100, "+.1f")
 
 
 def change(value: Estimate) -> str:
     """A difference of means with its interval."""
+    return _with_interval(value, 1, "+.2f")
+
+
+def _with_interval(value: Estimate, scale: float, form: str) -> str:
+    text = f"{scale * value.value:{form}}"
     if value.low is None or value.high is None:
-        return f"{value.value:+.2f}"
-    return f"{value.value:+.2f} ({value.low:+.2f} to {value.high:+.2f})"
+        return text
+    # Blanks that do not break keep an interval in one line.
+    return f"{text} ({scale * value.low:{form}}\u00a0to\u00a0{scale * value.high:{form}})"
 
 
 def cut(text: object) -> str:
@@ -128,9 +126,11 @@ def measures_table(results: Sequence[Result], caption: str) -> Table | None:
         row = [measure.title, *(_measure(result, name) for result in results)]
         if len(results) == 2:
             first, last = values
-            known = first is not None and last is not None
-            gain = round(measure.scale * (last - first), measure.digits) + 0.0 if known else 0.0
-            row.append(f"{gain:+.{measure.digits}f}" if known else NONE)
+            if first is None or last is None:
+                row.append(NONE)
+            else:
+                gain = round(measure.scale * (last - first), measure.digits) + 0.0  # no -0.0
+                row.append(f"{gain:+.{measure.digits}f}")
         rows.append(row)
     if not rows:
         return None

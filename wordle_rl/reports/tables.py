@@ -238,7 +238,7 @@ def facts_table(run: Run) -> Table:
     }
     return Table(
         caption="The run",
-        columns=["", "value"],
+        columns=["what", "value"],
         rows=[[name, cut(value)] for name, value in rows.items() if value not in (None, "")],
     )
 

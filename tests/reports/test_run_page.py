@@ -208,8 +208,14 @@ def test_a_folder_without_a_manifest_is_refused(tmp_path):
 
 
 def test_numbers_out_of_all_bounds_are_left_out(run):
-    StepLog(run / "metrics.jsonl").append(50, {"val/win_rate": 10**400, "train/games": 1e300})
-    assert "Curves" in page_of(run).text("h2")
+    log = StepLog(run / "metrics.jsonl")
+    log.append(50, {"val/win_rate": 10**400, "train/games": 1e300})
+    log.append(10**400, {f"time/{i}": 1.0 for i in range(500)})
+    summary = json.loads((run / "summary.json").read_text())
+    odd = {"histogram": {"lost": 10**400, "7" * 99: 1, "3": 2}, "exported_step": 10**400}
+    write_json(run / "summary.json", summary | odd | {"seconds_training": 10**400})
+    page = page_of(run)
+    assert "Curves" in page.text("h2") and "777" not in page.prose
 
 
 def test_the_page_of_many_games_stays_below_a_megabyte(tmp_path):

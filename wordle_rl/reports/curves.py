@@ -14,6 +14,7 @@ from wordle_rl.reports.results import Estimate, Result
 from wordle_rl.reports.run import Run
 from wordle_rl.reports.win_curves import smoothed_rate
 
+_MOST_PARTS = 20  # of a step's time
 Levels = Sequence[tuple[str, float]]
 BAND = "The band is the 95 % interval over secrets."
 
@@ -171,7 +172,7 @@ def time_of(run: Run) -> Bars:
     rest = total - sum(value for name, value in spent.items() if name != "skill")
     if rest > 0:
         spent["the rest of the steps"] = rest
-    ordered = sorted(spent.items(), key=lambda item: -item[1])
+    ordered = sorted(spent.items(), key=lambda item: -item[1])[:_MOST_PARTS]
     return Bars(
         title="Time of the training steps",
         note="Seconds of all steps together, by what they were spent on. Validations, reports and "

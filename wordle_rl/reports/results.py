@@ -130,7 +130,7 @@ def from_report(
             value=renamed[guesses], low=number(renamed.get(f"{guesses}_low")),
             high=number(renamed.get(f"{guesses}_high")),
         ),
-        measures=_pick(renamed, MEASURES), histogram=renamed.get("histogram", {}),
+        measures=_pick(renamed, MEASURES), histogram=_read_counts(renamed.get("histogram", {})),
         by_turn=by_turn, lineage=renamed.get("lineage", ""),
         max_turns=min(max(rules.get("max_turns", MAX_TURNS), 1), 100),
         hard_mode=rules.get("hard_mode", False),
@@ -204,6 +204,14 @@ def count_guesses(boards: Sequence[Board], max_turns: int) -> dict[str, int]:
     return {
         **{str(turn): counts[turn] for turn in range(1, max_turns + 1)},
         "lost": counts[max_turns + 1],
+    }
+
+
+def _read_counts(histogram: Mapping[str, int]) -> dict[str, int]:
+    """A histogram without what no game can have."""
+    known = {"lost", *map(str, range(1, 101))}  # rules allow 100 turns
+    return {
+        label: count for label, count in histogram.items() if label in known and 0 <= count <= _MOST
     }
 
 

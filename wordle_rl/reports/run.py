@@ -276,5 +276,5 @@ def _read_stages(run: RunFolder) -> list[dict[str, Any]]:
 
 
 def _step(summary: Mapping[str, Any]) -> int | None:
-    step = summary.get("exported_step")
-    return step if isinstance(step, int) and not isinstance(step, bool) else None
+    step = number(summary.get("exported_step"))
+    return None if step is None else int(step)

@@ -18,7 +18,7 @@ from wordle_rl.reports.drawing import Charts
 from wordle_rl.reports.page import Part, render
 from wordle_rl.reports.pairs import Difference, difference
 from wordle_rl.reports.players import guess_standings, histogram, skill_by_turn, standings
-from wordle_rl.reports.results import Result
+from wordle_rl.reports.results import Result, number
 from wordle_rl.reports.run import Run
 from wordle_rl.reports.shown_games import boards_beside, game_data
 from wordle_rl.reports.solvers import (
@@ -232,7 +232,7 @@ def _cost(run: Run, charts: Charts) -> Part:
     spent = {
         name: seconds
         for name in ("training", "reports")
-        if isinstance(seconds := run.summary.get(f"seconds_{name}"), int | float)
+        if (seconds := number(run.summary.get(f"seconds_{name}"))) is not None
     }
     lines = []
     if spent:

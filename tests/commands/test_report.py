@@ -9,6 +9,7 @@ import pytest
 
 from tests.helpers.configs import composed
 from tests.helpers.run_folders import Page, make_run
+from tests.helpers.studies import work
 from wordle_rl import report
 from wordle_rl.build import resolve
 from wordle_rl.report import changed_settings, main
@@ -86,6 +87,21 @@ def test_a_study_that_ran_elsewhere_has_a_page_of_its_table(tmp_path, capsys):
     assert "arm=2 reward=phase2 3 10240 46.6 ± 2.3 -1.6 ± 7.8 54.8 ± 8.4" in page.prose
     assert "./README.md" in [link["href"] for link in page.of("a")]
     assert len(page.text("span")) > 3 and "error" not in capsys.readouterr().err
+
+
+def test_a_study_that_ran_here_has_curves_and_its_confirmation(tmp_path):
+    work(
+        tmp_path, params={"x": "choice(0.1, 0.9)", "seed": "choice(0, 1)"},
+        question="Is x <good>?", confirm_seeds=[7], default={"x": 0.1},
+    )  # fmt: skip
+    [study] = [path.parent for path in tmp_path.rglob("study.json")]
+    assert main(["--study", str(study)]) == 0
+    page = Page((study / "report.html").read_text())
+    headings = ["Result", "With fresh seeds", "Curves", "Importance", "Trials", "Lineage"]
+    assert page.text("h2") == headings
+    assert "Is x <good>?" in page.prose and "Best on validation secrets: x=0.9." in page.prose
+    assert page.text("title").count("Validation games won") == 2  # dots and curves
+    assert "What is missing" not in page.prose
 
 
 def test_a_table_of_a_study_without_numbers_is_one_line(tmp_path, capsys):

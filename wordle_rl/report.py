@@ -18,8 +18,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.pictures import one_line_errors
 from wordle_rl.reports.comparison_page import comparison_page
-from wordle_rl.reports.pictures import one_line_errors
 from wordle_rl.reports.run import Run, Setting, read_run
 from wordle_rl.reports.run_page import run_page
 from wordle_rl.runs.errors import run_plain, user_errors

@@ -12,7 +12,6 @@ from wordle_rl.evaluation.intervals import Z95
 from wordle_rl.reports.drawing import MOST_LINES, Bars, Curves, Line
 from wordle_rl.reports.results import Estimate, Result
 from wordle_rl.reports.run import Run
-from wordle_rl.reports.win_curves import smoothed_rate
 
 _MOST_PARTS = 20  # of a step's time
 Levels = Sequence[tuple[str, float]]
@@ -80,7 +79,7 @@ def wins_of(run: Run, levels: Levels, points: Sequence[Result]) -> Curves:
     _, wins = run.series("train/wins")
     if steps and len(wins) == len(games) and all(count > 0 for count in games):
         window = _window(len(steps))
-        rate = smoothed_rate(np.array(wins), np.array(games), window)
+        rate = np.array(_smoothed(wins, window)) / _smoothed(games, window)
         lines.append(Line(label=_trained(window), steps=steps, values=rate.tolist(), colour=0))
     lines += _validations(run, "val/win_rate", 0)
     return Curves(
@@ -246,5 +245,8 @@ def _trained(window: int) -> str:
 
 
 def _smoothed(values: Sequence[float], window: int) -> list[float]:
-    """Means over the last steps up to each one."""
-    return smoothed_rate(np.array(values), np.ones(len(values)), window).tolist()
+    """Means over the last steps up to each one, so nothing later leaks into an earlier point."""
+    total = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    begins = np.maximum(ends - window, 0)
+    return ((total[ends] - total[begins]) / (ends - begins)).tolist()

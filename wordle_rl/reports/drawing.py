@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from wordle_rl.reports.pictures import new_figure, plain_text
 from wordle_rl.reports.results import Estimate
 from wordle_rl.reports.svg import GRID, INK, MUTED, PAPER, SERIES, Styles, page_style, to_svg
+from wordle_rl.runs.figures import new_figure, plain_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from wordle_rl.reports.boards import Board, read_games
-from wordle_rl.reports.pictures import PlotError
 from wordle_rl.reports.results import (
     MAX_TURNS,
     Estimate,
@@ -128,7 +127,7 @@ class _Reader:
             return what()
         except FileNotFoundError:
             self.note(absent)
-        except (FolderError, PlotError, OSError) as error:
+        except (FolderError, OSError) as error:
             self.note(f"Not readable: {str(error).replace(f'{self.folder}/', '')}.")
         return default
 

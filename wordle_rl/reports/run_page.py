@@ -40,6 +40,7 @@ from wordle_rl.reports.tables import (
     settings_table,
     stages_table,
 )
+from wordle_rl.runs.paths import EVAL
 
 WHAT = {"test": "test secrets", "all": "all answers", "validation": "validation secrets"}
 _LEVELS = ("random_consistent_allowed", "random_consistent")  # lines in the curves
@@ -159,7 +160,7 @@ def _result(
     if not known and both:
         lines.append(
             "Teacher, solvers and optimum are known for the original word lists and six turns. "
-            "For others, python eval.py run=<run> plays them."
+            f"For others, {EVAL} run=<run> plays them."
         )
     everyone = [*reversed(both), *marked]
     found = difference(run.start, run.end) if run.start and run.end and run.end.step else None

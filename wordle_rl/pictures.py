@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wordle_rl.runs.errors import fail, fail_without_library
+from wordle_rl.runs.figures import plain_text
 from wordle_rl.runs.folder import given_name
 from wordle_rl.runs.untrusted import (
     FolderError,
@@ -38,11 +39,6 @@ def one_line_errors(out: Path) -> Iterator[None]:
         fail_without_library(error)
     except OSError as error:
         fail(f"{out}: cannot be written ({error.strerror})")
-
-
-def plain_text(text: str) -> str:
-    """Text that neither steers a terminal nor is a formula to matplotlib."""
-    return printable(text).replace("$", r"\$")
 
 
 def run_name(folder: Path) -> str:

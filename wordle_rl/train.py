@@ -72,6 +72,7 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         summary = _run_backend(opened, interrupts)
     folder = opened.folder
     print(f"\nrun folder: {folder.path}\nfull games: {EVAL} run={folder.path}")
+    write_page(folder)
     if opened.setup.logger.tensorboard:
         print(f"curves: tensorboard --logdir {folder.path.parent}")
     lines = [
@@ -81,6 +82,17 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     ]
     print(printable("\n".join(line for line in lines if line)), flush=True)
     return summary
+
+
+def write_page(folder: RunFolder) -> None:
+    """Write report.html and print its path. The run is saved already, so a failure is a warning."""
+    from wordle_rl.report import write_run_report
+
+    try:
+        print(printable(f"report: {write_run_report(folder.path)}"), flush=True)
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        print(printable(f"warning: no report.html ({reason})"), file=sys.stderr, flush=True)
 
 
 def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:

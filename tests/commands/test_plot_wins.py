@@ -9,9 +9,9 @@ import pytest
 
 from wordle_rl import plot_boards
 from wordle_rl.pictures import read_reports, read_solvers, run_name
-from wordle_rl.plot_boards import before_and_after, read_boards
 from wordle_rl.plot_wins import main
 from wordle_rl.references import OPTIMUM, TEACHERS, read_references
+from wordle_rl.reports.boards import before_and_after, read_boards
 from wordle_rl.runs.figures import COLOURS, MOST_BANDS
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder, StepLog
@@ -461,11 +461,11 @@ def test_the_first_game_that_training_turned_into_a_win_is_shown(played):
     before, after = before_and_after(read_boards(played))
     assert (before.secret, before.step, before.won) == ("slate", 0, False)
     assert (after.secret, after.step, after.won) == ("slate", 40, True)
-    assert before.rows == (
+    assert [row[:3] for row in before.rows] == [
         ("stale", "✓--x✓", ""),
         ("xxxxx", "", "not a word"),
         ("", "", "not a word"),
-    )
+    ]
 
 
 def test_all_validation_games_are_looked_at_unless_their_file_was_full_before_the_end(played):

@@ -29,6 +29,7 @@ COMMANDS = {
     "study": "-m wordle_rl.study {}",
     "plot_wins": "-m wordle_rl.plot_wins {}",
     "plot_boards": "-m wordle_rl.plot_boards {}",
+    "report": "-m wordle_rl.report {}",
     "convert": "-m wordle_rl.convert {}/a {}/b",
 }
 

@@ -62,6 +62,16 @@ def test_a_run_folder_stands_alone(reinforced) -> None:
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3]
 
 
+def test_a_run_ends_with_a_page_about_the_games_of_both_reports(reinforced) -> None:
+    summary, folder = reinforced
+    games = [json.loads(line) for line in (folder / "best_games.jsonl").read_text().splitlines()]
+    assert len(games) == 12 and {game["step"] for game in games} == {summary["exported_step"]}
+    assert sum(game["won"] for game in games) == summary["wins"]
+    page = (folder / "report.html").read_text()
+    assert "All games on test secrets" in page and "algorithm.beta" in page
+    assert "What is missing" not in page
+
+
 def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -> None:
     step = metrics_of(reinforced[1])[-1]
     for key in (
@@ -132,6 +142,8 @@ def test_watching_training_and_test_secrets_changes_nothing_else(tmp_path) -> No
 def test_the_smoke_experiment_shows_no_table_and_says_where_results_are(tmp_path, capsys) -> None:
     run(tmp_path, "experiment=smoke", "trainer.steps=1", "words.val=5", "logger=none")
     said = capsys.readouterr().out
+    [page] = re.findall(r"^report: (.+)$", said, re.M)
+    assert "so this page compares validations" in Path(page).read_text()
     assert "player" not in said and "wins" not in said.partition("exported to")[2]
     *_, seconds, last = said.splitlines()
     assert re.fullmatch(

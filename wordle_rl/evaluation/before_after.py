@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from wordle_rl.evaluation.boards import paired_boards
 from wordle_rl.evaluation.intervals import Z95, compare_paired, standard_error
@@ -15,6 +15,16 @@ from wordle_rl.game.rules import Game
 
 Summary = Mapping[str, Any]  # from wordle_rl.evaluation.summary.summarise, or a summary.json
 Pair = tuple[Game, Game]  # before and after, on one secret
+
+
+class Ended(Protocol):
+    """A game that is over."""
+
+    @property
+    def won(self) -> bool: ...
+
+
+_Ended = TypeVar("_Ended", bound=Ended)
 
 _WIDTHS = (30, 18, 18, 9)  # columns of a row: its label, before, after, change
 
@@ -96,7 +106,9 @@ def describe_change(pairs: Sequence[Pair]) -> str:
     )
 
 
-def choose_pairs(pairs: Sequence[Pair], count: int) -> tuple[list[Pair], list[Pair]]:
+def choose_pairs(
+    pairs: Sequence[tuple[_Ended, _Ended]], count: int
+) -> tuple[list[tuple[_Ended, _Ended]], list[tuple[_Ended, _Ended]]]:
     """The first pairs with another result than before, and the first ones with the same.
 
     count: pairs in all. Half of them changed, rounded up, as far as there are so many. The choice

@@ -79,12 +79,17 @@ def compare_paired(a: Sequence[Game], b: Sequence[Game]) -> dict[str, Any]:
         raise ValueError("paired games need the same secrets, each played once by both players")
     only_a = sum(first[secret] and not second[secret] for secret in first)
     only_b = sum(second[secret] and not first[secret] for secret in first)
-    split = only_a + only_b
-    tail = sum(math.comb(split, k) for k in range(min(only_a, only_b) + 1)) / 2**split
     return {
         "games": len(first),
         "only_a_won": only_a,
         "only_b_won": only_b,
         "difference": (only_b - only_a) / len(first),
-        "p_value": min(1.0, 2 * tail),
+        "p_value": sign_test(only_a, only_b),
     }
+
+
+def sign_test(one: int, other: int) -> float:
+    """Exact two-sided p-value of so many signs of each kind when both are equally likely."""
+    split = one + other
+    tail = sum(math.comb(split, k) for k in range(min(one, other) + 1)) / 2**split
+    return min(1.0, 2 * tail)

@@ -145,7 +145,11 @@ class StepLog:
 
         Raises RunFolderError when a line other than the last is not a JSON object with a step.
         """
-        return [record for _, record in self._lines()]
+        return [*self.records()]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The same one by one, for a file that may be large."""
+        return (record for _, record in self._lines())
 
     def truncate_after(self, step: int) -> int:
         """Drop the records of later steps, and a torn last line; returns how many were dropped."""

@@ -21,7 +21,7 @@ from wordle_rl.training.outcome import report
 from wordle_rl.training.start_report import (
     read_start_games,
     read_start_report,
-    write_start_games,
+    write_report_games,
 )
 
 _SMALL = 20_000_000  # parameters below which a model plays all test secrets in seconds
@@ -54,6 +54,7 @@ class RunReports:
         limit = choose_report_limit(asked, play.policy.num_parameters[1])
         self._secrets = play.setup.test[:limit]
         self._start, self._games = folder.path / "start.json", folder.path / "start_games.jsonl"
+        self._best_games = folder.path / "best_games.jsonl"
 
     def begin(self) -> None:
         """Report on the start, in two files."""
@@ -63,7 +64,7 @@ class RunReports:
         stages = self._stages[:-1]
         summary, games = report("start", self._play, self._secrets, stages, self._check)
         if self._writes:
-            write_start_games(self._games, games)
+            write_report_games(self._games, games)
             write_json(self._start, summary)
 
     def end(self, step: int) -> dict[str, Any]:
@@ -76,6 +77,7 @@ class RunReports:
         best, games = report("best", self._play, self._secrets, self._stages, self._check)
         if not self._writes:
             return best
+        write_report_games(self._best_games, games, step)
         if start is None:
             print(f"\n{report_table([best])}", flush=True)
             return best

@@ -1,6 +1,6 @@
-"""The files of the report on the start: start.json, and its games in start_games.jsonl.
+"""The files of a run's reports: start.json, and the games in start_games.jsonl, best_games.jsonl.
 
-They are read when a run ends. They may come from somebody else, so they are checked.
+Those of the start are read when a run ends. They may come from somebody else, so they are checked.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def read_start_report(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def write_start_games(path: Path, games: Sequence[Game]) -> None:
-    """Write the games of the report on the start, as lines like those of games.jsonl."""
-    records = ({"step": 0, "split": "test", **game_record(game)} for game in games)
+def write_report_games(path: Path, games: Sequence[Game], step: int = 0) -> None:
+    """Write the games of a report, as lines like those of games.jsonl. step: of the model."""
+    records = ({"step": step, "split": "test", **game_record(game)} for game in games)
     write_bytes(path, b"".join(map(json_bytes, records)))
 
 

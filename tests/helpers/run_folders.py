@@ -1,0 +1,103 @@
+"""Folders of runs that nobody trained, and what a page's HTML holds."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.played_games import played, summary_of
+from wordle_rl.evaluation.summary import game_record
+from wordle_rl.game.rules import Game
+from wordle_rl.runs.files import StepLog, json_bytes, write_json
+
+NAME = "2026-11-22_08-56-39_{}_8606-4bf868"
+BEFORE = [("crane", ["slate", "crane"]), ("sleep", ["abbey", None, "mound", "abbey", "slate",
+          "zzzzz"]), ("crept", ["crane", "abbey", "mound", "slate", "steel", "crane"])]  # fmt: skip
+AFTER = [
+    ("crane", ["slate", "crane"]),
+    ("sleep", ["crane", "sleep"]),
+    ("crept", ["crane", "crept"]),
+]
+
+
+def games(plays: Any) -> list[Game]:
+    return [played(secret, guesses) for secret, guesses in plays]
+
+
+def make_run(
+    root: Path, name: str = "demo", *, before: Any = BEFORE, after: Any = AFTER, **manifest: Any
+) -> Path:
+    """A finished run of 40 steps with reports on the test secrets."""
+    folder = root / NAME.format(name)
+    folder.mkdir(parents=True)
+    write_json(folder / "manifest.json", {
+        "status": "finished", "started": "2026-11-22T08:56:39+00:00",
+        "status_since": "2026-11-22T08:58:39+00:00", "command": ["train.py", "model=mini"],
+        "choices": {"model": "mini", "algorithm": "grpo"}, "seeds": {"seed": 0},
+        "digests": {"words": "unknown"}, **manifest,
+    })  # fmt: skip
+    log = StepLog(folder / "metrics.jsonl")
+    validations = StepLog(folder / "validation_games.jsonl")
+    for step in range(0, 41, 10):
+        plays = games(before if step < 20 else after)
+        log.append(step, {
+            "train/games": 512.0, "train/wins": 100.0 + 5 * step, "reward/mean": step / 40,
+            "time/step": 2.0, "time/decode": 1.5, "memory/resident_gb": 0.5,
+            "total/games": 512 * step,
+            "val/win_rate": sum(game.won for game in plays) / len(plays),
+            "val/mean_guesses_with_losses": 5.0 - step / 40, "val/reward": step / 40,
+            "val/reward_standard_error": 0.1, "skill/consistency": 0.5, "train/non_words": 0.1,
+            "val/skill/consistency": 0.6, "val/skill/turn_1/bits_ratio": 0.7,
+        })  # fmt: skip
+        validations.extend(step, map(game_record, plays))
+    write_report(folder, "start", before, step=0)
+    write_report(folder, "best", after, step=40)
+    return folder
+
+
+def write_report(folder: Path, name: str, plays: Any, *, step: int) -> None:
+    found = games(plays)
+    records = ({"step": step, "split": "test", **game_record(game)} for game in found)
+    (folder / f"{name}_games.jsonl").write_bytes(b"".join(map(json_bytes, records)))
+    summary = summary_of(found) | {"lineage": "lineage: untrained."}
+    file = "start.json" if name == "start" else "summary.json"
+    write_json(folder / file, summary | ({} if name == "start" else {"exported_step": step}))
+
+
+class Page(HTMLParser):
+    """The elements of a page, its texts, and its headings."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []  # tag and text
+        self._open = [""]
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._open:
+            while self._open.pop() != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self._open[-1], data))
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def text(self, tag: str) -> list[str]:
+        return [text.strip() for name, text in self.texts if name == tag and text.strip()]
+
+    @property
+    def prose(self) -> str:
+        """Everything that a reader sees, in one line."""
+        hidden = ("script", "style")
+        return " ".join(" ".join(t.split()) for name, t in self.texts if name not in hidden)

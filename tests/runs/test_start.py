@@ -30,6 +30,7 @@ COMMANDS = {
     "plot_wins": "-m wordle_rl.plot_wins {}",
     "plot_boards": "-m wordle_rl.plot_boards {}",
     "convert": "-m wordle_rl.convert {}/a {}/b",
+    "play": "-m wordle_rl.play --player random --no-browser",
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from wordle_rl import cli
+from wordle_rl.api import compose_config
 from wordle_rl.build_parts import build_reward_set
 from wordle_rl.contestants import build_contestants, build_player
 from wordle_rl.earlier_run import read_saved_config
@@ -52,11 +52,7 @@ class Loader:
 
     def load(self, *settings: str) -> Opponent:
         """The player that eval.py would evaluate with these settings. Raises ValueError."""
-        from hydra import compose, initialize_config_dir
-
-        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            composed = compose("eval", overrides=[cli.quoted(setting) for setting in settings])
-        config = add_run(composed, settings)
+        config = add_run(compose_config("eval", settings), settings)
         chosen = read_settings(config)
         tournament, splits = build_tournament(config, chosen)
         knowledge = self._share(tournament.knowledge)

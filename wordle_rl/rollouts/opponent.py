@@ -147,7 +147,8 @@ class Opponent:
         assert isinstance(actor, ScriptedActor)
         player: Player | Speaker = actor.player
         if isinstance(player, Teacher):
-            return equal_chances([player.pool[int(i)] for i in player.choices(state)])
+            pool: Sequence[str] = player.pool
+            return equal_chances([pool[i] for i in map(int, player.choices(state))])
         if isinstance(player, RandomWord):
             return equal_chances(self.knowledge.words.allowed)
         if isinstance(player, GreedyEntropy | TreePlayer) and guess is not None:

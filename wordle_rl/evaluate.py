@@ -81,7 +81,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
                 if player is None or other.name != player.name
             ]
         folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
-    with _report_broken_weights(), _leave_no_empty_folder(folder):
+    with broken_weights_told(), _leave_no_empty_folder(folder):
         summary, games = tournament.summary(contestants[0])
         others = [tournament.summary(contestant)[0] for contestant in contestants[1:]]
     if late := sum(one["out_of_time"] for one in (summary, *others)):
@@ -165,7 +165,7 @@ def _leave_no_empty_folder(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _report_broken_weights() -> Iterator[None]:
+def broken_weights_told() -> Iterator[None]:
     """End in one line if the model's predictions are not finite."""
     try:
         yield

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from tests.helpers.engines import (
     ENGINE_MODELS,
@@ -222,3 +223,22 @@ def test_rows_that_were_not_extended_cannot_be_decoded(models):
     engine.decode(rows[:1], SAMPLED, drawn[:1])
     with pytest.raises(ValueError, match="extended"):
         engine.decode(rows[:1], SAMPLED, drawn[:1])
+
+
+def test_next_logprobs_are_those_of_a_plain_forward_pass_and_change_nothing(models):
+    fed = prompts(4, 0)
+    engine = models.engine()
+    rows = engine.open(4)
+    engine.extend(rows, fed)
+    order = [2, 0, 3]
+    found = engine.next_logprobs([rows[i] for i in order])
+    for i, logprobs in zip(order, found, strict=True):
+        with torch.no_grad():
+            logits = models.plain(input_ids=torch.tensor([fed[i]])).logits[0, -1]
+        assert np.abs(logits.log_softmax(-1).numpy() - logprobs).max() < 1e-4
+    drawn = np.stack([numbers(i, 0) for i in range(4)])
+    after = engine.decode(rows, SAMPLED, drawn)
+    untouched = models.engine()
+    others = untouched.open(4)
+    untouched.extend(others, fed)
+    assert_same([after], [untouched.decode(others, SAMPLED, drawn)])

@@ -24,7 +24,7 @@ from wordle_rl.runs.paths import ROOT
 PACKAGE = "wordle_rl"
 ROOMS = (
     *("runs", "words", "game", "prompts", "rewards", "evaluation", "algorithms", "policy"),
-    *("rollouts", "data", "training", "backends"),
+    *("rollouts", "data", "training", "backends", "web"),
 )
 BESIDE = {  # rooms that only commands import -> what they import
     "sweeps": {"runs"},
@@ -38,7 +38,8 @@ TENSORS = {
     *("mlx", "mlx_lm", "accelerate", "safetensors", "tokenizers", "huggingface_hub", "tensorboard"),
 }
 CONFIG = {"hydra", "omegaconf", "yaml"}
-PLAIN = set(ROOMS) - {"runs", "backends"}  # rooms of plain Python and numpy
+WEB = {"starlette", "uvicorn", "anyio", "httpx"}
+PLAIN = set(ROOMS) - {"runs", "backends", "web"}  # rooms of plain Python and numpy
 
 
 @dataclass(frozen=True)
@@ -206,6 +207,9 @@ class A:
         ("reports.page", "sweeps.means", False),
         ("training.loop", "reports.page", False),
         ("report", "reports.page", True),
+        ("web.app", "rollouts.play", True),
+        ("web.app", "build", False),
+        ("training.loop", "web.app", False),
     ],
 )
 def test_a_room_may_import_what_lies_to_its_left(importer, name, allowed):
@@ -253,6 +257,17 @@ def test_backends_are_imported_late_outside_themselves(imports):
         and not item.late
     ]
     assert not wrong, told(wrong)
+
+
+def test_only_web_imports_a_web_framework(imports):
+    wrong = [i for i in imports if library(i.name) in WEB and room_of(i.importer) != "web"]
+    assert not wrong, told(wrong)
+    # A game in the terminal needs none, so those files are imported late, and by the command alone.
+    inside = [i for i in imports if room_of(i.importer) == "web"]
+    framework = {i.importer for i in inside if library(i.name) in WEB}
+    framework |= {i.importer for i in inside if i.name in framework}
+    early = [i for i in imports if i.name in framework and i not in inside]
+    assert framework and not [i for i in early if not i.late], told(early)
 
 
 def test_rooms_need_only_numpy_until_the_backends(imports):

@@ -31,6 +31,7 @@ COMMANDS = {
     "plot_boards": "-m wordle_rl.plot_boards {}",
     "report": "-m wordle_rl.report {}",
     "convert": "-m wordle_rl.convert {}/a {}/b",
+    "play": "-m wordle_rl.play --player random --no-browser",
 }
 
 

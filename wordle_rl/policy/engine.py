@@ -65,6 +65,13 @@ class Engine(Protocol):
         """
         ...
 
+    def next_logprobs(self, rows: Sequence[int]) -> NDArray[np.float32]:
+        """Natural log-probabilities [rows, V] of every token that could come next.
+
+        At temperature 1. The rows stay as they are, and must be extended as for decode().
+        """
+        ...
+
     def fork(self, row: int, n: int) -> list[int]:
         """Create n new rows as copies of a row."""
         ...

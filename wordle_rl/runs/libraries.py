@@ -12,6 +12,7 @@ MLX = f"{_PIP} '{_HERE}[mlx]'"
 _DATA = f"{_PIP} '{_HERE}[data]'"
 _TORCH = "backend=lightning", _ALL, "choose backend=mlx"
 _MODEL = "a model", _ALL, f"evaluate a scripted player ({EVAL} player=...)"
+_PAGE = "the page", f"{_PIP} '{_HERE}[web]'", "add --terminal"
 _POSTGRES = "storage=postgresql://...", f"{_PIP} '{_HERE}[postgres]'", "leave storage alone"
 _WITHOUT: dict[str, tuple[str, str, str]] = {  # who needs it, how to install it, the alternative
     "torch": _TORCH,
@@ -39,6 +40,8 @@ _WITHOUT: dict[str, tuple[str, str, str]] = {  # who needs it, how to install it
     "optuna": ("a study (-m sweep=...)", _ALL, "start single runs without -m"),
     "datasets": ("data=<file>", _DATA, "leave data= out"),
     "pyarrow": ("a Parquet file", _DATA, "choose --format jsonl"),
+    "starlette": _PAGE,
+    "uvicorn": _PAGE,
     "psycopg": _POSTGRES,
     "psycopg2": _POSTGRES,
 }

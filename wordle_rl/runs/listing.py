@@ -99,7 +99,7 @@ def _describe(path: Path) -> RunState:
         folder=path,
         name=name,
         started=started,
-        status=KILLED if status == "running" and not _is_held(path) else status,
+        status=KILLED if status == "running" and not is_held(path) else status,
         model=choices.get("model"),
         reward=choices.get("reward"),
         steps=records[-1]["step"] if records else 0,
@@ -112,7 +112,7 @@ def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _is_held(path: Path) -> bool:
+def is_held(path: Path) -> bool:
     """Whether a process trains in a run folder."""
     try:
         descriptor = open_regular(path / ".lock")

@@ -80,6 +80,12 @@ class CompiledModel:
             self._functions[sampling] = self._compile(sample)
         return self._functions[sampling](weights, hidden, numbers)
 
+    def score_next(self, weights: Weights, hidden: mx.array) -> mx.array:
+        """float32 [N, V] log-probabilities of every next token. Not compiled: it is seldom used."""
+        with self.lm.use_weights(weights):
+            logits = self.lm.compute_logits(hidden)
+        return logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+
 
 class MlxEngine:
     """Implements wordle_rl.policy.engine.Engine."""
@@ -172,6 +178,13 @@ class MlxEngine:
                 for r in active:
                     self._length[r] += 1
         return [Completion(ids=drawn[r][0], logprobs=drawn[r][1], stop=stops[r]) for r in rows]
+
+    def next_logprobs(self, rows: Sequence[int]) -> NDArray[np.float32]:
+        hidden = mx.stack([self._hidden[row] for row in rows])
+        found = np.array(self._model.score_next(self._weights, hidden))
+        if not np.isfinite(found).all():
+            raise NotFinite
+        return found
 
     def _check_stop(self, row: int, token: int, last: bool, stops: dict[int, StopReason]) -> None:
         if token in self._stop_ids:

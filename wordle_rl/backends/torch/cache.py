@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import Cache
 
 _STEP = 16  # tokens; capacities are multiples of this
@@ -71,6 +73,14 @@ class Place:
     positions: torch.Tensor  # [n, T] on the device, or [1, T] for rows of one length
     start: int | None  # the first position, for rows of one length
     end: int  # behind the last position
+
+    @classmethod
+    def behind(cls, lengths: NDArray[np.int64], width: int, device: torch.device) -> Place:
+        """Where the next `width` tokens of rows with these lengths [n] go."""
+        equal = bool((lengths == lengths[0]).all())
+        places = (lengths[:1] if equal else lengths)[:, None] + np.arange(width)
+        positions = torch.from_numpy(places).to(device)
+        return cls(positions, int(lengths[0]) if equal else None, int(lengths.max()) + width)
 
     def move(self, tokens: int) -> Place:
         """The place some tokens further on."""

@@ -19,7 +19,7 @@ from torch import nn
 from wordle_rl.backends.torch.answers import Answers
 from wordle_rl.backends.torch.cache import Place, SlotBuffers, SlotCache
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.sampling import draw_tokens, fetch_drawn
+from wordle_rl.backends.torch.sampling import draw_tokens, fetch_drawn, fetch_logprobs
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.timing import Timers
@@ -110,10 +110,7 @@ class TorchEngine:
     def _feed(self, feeds: list[list[int]]) -> None:
         """Feed tokens to the rows in slots 0, 1, ..."""
         n = len(feeds)
-        counts = np.array([len(tokens) for tokens in feeds])
-        ids = np.zeros((n, counts.max()), np.int64)
-        for i, tokens in enumerate(feeds):
-            ids[i, : len(tokens)] = tokens
+        ids, counts = _pad(feeds)
         hidden = self._feed_arrays(ids, counts)
         if self._hidden is None:
             self._hidden = hidden.new_zeros(len(self._row), hidden.shape[1])
@@ -126,16 +123,11 @@ class TorchEngine:
         self, rows: Sequence[int], sampling: Sampling, uniforms: NDArray[np.float64]
     ) -> list[Completion]:
         with self._timers("decode"):
-            n = len(rows)
-            self._arrange(list(rows))
-            unfed = (self._length[:n] == 0) | (self._pending[:n] != _NONE)
-            if self._hidden is None or unfed.any():
-                raise ValueError("decode needs rows that were extended since they last answered")
+            hidden, n = self._last_hidden(rows), len(rows)
             place = {row: i for i, row in enumerate(rows)}
             # Answers are in the order of `rows`; `at` is the row in each slot.
             at = np.array([place[row] for row in self._row[:n]])
             answers = Answers(n, sampling.max_tokens, self._stop_ids)
-            hidden = self._hidden[:n]
             while True:
                 room = self._max_context - self._length[: len(at)]
                 size = min(self._block, sampling.max_tokens - answers.drawn, max(room.min(), 1))
@@ -160,6 +152,20 @@ class TorchEngine:
                 hidden = self._feed_arrays(ids, np.ones(len(at), np.int64))
                 self._length[: len(at)] += live
 
+    @torch.inference_mode()
+    def next_logprobs(self, rows: Sequence[int]) -> NDArray[np.float32]:
+        logprobs = self._lm.compute_logits(self._last_hidden(rows)).log_softmax(dim=-1)
+        return fetch_logprobs(logprobs)[[self._slot[row] for row in rows]]
+
+    def _last_hidden(self, rows: Sequence[int]) -> torch.Tensor:
+        """Move rows into the first slots. Returns their hidden states [rows, H], by slot."""
+        n = len(rows)
+        self._arrange(list(rows))
+        unfed = (self._length[:n] == 0) | (self._pending[:n] != _NONE)
+        if self._hidden is None or unfed.any():
+            raise ValueError("decode needs rows that were extended since they last answered")
+        return self._hidden[:n]
+
     def _draw_block(
         self, hidden: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -172,7 +178,7 @@ class TorchEngine:
         drawn = [draw_tokens(self._lm.compute_logits(hidden), sampling, numbers[:, 0])]
         if size > 1:
             last = torch.zeros(n, dtype=torch.long, device=hidden.device)
-            place = self._place(n, 1)
+            place = Place.behind(self._length[:n], 1, hidden.device)
             for ahead in range(1, size):
                 hidden = self._forward(drawn[-1][0][:, None], last, place)
                 place = place.move(1)
@@ -184,16 +190,9 @@ class TorchEngine:
 
     def _feed_arrays(self, ids: NDArray[np.int64], counts: NDArray[np.int64]) -> torch.Tensor:
         """Feed ids [n, T] as _forward does. counts: [n] tokens of each row."""
-        new, last = (torch.from_numpy(array).to(self._lm.device) for array in (ids, counts - 1))
-        return self._forward(new, last, self._place(*ids.shape))
-
-    def _place(self, n: int, width: int) -> Place:
-        """Where the next tokens of the rows in slots 0, 1, ... go."""
-        lengths = self._length[:n]
-        equal = bool((lengths == lengths[0]).all())
-        places = (lengths[:1] if equal else lengths)[:, None] + np.arange(width)
-        positions = torch.from_numpy(places).to(self._lm.device)
-        return Place(positions, int(lengths[0]) if equal else None, int(lengths.max()) + width)
+        device, (n, width) = self._lm.device, ids.shape
+        new, last = (torch.from_numpy(array).to(device) for array in (ids, counts - 1))
+        return self._forward(new, last, Place.behind(self._length[:n], width, device))
 
     def _forward(self, ids: torch.Tensor, last: torch.Tensor, place: Place) -> torch.Tensor:
         """Feed ids [n, T], padded on the right, to the rows in slots 0, 1, ...
@@ -229,3 +228,12 @@ class TorchEngine:
         self._pending[targets] = self._pending[sources]
         if self._hidden is not None:
             self._hidden[targets] = self._hidden[sources]
+
+
+def _pad(feeds: list[list[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Token lists as ids [n, T], padded on the right, and how many each has [n]."""
+    counts = np.array([len(tokens) for tokens in feeds])
+    ids = np.zeros((len(feeds), counts.max()), np.int64)
+    for i, tokens in enumerate(feeds):
+        ids[i, : len(tokens)] = tokens
+    return ids, counts

@@ -39,10 +39,16 @@ def fetch_drawn(
     ids: torch.Tensor, logprobs: torch.Tensor
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Drawn tokens as arrays, once the device is done. Raises NotFinite."""
-    found = logprobs.cpu().numpy()
+    found = fetch_logprobs(logprobs)
+    return ids.cpu().numpy(), found
+
+
+def fetch_logprobs(logprobs: torch.Tensor) -> NDArray[np.float32]:
+    """Log-probabilities as an array, once the device is done. Raises NotFinite."""
+    found = logprobs.float().cpu().numpy()
     if not np.isfinite(found).all():
         raise NotFinite
-    return ids.cpu().numpy(), found
+    return found
 
 
 def _mask_unlikely(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:

@@ -1,0 +1,213 @@
+"""The likeliest words of a model, against scoring every word's whole answer."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.tiny import plain_copy
+from wordle_rl.game.rules import Clue, Game, State, feedback_code
+from wordle_rl.opponents import Loader
+from wordle_rl.policy.engine import Completion, StopReason
+from wordle_rl.rollouts.likeliest_words import (
+    AnswerTree,
+    ContextFull,
+    Effort,
+    equal_chances,
+    find_likeliest,
+)
+from wordle_rl.rollouts.opponent import Opponent, WatchedGame
+from wordle_rl.rollouts.policy_actor import PolicyActor
+from wordle_rl.rollouts.records import TokenTurn
+
+BOARDS = {
+    "empty": State(),
+    "two guesses": State(
+        tuple(Clue(guess, feedback_code(guess, "slate")) for guess in ("crane", "sooth")), 2
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def micro() -> Opponent:
+    """Spells its guesses letter by letter."""
+    return Loader().load("model=micro", "backend.precision=fp32")
+
+
+@pytest.fixture(scope="module")
+def lexicon() -> Opponent:
+    """Has a token for each word."""
+    return Loader().load("model=lexicon", "backend.precision=fp32")
+
+
+def actor_of(opponent: Opponent) -> PolicyActor:
+    actor = opponent.new_actor()
+    assert isinstance(actor, PolicyActor)
+    return actor
+
+
+def answers_of(actor: PolicyActor, words: Sequence[str]) -> list[list[int]]:
+    return [actor.form.chat.answer(actor.form.write(word)) for word in words]
+
+
+def plain_scores(
+    model: Any, prompt: list[int], answers: list[list[int]], block: int = 256
+) -> np.ndarray:
+    """The probability of each answer: whole sequences through transformers' own code."""
+    assert len({len(answer) for answer in answers}) == 1
+    scores = []
+    for start in range(0, len(answers), block):
+        ids = torch.tensor([prompt + answer for answer in answers[start : start + block]])
+        with torch.no_grad():
+            logprobs = model(input_ids=ids).logits[:, len(prompt) - 1 : -1].log_softmax(-1)
+        drawn = logprobs.gather(2, ids[:, len(prompt) :, None])[..., 0]
+        scores.append(drawn.double().sum(1).exp().numpy())
+    return np.concatenate(scores)
+
+
+def check_against_plain_scores(opponent: Opponent, state: State, words: Sequence[str]) -> None:
+    actor = actor_of(opponent)
+    prompt, answers = actor.form.opening(state), answers_of(actor, words)
+    model = plain_copy(actor.engine._lm.model)  # type: ignore[attr-defined]
+    scores = plain_scores(model, prompt, answers)
+    tree = AnswerTree.grow(zip(words, answers, strict=True))
+    found = find_likeliest(actor.engine, prompt, tree, effort=Effort(most=100_000))
+    best = np.argsort(-scores, kind="stable")[:10]
+    assert found.exact
+    assert list(found.words)[:10] == [words[i] for i in best]
+    for word, chance in found.words.items():
+        assert chance == pytest.approx(scores[words.index(word)], rel=1e-3)
+    missing = scores.sum() - sum(found.words.values())
+    assert -1e-5 <= missing <= found.untried + 1e-5
+    assert sum(found.words.values()) + found.untried + found.other == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_ten_likeliest_words_are_those_of_scoring_every_answer(board, micro):
+    words = sorted({*micro.knowledge.words.allowed[::25], "crane", "slate", "stale", "least"})
+    check_against_plain_scores(micro, BOARDS[board], words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("board", BOARDS)
+def test_so_are_they_among_all_allowed_words(board, micro):
+    check_against_plain_scores(micro, BOARDS[board], micro.knowledge.words.allowed)
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_word_that_is_one_token_has_the_probability_of_its_tokens(board, lexicon):
+    words = lexicon.knowledge.words.allowed[::50]
+    check_against_plain_scores(lexicon, BOARDS[board], words)
+
+
+def test_the_greedy_guess_is_the_likeliest_word_where_words_are_tokens(lexicon):
+    watched = lexicon.play("mound")
+    later = list(enumerate(watched.game.turns))[2:]  # before, so many words are equally likely
+    assert later
+    for number, turn in later:
+        chances = lexicon.chances(watched, number)
+        assert chances is not None and next(iter(chances.words)) == turn.guess
+
+
+def test_chances_of_a_turn_are_those_behind_the_conversation_so_far(micro):
+    """A refused guess is part of what the model has read, though no clue shows it."""
+    watched = micro.play("mound")
+    assert any(turn.guess not in micro.knowledge.words.allowed_set for turn in watched.game.turns)
+    for number, turn in list(enumerate(watched.game.turns))[3:]:
+        prompt = [*itertools.chain(*(
+            [*t.prompt_ids, *t.completion.ids] for t in watched.tokens[:number]
+        )), *watched.tokens[number].prompt_ids]  # fmt: skip
+        if turn.guess is None or turn.guess not in micro.knowledge.words.allowed_set:
+            continue
+        actor = actor_of(micro)
+        [answer] = answers_of(actor, [turn.guess])
+        model = plain_copy(actor.engine._lm.model)  # type: ignore[attr-defined]
+        chances = micro.chances(watched, number)
+        assert chances is not None
+        [expected] = plain_scores(model, prompt, [answer])
+        assert chances.untried + chances.other + sum(chances.words.values()) == pytest.approx(1.0)
+        assert chances.words[turn.guess] == pytest.approx(expected, rel=1e-3)
+
+
+def test_letters_add_up_the_words(micro):
+    chances = micro.ask(BOARDS["two guesses"]).chances
+    assert chances is not None
+    found = sum(chances.words.values())
+    for place, letters in enumerate(chances.letters):
+        assert found - 1e-6 <= sum(letters.values()) <= found + chances.untried + 1e-6
+        letter, chance = next(iter(letters.items()))
+        same = [c for word, c in chances.words.items() if word[place] == letter]
+        assert math.fsum(same) - 1e-6 <= chance <= math.fsum(same) + chances.untried + 1e-6
+        assert chance == max(letters.values())
+
+
+def test_the_first_letter_is_known_long_before_the_words(micro):
+    actor = actor_of(micro)
+    words = micro.knowledge.words.allowed[::5]
+    tree = AnswerTree.grow(zip(words, answers_of(actor, words), strict=True))
+    prompt = actor.form.opening(State())
+    [row] = actor.engine.open(1)
+    opening = answers_of(actor, ["crane"])[0][:1]
+    actor.engine.extend([row], [[*prompt, *opening]])
+    expected = np.exp(actor.engine.next_logprobs([row])[0])
+    found = find_likeliest(actor.engine, prompt, tree, effort=Effort(most=100))
+    assert not found.words and found.untried > 0.5
+    for letter, chance in found.letters[0].items():
+        [token] = actor.form.chat.tokenizer.encode(letter)
+        # Tried beginnings have lost what continues in no word.
+        assert chance <= expected[token] * 1.001
+    assert sum(found.letters[0].values()) == pytest.approx(found.untried, rel=1e-3)
+
+
+def test_a_search_that_was_cut_short_says_so_and_promises_nothing_more(micro):
+    actor = actor_of(micro)
+    words = micro.knowledge.words.allowed[::25]
+    tree = AnswerTree.grow(zip(words, answers_of(actor, words), strict=True))
+    prompt = actor.form.opening(State())
+    whole = find_likeliest(actor.engine, prompt, tree)
+    for cut in (
+        find_likeliest(actor.engine, prompt, tree, effort=Effort(most=5)),
+        find_likeliest(actor.engine, prompt, tree, effort=Effort(stop=lambda: True)),
+    ):
+        assert not cut.exact and cut.untried > whole.untried
+        assert sum(cut.words.values()) + cut.untried >= sum(whole.words.values()) - 1e-6
+    assert len(actor.engine.open(1)) == 1  # no row of the search is left behind
+    assert actor.engine._row == actor.engine._row[-1:]  # type: ignore[attr-defined]
+
+
+def test_a_prompt_that_fills_the_context_is_refused(micro):
+    actor = actor_of(micro)
+    tree = AnswerTree.grow([("crane", answers_of(actor, ["crane"])[0])])
+    with pytest.raises(ContextFull, match="no room to answer"):
+        find_likeliest(actor.engine, actor.form.opening(State()) * 100, tree)
+
+
+def test_equal_chances_are_shared_by_all_words():
+    chances = equal_chances(["crane", "slate"])
+    assert chances.words == {"crane": 0.5, "slate": 0.5}
+    assert chances.letters[4] == {"e": 1.0}
+    assert chances.exact and chances.untried == chances.other == 0.0
+
+
+def test_a_model_that_thinks_is_asked_behind_its_thought(micro):
+    actor, thought = actor_of(micro), "<think>no clue yet</think>"
+    chat, prompt = actor.form.chat, actor.form.opening(State())
+    ids = [*chat.thought(thought), *chat.answer("<guess>crane</guess>", begins=False)]
+    drawn = Completion(ids=ids, logprobs=[0.0] * len(ids), stop=StopReason.STOP_TOKEN)
+    game = Game("slate", micro.knowledge.words.allowed_set)
+    game.play("crane", text=f"{thought}<guess>crane</guess>", thought=thought)
+    watched = WatchedGame(game=game, tokens=[TokenTurn(prompt_ids=prompt, completion=drawn)])
+    chances = micro.chances(watched, 0)
+    assert chances is not None
+    model = plain_copy(actor.engine._lm.model)  # type: ignore[attr-defined]
+    behind = [*prompt, *chat.thought(thought)]
+    [expected] = plain_scores(model, behind, [chat.answer("<guess>crane</guess>", begins=False)])
+    [at_once] = plain_scores(model, prompt, [chat.answer("<guess>crane</guess>")])
+    assert chances.words["crane"] == pytest.approx(expected, rel=1e-3)
+    assert expected != pytest.approx(at_once, rel=0.1)

@@ -1,0 +1,225 @@
+"""The words that a model would guess next, likeliest first, with their probabilities.
+
+The probability of a word is the probability of one whole answer: the tokens in which the form
+writes this guess, and the token that ends an answer, drawn at temperature 1 from the whole
+distribution. The same guess in other tokens, such as in capitals, is another answer and is not
+counted.
+
+The search takes the likeliest beginning of an answer first. No word is likelier than its
+beginning, so the first words are known to be the likeliest before most beginnings were tried.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.policy.engine import Engine
+from wordle_rl.words.lists import WORD_LENGTH
+
+_BLOCK = 64  # beginnings of answers that are tried together
+_REST = 1e-3  # probability of all beginnings that may stay untried
+
+
+class ContextFull(ValueError):
+    """The conversation leaves no room for an answer."""
+
+    def __init__(self) -> None:
+        super().__init__("the conversation fills the model's context: there is no room to answer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordChances:
+    """Probabilities of words as the next guess. They add up to 1 with untried and other."""
+
+    words: dict[str, float]  # all that were found, likeliest first
+    untried: float  # of all words whose probability was not computed, at most
+    other: float  # of every other answer: no allowed word, or written in another way
+    exact: bool  # whether the likeliest words are certain, as far as they were asked for
+    # By place, the probability of each letter, likeliest first: the sum over the words found, and
+    # over the untried beginnings of answers that leave no other letter there.
+    letters: tuple[dict[str, float], ...]
+
+
+def equal_chances(words: Sequence[str]) -> WordChances:
+    """The chances of a player that guesses one of these words, each equally likely."""
+    chances = dict.fromkeys(words, 1 / len(words))
+    return WordChances(
+        words=chances, untried=0.0, other=0.0, exact=True, letters=_add_up_letters(chances.items())
+    )
+
+
+@dataclass(slots=True)
+class AnswerTree:
+    """Answers by their tokens: each branch is a token, and each leaf a word."""
+
+    branches: dict[int, AnswerTree | str] = field(default_factory=dict)
+
+    @classmethod
+    def grow(cls, answers: Iterable[tuple[str, Sequence[int]]]) -> AnswerTree:
+        """The tree of words and the tokens of their answers, none of which begins another one."""
+        root = cls()
+        for word, ids in answers:
+            node = root
+            for token in ids[:-1]:
+                below = node.branches.setdefault(token, cls())
+                assert isinstance(below, AnswerTree), f"the answer {word} begins with another one"
+                node = below
+            node.branches[ids[-1]] = word
+        return root
+
+    def words(self) -> Iterator[str]:
+        """All words of the tree."""
+        for below in self.branches.values():
+            if isinstance(below, str):
+                yield below
+            else:
+                yield from below.words()
+
+    def pattern(self) -> str:
+        """The letters that all words of the tree have in the same places, and _ for the others."""
+        columns = zip(*self.words(), strict=True)
+        return "".join(column[0] if len(set(column)) == 1 else "_" for column in columns)
+
+    def path(self, word: str) -> list[int]:
+        """The tokens of a word's answer, empty for a word that the tree does not have."""
+        for token, below in self.branches.items():
+            if below == word:
+                return [token]
+            if isinstance(below, AnswerTree) and (rest := below.path(word)):
+                return [token, *rest]
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """When a search may end."""
+
+    count: int = 10  # so many likeliest words must be certain
+    most: int = 10_000  # beginnings of answers that are tried at most
+    stop: Callable[[], bool] = lambda: False  # asked between blocks whether to end earlier
+
+
+_USUAL = Effort()
+
+
+def find_likeliest(
+    engine: Engine,
+    prompt: Sequence[int],
+    tree: AnswerTree,
+    *,
+    effort: Effort = _USUAL,
+    also: str | None = None,
+) -> WordChances:
+    """Find the likeliest answers of a tree after a prompt.
+
+    also: a word whose probability is computed in any case. Raises ContextFull.
+    """
+    [root] = engine.open(1)
+    try:
+        if not engine.extend([root], [list(prompt)])[0]:
+            raise ContextFull
+        chances = _search(engine, root, tree, effort)
+        if also is None or also in chances.words or not (answer := tree.path(also)):
+            return chances
+        return _with_word(chances, also, _chance_of(engine, root, answer))
+    finally:
+        engine.release([root])
+
+
+def _search(engine: Engine, root: int, tree: AnswerTree, effort: Effort) -> WordChances:
+    found: dict[str, float] = {}
+    order = itertools.count()  # breaks ties between equally likely beginnings
+    open_ends: list[tuple[float, int, tuple[int, ...], AnswerTree]] = [(0.0, next(order), (), tree)]
+    tried = 0
+    while open_ends and tried < effort.most and not effort.stop():
+        certain = _are_certain(found, effort.count, math.exp(-open_ends[0][0]))
+        if certain and _sum_of(open_ends) < _REST:
+            break
+        size = min(_BLOCK, effort.most - tried, len(open_ends))
+        block = [heapq.heappop(open_ends) for _ in range(size)]
+        tried += size
+        logprobs = _next_logprobs(engine, root, [ids for _, _, ids, _ in block])
+        for (cost, _, ids, node), row in zip(block, logprobs, strict=True):
+            for token, below in node.branches.items():
+                total = cost - float(row[token])
+                if isinstance(below, str):
+                    found[below] = math.exp(-total)
+                else:
+                    heapq.heappush(open_ends, (total, next(order), (*ids, token), below))
+    untried = _sum_of(open_ends)
+    patterns = ((node.pattern(), math.exp(-cost)) for cost, _, _, node in open_ends)
+    next_best = math.exp(-open_ends[0][0]) if open_ends else 0.0
+    return WordChances(
+        words=_likeliest_first(found),
+        untried=untried,
+        other=max(0.0, 1.0 - untried - math.fsum(found.values())),
+        exact=not open_ends or _are_certain(found, effort.count, next_best),
+        letters=_add_up_letters(itertools.chain(found.items(), patterns)),
+    )
+
+
+def _add_up_letters(chances: Iterable[tuple[str, float]]) -> tuple[dict[str, float], ...]:
+    """By place, the sum of the chances of words and patterns that have a letter there."""
+    sums: tuple[dict[str, float], ...] = tuple({} for _ in range(WORD_LENGTH))
+    for word, chance in chances:
+        for place, letter in enumerate(word):
+            if letter != "_":
+                sums[place][letter] = sums[place].get(letter, 0.0) + chance
+    return tuple(map(_likeliest_first, sums))
+
+
+def _chance_of(engine: Engine, root: int, answer: Sequence[int]) -> float:
+    """The probability of one answer."""
+    beginnings = [tuple(answer[:length]) for length in range(1, len(answer))]
+    rows = [_next_logprobs(engine, root, [()])]
+    if beginnings:
+        rows.append(_next_logprobs(engine, root, beginnings))
+    logprobs = np.concatenate(rows)[np.arange(len(answer)), list(answer)]
+    return math.exp(float(logprobs.sum(dtype=np.float64)))
+
+
+def _with_word(chances: WordChances, word: str, chance: float) -> WordChances:
+    """The same chances with one more word, which was untried before."""
+    return replace(
+        chances,
+        words=_likeliest_first({**chances.words, word: chance}),
+        untried=max(0.0, chances.untried - chance),
+    )
+
+
+def _next_logprobs(
+    engine: Engine, root: int, beginnings: Sequence[tuple[int, ...]]
+) -> NDArray[np.float32]:
+    """Log-probabilities [n, V] of the next token behind the prompt and each beginning."""
+    if beginnings == [()]:
+        return engine.next_logprobs([root])
+    rows = engine.fork(root, len(beginnings))
+    try:
+        if not all(engine.extend(rows, beginnings)):
+            raise ContextFull
+        return engine.next_logprobs(rows)
+    finally:
+        engine.release(rows)
+
+
+def _are_certain(found: dict[str, float], count: int, next_best: float) -> bool:
+    """Whether no untried word can be among the first `count`. next_best: what it has at most."""
+    if len(found) < count:
+        return False
+    return heapq.nlargest(count, found.values())[-1] >= next_best
+
+
+def _sum_of(open_ends: Sequence[tuple[float, int, tuple[int, ...], AnswerTree]]) -> float:
+    return math.fsum(math.exp(-cost) for cost, *_ in open_ends)
+
+
+def _likeliest_first(chances: dict[str, float]) -> dict[str, float]:
+    """The same entries by falling probability, then by the alphabet."""
+    return dict(sorted(chances.items(), key=lambda item: (-item[1], item[0])))

@@ -26,7 +26,7 @@ def check_secrets(protocol: str, words: WordLists, splits: Splits, model: str) -
         if not is_clean(stage, words, splits):
             raise ConfigError(
                 f"the model {model} comes from the run {stage['run']}, which may have trained on "
-                f"secrets that are now test secrets: {_name_cure(stage, model, splits)}"
+                f"secrets that are now held out: {_name_cure(stage, model, splits)}"
             )
 
 

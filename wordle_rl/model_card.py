@@ -237,6 +237,8 @@ def _describe_results(source: ExportSource) -> str:
         summary = read_object(folder / "summary.json")
         if summary.get("exported_step") != source.step:
             return f"The run's report is about step {summary.get('exported_step')}, not this one."
+        if "player" not in summary:
+            return "The run played no test secrets (trainer.report=false), so it has no report."
         best, begin = read_report(folder / "summary.json"), read_report(folder / "start.json")
     except FileNotFoundError:
         return "The run has no report on this checkpoint."

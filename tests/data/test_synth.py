@@ -16,7 +16,7 @@ from wordle_rl.data.dialogues import read_dialogue
 from wordle_rl.data.states import StateReader
 from wordle_rl.data.synth import Synthesis
 from wordle_rl.game.rules import feedback_code
-from wordle_rl.prompts.parser import parse
+from wordle_rl.prompts.parser import parse, parse_spelled
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.training.experiment import Experiment
@@ -64,7 +64,7 @@ def test_the_same_seed_makes_the_same_rows_and_another_one_others(states):
     assert synthesis(again).states(50) == rows != synthesis(other).states(50)
 
 
-@pytest.mark.parametrize("prompt", ["symbols", "letters", "state"])
+@pytest.mark.parametrize("prompt", ["symbols", "letters", "state", "spelled"])
 @pytest.mark.parametrize("form", ["conversation", "fresh"])
 def test_prompts_are_those_that_training_shows_in_the_same_state(prompt, form):
     setup = setup_of("history=upto4", f"prompt={prompt}", f"rollout.form={form}")
@@ -95,6 +95,24 @@ def test_game_rows_hold_whole_games_with_and_without_thoughts(reasoning):
         for guess, after in zip(guesses, dialogue.exchanges[1:], strict=False):
             code = read_guesses([[guess, after.message]])[0][1]
             assert code == feedback_code(str(guess), row["secret"])
+
+
+@pytest.mark.parametrize("reasoning", ["none", "brief"])
+def test_answers_have_their_letters_apart_where_the_prompt_says_so(reasoning):
+    think = ["prompt.think=true"] if reasoning != "none" else []
+    setup = setup_of(
+        "algorithm=sft", "num_generations=1", "prompt=spelled", f"algorithm.reasoning={reasoning}",
+        *think,
+    )  # fmt: skip
+    source = synthesis(setup)
+    games = source.games(10)
+    for row, game in zip(source.game_rows(games), games, strict=True):
+        answers = [exchange.answer for exchange in read_dialogue(row, 1).exchanges]
+        assert [parse_spelled(answer).guess for answer in answers] == [t.guess for t in game.turns]
+        assert all(parse(answer).guess is None for answer in answers)
+    for row in source.answer_rows(games):
+        [answer] = row["completion"]
+        assert parse_spelled(answer["content"]).guess is not None
 
 
 @pytest.mark.parametrize("form", ["conversation", "fresh"])

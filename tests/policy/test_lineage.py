@@ -50,7 +50,7 @@ def test_the_line_names_each_stage_and_how_many_secrets_it_had():
 def test_the_line_names_the_stages_whose_games_could_have_test_secrets():  # row 38
     assert line(EVERYTHING, CLEAN_RUN) == (
         "lineage: make_old (all 2,315 answers) -> clean (1,800 training answers). The training "
-        "games of make_old could have test secrets."
+        "games of make_old could have validation or test secrets."
     )
 
 

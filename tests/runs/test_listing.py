@@ -45,6 +45,14 @@ def list_name(folder):
     return folder.path.name.split("_", 2)[2].rpartition("_")[0]
 
 
+def test_a_run_that_began_with_anothers_model_names_that_run(outputs):
+    first = make_run(outputs, "first", 8)
+    path = make_run(outputs, "second", 9).path / "manifest.json"
+    start = {"run": str(first.path), "checkpoint": "best", "step": 3}
+    write_json(path, {**json.loads(path.read_text()), "init_from": start})
+    assert [state.model for state in list_runs(outputs)[:2]] == ["of first", "tiny"]
+
+
 def test_the_latest_run_is_the_newest_of_its_kind(outputs):
     assert found(outputs) == "a_new"
     assert found(outputs, "finished") == "a_new"

@@ -207,7 +207,7 @@ def test_a_model_that_may_know_held_out_secrets_does_not_start_a_clean_run(
     _, folder = run(root, *SMALL, *SFT, f"data={path}", "trainer.steps=1", *keep)
     told = capsys.readouterr().out
     assert ("No test secret was ever the secret of a training game." in told) is clean
-    assert ("could have test secrets" in told) is not clean
+    assert ("could have validation or test secrets" in told) is not clean
     if kind == "unknown":
         assert "(answers.jsonl: 1 secret and 1 row without a secret)" in told
     [stage] = stages_of(folder / "model")
@@ -216,7 +216,7 @@ def test_a_model_that_may_know_held_out_secrets_does_not_start_a_clean_run(
     start = f"init_from={folder} init_checkpoint=last words.test=6 words.val=6 trainer.steps=1"
     begin = training(f"{start} rollout.groups=1 output_dir={root} logger=none trainer.report=false")
     if not clean:
-        assert "may have trained on secrets that are now test secrets" in refused(begin)
+        assert "may have trained on secrets that are now held out" in refused(begin)
 
 
 def test_a_record_that_hides_secrets_is_not_clean(tmp_path, root):  # row 38

@@ -15,7 +15,7 @@ from wordle_rl.game.rules import Game, State
 from wordle_rl.policy.sampling import Draws, Purpose, generator
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rollouts.base import Recipe
-from wordle_rl.rollouts.forms import earlier_turns
+from wordle_rl.rollouts.forms import earlier_turns, write_guess
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.scripted_actor import ScriptedActor
 
@@ -62,7 +62,7 @@ class Synthesis:
         """One row per game: the whole dialogue as messages."""
         return [
             {
-                "messages": [*self._dialogue(game, len(game.turns) - 1), _answer(game, -1)],
+                "messages": [*self._dialogue(game, len(game.turns) - 1), self._answer(game, -1)],
                 "secret": game.secret,
                 "won": game.won,
                 "guesses": len(game.turns),
@@ -76,7 +76,7 @@ class Synthesis:
         return [
             {
                 "prompt": self._dialogue(game, turn),
-                "completion": [_answer(game, turn)],
+                "completion": [self._answer(game, turn)],
                 "secret": game.secret,
                 "turn": turn + 1,
                 "split": self.split,
@@ -117,7 +117,7 @@ class Synthesis:
             return
         yield _message("user", style.opening(State(max_turns=state.max_turns)))
         for turn, after in earlier_turns(state):
-            yield _message("assistant", guess_text(turn.guess or ""))
+            yield _message("assistant", write_guess(turn.guess or "", style))
             yield _message("user", style.feedback(turn, after))
 
     def _dialogue(self, game: Game, turn: int) -> list[Message]:
@@ -131,14 +131,17 @@ class Synthesis:
         ]
         for earlier in range(turn):
             after = game.turns[earlier + 1].state
-            messages.append(_answer(game, earlier))
+            messages.append(self._answer(game, earlier))
             messages.append(_message("user", style.feedback(game.turns[earlier], after)))
         return messages
+
+    def _answer(self, game: Game, turn: int) -> Message:
+        """A player's answer: its thought, and its guess as the prompt asks for it."""
+        played = game.turns[turn]
+        assert played.guess is not None  # the teachers that make rows always guess
+        thought = played.text.removesuffix(guess_text(played.guess))
+        return _message("assistant", thought + write_guess(played.guess, self.recipe.style))
 
 
 def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
-
-
-def _answer(game: Game, turn: int) -> Message:
-    return _message("assistant", game.turns[turn].text)

@@ -62,7 +62,7 @@ def _list_secrets(stage: Stage, words: WordLists, splits: Splits) -> Sequence[st
 def describe_lineage(
     stages: Sequence[Stage], words: WordLists, splits: Splits, *, untrained: bool = False
 ) -> str:
-    """One line: the stages, what secrets each could have, and whether test secrets were among them.
+    """One line: the stages, what secrets each could have, and whether they were held out.
 
     untrained: whether a model without stages is a new one.
     """
@@ -74,7 +74,7 @@ def describe_lineage(
     unclean = [given_name(s["run"]) for s in stages if not is_clean(s, words, splits)]
     if unclean:
         named = " and ".join(dict.fromkeys(unclean))
-        verdict = f"The training games of {named} could have test secrets."
+        verdict = f"The training games of {named} could have validation or test secrets."
     elif start == UNTRAINED:
         verdict = CLEAN
     else:

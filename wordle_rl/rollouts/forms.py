@@ -106,7 +106,7 @@ class Conversation:
         return self.chat.reply(self.style.feedback(turn, state), last_id=last_id)
 
     def write(self, guess: str) -> str:
-        return spelled_text(guess) if self.style.spelled else guess_text(guess)
+        return write_guess(guess, self.style)
 
     def written(self, turn: PlayedTurn) -> str:
         return (
@@ -171,6 +171,11 @@ def check_room(form: Form, sampling: Sampling, max_context: int, *, guesses: int
             f"prompt of {prompt} tokens{after} and sampling.max_tokens={sampling.max_tokens}, "
             f"not {max_context}"
         )
+
+
+def write_guess(guess: str, style: PromptStyle) -> str:
+    """The answer in text that makes a guess, with its letters apart where the prompt says so."""
+    return spelled_text(guess) if style.spelled else guess_text(guess)
 
 
 def earlier_turns(state: State) -> Iterator[tuple[PlayedTurn, State]]:

@@ -100,12 +100,20 @@ def _describe(path: Path) -> RunState:
         name=name,
         started=started,
         status=KILLED if status == "running" and not is_held(path) else status,
-        model=choices.get("model"),
+        model=_describe_model(manifest),
         reward=choices.get("reward"),
         steps=records[-1]["step"] if records else 0,
         validation_wins=max(rates, default=None),
         test_wins=_number(summary.get("win_rate")),
     )
+
+
+def _describe_model(manifest: dict[str, Any]) -> str | None:
+    """The option of model=, or the run whose model this one began with."""
+    start = manifest.get("init_from")
+    if isinstance(start, dict) and isinstance(start.get("run"), str):
+        return f"of {given_name(Path(start['run']).name)}"
+    return manifest.get("choices", {}).get("model")
 
 
 def _number(value: object) -> float | None:

@@ -45,6 +45,8 @@ def _metrics(group: str, rows: Iterable[Row], kind: str = "scalar") -> list[Metr
 _WINS = (
     ("train/win_rate", "training", "Share of the step's training games that were won."),
     ("val/win_rate", "validation", "Share of the validation games that were won."),
+    ("val/win_rate_low", "validation, low", "Lower end of the 95 % interval of `validation`."),
+    ("val/win_rate_high", "validation, high", "Upper end of the 95 % interval of `validation`."),
     (
         REPORT,
         "test, before and after",

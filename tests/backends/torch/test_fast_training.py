@@ -99,7 +99,9 @@ def test_padding_changes_nothing():
     other[:, 1:][behind] = 9
     assert not torch.equal(ids, other)
     with torch.no_grad():
-        assert torch.equal(lm.compute_states(ids, wanted), lm.compute_states(other, wanted))
+        states = [lm.compute_states(padded, wanted) for padded in (ids, other)]
+    # Equal bit for bit on an Intel Xeon, and up to the last place on an AMD EPYC.
+    torch.testing.assert_close(*states, atol=2e-6, rtol=0.0)
 
 
 def test_rows_of_which_nothing_is_wanted_have_a_gradient_of_zero():

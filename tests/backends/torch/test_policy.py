@@ -87,7 +87,7 @@ class Steps:
     """A training run of three updates, in the place of wordle_rl.training.loop.Training."""
 
     def __init__(self, policy: TorchPolicy) -> None:
-        self.policy = policy
+        self.policy, self.first_step = policy, 0
         self.modes: list[bool] = []
 
     def run_step(self, step: int) -> dict[str, float]:

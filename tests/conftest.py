@@ -23,6 +23,7 @@ from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.plugins.config_source import ConfigResult
 
 from wordle_rl import build, cli, evaluate
+from wordle_rl import train as train_command
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.words import settings as word_settings
@@ -54,6 +55,14 @@ def same_start() -> None:
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
         torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_pages() -> Iterator[None]:
+    """Runs in this process end without report.html, which takes a second or two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_command, "write_page", lambda folder: None)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,8 +11,9 @@ import torch
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import LEARNING, without_clock
+from wordle_rl import train as train_command
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.train import describe_seconds, train
+from wordle_rl.train import describe_seconds, train, write_page
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -67,6 +68,7 @@ def test_a_run_ends_with_a_page_about_the_games_of_both_reports(reinforced) -> N
     games = [json.loads(line) for line in (folder / "best_games.jsonl").read_text().splitlines()]
     assert len(games) == 12 and {game["step"] for game in games} == {summary["exported_step"]}
     assert sum(game["won"] for game in games) == summary["wins"]
+    write_page(RunFolder(folder))  # as at the end of train()
     page = (folder / "report.html").read_text()
     assert "All games on test secrets" in page and "algorithm.beta" in page
     assert "What is missing" not in page
@@ -139,7 +141,10 @@ def test_watching_training_and_test_secrets_changes_nothing_else(tmp_path) -> No
         assert without_clock(one) == without_clock(rest)
 
 
-def test_the_smoke_experiment_shows_no_table_and_says_where_results_are(tmp_path, capsys) -> None:
+def test_the_smoke_experiment_shows_no_table_and_says_where_results_are(
+    tmp_path, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr(train_command, "write_page", write_page)  # not the tests' own, see conftest
     run(tmp_path, "experiment=smoke", "trainer.steps=1", "words.val=5", "logger=none")
     said = capsys.readouterr().out
     [page] = re.findall(r"^report: (.+)$", said, re.M)

@@ -23,6 +23,7 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 
 _MOST_COLUMNS = 12
+_PLAN = "+model.plan_only=true"
 _SEVERAL = re.compile(r"([^=]+)=([^,\[\]{}()'\"]+(?:,[^,\[\]{}()'\"]+)+)")
 _NAMES = {"lightning": "torch", "mlx": "MLX"}
 
@@ -40,7 +41,7 @@ def print_plans(overrides: Sequence[str]) -> None:
 
         def compose_all(*more: str) -> list[Any]:
             return [
-                compose("config", overrides=[cli.quoted(o) for o in (*column, *more)])
+                compose("config", overrides=[*(cli.quoted(o) for o in (*column, *more)), _PLAN])
                 for _, column in columns
             ]
 

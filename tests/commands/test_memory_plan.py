@@ -66,6 +66,16 @@ def test_the_command_prints_a_table_for_each_backend(monkeypatch, capsys):
     assert len(re.findall(r"^fits 141 GB +yes +yes$", out, re.M)) == 2
 
 
+def test_a_folder_with_config_json_alone_is_planned_and_not_trained(monkeypatch, capsys, tmp_path):
+    build_config("Qwen/Qwen2.5-3B-Instruct").save_pretrained(tmp_path)
+    given = ["model=qwen3b", f"model.path={tmp_path}", "backend=lightning"]
+    monkeypatch.setattr(sys, "argv", ["memory_plan", *given])
+    memory_plan.main()
+    assert "3,085,938,688 weights, 59,867,136 trained" in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"is no model folder: it needs config.json or"):
+        setup(*given)
+
+
 def test_wrong_settings_end_the_command_in_one_line(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["memory_plan", "model=qwen3b", "num_generations=0"])
     with pytest.raises(SystemExit) as end:

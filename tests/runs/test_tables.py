@@ -76,7 +76,7 @@ def test_a_list_in_json_and_a_csv_file_are_read(tmp_path, opened):
         ("rows.txt", b"crane\n", "must end in .jsonl, .json, .parquet, .csv"),
         ("empty.jsonl", b"", "no rows"),
         ("empty.csv", b"word\n", "no rows"),
-        ("broken.jsonl", b'{"a": 1}\n{"a": \n', "cannot be read as json"),
+        ("broken.jsonl", b'{"a": \n{"a"\n', "cannot be read as json"),
         ("broken.parquet", b"PAR1 nothing", "cannot be read as parquet"),
         ("folder.jsonl", "folder", "is a folder"),
     ],
@@ -109,6 +109,16 @@ def test_types_that_a_file_claims_are_not_decoded(tmp_path, opened, monkeypatch)
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     assert opened(path).row(1) == {"image": cell}
+
+
+def test_lines_that_are_no_json_objects_are_empty_rows(tmp_path, opened):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1, "b": "x"}\n{"a": \n3\n{"a": 4, "b": "y"}\n')
+    rows = dict(opened(path).rows())
+    assert rows == {
+        1: {"a": 1, "b": "x"}, 2: {"a": None, "b": None}, 3: {"a": None, "b": None},
+        4: {"a": 4, "b": "y"},
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("library", "form"), [("pyarrow", "parquet"), ("datasets", "jsonl")])

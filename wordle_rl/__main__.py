@@ -1,6 +1,6 @@
 """The command wordle-rl: wordle-rl <command> [arguments], or python -m wordle_rl <command>.
 
-`train` and `eval` are those of train.py and eval.py. Every other command is the module of the same
+`train` and `eval` do what train.py and eval.py do. Every other command is the module of the same
 name, so `wordle-rl plot-wins` is `python -m wordle_rl.plot_wins`. Nothing heavy is imported here.
 """
 

@@ -1,8 +1,7 @@
 """Writes docs/CHOICES.md from the comments in conf/: python -m wordle_rl.choices [--check]
 
 The first comment line of a file says what the option is. A key is explained by the comment behind
-it, or else by the comment lines right above it. --check compares and writes nothing. An installed
-package has no docs/, so there the command prints the page.
+it, or else by the comment lines right above it. --check compares and writes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import argparse
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -22,7 +20,8 @@ from pathlib import Path
 import yaml
 
 from wordle_rl.runs.errors import run_plain
-from wordle_rl.runs.paths import CONF, INSTALLED, ROOT
+from wordle_rl.runs.paths import CONF, ROOT
+from wordle_rl.written_page import keep_page
 
 PAGE = ROOT / "docs" / "CHOICES.md"
 STUDIES = "hydra/sweeper"  # the group whose keys are those of a study
@@ -218,22 +217,7 @@ def _above(lines: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code, 1 when --check finds a difference."""
-    parser = argparse.ArgumentParser(prog="wordle_rl.choices", description="Write docs/CHOICES.md.")
-    parser.add_argument(
-        "--check", action="store_true", help="compare only, exit code 1 if outdated"
-    )
-    check, new = parser.parse_args(arguments).check, page()
-    if INSTALLED:
-        print(new)
-        return 0
-    if not check:
-        PAGE.write_text(new, encoding="utf-8")
-        print(PAGE)
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == new:
-        return 0
-    print("docs/CHOICES.md is out of date: run make choices, or python -m wordle_rl.choices")
-    return 1
+    return keep_page(arguments, "choices", PAGE, page())
 
 
 if __name__ == "__main__":

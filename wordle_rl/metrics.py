@@ -10,7 +10,6 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import argparse
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -18,6 +17,7 @@ from wordle_rl.runs.errors import run_plain
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.metric_names import OTHER
 from wordle_rl.training.metric_table import TABLE, Metric
+from wordle_rl.written_page import keep_page
 
 PAGE = ROOT / "docs" / "METRICS.md"
 _INTRO = """\
@@ -66,21 +66,8 @@ def _item(metric: Metric) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m wordle_rl.metrics", description="Write docs/METRICS.md."
-    )
-    parser.add_argument("--check", action="store_true", help="only compare; exit code 1 if old")
-    options = parser.parse_args(arguments)
-    text = page()
-    if not options.check:
-        PAGE.write_text(text, encoding="utf-8")
-        print(PAGE)
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    print("docs/METRICS.md is out of date: run make metrics, or python -m wordle_rl.metrics")
-    return 1
+    """The command; returns its exit code, 1 when --check finds a difference."""
+    return keep_page(arguments, "metrics", PAGE, page())
 
 
 if __name__ == "__main__":

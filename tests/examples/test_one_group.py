@@ -1,4 +1,4 @@
-"""The example's numbers, and those of docs/GRPO.md, follow from each other as the page says."""
+"""Rewards, advantages and probabilities agree in the example and in its page, docs/GRPO.md."""
 
 from __future__ import annotations
 

@@ -86,7 +86,8 @@ class LightningReporter:
     def continue_from(self, records: list[dict[str, Any]]) -> None:
         """Take over the records from before a resume.
 
-        Loggers that start a new file get them again. TensorBoard has them, but for waiting curves.
+        Loggers that start a new file get them again. TensorBoard has all but the curves that wait
+        for a second value.
         """
         for record in records:
             values = {k: v for k, v in record.items() if v is not None}

@@ -1,6 +1,6 @@
 """How every picture looks: colours that colour-blind people can tell apart, dark text, whole files.
 
-Colours are those of Okabe and Ito (https://jfly.uni-koeln.de/color/). matplotlib is imported late.
+The colours are by Okabe and Ito (https://jfly.uni-koeln.de/color/). matplotlib is imported late.
 """
 
 from __future__ import annotations

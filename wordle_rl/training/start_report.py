@@ -76,7 +76,7 @@ def read_start_report(path: Path) -> dict[str, Any] | None:
 
 
 def write_report_games(path: Path, games: Sequence[Game], step: int = 0) -> None:
-    """Write the games of a report, as lines like those of games.jsonl. step: of the model."""
+    """Write the games of a report in the format of games.jsonl. step: the step of the model."""
     records = ({"step": step, "split": "test", **game_record(game)} for game in games)
     write_bytes(path, b"".join(map(json_bytes, records)))
 

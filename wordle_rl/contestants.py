@@ -287,7 +287,5 @@ def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSetting
     if found is None:
         raise ConfigError(f"{store.folder}: there is no {settings.checkpoint} checkpoint yet")
     path = str(found.path / "model")
-    own = {"path": path, "revision": MAIN, "shape": {}}
-    if not config["model"].get("quantize"):  # a rounded base needs an adapter in its settings
-        own["lora"] = None
+    own = {"path": path, "revision": MAIN, "shape": {}, "lora": None}
     return build_model_settings({**config["model"], **own})

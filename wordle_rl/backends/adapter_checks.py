@@ -15,7 +15,7 @@ from wordle_rl.backends.adapter_conversion import (
     read_shapes,
 )
 from wordle_rl.backends.saved_weights import check_shapes
-from wordle_rl.policy.settings import may_be_on_hub
+from wordle_rl.policy.settings import fetch_command, locate, may_be_on_hub
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -31,11 +31,14 @@ def find_base_name(folder: Path, form: Form) -> str:
     name = read_adapter_config(folder).get(_BASE[form])
     if not name:
         raise ConfigError(f"{folder / ADAPTER} does not name its model: add an entry {_BASE[form]}")
-    if not Path(name).exists() and not may_be_on_hub(name):
-        raise ConfigError(
-            f"{folder / ADAPTER}: {_BASE[form]}={name} is no folder here: write where its model is"
-        )
-    return str(name)
+    location = locate(name)
+    if Path(location).exists() or (location == name and may_be_on_hub(name)):
+        return str(name)
+    command = fetch_command(name)
+    raise ConfigError(
+        f"{folder / ADAPTER}: {_BASE[form]}={name} is no folder here: "
+        + (f"run {command} once" if command else "write where its model is")
+    )
 
 
 def check_ranks(folder: Path, form: Form) -> None:

@@ -54,6 +54,12 @@ def fetched_folder(model: str) -> Path:
     return cache_folder() / "models" / model
 
 
+def fetch_command(name: str) -> str | None:
+    """The command that fetches a model of this name. None where there is none."""
+    kind, _, model = name.partition("/")
+    return _FETCHED.get(model) if kind == "fetched" else None
+
+
 def portable_name(location: str) -> str:
     """The opposite of locate(): a name that means the same model on other machines."""
     path = Path(location)
@@ -145,7 +151,8 @@ class ModelSettings:
                 f"model.quantize must be null with model.path={UNTRAINED}, not {self.quantize}: a "
                 "base that stays frozen must have learned something"
             )
-        if self.lora is None:
+        adapted = (Path(self.location) / "adapter_config.json").is_file()
+        if self.lora is None and not adapted:
             raise ValueError(
                 f"model.quantize must be null without model.lora, not {self.quantize}: rounded "
                 "weights cannot be trained; give an adapter, such as model.lora={rank: 16}"
@@ -207,20 +214,20 @@ class ModelSettings:
     def _check_fetched(self) -> None:
         """Raise ValueError for a model that was not fetched, with the command that does it."""
         base = _base_of_embedded(self.path) or self.path
-        kind, _, model = base.partition("/")
-        if kind != "fetched":
+        if not base.startswith("fetched/"):
             return
-        if model not in _FETCHED:
+        command = fetch_command(base)
+        if command is None:
             have = ", ".join(f"fetched/{name}" for name in _FETCHED)
             raise ValueError(f"model.path={self.path} does not exist; there is {have}")
         if not _holds_model(Path(locate(base))):
             if base != self.path:
                 raise ValueError(
                     f"model.path={self.path} needs {base}, which was not fetched yet: run "
-                    f"{_FETCHED[model]} once"
+                    f"{command} once"
                 )
             raise ValueError(
-                f"model.path={self.path} was not fetched yet: run {_FETCHED[model]} once, or name "
+                f"model.path={self.path} was not fetched yet: run {command} once, or name "
                 "a folder that holds it with model.path=/path/to/it"
             )
 

@@ -93,23 +93,36 @@ BAD = {
 }  # fmt: skip
 
 
+def test_an_adapter_without_a_tokenizer_gets_the_one_of_its_base(tmp_path):
+    folder = saved_adapter(tmp_path)
+    for file in folder.glob("*token*"):
+        file.unlink()
+    found = load.load_model(settings_of(folder), precision="fp32")
+    base = load.load_model(settings_of(tmp_path / "base"), precision="fp32")
+    assert found.tokenizer.encode("CRANE") == base.tokenizer.encode("CRANE")
+
+
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_adapter_is_one_line(kind, tmp_path):
     change, said = BAD[kind]
-    saved(tmp_path / "base")
+    folder = saved_adapter(tmp_path)
     wider = AutoModelForCausalLM.from_config(MistralConfig(**{**WIDE, "hidden_size": 64}, **IDS))
     wider.config.sliding_window = None
     wider.save_pretrained(tmp_path / "base2")
-    lora = LoraSettings(rank=3, alpha=6.0, targets=["q_proj", "v_proj"])
-    found = load.load_model(settings_of(tmp_path / "base", lora=lora), precision="fp32")
-    folder = tmp_path / "adapter"
-    folder.mkdir()
-    write_adapter(found, folder)
     load.load_model(settings_of(folder), precision="fp32")
     rewrite(folder / "adapter_config.json", change)
     with pytest.raises(ConfigError, match=said) as error:
         load.load_model(settings_of(folder), precision="fp32")
     assert "\n" not in str(error.value)
+
+
+def saved_adapter(tmp_path: Path) -> Path:
+    lora = LoraSettings(rank=3, alpha=6.0, targets=["q_proj", "v_proj"])
+    found = load.load_model(settings_of(saved(tmp_path / "base"), lora=lora), precision="fp32")
+    folder = tmp_path / "adapter"
+    folder.mkdir()
+    write_adapter(found, folder)
+    return folder
 
 
 def write_adapter(found: load.LoadedModel, folder: Path) -> None:

@@ -193,7 +193,6 @@ def test_an_adapter_with_another_rank_than_its_config_says_is_one_line(tmp_path)
 
 
 @pytest.mark.parametrize("targets", [["q_proj"], ["q_proj", "v_proj", "o_proj"]])
-@pytest.mark.filterwarnings("ignore:Found missing adapter keys:UserWarning")
 def test_an_adapter_whose_weights_are_not_those_of_its_layers_is_one_line(tmp_path, targets):
     rewrite(adapter(tmp_path) / "adapter_config.json", target_modules=targets)
     with pytest.raises(ConfigError, match="the adapter does not fit") as error:
@@ -208,16 +207,20 @@ def test_an_adapter_whose_weights_are_not_those_of_its_layers_is_one_line(tmp_pa
         ("gpt2", "cannot be loaded: Target modules"),
         (None, "does not name its model"),
         ("nowhere", "nowhere is no folder here"),
+        ("fetched/smollm2", r"fetched/smollm2 is no folder here: run make smollm2 once"),
+        ("fetched/gpt5", "fetched/gpt5 is no folder here: write where its model is"),
+        ("embedded/giant", "embedded/giant is no folder here: write where its model is"),
     ],
 )
-def test_an_adapter_without_its_base_is_one_line(tmp_path, base, said):
+def test_an_adapter_without_its_base_is_one_line(tmp_path, monkeypatch, base, said):
+    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path / "cache"))  # where nothing was fetched
     folder = adapter(tmp_path)
     if base == "wider":
         config = LlamaConfig(**{**WIDE, "hidden_size": 64}, **IDS)
         AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / base)
     elif base == "gpt2":
         small(tmp_path / base, base)
-    name = None if base is None else str(tmp_path / base)
+    name = None if base is None else base if "/" in base else str(tmp_path / base)
     rewrite(folder / "adapter_config.json", base_model_name_or_path=name)
     with pytest.raises(ConfigError, match=said) as error:
         loaded(folder)

@@ -18,7 +18,7 @@ from tests.helpers.updates import PLAIN, ROWS, play_bandit
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.quantize import build_arguments
 from wordle_rl.build import build_experiment, resolve
-from wordle_rl.policy.settings import LoraSettings, ModelSettings
+from wordle_rl.policy.settings import EMBEDDED, LoraSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 
 needs_bitsandbytes = pytest.mark.skipif(
@@ -90,7 +90,8 @@ def test_a_saved_adapter_is_loaded_onto_a_base_in_4_bits(model_folder, tmp_path)
     assert not np.array_equal(other.score(batch), expected)
     other.load(tmp_path)
     assert np.array_equal(other.score(batch), expected)
-    assert np.array_equal(policy_of(load(str(tmp_path / "model"))).score(batch), expected)
+    saved = load(str(tmp_path / "model"), lora=None)  # the folder brings its adapter
+    assert np.array_equal(policy_of(saved).score(batch), expected)
 
 
 def test_without_the_library_one_line_names_the_extra(model_folder, monkeypatch, capsys):
@@ -112,6 +113,10 @@ def test_without_the_library_one_line_names_the_extra(model_folder, monkeypatch,
 def test_what_cannot_be_quantised_is_refused(fields, message, model_folder):
     with pytest.raises(ValueError, match=message):
         replace(settings_of(model_folder), **fields)
+
+
+def test_a_base_may_be_rounded_under_an_adapter_that_its_folder_brings():
+    assert settings_of(str(EMBEDDED / "smollm2_sft"), lora=None).quantize == "4bit"
 
 
 def test_other_devices_and_mlx_are_refused():

@@ -103,7 +103,8 @@ def _load_folder(
         folder = fetch_model(location, settings.revision)
         has_adapter = is_adapter(folder)
         base = find_base(folder) if has_adapter else folder
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        own = (folder / "tokenizer_config.json").is_file()  # mlx-lm writes adapters without one
+        tokenizer = AutoTokenizer.from_pretrained(folder if own else base, trust_remote_code=False)
         model, config = load_base(base)
         generation = base / "generation_config.json"
         generation = json.loads(generation.read_bytes()) if generation.is_file() else None

@@ -41,7 +41,7 @@ def load_adapter(model: Any, folder: Path) -> Any:
 
     check_ranks(folder, "peft")
     try:
-        with _without_deprecation():
+        with _without_warnings():
             adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)
     except RuntimeError as error:  # a weight of another shape
         reason = " ".join(str(error).split())[:200]
@@ -84,15 +84,16 @@ def add_lora(model: Any, settings: LoraSettings, seed: int, revision: str = MAIN
         task_type="CAUSAL_LM",
         revision=None if revision == MAIN else revision,
     )
-    with torch.random.fork_rng(devices=[]), _without_deprecation():
+    with torch.random.fork_rng(devices=[]), _without_warnings():
         torch.manual_seed(seed)
         return get_peft_model(model, config)
 
 
 @contextmanager
-def _without_deprecation() -> Iterator[None]:
-    """Hide that peft 0.21 asks transformers for something that a later version renames."""
+def _without_warnings() -> Iterator[None]:
+    """Hide two warnings of peft 0.21: of a name that changes, and of keys that are refused here."""
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Found missing adapter keys", UserWarning)
         warnings.filterwarnings("ignore", ".*is_gradient_checkpointing", FutureWarning)
         yield
 

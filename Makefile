@@ -22,7 +22,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow bench-smoke format choices metrics docs screenshots clean
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several bench-smoke format choices metrics docs screenshots clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -108,6 +108,9 @@ unit-avx2: $(STAMP)  ## run the learning test as on a processor without AVX-512 
 
 slow: $(STAMP)  ## run the slow tests
 	$(PY) -m pytest -m slow $(ARGS)
+
+several: $(STAMP)  ## train by torchrun on two machines in one (needs root and the command ip)
+	$(PY) -m pytest -m several $(ARGS)
 
 bench-smoke: $(STAMP)  ## run every benchmark at its smallest size: does it still work?
 	@for file in $(BENCHMARKS); do echo "$$file --smoke"; $(PY) "$$file" --smoke || exit 1; done

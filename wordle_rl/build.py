@@ -190,9 +190,10 @@ def _check_together(
             f"algorithm.minibatches must be at most rollout.groups={rollout.groups}, because "
             f"groups are not split, not {algorithm.minibatches}"
         )
-    if rollout.groups % backend.devices:
+    if rollout.groups % backend.processes:
+        number = "backend.devices" if backend.devices > 1 else "WORLD_SIZE"
         raise ConfigError(
-            f"rollout.groups must be a multiple of backend.devices={backend.devices}, so that each "
+            f"rollout.groups must be a multiple of {number}={backend.processes}, so that each "
             f"process has the same number of groups, not {rollout.groups}"
         )
     if sampling.max_tokens >= model.max_context:

@@ -25,7 +25,8 @@ from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.licences import OURS, find_licence
 from wordle_rl.policy.lineage import describe_lineage, describe_secrets
-from wordle_rl.policy.settings import EMBEDDED, LightningSettings
+from wordle_rl.policy.model_names import EMBEDDED
+from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.policy.stages import Stage, prompt_name, stages_of, write_stages
 from wordle_rl.prompts.styles import Places
 from wordle_rl.rollouts.chat import Chat

@@ -12,13 +12,27 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl import cli
+from wordle_rl.runs.errors import user_errors, whole_command
+from wordle_rl.runs.launch import read_launch
 from wordle_rl.runs.paths import CONF
 
 _HELP = {"-h", "--help"}
+_STUDY = {"-m", "--multirun"}
 
 
 def train() -> None:
-    """Run the train command with the arguments in sys.argv."""
+    """Run the train command with the arguments in sys.argv.
+
+    Of the processes that torchrun starts, only the first one reads them. Each worker of a study is
+    a process of its own, however it was started.
+    """
+    with user_errors():
+        launch = read_launch()
+    if launch is not None and launch.rank and not _STUDY & set(sys.argv[1:]):
+        with whole_command():
+            from wordle_rl.worker import follow_launch
+
+            follow_launch(launch)
 
     def start(cfg: DictConfig, overrides: Sequence[str]) -> None:
         from wordle_rl.train import train

@@ -16,7 +16,7 @@ from wordle_rl.evaluate import add_run, build_tournament, read_settings
 from wordle_rl.evaluation.turn_facts import TurnJudge
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.policy.settings import EMBEDDED
+from wordle_rl.policy.model_names import EMBEDDED
 from wordle_rl.rollouts.opponent import Opponent
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder, given_name

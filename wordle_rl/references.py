@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.policy.settings import locate
+from wordle_rl.policy.model_names import locate
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wordle_rl.policy.settings import fetched_folder
+from wordle_rl.policy.model_names import fetched_folder
 from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.files import sync_folder
 from wordle_rl.runs.full_disk import full_disk_named

@@ -25,6 +25,7 @@ from wordle_rl.earlier_run import (
     count_steps,
     keep_precision,
 )
+from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.policy.stages import prompt_name
 from wordle_rl.resolved_choices import hydra_choices, print_choices
 from wordle_rl.runs.addresses import shown_command
@@ -34,12 +35,19 @@ from wordle_rl.runs.files import remove_temporary_files
 from wordle_rl.runs.folder import UNFINISHED, RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_type
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
+from wordle_rl.runs.launch import check_first_start, read_launch
 from wordle_rl.runs.listing import LATEST, find_run
 from wordle_rl.runs.paths import EVAL, ROOT, TRAIN
 from wordle_rl.runs.untrusted import FolderError, printable
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.memory import MemoryFull, start_afresh
-from wordle_rl.training.outcome import TrainingFailed, describe_run_lineage, stages_of_run
+from wordle_rl.training.outcome import (
+    TrainingFailed,
+    describe_idle_groups,
+    describe_run_lineage,
+    describe_seconds,
+    stages_of_run,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +109,9 @@ def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Op
         if cfg.restart:
             raise ConfigError("restart=true needs resume=<the run to start over>")
         start = begin_from(cfg, overrides, ROOT)
+        check_first_start()
         setup = build_experiment(resolve(cfg))
+        check_launch(setup)
         folder = RunFolder.create(_resolve_path(setup.config["output_dir"]), cfg.name)
         stack.enter_context(folder.lock())
     _write_start(folder, setup, start)
@@ -123,12 +133,27 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
         check_begun(folder, restart=cfg.restart)
         setup = build_experiment(resolve(keep_precision(folder, saved, changes)))
         setup = replace(setup, config=resolve(saved))
+        check_launch(setup)
         _check_same_data(folder, setup)
         stack.enter_context(folder.lock())
         check_steps(folder, setup.trainer.steps)
     _reopen(folder, changes, restart=cfg.restart)
     again = [_make_resume_override(folder), *overrides]
     return Opened(setup=setup, folder=folder, resume=True, again=again)
+
+
+def check_launch(setup: Experiment) -> None:
+    """Raise ConfigError for a backend that cannot train in the processes that torchrun started."""
+    launch, backend = read_launch(), setup.backend
+    if launch is None:
+        return
+    if backend.name != LightningSettings.name:
+        raise ConfigError(f"backend={backend.name} trains in one process: leave torchrun out")
+    if backend.devices > 1:
+        raise ConfigError(
+            f"backend.devices must be 1 under torchrun, which started {launch.size} processes, not "
+            f"{backend.devices}"
+        )
 
 
 def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
@@ -191,31 +216,6 @@ def _check_same_data(folder: RunFolder, setup: Experiment) -> None:
         )
 
 
-def describe_idle_groups(summary: dict[str, Any]) -> str | None:
-    """One line about how many groups of a run taught nothing, None if each taught something."""
-    groups, idle, skipped, replaced = (
-        int(summary[f"total_{name}"])
-        for name in ("groups", "zero_spread_groups", "skipped_groups", "resampled_groups")
-    )
-    if not idle:
-        return None
-    line = f"{idle:,} of {groups:,} groups ({100 * idle / groups:.1f} %) taught nothing"
-    parts = {"skipped": skipped, "replaced by new ones": replaced}
-    told = " and ".join(f"{count:,} were {done}" for done, count in parts.items() if count)
-    return f"{line}: their rewards had no spread" + (f"; {told}" if told else "")
-
-
-def describe_seconds(summary: dict[str, Any], total: float, *, resumed: bool) -> str:
-    """One line about how long a run took, from its summary. total: seconds of this process."""
-    training, reports = (round(summary.get(f"seconds_{p}", 0)) for p in ("training", "reports"))
-    rest = max(round(total) - training - reports, 0)
-    since = " since the resume" if resumed else ""
-    return (
-        f"took {total:.0f} s{since}: {training} s of training and validation, "
-        f"{reports} s of reports, {rest} s of loading and saving"
-    )
-
-
 def _continue_afresh(
     folder: RunFolder, full: MemoryFull, overrides: Sequence[str], interrupts: Interrupts
 ) -> NoReturn:
@@ -227,6 +227,9 @@ def _continue_afresh(
             f"{TRAIN} resume={folder.path} and a higher limit"
         )
     interrupts.check()
+    if read_launch() is not None:  # a fresh process could not join the others
+        folder.set_status("interrupted", str(full))
+        fail(f"{full}: the run is saved, continue with {TRAIN} resume={folder.path}", code=1)
     print(f"\n{full}: the run is saved and continues in a fresh process", flush=True)
     start_afresh(overrides)
 

@@ -1,21 +1,23 @@
-"""One of the further processes of a run. Only the first process starts it, never a person.
+"""One of the further processes of a run: it follows what the first one does, and writes no files.
 
-The first line of standard input is its task. It exits when the input ends.
+The first process starts it, which closes its standard input at its end. Or torchrun starts it on
+any machine, and then it joins the others by itself.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import sys
 import threading
 import time
-from pathlib import Path
+from typing import Any, NoReturn
 
 from wordle_rl.build import build_experiment
 from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite
-from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.errors import fail
 from wordle_rl.runs.interrupts import ignore_signals
+from wordle_rl.runs.launch import Launch, read_launch
 from wordle_rl.training.memory import MemoryFull
 from wordle_rl.training.outcome import TrainingFailed
 
@@ -23,18 +25,39 @@ _PATIENCE = 60.0  # seconds for the first process to save its work
 
 
 def main() -> None:
+    """Follow the process that started this one."""
     ignore_signals()  # the first process decides what becomes of the run
-    with open(0, "rb", buffering=0, closefd=False) as lines:
-        order = json.loads(lines.readline())
     threading.Thread(target=_exit_with_first_process, daemon=True).start()
+    from wordle_rl.backends.torch.processes import follow_first
+
+    launch = read_launch()
+    assert launch is not None
+    with follow_first(launch) as processes:
+        _work(processes)
+
+
+def follow_launch(launch: Launch) -> NoReturn:
+    """Follow the first of the processes that torchrun started. Only that one prints."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    from wordle_rl.backends.torch.meeting import NotAllCame
+    from wordle_rl.backends.torch.processes import ProcessLost, join_processes
+
+    def lost(reason: str) -> None:
+        os.write(2, f"\nerror: {reason}, so process {launch.rank} ends\n".encode())
+
+    try:
+        with join_processes(launch, stop=lambda signum: None, lost=lost) as processes:
+            _work(processes)
+    except (NotAllCame, ProcessLost) as error:
+        fail(str(error), code=1)
+    raise SystemExit(0)
+
+
+def _work(processes: Any) -> None:
     from wordle_rl.backends.torch.backend import follow
 
-    task = order["task"]
     try:
-        follow(
-            build_experiment(task["config"]), RunFolder(Path(task["folder"])),
-            resume=task["resume"], rank=order["rank"], size=order["size"], port=order["port"],
-        )  # fmt: skip
+        follow(build_experiment, processes)
     except (TrainingFailed, MemoryFull):
         return  # the first process has the same error and prints it
     except NotFinite as error:

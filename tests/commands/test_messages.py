@@ -16,7 +16,7 @@ from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_model import describe_untaught_prompt
 from wordle_rl.evaluate import choose_games
 from wordle_rl.game.rules import Game
-from wordle_rl.policy.settings import locate
+from wordle_rl.policy.model_names import locate
 from wordle_rl.prompts.styles import Places, Symbols
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT

@@ -28,8 +28,9 @@ from tests.helpers.tiny import (
 )
 from wordle_rl import smollm2
 from wordle_rl.policy import settings
+from wordle_rl.policy.model_names import locate
 from wordle_rl.policy.sampling import Sampling, uniforms
-from wordle_rl.policy.settings import LoraSettings, ModelSettings, locate
+from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.smollm2 import Package, fetch
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from wordle_rl.policy.settings import fetched_folder
+from wordle_rl.policy.model_names import fetched_folder
 
 
 def half_slow(cases: Iterable[Any]) -> list[Any]:

@@ -13,7 +13,8 @@ from tests.helpers.configs import composed
 from tests.helpers.runs import LEARNING, without_clock
 from wordle_rl import train as train_command
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.train import describe_seconds, train, write_page
+from wordle_rl.train import train, write_page
+from wordle_rl.training.outcome import describe_seconds
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

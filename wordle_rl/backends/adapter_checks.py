@@ -15,7 +15,7 @@ from wordle_rl.backends.adapter_conversion import (
     read_shapes,
 )
 from wordle_rl.backends.saved_weights import check_shapes
-from wordle_rl.policy.settings import fetch_command, locate, may_be_on_hub
+from wordle_rl.policy.model_names import fetch_command, locate, may_be_on_hub
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.instantiate import ConfigError
 

@@ -7,66 +7,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-from wordle_rl.game.feedback_table import cache_folder
+from wordle_rl.policy.model_names import (
+    EMBEDDED,
+    FETCHED,
+    base_of_embedded,
+    fetch_command,
+    holds_model,
+    locate,
+    may_be_on_hub,
+)
 from wordle_rl.policy.optim import MOST_LEARNING_RATE
 from wordle_rl.policy.sampling import MOST_TOKENS
 from wordle_rl.runs.checks import MOST_GAMES, check_choice, check_seed
 from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range, check_type
-from wordle_rl.runs.libraries import SMOLLM2
-from wordle_rl.runs.untrusted import check_entries, read_object
+from wordle_rl.runs.launch import read_launch
 
-EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 UNTRAINED = "untrained"
 Vocabulary = Literal["letters", "words"]
 MAIN = "main"  # the newest revision of a hub model
-_FETCHED = {"smollm2": SMOLLM2}  # models that a command fetches, once, and that command
-_HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
 _REVISION = re.compile(r"[\w][\w./-]*", re.ASCII)
 LM_HEAD = "lm_head"  # the language-model head's name in transformers
 _PRECISIONS = ("auto", "bf16", "fp32")
-
-
-def locate(name: str) -> str:
-    """The folder of an embedded or a fetched model; any other folder or hub name as it is."""
-    kind, _, model = name.partition("/")
-    if kind == "embedded":
-        return str(EMBEDDED / model)
-    return str(fetched_folder(model)) if kind == "fetched" else name
-
-
-def _base_of_embedded(name: str) -> str | None:
-    """The name of the model under an embedded adapter. None for everything else."""
-    config = Path(locate(name)) / "adapter_config.json"
-    if not name.startswith("embedded/") or not config.is_file():
-        return None
-    described = read_object(config)
-    check_entries(config, described, {"base_model_name_or_path": str | None})
-    return described.get("base_model_name_or_path")
-
-
-def may_be_on_hub(name: str) -> bool:
-    """Whether a name has the form of the hub's names, such as Qwen/Qwen2.5-3B-Instruct."""
-    return _HUB_NAME.fullmatch(name) is not None
-
-
-def fetched_folder(model: str) -> Path:
-    """Where a fetched model is kept: $WORDLE_RL_CACHE/models, else ~/.cache/wordle-rl/models."""
-    return cache_folder() / "models" / model
-
-
-def fetch_command(name: str) -> str | None:
-    """The command that fetches a model of this name. None where there is none."""
-    kind, _, model = name.partition("/")
-    return _FETCHED.get(model) if kind == "fetched" else None
-
-
-def portable_name(location: str) -> str:
-    """The opposite of locate(): a name that means the same model on other machines."""
-    path = Path(location)
-    for kind, root in (("embedded", EMBEDDED), ("fetched", fetched_folder(""))):
-        if path.parent == root:
-            return f"{kind}/{path.name}"
-    return location
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,13 +146,13 @@ class ModelSettings:
     def _check_path(self) -> None:
         """Check without loading that the path is a model's folder or a hub name."""
         self._check_fetched()
-        if self.path.startswith("embedded/") and not _holds_model(Path(self.location)):
+        if self.path.startswith("embedded/") and not holds_model(Path(self.location)):
             have = ", ".join(f"embedded/{p.name}" for p in sorted(EMBEDDED.glob("*")))
             raise ValueError(f"model.path={self.path} does not exist; there is {have}")
         path = Path(self.path)
         planned = self.plan_only and (path / "config.json").is_file()
-        if path.exists() and not planned and not _holds_model(path):
-            inside = f"; there is {path / 'model'}" if _holds_model(path / "model") else ""
+        if path.exists() and not planned and not holds_model(path):
+            inside = f"; there is {path / 'model'}" if holds_model(path / "model") else ""
             raise ValueError(
                 f"model.path={self.path} is no model folder: it needs config.json or "
                 f"adapter_config.json, and weights as *.safetensors or *.bin{inside}"
@@ -213,14 +174,14 @@ class ModelSettings:
 
     def _check_fetched(self) -> None:
         """Raise ValueError for a model that was not fetched, with the command that does it."""
-        base = _base_of_embedded(self.path) or self.path
+        base = base_of_embedded(self.path) or self.path
         if not base.startswith("fetched/"):
             return
         command = fetch_command(base)
         if command is None:
-            have = ", ".join(f"fetched/{name}" for name in _FETCHED)
+            have = ", ".join(f"fetched/{name}" for name in FETCHED)
             raise ValueError(f"model.path={self.path} does not exist; there is {have}")
-        if not _holds_model(Path(locate(base))):
+        if not holds_model(Path(locate(base))):
             if base != self.path:
                 raise ValueError(
                     f"model.path={self.path} needs {base}, which was not fetched yet: run "
@@ -237,12 +198,6 @@ class ModelSettings:
         return locate(self.path)
 
 
-def _holds_model(folder: Path) -> bool:
-    described = any((folder / f).is_file() for f in ("config.json", "adapter_config.json"))
-    weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
-    return described and any(file.is_file() for file in weights)
-
-
 class BackendSettings:
     """What the settings of all backends have in common."""
 
@@ -251,6 +206,18 @@ class BackendSettings:
     devices: int
     precision: Literal["auto", "fp32", "bf16"]
     micro_batch_tokens: int | Literal["auto"]
+
+    @property
+    def processes(self) -> int:
+        """How many processes train together, on all machines."""
+        launch = read_launch()
+        return self.devices if launch is None else launch.size
+
+    @property
+    def processes_here(self) -> int:
+        """How many of them share this machine."""
+        launch = read_launch()
+        return self.devices if launch is None else launch.local_size
 
 
 def _check_micro_batch(tokens: int | Literal["auto"]) -> None:

@@ -15,13 +15,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from wordle_rl.runs.addresses import STORAGE
+from wordle_rl.runs.launch import without_launch
 from wordle_rl.runs.paths import environment
 from wordle_rl.sweeps.dead_workers import watched
 
 
 def child_environment(threads: int) -> dict[str, str]:
     """The environment of a run with this many CPU threads."""
-    env = {**environment(), "OMP_NUM_THREADS": str(threads)}
+    env = {**without_launch(environment()), "OMP_NUM_THREADS": str(threads)}
     env.pop(STORAGE, None)  # may hold a password, and a run needs no database
     return env
 

@@ -29,7 +29,7 @@ def count_training_games(setup: Experiment) -> int:
     if recipe.teacher is not None or recipe.dialogues is not None:
         return 0
     rollout = recipe.rollout
-    games = rollout.groups // setup.backend.devices * rollout.num_generations
+    games = rollout.groups // setup.backend.processes * rollout.num_generations
     if not isinstance(rollout.games_at_once, int):
         return games
     return min(games, rollout.games_at_once // rollout.num_generations * rollout.num_generations)
@@ -47,7 +47,7 @@ def count_held_out_games(setup: Experiment, parameters: int) -> int:
         counts.append(len(setup.test[:limit]))
     if trainer.watch_every:
         counts.append(len(setup.test))
-    return min(setup.model.games_at_once, -(-max(counts) // setup.backend.devices))
+    return min(setup.model.games_at_once, -(-max(counts) // setup.backend.processes))
 
 
 def measure_held_out_game(setup: Experiment) -> GameSize:

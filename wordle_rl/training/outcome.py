@@ -154,3 +154,28 @@ def describe_run_lineage(stages: Sequence[Stage], setup: Experiment) -> str:
     """The lineage of a model of this run, in one line."""
     untrained = setup.model.path == UNTRAINED
     return describe_lineage(stages, setup.words, setup.splits, untrained=untrained)
+
+
+def describe_idle_groups(summary: dict[str, Any]) -> str | None:
+    """One line about how many groups of a run taught nothing, None if each taught something."""
+    groups, idle, skipped, replaced = (
+        int(summary[f"total_{name}"])
+        for name in ("groups", "zero_spread_groups", "skipped_groups", "resampled_groups")
+    )
+    if not idle:
+        return None
+    line = f"{idle:,} of {groups:,} groups ({100 * idle / groups:.1f} %) taught nothing"
+    parts = {"skipped": skipped, "replaced by new ones": replaced}
+    told = " and ".join(f"{count:,} were {done}" for done, count in parts.items() if count)
+    return f"{line}: their rewards had no spread" + (f"; {told}" if told else "")
+
+
+def describe_seconds(summary: dict[str, Any], total: float, *, resumed: bool) -> str:
+    """One line about how long a run took, from its summary. total: seconds of this process."""
+    training, reports = (round(summary.get(f"seconds_{p}", 0)) for p in ("training", "reports"))
+    rest = max(round(total) - training - reports, 0)
+    since = " since the resume" if resumed else ""
+    return (
+        f"took {total:.0f} s{since}: {training} s of training and validation, "
+        f"{reports} s of reports, {rest} s of loading and saving"
+    )

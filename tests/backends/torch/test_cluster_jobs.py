@@ -30,7 +30,6 @@ def slurm(task: int) -> dict[str, str]:
 
 TASKS = {
     "srun": slurm(1),
-    "torchrun": {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "1"},
     "jsrun": {**LSF, "JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_LOCAL_RANK": "1"},
 }
 

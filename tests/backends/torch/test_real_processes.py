@@ -12,7 +12,6 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.helpers.runs import settings
 from wordle_rl.backends.torch.processes import start_processes
@@ -50,7 +49,7 @@ def test_processes_find_each_other_where_no_other_machine_can_reach_them(monkeyp
     assert not listening(os.getpid())
     with (
         Interrupts() as interrupts,
-        start_processes(1, torch.device("cpu"), {}, interrupts, lambda error: None),
+        start_processes(1, interrupts, lambda error: None),
     ):
         assert listening(os.getpid()) == {IPv4Address("127.0.0.1")}
     assert not listening(os.getpid())

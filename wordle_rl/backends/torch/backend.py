@@ -9,9 +9,10 @@ per micro-batch, whose number differs between processes. The policy sums them on
 from __future__ import annotations
 
 import logging
+import os
 import warnings
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -23,20 +24,32 @@ from torch.utils.data import DataLoader, Dataset
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
 from wordle_rl.backends.step_bar import show_steps
+from wordle_rl.backends.torch.devices import choose_device, measure_device
 from wordle_rl.backends.torch.load import load_layer_shape, load_model
-from wordle_rl.backends.torch.memory_checks import limit_product_caches, measure_memory, plan_run
+from wordle_rl.backends.torch.meeting import NotAllCame
+from wordle_rl.backends.torch.memory_checks import limit_product_caches, plan_run
+from wordle_rl.backends.torch.orders import lead, obey
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.backends.torch.processes import TorchProcesses, connect_store, start_processes
+from wordle_rl.backends.torch.processes import (
+    ProcessLost,
+    TorchProcesses,
+    join_processes,
+    start_processes,
+)
 from wordle_rl.backends.torch.timing import choose_computing
 from wordle_rl.policy.computing import Computing
-from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH, Place
+from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.interrupts import Interrupts, ignore_signals
+from wordle_rl.runs.interrupts import Interrupts
+from wordle_rl.runs.launch import Launch, read_launch
+from wordle_rl.runs.paths import TRAIN
+from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
+from wordle_rl.training.outcome import TrainingFailed
 from wordle_rl.training.progress import StepLines, announce
 
 
@@ -97,14 +110,14 @@ def build_policy(
     *,
     temperature: float,
     optim: Optim,
-    rank: int = 0,
+    place: int = 0,
     computing: Computing | None = None,
 ) -> TorchPolicy:
-    """The policy on the device that the settings name. rank: number of this process.
+    """The policy on the device that the settings name. place: of the device on this machine.
 
     computing: how to compute there, None to find out.
     """
-    device = _choose_device(backend, rank)
+    device = choose_device(backend, place)
     computing = computing or _choose_computing(model, backend, device)
     tokens = backend.micro_batch_tokens
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
@@ -126,30 +139,6 @@ def _choose_computing(model: ModelSettings, backend: LightningSettings, device: 
     return choose_computing(backend, torch.device(device), lambda: load_layer_shape(model))
 
 
-def _measure_device(device: str, processes: int) -> tuple[Place, float]:
-    """The kind of a device, and the bytes of memory that this process can have of it."""
-    if device.startswith("cuda"):
-        return "cuda", torch.cuda.mem_get_info(device)[0]
-    return ("mps" if device == "mps" else "cpu"), measure_memory() / processes
-
-
-def _choose_device(backend: LightningSettings, rank: int) -> str:
-    accelerator = backend.accelerator
-    have = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if accelerator == "auto":
-        accelerator = next((name for name, there in have.items() if there), "cpu")
-    if not have.get(accelerator, True):
-        there = ", ".join(["auto", "cpu", *(name for name, ok in have.items() if ok)])
-        raise ValueError(f"backend.accelerator={accelerator} is not on this machine; use {there}")
-    most = {"cuda": torch.cuda.device_count(), "mps": 1}.get(accelerator, backend.devices)
-    if backend.devices > most:
-        raise ValueError(
-            f"backend.devices must be 1..{most} with backend.accelerator={accelerator} on this "
-            f"machine, not {backend.devices}"
-        )
-    return f"cuda:{rank}" if accelerator == "cuda" else accelerator
-
-
 def train(
     setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts
 ) -> dict[str, Any]:
@@ -158,17 +147,22 @@ def train(
     Raises Interrupted after a signal, once everything that a resumed run needs is saved.
     """
     _silence_lightning()
-    with user_errors():
-        policy, setup = _build_policy(setup, rank=0)
-        loggers = build_loggers(setup.logger, folder.path)
     with ExitStack() as stack:
+        processes: Processes = ALONE
+        if launch := read_launch():
+            processes = stack.enter_context(_join(launch, folder, interrupts))
+        with user_errors():
+            policy, setup = _build_policy(setup)
+            loggers = build_loggers(setup.logger, folder.path)
         if setup.backend.devices > 1:
-            config = share_choices(setup, policy)
-            task = {"config": config, "folder": str(folder.path), "resume": resume}
-            others = start_processes(
-                setup.backend.devices, policy.device, task, interrupts, folder.set_failed
-            )
-            policy.processes = stack.enter_context(others)
+            started = start_processes(setup.backend.devices, interrupts, folder.set_failed)
+            processes = stack.enter_context(started)
+        if isinstance(processes, TorchProcesses):
+            with user_errors():
+                config = share_choices(setup, policy)
+                lead(processes, {"config": config, "resume": resume}, folder)
+            processes.use_device(policy.device)
+            policy.processes = processes
         with user_errors():
             training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
 
@@ -180,6 +174,24 @@ def train(
         summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     log_outcome(loggers, folder, setup.config, summary)
     return summary
+
+
+@contextmanager
+def _join(launch: Launch, folder: RunFolder, interrupts: Interrupts) -> Iterator[TorchProcesses]:
+    """Join the other processes that torchrun started. Raises TrainingFailed without them."""
+    again = f"continue with {TRAIN} resume={folder.path}"
+
+    def lost(reason: str) -> None:
+        os.write(2, f"\nerror: {reason}, so the run stops: {again}\n".encode())
+        folder.set_failed(ChildProcessError(reason))
+
+    try:
+        with join_processes(launch, stop=interrupts.ask, lost=lost) as processes:
+            yield processes
+    except NotAllCame as error:
+        raise TrainingFailed(str(error)) from None
+    except ProcessLost as error:
+        raise TrainingFailed(f"{error}, so the run stops: {again}") from None
 
 
 def share_choices(setup: Experiment, policy: TorchPolicy) -> dict[str, Any]:
@@ -196,38 +208,42 @@ def share_choices(setup: Experiment, policy: TorchPolicy) -> dict[str, Any]:
     return {**setup.config, "backend": backend, "rollout": rollout}
 
 
-def follow(
-    setup: Experiment, folder: RunFolder, *, resume: bool, rank: int, size: int, port: int
-) -> None:
-    """Run the experiment in a process other than the first, which writes no files.
+def follow(build: Callable[[dict[str, Any]], Experiment], processes: TorchProcesses) -> None:
+    """Run the experiment of the first process in another one, which writes no files.
 
-    port: of the store where the processes find each other.
+    build: makes the experiment from its config.
     """
     _silence_lightning()
-    policy, _ = _build_policy(setup, rank=rank)
-    store = connect_store(port, size)
-    policy.processes = TorchProcesses(rank, size, store, policy.device)
+
+    def prepare(task: dict[str, Any]) -> tuple[TorchPolicy, Experiment]:
+        return _build_policy(build(task["config"]))
+
+    (policy, setup), folder, resume = obey(processes, prepare)
+    processes.use_device(policy.device)
+    policy.processes = processes
     training = Training(policy, setup, folder, LightningReporter([]))
     if not (resume and training.restore()):
         training.begin()
-    _run_steps(TrainingModule(policy, training), setup, [], OwnSignals(ignore_signals))
+    _run_steps(TrainingModule(policy, training), setup, [], OwnSignals(processes.install_signals))
     training.finish()
 
 
-def _build_policy(setup: Experiment, *, rank: int) -> tuple[TorchPolicy, Experiment]:
-    """The policy, and the experiment with numbers in place of auto."""
+def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
+    """The policy of this process, and the experiment with numbers in place of auto."""
     assert isinstance(setup.backend, LightningSettings)
+    launch = read_launch()
     with announce(f"loading {setup.model.path}"):
-        device = _choose_device(setup.backend, rank)
+        place = 0 if launch is None else launch.local_rank
+        device = choose_device(setup.backend, place)
         limit_product_caches(setup, device)
         computing = _choose_computing(setup.model, setup.backend, device)
-        if rank == 0:  # the other processes get its choices
-            place, memory = _measure_device(device, setup.backend.devices)
-            setup = plan_run(setup, place, computing.precision, memory)
+        if launch is None or launch.rank == 0:  # the other processes get its choices
+            kind, memory = measure_device(device, setup.backend.processes_here)
+            setup = plan_run(setup, kind, computing.precision, memory)
         assert isinstance(setup.backend, LightningSettings)
         policy = build_policy(
             setup.model, setup.backend,
-            temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim, rank=rank,
+            temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim, place=place,
             computing=computing,
         )  # fmt: skip
         return policy, setup

@@ -14,7 +14,8 @@ from wordle_rl.backends.adapter_conversion import is_adapter, read_adapter_confi
 from wordle_rl.backends.torch.memory_plan import Planner
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.memory_plan import GB, LEAST_MICRO_BATCH, MemoryPlan, Place, usable
-from wordle_rl.policy.settings import UNTRAINED, locate
+from wordle_rl.policy.model_names import locate
+from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.experiment import Experiment
 

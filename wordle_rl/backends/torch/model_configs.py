@@ -17,7 +17,8 @@ from wordle_rl.backends.hub import notice_offline
 from wordle_rl.backends.load_errors import explain_load_errors
 from wordle_rl.backends.torch.adapters import find_base
 from wordle_rl.backends.torch.load import read_config
-from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, locate
+from wordle_rl.policy.model_names import locate
+from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings
 
 _QWEN2 = {"model_type": "qwen2", "vocab_size": 151_936, "tie_word_embeddings": True}
 _QWEN_05B = {

@@ -1,16 +1,15 @@
-"""Several processes of one machine that train one policy through torch.distributed.
+"""Several processes that train one policy through torch.distributed, on one machine or several.
 
-The first process starts the others and writes each one's task to its standard input, which stays
-open. When the first process dies, however it dies, that input ends, and so do the others. They
-communicate through Gloo on the CPU and NCCL on CUDA.
+With backend.devices above 1, the first process starts the others and holds their standard input
+open. When it dies, however it dies, that input ends, and so do they. With torchrun, each process
+watches the others through the store where they met. In both cases the first process then sends the
+others their task. They communicate through Gloo on the CPU and NCCL on CUDA.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,7 +22,17 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from wordle_rl.runs.interrupts import Interrupts
+from wordle_rl.backends.torch import exchange
+from wordle_rl.backends.torch.meeting import (
+    choose_interface,
+    connect_store,
+    create_store,
+    open_store,
+    wait_for_all,
+)
+from wordle_rl.backends.torch.watch import Watch
+from wordle_rl.runs.interrupts import Interrupts, ignore_signals
+from wordle_rl.runs.launch import Launch
 from wordle_rl.runs.paths import environment
 
 T = TypeVar("T")
@@ -33,78 +42,107 @@ _PATIENCE = timedelta(days=7)  # timeout of a collective; a death is noticed at 
 _GOODBYE = 10.0  # seconds in which a process should end
 
 
+class ProcessLost(RuntimeError):
+    """Another process of the run is gone, so this one cannot continue."""
+
+
 class TorchProcesses:
     """Implements wordle_rl.runs.processes.Processes on torch's default process group."""
 
-    def __init__(self, rank: int, size: int, store: Any, device: torch.device) -> None:
-        """Join the group at a store, and wait until all others have joined."""
-        self.rank, self.size = rank, size
-        backend = "gloo"
+    def __init__(self, launch: Launch, store: Any, watch: Watch | None = None) -> None:
+        """Join the group at a store, and wait until all others have joined.
+
+        watch: knows which process is gone after an error. Without it, a thread ends this process.
+        """
+        self.rank, self.size = launch.rank, launch.size
+        self._watch = watch
+        # Called again where a library has replaced the handlers of signals.
+        self.install_signals = ignore_signals if watch is None else watch.pass_on_signals
+        self._group: Any = None  # of tensors on a GPU
+        # torch documents PrefixStore but does not list it among its exports.
+        part: Any = dist.PrefixStore  # pyright: ignore[reportPrivateImportUsage]
+        dist.init_process_group(
+            "gloo",
+            store=part("group", store),
+            rank=self.rank,
+            world_size=self.size,
+            timeout=_PATIENCE,
+        )
+
+    def use_device(self, device: torch.device) -> None:
+        """Add up tensors on this device from now on. All processes call it together."""
         if device.type == "cuda":
             torch.cuda.set_device(device)
-            backend = "cpu:gloo,cuda:nccl"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=_PATIENCE)
+            self._group = dist.new_group(backend="nccl", timeout=_PATIENCE)
 
     def gather(self, value: T) -> list[T]:
-        values: list[Any] = [None] * self.size
-        with _wait_on_failure():
-            dist.all_gather_object(values, value)
-        return values
+        own = torch.frombuffer(bytearray(exchange.write(value)), dtype=torch.uint8)
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+        with self._explain_failure():
+            dist.all_gather(sizes, torch.tensor([len(own)]))
+            room = max(int(size) for size in sizes)
+            parts = [torch.empty(room, dtype=torch.uint8) for _ in range(self.size)]
+            dist.all_gather(parts, torch.nn.functional.pad(own, (0, room - len(own))))
+        return [
+            exchange.read(part[: int(size)].numpy().tobytes())
+            for part, size in zip(parts, sizes, strict=True)
+        ]
 
     def add_up(self, tensors: Sequence[torch.Tensor]) -> None:
-        with _wait_on_failure():
-            for work in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
+        with self._explain_failure():
+            for work in [dist.all_reduce(t, group=self._group, async_op=True) for t in tensors]:
                 assert work is not None
                 work.wait()
 
+    @contextmanager
+    def _explain_failure(self) -> Iterator[None]:
+        """After an error, say who is gone, or leave that to the thread that ends this process."""
+        try:
+            yield
+        except RuntimeError:
+            if self._watch is not None:
+                raise ProcessLost(self._watch.find_lost()) from None
+            time.sleep(_GOODBYE)
+            raise
+
 
 @contextmanager
-def _wait_on_failure() -> Iterator[None]:
-    """After an error, give the watching thread time to end this process and say why."""
+def join_processes(
+    launch: Launch, *, stop: Callable[[int], None], lost: Callable[[str], None]
+) -> Iterator[TorchProcesses]:
+    """Join the processes that torchrun started. Raises NotAllCame when some do not come.
+
+    stop, lost: see Watch. Processes other than the first take no signals.
+    """
+    choose_interface(launch)
+    store = open_store(launch)
+    hosts = wait_for_all(store, launch)
+    watch = Watch(connect_store(launch), launch, hosts, stop=stop, lost=lost)
+    if launch.rank:
+        watch.pass_on_signals()
+    code = 1
     try:
-        yield
-    except RuntimeError:
-        time.sleep(_GOODBYE)
+        yield TorchProcesses(launch, store, watch)
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
         raise
-
-
-def connect_store(port: int, size: int) -> Any:
-    """Connect to the store at a port, where the processes of a run find each other."""
-    return _open_store(port, size, is_master=False)
-
-
-def _create_store(size: int) -> Any:
-    """Create the store at a free port, for the first process."""
-    # A store that opens its port itself listens on all interfaces, whatever host it was given.
-    listener = socket.create_server((_HOST, 0))
-    port = listener.getsockname()[1]
-    return _open_store(port, size, is_master=True, master_listen_fd=listener.detach())
-
-
-def _open_store(port: int, size: int, **more: Any) -> Any:
-    # torch documents TCPStore but does not list it among its exports.
-    store: Any = dist.TCPStore  # pyright: ignore[reportPrivateImportUsage]
-    return store(_HOST, port, size, wait_for_workers=False, **more)
+    finally:
+        watch.leave(code)
+        if code == 0:
+            dist.destroy_process_group()
 
 
 @contextmanager
 def start_processes(
-    size: int,
-    device: torch.device,
-    task: dict[str, Any],
-    interrupts: Interrupts,
-    died: Callable[[BaseException], None],
+    size: int, interrupts: Interrupts, died: Callable[[BaseException], None]
 ) -> Iterator[TorchProcesses]:
-    """Start the other size - 1 processes on a task and join them. They end with the block.
+    """Start the other size - 1 processes on this machine and join them. They end with the block.
 
-    task: what wordle_rl.worker reads, as JSON can hold it. died: called when one of the processes
-    died, just before this one ends. A second signal kills them, even if one hangs.
+    died: called when one of the processes died, just before this one ends. A second signal kills
+    them, even if one hangs.
     """
-    # Gathered values are unpickled, so nothing outside the machine may connect.
-    loopback = "lo" if sys.platform == "linux" else "lo0"
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={loopback}")  # without = a prefix
-    store = _create_store(size)
+    store = create_store(_HOST, size)
     others: list[subprocess.Popen[bytes]] = []
     over = threading.Event()
 
@@ -115,15 +153,19 @@ def start_processes(
 
     interrupts.on_second(kill)
     try:
-        others.extend(_start_worker() for _ in range(1, size))
+        launches = [
+            Launch(
+                rank=rank, size=size, local_rank=rank, local_size=size, address=_HOST,
+                port=store.port,
+            )
+            for rank in range(size)
+        ]  # fmt: skip
+        choose_interface(launches[0])
+        others.extend(map(_start_worker, launches[1:]))
         for rank, other in enumerate(others, 1):
-            assert other.stdin is not None
-            order = {"rank": rank, "size": size, "port": store.port, "task": task}
-            other.stdin.write(json.dumps(order).encode() + b"\n")
-            other.stdin.flush()
             watched = (rank, other, over, died)
             threading.Thread(target=_watch, args=watched, daemon=True).start()
-        yield TorchProcesses(0, size, store, device)
+        yield TorchProcesses(launches[0], store)
     finally:
         over.set()
         for other in others:
@@ -132,12 +174,19 @@ def start_processes(
             dist.destroy_process_group()
 
 
-def _start_worker() -> subprocess.Popen[bytes]:
+@contextmanager
+def follow_first(launch: Launch) -> Iterator[TorchProcesses]:
+    """Join the first process of this machine, which started this one."""
+    choose_interface(launch)
+    yield TorchProcesses(launch, connect_store(launch))
+
+
+def _start_worker(launch: Launch) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "wordle_rl.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        env=environment(),
+        env={**environment(), **launch.variables()},
         process_group=0,  # Ctrl-C in a terminal reaches the first process only
     )
 

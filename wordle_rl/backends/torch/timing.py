@@ -43,10 +43,15 @@ def choose_computing(
 
 
 def count_cpu_threads(processes: int = 1) -> int:
-    """Threads for one of several processes: its share of OMP_NUM_THREADS, or of the cores."""
+    """Threads for one of several processes: its share of OMP_NUM_THREADS, or of the cores.
+
+    Where torchrun started the processes, OMP_NUM_THREADS is for each, but torchrun's own 1 is none
+    of the user's choices.
+    """
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
-    if asked.isdecimal() and int(asked):
-        cores = int(asked)
+    launched = "TORCHELASTIC_RUN_ID" in os.environ
+    if asked.isdecimal() and int(asked) and not (launched and processes > 1 and asked == "1"):
+        cores = int(asked) * (processes if launched else 1)
     elif hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     else:
@@ -85,7 +90,7 @@ def _prepare_threads(
 ) -> Threads:
     if settings.threads != "auto":
         return Threads(most=settings.threads, use=torch.set_num_threads)
-    most = count_cpu_threads(settings.devices)
+    most = count_cpu_threads(settings.processes_here)
     work = _build_decoding(shape()) if device.type == "cpu" and most > 1 else None
     return Threads(most=most, use=torch.set_num_threads, work=work)
 

@@ -1,0 +1,142 @@
+"""torchrun on two machines, which are two network namespaces of this one: `make several`.
+
+They train what backend.devices=2 trains, and lose nothing when one of them ends.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.machines import Machines, find_obstacle, kill_tree, two_machines
+from tests.helpers.runs import assert_equal_runs, settings
+from wordle_rl.runs.paths import ROOT, environment
+
+OBSTACLE = find_obstacle()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.several,
+    pytest.mark.skipif(OBSTACLE is not None, reason=str(OBSTACLE)),
+]
+SOON = 60  # seconds in which the end of one machine must end the other
+
+
+@pytest.fixture
+def machines() -> Iterator[Machines]:
+    with two_machines() as machines:
+        yield machines
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> list[str]:
+    (tmp_path / "runs").mkdir()
+    return [
+        *settings(tmp_path, "two updates with muon"), "trainer.steps=3",
+        f"output_dir={tmp_path / 'runs'}",
+    ]  # fmt: skip
+
+
+def outputs(*processes: subprocess.Popen[str]) -> list[str]:
+    """What each process printed until its end, which must come soon."""
+    return [process.communicate(timeout=SOON)[0] for process in processes]
+
+
+def the_run(folder: Path) -> Path:
+    [run] = (folder / "runs").iterdir()
+    return run
+
+
+def status(run: Path) -> str:
+    return json.loads((run / "manifest.json").read_text())["status"]
+
+
+def wait_for_step(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if line.startswith("step 2 "):
+            break
+    else:
+        pytest.fail("the run ended before its second step:\n" + "".join(seen))
+
+
+def begin(machines: Machines, given: list[str]) -> tuple[subprocess.Popen[str], ...]:
+    """Both machines in a long run, after its second step. What the second prints is read later."""
+    both = tuple(machines.torchrun(node, *given, "trainer.steps=100000") for node in (0, 1))
+    wait_for_step(both[0])
+    return both
+
+
+def test_two_machines_train_what_two_processes_of_one_machine_do(machines, given, tmp_path):
+    said = outputs(*(machines.torchrun(node, *given) for node in (0, 1)))
+    run = the_run(tmp_path)
+    assert status(run) == "finished" and f"run folder: {run}" in said[0]
+    assert "run folder" not in said[1] and "step" not in said[1], "only the first one speaks"
+    run.rename(tmp_path / "several")
+    command = [sys.executable, "train.py", *given, "backend.devices=2"]
+    subprocess.run(command, cwd=ROOT, env=environment(), check=True, capture_output=True)
+    assert_equal_runs(tmp_path / "several", the_run(tmp_path))
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_machine_that_dies_ends_the_other_and_the_run_resumes(node, machines, given, tmp_path):
+    both = begin(machines, given)
+    kill_tree(both[node].pid)
+    begun = time.monotonic()
+    [said] = outputs(both[1 - node])
+    assert time.monotonic() - begun < SOON
+    assert f"process {node} on" in said and "was lost" in said, said
+    run = the_run(tmp_path)
+    if node:
+        assert status(run) == "failed" and f"resume={run}" in said
+    # The other number of machines, because any that shares the groups alike will do.
+    command = [sys.executable, "train.py", f"resume={run}", "trainer.steps=5"]
+    done = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert status(run) == "finished"
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_ctrl_c_on_either_machine_saves(node, machines, given, tmp_path):
+    both = begin(machines, given)
+    both[node].send_signal(signal.SIGINT)
+    said = outputs(*both)
+    run = the_run(tmp_path)
+    assert status(run) == "interrupted", said
+    assert f"stopped by SIGINT: continue with python train.py resume={run}" in said[0]
+    steps = [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert (run / "checkpoints" / f"step_{steps[-1]:06d}").is_dir(), "the last step was not saved"
+
+
+def test_a_folder_that_is_not_shared_is_refused_before_anything_trains(machines, given, tmp_path):
+    both = [
+        machines.torchrun(0, *given),
+        machines.torchrun(1, *given, own_disk=tmp_path / "runs"),
+    ]
+    said = outputs(*both)
+    assert "let output_dir= name a folder that all machines share" in said[0], said
+    assert said[0].count("error: ") == 1 and not list((tmp_path / "runs").iterdir())
+
+
+def test_a_wrong_setting_is_told_once(machines, given):
+    said = "".join(
+        outputs(*(machines.torchrun(node, *given, "rollout.groups=3") for node in (0, 1)))
+    )
+    assert said.count("error: rollout.groups must be a multiple of WORLD_SIZE=2") == 1, said
+
+
+def test_a_run_that_outgrows_its_memory_ends_everywhere(machines, given, tmp_path):
+    limit = ["trainer.memory_limit_gb=0.1", "trainer.steps=1000"]
+    said = outputs(*(machines.torchrun(node, *given, *limit) for node in (0, 1)))
+    run = the_run(tmp_path)
+    assert "more than trainer.memory_limit_gb=0.1 allows" in said[0], said
+    assert f"continue with python train.py resume={run}" in said[0]
+    assert status(run) == "failed"

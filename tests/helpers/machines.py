@@ -1,0 +1,112 @@
+"""Two machines in one: network namespaces with a cable between them. Making them needs root."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from wordle_rl.runs.launch import without_launch
+from wordle_rl.runs.paths import ROOT, environment
+
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+_PORT = 29517
+# Its own name must not lead to the loopback interface only, as on many Linux systems.
+_HOSTS = "127.0.0.1 localhost\n127.0.1.1 {name}\n"
+
+
+def find_obstacle() -> str | None:
+    """Why this machine cannot play two. None if it can."""
+    if os.name != "posix" or os.geteuid() != 0:
+        return "only root can make network namespaces"
+    if shutil.which("ip") is None:
+        return "the command ip (iproute2) is not installed"
+    name = f"wordle-{os.getpid()}-probe"
+    if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
+        return "network namespaces cannot be made here"
+    _ip("netns", "del", name)
+    return None
+
+
+class Machines:
+    """Two namespaces, 0 and 1. Commands started in them are killed at the end."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._started: list[subprocess.Popen[str]] = []
+
+    def torchrun(
+        self, node: int, *arguments: str, own_disk: Path | None = None, nodes: int = 2
+    ) -> subprocess.Popen[str]:
+        """Start train.py by torchrun on a machine, in one process.
+
+        own_disk: a folder whose content this machine alone has.
+        """
+        mount = ["unshare", "--mount", "sh", "-c", _MOUNT, str(own_disk)] if own_disk else []
+        command = [
+            "ip", "netns", "exec", self._names[node], *mount,
+            sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}",
+            "--nproc-per-node=1", f"--node-rank={node}", f"--master-addr={ADDRESSES[0]}",
+            f"--master-port={_PORT}", "train.py", *arguments,
+        ]  # fmt: skip
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=without_launch(environment()), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self._started:
+            kill_tree(process.pid)
+            process.communicate()
+
+
+_MOUNT = 'mount -t tmpfs none "$0" && exec "$@"'
+
+
+@contextmanager
+def two_machines() -> Iterator[Machines]:
+    names = [f"wordle-{os.getpid()}-{node}" for node in (0, 1)]
+    cable = f"wrl{os.getpid()}"[:15]
+    with ExitStack() as stack:
+        for name in names:
+            _ip("netns", "add", name)
+            stack.callback(_ip, "netns", "del", name)
+            folder = Path("/etc/netns") / name
+            folder.mkdir(parents=True)
+            stack.callback(shutil.rmtree, folder)
+            (folder / "hosts").write_text(_HOSTS.format(name=os.uname().nodename))
+        _ip("link", "add", cable, "netns", names[0], "type", "veth", "peer", "name", cable,
+            "netns", names[1])  # fmt: skip
+        for name, address in zip(names, ADDRESSES, strict=True):
+            _ip("-n", name, "addr", "add", f"{address}/24", "dev", cable)
+            for device in ("lo", cable):
+                _ip("-n", name, "link", "set", device, "up")
+        machines = Machines(names)
+        stack.callback(machines.close)
+        yield machines
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process and what it started with SIGKILL."""
+    for child in children(pid):
+        kill_tree(child)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def children(pid: int) -> list[int]:
+    try:
+        return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)

@@ -25,7 +25,7 @@ def faults(open_tab, html):
          "cut"),
         ("<p style='margin: 0'>one text</p><p style='margin: -10px 0'>another text</p>", "overlap"),
         ("<button style='width: 30px'>incomprehensible</button>", "wider than its button"),
-        ("<table><tr><td style='max-width: 3em; overflow-wrap: anywhere'><code>history=upto4</code>"
+        ("<table><tr><td style='max-width: 3em; overflow-wrap: anywhere'><code>x history=upto4</code>"
          "</table>", "broken within a word"),
         (SVG.format("<text y='20' font-size='2'>tiny</text>"), "small: 6.0 pixels"),
         (SVG.format("<text y='20' fill='#aaaaaa'>pale</text>"), "pale: 2.3"),
@@ -42,7 +42,7 @@ def test_a_fault_is_found(open_tab, html, fault):
     [
         "<h1>A title</h1><p>Some text.</p><button>Press</button>",
         "<div style='overflow-x: auto'><pre>" + "long " * 40 + "</pre></div>",
-        "<span style='position: absolute; width: 1px; height: 1px; overflow: hidden'>read out</span>",
+        "<span style='position: absolute; width: 1px; height: 1px; overflow: hidden'>heard</span>",
         "<details><summary>more</summary>hidden</details>",
         SVG.format("<text y='20' font-size='8'>one</text><text y='40' font-size='8'>other</text>"),
     ],

@@ -1,4 +1,4 @@
-"""`python -m wordle_rl.curves` in headless Chromium: the page is TensorBoard's, the names are ours."""
+"""`python -m wordle_rl.curves` in headless Chromium: TensorBoard's page with our names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.helpers.browser import LOOKS, NEEDS_BROWSER, served, wait
 pytestmark = NEEDS_BROWSER
 # TensorBoard's elements: each group of cards with its name, and whether it is unfolded.
 _GROUPS = """() => [...document.querySelectorAll("metrics-card-groups .card-group")].map((group) =>
-    [group.querySelector(".group-title").textContent, group.querySelectorAll("card-view").length])"""
+    [group.querySelector(".group-title").textContent, group.querySelector("card-view") !== null])"""
 LIGHT = [look for look in LOOKS if look.scheme == "light"]
 
 
@@ -25,7 +25,7 @@ def test_tensorboard_opens_on_wins_and_rewards_of_runs_with_short_names(open_tab
         groups = page.evaluate(_GROUPS)
         names = [name for name, _ in groups]
         assert names[:2] == ["1 wins", "2 reward"] and names == sorted(names)
-        assert [name for name, cards in groups if cards] == ["1 wins", "2 reward"]
+        assert [name for name, unfolded in groups if unfolded] == ["1 wins", "2 reward"]
         runs = [name for name in page.inner_text("runs-data-table").split("\n") if "quick" in name]
         assert len(runs) == 2 and all(
             re.fullmatch(rf"mini, quick seed={seed}, \d\d-\d\d \d\d:\d\d", name)

@@ -43,7 +43,9 @@ def test_a_trained_run_is_played_watched_replayed_and_followed(open_tab, quick_r
         tab.check("run-follow")
 
 
-@pytest.mark.parametrize("options", [["--model", "mini"], ["--player", "entropy"]], ids=lambda o: o[1])
+@pytest.mark.parametrize(
+    "options", [["--model", "mini"], ["--player", "entropy"]], ids=lambda o: o[1]
+)
 def test_a_player_without_a_run_has_no_views_of_a_run(open_tab, options):
     with served(["-m", "wordle_rl.play", *options, "--no-browser"]) as address:
         tab = open_tab(address)

@@ -1,6 +1,6 @@
 // What a reader would see wrong in the layout of a page, as a list of sentences: anything beyond
-// the right edge, text that is cut, text over other text, keys that break within a word, and small or
-// pale labels in pictures.
+// the right edge, text that is cut, text over other text, code in a table that breaks within a word,
+// and small or pale labels in pictures.
 () => {
   const faults = [];
   const PIXEL = 1; // rounding
@@ -49,8 +49,12 @@
     if (!text || element.closest("script, style, title, desc, noscript, select") || unseen(element)) continue;
     const range = document.createRange();
     range.selectNodeContents(walker.currentNode);
-    if (!/\s/.test(text) && element.closest("td:first-child code, th code") && range.getClientRects().length > 1) {
-      faults.push(`broken within a word: ${named(element, text)}`);
+    for (const word of element.closest("td code, th code") ? walker.currentNode.data.matchAll(/[^\s/-]+/g) : []) {
+      const letters = document.createRange();
+      letters.setStart(walker.currentNode, word.index);
+      letters.setEnd(walker.currentNode, word.index + word[0].length);
+      const lines = new Set([...letters.getClientRects()].map((rect) => Math.round(rect.top)));
+      if (lines.size > 1) faults.push(`broken within a word: ${named(element, word[0])}`);
     }
     for (const rect of range.getClientRects()) {
       const seen = through(rect, element);

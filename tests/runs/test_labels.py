@@ -42,8 +42,15 @@ def test_a_long_name_is_cut():
 
 
 def test_runs_are_told_apart_by_what_differs_alone():
-    commands = (["experiment=quick", "seed=0"], ["seed=1", "experiment=quick"], ["experiment=quick"])
+    commands = (
+        ["experiment=quick", "seed=0"],
+        ["seed=1", "experiment=quick"],
+        ["experiment=quick"],
+    )
     manifests = [{"model": "mini", "command": ["train.py", *words]} for words in commands]
     assert tell_apart(manifests) == ["seed=0", "seed=1", ""]
     other = {"model": "mini", "choices": {"model": "tiny"}, "command": ["train.py", "optim.lr=1"]}
-    assert tell_apart([manifests[0], other]) == ["model=mini experiment=quick seed=0", "model=tiny lr=1"]
+    assert tell_apart([manifests[0], other]) == [
+        "model=mini experiment=quick seed=0",
+        "model=tiny lr=1",
+    ]

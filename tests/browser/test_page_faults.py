@@ -25,7 +25,7 @@ def faults(open_tab, html):
          "cut"),
         ("<p style='margin: 0'>one text</p><p style='margin: -10px 0'>another text</p>", "overlap"),
         ("<button style='width: 30px'>incomprehensible</button>", "wider than its button"),
-        ("<table><tr><td style='max-width: 3em; overflow-wrap: anywhere'><code>x history=upto4</code>"
+        ("<table><tr><td style='max-width: 3em; word-break: break-all'><code>x history=upto4</code>"
          "</table>", "broken within a word"),
         (SVG.format("<text y='20' font-size='2'>tiny</text>"), "small: 6.0 pixels"),
         (SVG.format("<text y='20' fill='#aaaaaa'>pale</text>"), "pale: 2.3"),

@@ -128,15 +128,15 @@ metrics: $(STAMP)  ## write docs/METRICS.md anew from the table of metrics
 docs: $(STAMP)  ## build the docs as a website in build/site; a broken link fails
 	@rm -rf build/pages && mkdir -p build/pages
 	@# What git knows and what is new, so that a page under work shows, too.
-	@git ls-files -co --exclude-standard '*.md' '*.png' 'examples/*' LICENSE ':!tests' ':!wordle_rl' \
+	@git ls-files -co --exclude-standard '*.md' '*.png' 'docs/site.*' 'examples/*' LICENSE ':!tests' ':!wordle_rl' \
 	    | tar -cf - -T - | tar -xf - -C build/pages
 	@cp docs/zensical.toml build
 	$(PY) -m zensical build --strict --clean --config-file build/zensical.toml
 
-screenshots: $(STAMP)  ## take the pictures of the page to play in docs/ (Chromium, extra `browser`)
-	WORDLE_RL_SCREENSHOTS=build/screenshots $(PY) -m pytest -q tests/web/test_browser.py
-	cp build/screenshots/watch-light-1280.png docs/watch.png
-	cp build/screenshots/play-won-dark-400.png docs/play_phone.png
+screenshots: $(STAMP)  ## take the pictures of all pages in docs/ (Chromium, extra `browser`; 15 minutes)
+	rm -rf build/screenshots
+	WORDLE_RL_SCREENSHOTS=build/screenshots $(PY) -m pytest -q tests/browser
+	$(PY) -m tests.helpers.docs_pictures build/screenshots docs
 
 clean:  ## remove caches and build files; .venv and outputs/ stay
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache

@@ -33,7 +33,19 @@ def test_settings_that_differ_are_shown_with_the_default_where_a_run_has_it(tmp_
     assert "seed" not in page.text("th")
 
 
-def test_runs_of_one_name_are_told_apart(tmp_path):
+def test_runs_of_one_name_are_told_apart_by_their_settings(tmp_path):
+    command = ["train.py", "model=mini", "seed=1"]
+    page = page_of(make_run(tmp_path / "a"), make_run(tmp_path / "b", command=command))
+    assert page.text("h1") == ["2 runs: demo and demo seed=1"]
+
+
+def test_runs_of_one_name_and_long_settings_are_told_apart_by_their_folders(tmp_path):
+    command = ["train.py", f"optim.lr=1e-{'4' * 50}"]
+    runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", command=command)]
+    assert page_of(*runs).text("h1")[0].startswith("2 runs: 2026-11-22_08-56-39_demo")
+
+
+def test_runs_of_one_name_and_equal_settings_are_told_apart(tmp_path):
     page = page_of(make_run(tmp_path / "a"), make_run(tmp_path / "b"))
     assert page.text("h1") == [
         "2 runs: 2026-11-22_08-56-39_demo_8606-4bf868 (1) and "

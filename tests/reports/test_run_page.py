@@ -225,6 +225,11 @@ def test_the_page_of_many_games_stays_below_a_megabyte(tmp_path):
     assert len(html_of(folder).encode()) < 1_000_000
 
 
+def test_every_table_has_a_name_of_its_own_for_screen_readers(html):
+    names = [one["aria-label"] for one in Page(html).of("div") if one.get("role") == "region"]
+    assert len(names) > 10 and len(set(names)) == len(names)
+
+
 def test_equal_runs_have_equal_pages(html, run):
     assert html_of(run) == html
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wordle_rl.runs.labels import label_run, list_changes
+from wordle_rl.runs.labels import label_run, list_changes, tell_apart
 
 MANIFEST = {
     "started": "2026-11-23T14:02:31+00:00",
@@ -39,3 +39,18 @@ def test_changes_of_a_resume_come_last():
 def test_a_long_name_is_cut():
     command = ["train.py", *(f"group{i}.setting=value{i}" for i in range(20))]
     assert len(label_run({**MANIFEST, "command": command})) < 90
+
+
+def test_runs_are_told_apart_by_what_differs_alone():
+    commands = (
+        ["experiment=quick", "seed=0"],
+        ["seed=1", "experiment=quick"],
+        ["experiment=quick"],
+    )
+    manifests = [{"model": "mini", "command": ["train.py", *words]} for words in commands]
+    assert tell_apart(manifests) == ["seed=0", "seed=1", ""]
+    other = {"model": "mini", "choices": {"model": "tiny"}, "command": ["train.py", "optim.lr=1"]}
+    assert tell_apart([manifests[0], other]) == [
+        "model=mini experiment=quick seed=0",
+        "model=tiny lr=1",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -32,8 +33,10 @@ from wordle_rl.reports.tables import (
     players_table,
     settings_between,
 )
+from wordle_rl.runs.labels import tell_apart
 
 _FEW = MOST_LINES  # runs in a picture of bars, and in the filter
+_LONGEST = 40  # characters of what sets runs of the same name apart
 
 
 def comparison_page(runs: Sequence[Run]) -> str:
@@ -67,17 +70,26 @@ def comparison_page(runs: Sequence[Run]) -> str:
 
 
 def _with_distinct_names(runs: Sequence[Run]) -> list[Run]:
-    """Runs of the same name get the name of their folder, or their number."""
-    names = [run.name for run in runs]
-    named = [
-        replace(run, name=run.folder.resolve().name) if names.count(run.name) > 1 else run
-        for run in runs
-    ]
+    """Runs of the same name also get what sets them apart, or else their folder or a number."""
+    named = list(runs)
+    for name, many in Counter(run.name for run in runs).items():
+        places = [place for place, run in enumerate(runs) if run.name == name]
+        if many > 1:
+            for place, longer in zip(places, _longer_names([runs[p] for p in places]), strict=True):
+                named[place] = replace(runs[place], name=longer)
     names = [run.name for run in named]
     return [
         replace(run, name=f"{run.name} ({number})") if names.count(run.name) > 1 else run
         for number, run in enumerate(named, 1)
     ]
+
+
+def _longer_names(runs: Sequence[Run]) -> list[str]:
+    """Names of runs that were given the same one."""
+    texts = tell_apart([run.manifest for run in runs])
+    if len(set(texts)) == len(runs) and max(map(len, texts)) <= _LONGEST:
+        return [f"{run.name} {text}".rstrip() for run, text in zip(runs, texts, strict=True)]
+    return [run.folder.resolve().name for run in runs]
 
 
 def _ends(runs: Sequence[Run]) -> tuple[list[Result], str]:

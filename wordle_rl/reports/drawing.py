@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_LINES = len(SERIES)  # of one picture whose colours can be told apart
-_WIDTH, _HEIGHT, _LEGEND = 4.5, 2.7, 0.17  # inches: of a picture, of a line of its legend
+_WIDTH, _HEIGHT, _LEGEND = 4.5, 2.8, 0.2  # inches: of a picture, of a line of its legend
+_SMALL = 9.5  # points: at 400 pixels a picture is about as wide as it was drawn
 _MARKERS = ("o", "s", "^", "D", "v")
 _DASHES: tuple[Any, ...] = ((0, (6, 2)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (3, 1)), "-")
 _MOST_POINTS = 250  # of a line
@@ -157,7 +158,7 @@ class Charts:
             figure.legend(
                 handles, [textwrap.shorten(label, 60) for label in labels],
                 loc="outside lower center", ncols=1 if wide else 2, frameon=False,
-                fontsize=8, labelcolor=INK,
+                fontsize=_SMALL, labelcolor=INK,
             )  # fmt: skip
         key = f"chart{next(self._numbers)}"
         svg = to_svg(figure, self.styles, key=key, title=what.title, description=what.note)
@@ -240,10 +241,11 @@ def _draw_dots(axes: Axes, what: Dots) -> None:
         )  # fmt: skip
         axes.annotate(
             f"{middle:.1f}" if what.percent else f"{middle:.2f}", (middle, i), xytext=(0, 6),
-            textcoords="offset points", ha="center", fontsize=8, color=INK,
+            textcoords="offset points", ha="center", fontsize=_SMALL, color=INK,
         )  # fmt: skip
     axes.set_yticks(range(len(what.rows)), [_shortened(label) for label, _ in what.rows])
     axes.set_ylim(len(what.rows) - 0.4, -0.7)
+    axes.margins(x=0.1)  # so that a number does not cross the axis
     axes.set_xlabel(what.unit)
     axes.grid(axis="x", color=GRID, lw=0.6)
 

@@ -29,7 +29,7 @@ _COLOUR = re.compile("|".join(_VARIABLES))
 _SETTINGS: Any = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "wordle_rl",  # equal pictures get equal names
-    "font.size": 9.0,
+    "font.size": 10.0,
     "text.color": INK,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -38,7 +38,7 @@ def label_run(manifest: Mapping[str, Any], *, seconds: bool = False) -> str:
 
     seconds: whether its time has them, for runs that began in one minute.
     """
-    model = manifest.get("choices", {}).get("model") or str(manifest.get("model", "run"))
+    model = _model(manifest)
     changes = list_changes(manifest)
     experiment = changes.pop("experiment", None)
     words = [experiment] if experiment else []
@@ -47,6 +47,27 @@ def label_run(manifest: Mapping[str, Any], *, seconds: bool = False) -> str:
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
     parts = [model.rpartition("/")[2], text, _time(manifest, seconds)]
     return ", ".join(part for part in parts if part)
+
+
+def tell_apart(manifests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What some runs were set to differently, a text for each such as `seed=1`.
+
+    A run that left all of these settings at their default has an empty text.
+    """
+    changes = [{"model": _model(manifest), **list_changes(manifest)} for manifest in manifests]
+    keys = [
+        key
+        for key in dict.fromkeys(key for one in changes for key in one)
+        if len({one.get(key) for one in changes}) > 1
+    ]
+    return [
+        " ".join(f"{key.rpartition('.')[2]}={_shorten(one[key])}" for key in keys if key in one)
+        for one in changes
+    ]
+
+
+def _model(manifest: Mapping[str, Any]) -> str:
+    return manifest.get("choices", {}).get("model") or str(manifest.get("model", "run"))
 
 
 def _shorten(value: str) -> str:

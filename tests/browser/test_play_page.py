@@ -1,23 +1,15 @@
-"""The page in headless Chromium: played by keyboard, at two widths and in both colour schemes.
-
-Needs the extra `browser` and a Chromium (on Debian: apt-get install chromium, or name one with
-WORDLE_RL_CHROMIUM). Playwright's Python package drives it. WORDLE_RL_SCREENSHOTS names a folder
-that keeps a picture of each view.
-"""
+"""The page to play in headless Chromium, by keyboard, at two widths and in both colour schemes."""
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.helpers.browser import NEEDS_BROWSER, Tab, wait
 from tests.helpers.web_page import KNOWLEDGE, choices, make_run
 from wordle_rl.evaluation.turn_facts import TurnJudge
 from wordle_rl.opponents import Loader
@@ -25,20 +17,13 @@ from wordle_rl.web.app import Page
 from wordle_rl.web.lobby import Choice, Lobby
 from wordle_rl.web.run_view import RunView
 
-CHROMIUM = os.environ.get("WORDLE_RL_CHROMIUM") or shutil.which("chromium")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        importlib.util.find_spec("playwright") is None, reason="the extra browser is not installed"
-    ),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
-]
-_TOO_WIDE = """() => [...document.querySelectorAll("main *, header *")]
-    .filter((e) => !e.closest("svg, .scroll") && !e.classList.contains("unseen"))
-    .filter((e) => e.getBoundingClientRect().right > innerWidth + 1)
-    .map((e) => e.outerHTML.slice(0, 80))"""
-WIDTHS = {"wide": 1280, "phone": 400}
-SCHEMES = ("light", "dark")
+pytestmark = NEEDS_BROWSER
+# The lower edge of each text in an element.
+_BASELINES = """(row) => [...row.querySelectorAll("td")].map((cell) => {
+    const range = document.createRange();
+    range.selectNodeContents(cell.querySelector(".word") ?? cell);
+    return range.getBoundingClientRect().bottom;
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -70,82 +55,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         page.files.close()
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
-        )
-        yield browser
-        browser.close()
-
-
-class Tab:
-    """A page in the browser, what it complained about and what it asked for."""
-
-    def __init__(self, chromium: Any, address: str, width: int, scheme: str) -> None:
-        self.complaints: list[str] = []
-        self.asked: list[str] = []
-        self._address = address
-        context = chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme
-        )
-        self.page = context.new_page()
-        self.page.on("console", self._hear)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(address)
-        self._name = f"{scheme}-{width}"
-
-    def _hear(self, message: Any) -> None:
-        # A refused guess is an answer with a status from 400 on, which Chromium logs.
-        if message.type in ("error", "warning") and "status of 422" not in message.text:
-            self.complaints.append(message.text)
-
-    def show(self, view: str) -> None:
-        self.page.click(f"nav a[href='#{view}']")
-        self.page.wait_for_selector(f"#view-{view}:not([hidden])")
-
-    def check(self, view: str) -> None:
-        """No accessibility fault, nothing wider than the page, no request elsewhere."""
-        page = self.page
-        if folder := os.environ.get("WORDLE_RL_SCREENSHOTS"):
-            page.screenshot(path=Path(folder) / f"{view}-{self._name}.png", full_page=True)
-        assert page.evaluate(_TOO_WIDE) == []
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert axe_faults(page) == []
-        assert self.complaints == []
-        assert all(url.startswith(self._address) for url in self.asked)
-
-
-def wait(page: Any, condition: str) -> None:
-    """Wait until an expression is true. The page's policy forbids Playwright's own way."""
-    end = time.monotonic() + 30
-    while not page.evaluate(condition):
-        assert time.monotonic() < end, f"never true: {condition}"
-        page.wait_for_timeout(30)
-
-
-def axe_faults(page: Any) -> list[str]:
-    """What axe-core finds wrong with the page as it is."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    found = Axe().run(page).response["violations"]
-    return [
-        f"{fault['id']}: {node['html'][:100]} {node['failureSummary'][:300]}"
-        for fault in found
-        for node in fault["nodes"]
-    ]
-
-
-@pytest.fixture(params=[(w, s) for w in WIDTHS for s in SCHEMES], ids=lambda p: f"{p[0]}-{p[1]}")
-def tab(request: pytest.FixtureRequest, chromium: Any, address: str) -> Iterator[Tab]:
-    width, scheme = request.param
-    opened = Tab(chromium, address, WIDTHS[width], scheme)
-    yield opened
-    opened.page.context.close()
+@pytest.fixture
+def tab(open_tab: Callable[..., Tab], address: str) -> Tab:
+    return open_tab(address)
 
 
 def secret_of(page: Any) -> str:
@@ -230,6 +142,9 @@ def test_games_are_replayed_and_lead_to_a_board(tab):
     page.click("#replay-list tbody button")
     page.wait_for_selector("#replayed .board button:nth-child(1)")
     assert "MOUND: lost" in page.inner_text("#replayed")
+    row = page.query_selector("#replay-list tbody tr")
+    lines = page.evaluate(_BASELINES, row)
+    assert max(lines) - min(lines) <= 4  # a button in a row is level with the text beside it
     tab.check("replay")
     page.click("#replayed li:nth-child(4) button")
     page.click("#replayed p button")

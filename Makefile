@@ -22,7 +22,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow bench-smoke format choices metrics docs screenshots clean
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow bench-smoke format choices metrics docs screenshots recording clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -134,6 +134,9 @@ screenshots: $(STAMP)  ## take the pictures of the page to play in docs/ (Chromi
 	WORDLE_RL_SCREENSHOTS=build/screenshots $(PY) -m pytest -q tests/web/test_browser.py
 	cp build/screenshots/watch-light-1280.png docs/watch.png
 	cp build/screenshots/play-won-dark-400.png docs/play_phone.png
+
+recording: $(STAMP)  ## write docs/demo_terminal.txt: the first minute of make demo in a terminal
+	$(PY) -m tests.helpers.recording docs/demo_terminal.txt make demo
 
 clean:  ## remove caches and build files; .venv and outputs/ stay
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache

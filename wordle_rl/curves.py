@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from wordle_rl.runs.errors import fail, run_plain
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.labels import label_run
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import ROOT, module_command
 from wordle_rl.runs.untrusted import FolderError, printable
 
 _EVERY = 10.0  # seconds between two looks for new runs
@@ -90,7 +90,7 @@ def serve(folders: Sequence[Path], options: Sequence[str]) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m wordle_rl.curves",
+        prog=module_command("curves"),
         description="Open TensorBoard with short names of runs. Other options go to TensorBoard.",
     )
     parser.add_argument(

@@ -24,7 +24,7 @@ from wordle_rl.earlier_run import list_keys
 from wordle_rl.hydra_errors import describe_hydra_error
 from wordle_rl.runs.errors import fail, run_plain, user_errors
 from wordle_rl.runs.instantiate import ConfigError, check_range
-from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.paths import CONF, module_command
 from wordle_rl.runs.tables import FORMATS, file_digest, write_table
 from wordle_rl.training.experiment import Experiment
 
@@ -44,7 +44,7 @@ class _OneLineParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = _OneLineParser(
-        prog="python -m wordle_rl.datasets", description=(__doc__ or "").partition("\n")[0]
+        prog=module_command("datasets"), description=(__doc__ or "").partition("\n")[0]
     )
     command = parser.add_subparsers(dest="command", required=True).add_parser(
         "synth", help="make a file of states or games"

@@ -40,6 +40,7 @@ from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.listing import find_run
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.runs.start import say
+from wordle_rl.runs.terminal import columns, shows_colours
 from wordle_rl.words.settings import WordSettings
 from wordle_rl.words.splits import Splits
 
@@ -94,8 +95,8 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     }
     written = write_summary(folder, summary)
     shown = choose_games(games, settings.show)
-    print(boards_side_by_side(shown, colour=sys.stdout.isatty()), f"\n\n{folder}\n")
-    print(report_table([summary, *others]))
+    print(boards_side_by_side(shown, columns(), colour=shows_colours()), f"\n\n{folder}\n")
+    print(report_table([summary, *others], columns()))
     if settings.json:
         print(json.dumps(json.loads(written.read_bytes()), ensure_ascii=False))
     return summary

@@ -38,10 +38,10 @@ from wordle_rl.runs.files import sync_folder
 from wordle_rl.runs.full_disk import full_disk_named
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.listing import find_run
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import ROOT, module_command
 
-_USAGE = """\
-python -m wordle_rl.export run=<folder> format=peft|merged|mlx [key=value ...]
+_USAGE = f"""\
+{module_command("export")} run=<folder> format=peft|merged|mlx [key=value ...]
 
 run=        folder of the run
 format=     peft: the adapter. merged: whole weights for transformers. mlx: for mlx-lm

@@ -14,6 +14,7 @@ from pathlib import Path
 from wordle_rl.backends import need_mlx
 from wordle_rl.policy.stages import stages_of, write_stages
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import module_command
 
 
 def write_adapter(source: Path, target: Path) -> str:
@@ -88,8 +89,8 @@ def _check_not_quantised(adapter: Path, asked: str) -> None:
     if "quantization" in json.loads((base / "config.json").read_bytes()):
         raise ConfigError(
             f"format must be mlx for an adapter on {base.name}, which MLX quantised, not {asked}: "
-            "torch cannot read that base; python -m wordle_rl.convert with --base puts the adapter "
-            "on another one"
+            f"torch cannot read that base; {module_command('convert')} with --base puts the "
+            "adapter on another one"
         )
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from wordle_rl import cli
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.paths import CONF, module_command
 
 _MOST_COLUMNS = 12
 _PLAN = "+model.plan_only=true"
@@ -103,7 +103,8 @@ def describe_plans(names: Sequence[str], configs: Sequence[Any]) -> str:
 def main() -> None:
     overrides = sys.argv[1:]
     if {"-h", "--help"} & set(overrides):
-        print(__doc__)
+        called = "python -m wordle_rl.memory_plan"
+        print((__doc__ or "").replace(called, module_command("memory_plan")))
         return
 
     def run() -> None:

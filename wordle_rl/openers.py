@@ -25,6 +25,7 @@ import numpy as np
 from wordle_rl.game.entropy import count_codes, entropy
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.runs.errors import run_plain
+from wordle_rl.runs.paths import module_command
 from wordle_rl.words.lists import WordListError, WordLists, load_words
 
 DEFAULT_CSV = Path("outputs") / "openers.csv"
@@ -103,7 +104,7 @@ class _OneLineParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit code, 2 after a one-line error."""
-    parser = _OneLineParser(prog="wordle_rl.openers", description="Score every first word.")
+    parser = _OneLineParser(prog=module_command("openers"), description="Score every first word.")
     parser.add_argument("--answers", help="possible secrets, .txt or .csv (default: original game)")
     parser.add_argument(
         "--allowed", help="legal guesses, .txt or .csv (default: same as --answers)"

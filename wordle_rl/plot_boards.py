@@ -22,6 +22,7 @@ from wordle_rl.pictures import one_line_errors, plain_text, run_name
 from wordle_rl.reports.boards import Board, before_and_after, read_boards
 from wordle_rl.runs.errors import run_plain
 from wordle_rl.runs.figures import GREY, INK, new_figure, save_figure, write_caption
+from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import printable
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _draw_board(axes: Axes, board: Board, rows: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m wordle_rl.plot_boards",
+        prog=module_command("plot_boards"),
         description="Draw validation games before and after training as a PNG.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="run folder")

@@ -23,6 +23,7 @@ from pathlib import Path
 from wordle_rl.pictures import one_line_errors, plain_text, read_solvers
 from wordle_rl.references import read_references
 from wordle_rl.runs.errors import run_plain
+from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import printable
 from wordle_rl.win_curves import WinCurves, read_curves
 from wordle_rl.win_pictures import draw_run, draw_runs
@@ -40,7 +41,7 @@ def _distinct_names(runs: Sequence[WinCurves], folders: Sequence[Path]) -> list[
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m wordle_rl.plot_wins", description="Draw the wins of a run as a PNG."
+        prog=module_command("plot_wins"), description="Draw the wins of a run as a PNG."
     )
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN",

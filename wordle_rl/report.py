@@ -27,7 +27,7 @@ from wordle_rl.runs.files import write_bytes
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.listing import find_run
-from wordle_rl.runs.paths import CONF, ROOT
+from wordle_rl.runs.paths import CONF, ROOT, module_command
 from wordle_rl.runs.untrusted import FolderError, printable
 
 PAGE = "report.html"  # in the folder of a run or a study
@@ -94,7 +94,7 @@ def _write(out: Path, page: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m wordle_rl.report",
+        prog=module_command("report"),
         description="Write the page of a run, of several runs beside each other, or of a study.",
     )
     parser.add_argument(

@@ -16,6 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from wordle_rl.earlier_run import list_keys
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.terminal import fold
 from wordle_rl.runs.untrusted import printable
 
 _ORDER = (  # of the line; other groups follow
@@ -48,7 +49,7 @@ def print_choices(folder: RunFolder, config: Mapping[str, Any]) -> None:
     }
     if choices:
         for line in choice_lines(choices, manifest.get("command", []), config):
-            print(printable(line), flush=True)
+            print(fold(printable(line)), flush=True)
 
 
 def _list_options(group: str) -> list[str]:

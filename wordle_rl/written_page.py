@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from wordle_rl.runs.paths import INSTALLED
+from wordle_rl.runs.paths import INSTALLED, module_command
 
 
 def keep_page(arguments: Sequence[str] | None, name: str, page: Path, text: str) -> int:
@@ -18,7 +18,7 @@ def keep_page(arguments: Sequence[str] | None, name: str, page: Path, text: str)
     name: of the command and of make's target.
     """
     parser = argparse.ArgumentParser(
-        prog=f"python -m wordle_rl.{name}", description=f"Write docs/{page.name}."
+        prog=module_command(name), description=f"Write docs/{page.name}."
     )
     parser.add_argument(
         "--check", action="store_true", help="compare only, exit code 1 if outdated"
@@ -33,5 +33,5 @@ def keep_page(arguments: Sequence[str] | None, name: str, page: Path, text: str)
         return 0
     if page.is_file() and page.read_text(encoding="utf-8") == text:
         return 0
-    print(f"docs/{page.name} is out of date: run make {name}, or python -m wordle_rl.{name}")
+    print(f"docs/{page.name} is out of date: run make {name}, or {module_command(name)}")
     return 1

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import pty
 import re
+import select
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pyte
 import pytest
 
 from tests.helpers.commands import command
 from wordle_rl.commands import COMPOSED, describe_commands, find_commands, find_module
 from wordle_rl.completion import complete
+from wordle_rl.runs import paths
 from wordle_rl.runs.paths import PACKAGE
 
 HEAVY = {"torch", "lightning", "transformers", "numpy", "hydra", "matplotlib", "optuna"}
@@ -137,6 +144,62 @@ def test_bash_completes_what_follows_the_last_equals_sign(line, rest, found, pro
     script = BASH.format(command=program, program=program, line=line, rest=rest)
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == (found, "")
+
+
+TABS = {  # what is typed before the Tab -> the command line behind it
+    "wordle-rl mem": "wordle-rl memory-plan",
+    "wordle-rl train mod": "wordle-rl train model=",
+    "wordle-rl train model=tiny,smollm2_": "wordle-rl train model=tiny,smollm2_sft",
+    "wordle-rl train resume=l": "wordle-rl train resume=latest",
+    "wordle-rl plot-wins READ": "wordle-rl plot-wins README.md",
+}
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_zsh_completes_commands_choices_runs_and_files_on_a_tab(program, tmp_path):
+    (tmp_path / "README.md").touch()
+    (tmp_path / ".zshrc").write_text(
+        "PS1='> '; autoload -Uz compinit; compinit -u -D\n"
+        'eval "$(wordle-rl completion zsh)"; print ready\n'
+    )
+    path = f"{program.parent}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "ZDOTDIR": str(tmp_path), "TERM": "xterm"}
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(tmp_path)
+        os.execvpe("zsh", ["zsh", "-di"], env)
+    screen = pyte.Screen(80, 24)
+    try:
+        assert typed(terminal, screen, "", "ready\n>") == "ready\n>"
+        for line, found in TABS.items():
+            typed(terminal, screen, "\x0c", ">")  # clears the screen
+            assert typed(terminal, screen, f"{line}\t", f"> {found}") == f"> {found}"
+            typed(terminal, screen, "\x15", ">")  # clears the line
+    finally:
+        os.close(terminal)  # which ends the shell
+        os.waitpid(child, 0)
+
+
+def typed(terminal: int, screen: pyte.Screen, keys: str, expected: str) -> str:
+    """The text on the screen once it is as expected, or after 20 seconds."""
+    stream, end, shown = pyte.ByteStream(screen), time.monotonic() + 20, ""
+    os.write(terminal, keys.encode())
+    while shown != expected and time.monotonic() < end:
+        if select.select([terminal], [], [], 0.1)[0]:
+            stream.feed(os.read(terminal, 65536))
+        shown = "\n".join(line.strip() for line in screen.display).strip()
+    return shown
+
+
+@pytest.mark.parametrize("installed", [False, True])
+@pytest.mark.parametrize("name", ["convert", "plot_wins", "runs", "study"])
+def test_usage_names_the_command_as_messages_do(name, installed, monkeypatch, capsys):
+    monkeypatch.setattr(paths, "INSTALLED", installed)
+    module = importlib.import_module(find_module(name) + ".__main__" * (name == "runs"))
+    with pytest.raises(SystemExit):
+        module.main(["--help"])
+    called = f"wordle-rl {name}".replace("_", "-") if installed else f"python -m wordle_rl.{name}"
+    assert capsys.readouterr().out.startswith(f"usage: {called} [")
 
 
 def test_a_key_press_is_answered_at_once(program):

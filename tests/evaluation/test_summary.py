@@ -248,6 +248,23 @@ def test_table_fits_into_100_columns_and_scales_its_bars():
     assert "100.0 (34.2-100.0)" in text  # both of 2 secrets: low = 2 / (2 + 1.96²)
 
 
+def test_tables_fit_narrow_terminals_too_and_lose_no_column():
+    games = [played("crane", ["crane"]), played("sleep", ["crane", "sleep"])]
+    best = {**summary_of(games), "player": "best"}
+    solver = {**summary_of(games), "player": "entropy without list"}
+
+    def headers(width: int, *summaries: dict) -> list[str]:
+        lines = report_table(summaries, width).splitlines()
+        tables = [line for line in lines if line.startswith(("player ", "best  ", "---"))]
+        assert max(map(len, tables)) <= width
+        return [line for line in tables if line.startswith("player ")]
+
+    wide = " ".join(headers(100, best, solver)).replace("player", "").split()
+    for width in (55, 80):
+        assert " ".join(headers(width, best, solver)).replace("player", "").split() == wide
+    assert len(headers(100, best, solver)) == len(headers(84, best)) < len(headers(55, best))
+
+
 def test_table_names_the_rules_of_each_player_when_they_differ():
     other = Rules(invalid="accept")
     text = report_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import tomllib
@@ -14,7 +15,7 @@ from hydra import compose, initialize_config_dir
 
 from wordle_rl.cli import quoted
 from wordle_rl.commands import find_commands
-from wordle_rl.runs.paths import CONF, ROOT
+from wordle_rl.runs.paths import CONF, PACKAGE, ROOT
 
 PAGES = [
     path
@@ -107,6 +108,48 @@ def test_scripts_name_files_that_exist(file):
     )
     named = [path for path in named if "." in path]  # others are patterns
     assert not [path for path in named if not (ROOT / path).exists()]
+
+
+# Messages of other programs, and names that make no sentence.
+FOREIGN = re.compile("No space left on device|TensorBoard could not bind|^`[^ ]*`")
+PHRASE = 3  # words in a row that show a message to be the code's; the others may be filled in
+
+
+def quoted_messages() -> list[str]:
+    """Messages of TROUBLESHOOTING.md: what is bold or in the first cell of a table."""
+    text = (ROOT / "docs" / "TROUBLESHOOTING.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\*\*(`.+?`)\.?\*\*|^\| (`.+?`) \|", text, re.M | re.S)
+    quoted = [" ".join((bold or cell).split()) for bold, cell in found]
+    return [message for message in quoted if not FOREIGN.search(message)]
+
+
+@pytest.fixture(scope="module")
+def printed() -> str:
+    """Every text in the code, with {} for what is filled in."""
+
+    def texts(node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(
+                str(v.value) if isinstance(v, ast.Constant) else "{}" for v in node.values
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        for child in ast.iter_child_nodes(node):
+            yield from texts(child)
+
+    files = [path for path in PACKAGE.rglob("*.py") if "embedded" not in path.parts]
+    found = [
+        " ".join(text.split()) for path in files for text in texts(ast.parse(path.read_text()))
+    ]
+    makefile = re.sub(r'[\s"\\]+', " ", (ROOT / "Makefile").read_text())
+    return "\n".join([*found, makefile])
+
+
+@pytest.mark.parametrize("message", quoted_messages())
+def test_messages_that_the_page_on_trouble_quotes_are_in_the_code(message, printed):
+    words = message.strip("`").split()
+    phrases = [" ".join(words[i : i + PHRASE]) for i in range(len(words) - PHRASE + 1)]
+    assert any(phrase in printed for phrase in phrases), f"no part of {message} is in the code"
 
 
 def test_every_page_is_in_the_contents_of_the_docs_site():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -88,3 +89,10 @@ def test_a_journal_file_is_refused_in_one_line_that_names_a_database_instead(tmp
         open_storage(f"journal:{tmp_path}/journal.log", heartbeat=60, grace=180)
     assert "postgresql" in str(error.value) and "\n" not in str(error.value)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_missing_driver_is_named_with_its_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)  # as where it is not installed
+    address = "postgresql+psycopg://me@127.0.0.1:1/studies"
+    with pytest.raises(ValueError, match=r"needs psycopg, which is not installed: pip"):
+        open_storage(address, heartbeat=60, grace=180)

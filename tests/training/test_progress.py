@@ -46,7 +46,7 @@ def test_games_are_counted_over_batches_with_wins_speed_and_the_time_that_is_lef
     now = iter([100.0, 104.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     count = GameCount(24)
-    assert str(count) == "0 of 24 games done, 0 won"
+    assert str(count) == "0 of 24 games, 0 won"
     won, lost, going = Game("crane", {"crane"}), Game("slate", {"crane"}), Game("sleep", {"crane"})
     won.play("crane")
     lost.forfeit()
@@ -55,7 +55,7 @@ def test_games_are_counted_over_batches_with_wins_speed_and_the_time_that_is_lef
     look = count.look
     for games in ([going, going], [won, going]):
         look(games)
-    assert str(count) == "4 of 24 games done, 3 won, 1 games/s, 20 s left"
+    assert str(count) == "4 of 24 games, 3 won, 1 games/s, 20 s left"
 
 
 def test_the_time_left_counts_the_turns_of_games_that_are_not_over(monkeypatch):
@@ -68,7 +68,7 @@ def test_the_time_left_counts_the_turns_of_games_that_are_not_over(monkeypatch):
         game.play("slate")
     count.look(games)
     # Eight of 24 turns took six seconds, so the other sixteen take twelve.
-    assert str(count) == "0 of 4 games done, 0 won, 0.222 games/s, 12 s left"
+    assert str(count) == "0 of 4 games, 0 won, 0.222 games/s, 12 s left"
 
 
 @pytest.mark.parametrize(

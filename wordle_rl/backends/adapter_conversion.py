@@ -20,6 +20,7 @@ import numpy as np
 from wordle_rl.policy.stages import stages_of, write_stages
 from wordle_rl.runs.files import write_bytes, write_json
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import (
     FolderError,
     check_all_entries,
@@ -100,7 +101,7 @@ def check_adapter_form(folder: Path, wanted: Form) -> None:
     if form != wanted:
         raise ConfigError(
             f"model.path={folder} is an adapter in {_LIBRARIES[form]}'s form: convert it with "
-            f"python -m wordle_rl.convert {folder} <new folder>, or use backend={_BACKENDS[form]}"
+            f"{module_command('convert')} {folder} <new folder>, or use backend={_BACKENDS[form]}"
         )
 
 

@@ -1,9 +1,9 @@
-"""The table of players at the end of a run and of eval.py: plain text, at most 100 columns wide."""
+"""The table of players at the end of a run and of eval.py: plain text, as wide as asked."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wordle_rl.evaluation.repetition import describe_common_guess, warn_of_repetition
@@ -26,10 +26,10 @@ _COLUMNS = {  # heading -> width
     "bits": 5,
 }
 _LEGEND = (
-    "wins, format, non-word, repeat, fits and bits in per cent. mean: guesses of won games.",
-    "lost={}: mean guesses with a lost game as {}, and half its 95 % interval. format, non-word,",
-    "repeat: turns with a readable guess, a non-word, an earlier guess. fits: guesses that ignore",
-    "no clue. bits: expected information of the guesses, of the most that was possible.",
+    "wins, format, non-word, repeat, fits and bits in per cent. mean: guesses of won games. "
+    "lost={}: mean guesses with a lost game as {}, and half its 95 % interval. format, non-word, "
+    "repeat: turns with a readable guess, a non-word, an earlier guess. fits: guesses that ignore "
+    "no clue. bits: expected information of the guesses, of the most that was possible."
 )
 _PLAYERS = {  # what a name means, below the table where it appears
     WITH_LIST: "knows which words are answers, and guesses any allowed word.",
@@ -44,14 +44,14 @@ _SKILL = {  # heading -> width
     **{f"turn {number}": 6 for number in range(2, 7)},
 }
 _SKILL_LEGEND = (
-    "fits ✓, -, x: guesses that ignore no clue of that kind, of those that had one. words left:",
-    "expected number after a guess. regret: guesses beyond the best player's on the same secrets.",
-    "turn n: guesses of that turn that ignore no clue.",
+    "fits ✓, -, x: guesses that ignore no clue of that kind, of those that had one. words left: "
+    "expected number after a guess. regret: guesses beyond the best player's on the same secrets. "
+    "turn n: guesses of that turn that ignore no clue."
 )
 _HABITS = {"out of time": 11, "openers": 8, "tokens": 8, "reward": 8, "most common guesses": 39}
 _HABITS_LEGEND = (
-    "out of time: games that ran out of it, which count as lost. openers: how many different first",
-    "guesses there were, in per cent of the games. tokens: mean of an answer. reward: of a game.",
+    "out of time: games that ran out of it, which count as lost. openers: how many different first "
+    "guesses there were, in per cent of the games. tokens: mean of an answer. reward: of a game."
 )
 _SHOWN_GUESSES = 3
 _MOST_DEPTHS = 6
@@ -60,17 +60,17 @@ _MOST_PASSES = 4
 _PASS_LEGEND = "pass@k: secrets of which one of k games or more is won, in per cent."
 _DISCOVERY = {"plurals": 8, "answers": 8, "opener bits": 12, "opener rank": 12}
 _DISCOVERY_LEGEND = (
-    "plurals: guesses that end in s but not in ss, us, is or os. answers: guesses in the list of",
-    "answers. Both in per cent of the legal guesses. opener bits: mean expected information of the",
-    "first guess. opener rank: its mean rank by these bits among all allowed words. 1 is the best.",
+    "plurals: guesses that end in s but not in ss, us, is or os. answers: guesses in the list of "
+    "answers. Both in per cent of the legal guesses. opener bits: mean expected information of the "
+    "first guess. opener rank: its mean rank by these bits among all allowed words. 1 is the best."
 )
 
 
-def report_table(summaries: Sequence[Summary]) -> str:
+def report_table(summaries: Sequence[Summary], width: int = 100) -> str:
     """Four tables with a row per player, a legend for each, the rules, and a histogram.
 
-    The lineage, the histogram and the reward by part are the first player's.
-    Raises ValueError without summaries.
+    The lineage, the histogram and the reward by part are the first player's. width: columns that
+    the text may take. Raises ValueError without summaries.
     """
     if not summaries:
         raise ValueError("a table needs one summary or more")
@@ -79,38 +79,56 @@ def report_table(summaries: Sequence[Summary]) -> str:
     if len(splits) > 1:
         names = [f"{name} ({s['split']})" for name, s in zip(names, summaries, strict=True)]
     lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
-    header = _row("player", [heading.format(lost_as) for heading in _COLUMNS], _COLUMNS)
-    lines = [f"secrets: {', '.join(splits)}", header, "-" * len(header)]
-    lines += [_row(name, _cells(s), _COLUMNS) for name, s in zip(names, summaries, strict=True)]
-    lines += ["", *(line.format(lost_as, lost_as) for line in _LEGEND), *_rules(names, summaries)]
+
+    def table(widths: Mapping[str, int], cells: Callable[[Summary], list[str]]) -> list[str]:
+        return _table(names, [cells(summary) for summary in summaries], widths, width)
+
+    def fold(text: str) -> list[str]:
+        return textwrap.wrap(text, width)
+
+    scores = {heading.format(lost_as): columns for heading, columns in _COLUMNS.items()}
+    lines = [f"secrets: {', '.join(splits)}", *table(scores, _cells), ""]
+    lines += fold(_LEGEND.format(lost_as, lost_as))
+    for rules in _rules(names, summaries):
+        lines += fold(rules)
     shown = {summary["player"] for summary in summaries}
     lines += [f"{name}: {text}" for name, text in _PLAYERS.items() if name in shown]
-    lines += textwrap.wrap(str(summaries[0].get("lineage", "")), 100)
-    header = _row("player", list(_SKILL), _SKILL)
-    lines += ["", header, "-" * len(header)]
-    lines += [_row(name, _skill_cells(s), _SKILL) for name, s in zip(names, summaries, strict=True)]
-    lines += ["", *_SKILL_LEGEND]
-    header = _row("player", list(_HABITS), _HABITS)
-    lines += ["", header, "-" * len(header)]
-    lines += [_row(name, _habits(s), _HABITS) for name, s in zip(names, summaries, strict=True)]
-    lines += ["", *_HABITS_LEGEND, *_reward_parts(names[0], summaries[0])]
-    lines += describe_common_guess(summaries[0])
+    lines += fold(str(summaries[0].get("lineage", "")))
+    lines += ["", *table(_SKILL, _skill_cells), "", *fold(_SKILL_LEGEND)]
+    lines += ["", *table(_HABITS, _habits), "", *fold(_HABITS_LEGEND)]
+    lines += [*fold(_reward_parts(names[0], summaries[0])), *describe_common_guess(summaries[0])]
     for name, summary in zip(names, summaries, strict=True):
         lines += warn_of_repetition(name, summary)
-    lines += [*_depths(names, summaries), *_passes(names, summaries)]
-    header = _row("player", list(_DISCOVERY), _DISCOVERY)
-    lines += ["", header, "-" * len(header)]
-    found = [_discoveries(summary) for summary in summaries]
-    lines += [_row(name, cells, _DISCOVERY) for name, cells in zip(names, found, strict=True)]
-    lines += ["", *_DISCOVERY_LEGEND]
+    lines += [*_depths(names, summaries, width), *_passes(names, summaries, width)]
+    lines += ["", *table(_DISCOVERY, _discoveries), "", *fold(_DISCOVERY_LEGEND)]
     return printable("\n".join([*lines, "", *_histogram(names[0], summaries[0])]))
 
 
-def _row(name: str, cells: Sequence[str], widths: Mapping[str, int]) -> str:
-    short = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
-    return f"{short:<{_NAME}}" + "".join(
-        f"{cell:>{width + 1}}" for cell, width in zip(cells, widths.values(), strict=True)
-    )
+def _table(
+    names: Sequence[str], rows: Sequence[Sequence[str]], widths: Mapping[str, int], width: int
+) -> list[str]:
+    """A header, and a row of cells for each player.
+
+    In a narrow terminal, columns shrink to what their cells need. Columns that do not fit even then
+    get a table of their own below.
+    """
+    names = [name if len(name) <= _NAME else name[: _NAME - 1] + "…" for name in names]
+    first, headings, columns = _NAME, list(widths), list(widths.values())
+    if first + sum(columns) + len(columns) > width:
+        first = max(map(len, ("player", *names)))
+        columns = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    texts = [f"{name:<{first}}" for name in ("player", *names)]
+    tables, table = [], texts
+    for i, column in enumerate(columns):
+        if len(table[0]) + 1 + column > width and table is not texts:
+            tables.append(table)
+            table = texts
+        cells = (row[i] for row in (headings, *rows))
+        table = [f"{text} {cell:>{column}}" for text, cell in zip(table, cells, strict=True)]
+    lines = []
+    for header, *others in [*tables, table]:
+        lines += ["", header, "-" * len(header), *others]
+    return lines[1:]
 
 
 def _cells(summary: Summary) -> list[str]:
@@ -157,23 +175,23 @@ def _discoveries(summary: Summary) -> list[str]:  # earlier versions lack them
     ]
 
 
-def _depths(names: Sequence[str], summaries: Sequence[Summary]) -> list[str]:
+def _depths(names: Sequence[str], summaries: Sequence[Summary], width: int) -> list[str]:
     """Wins by the number of given guesses; nothing if no game had any."""
     tables: list[Mapping[str, Any]] = [summary.get("by_depth", {}) for summary in summaries]
     depths = sorted({int(depth) for table in tables for depth in table})[:_MOST_DEPTHS]
     if not depths:
         return []
     widths = {f"{depth} given": 12 for depth in depths}
-    header = _row("player", list(widths), widths)
-    lines = ["", header, "-" * len(header)]
-    for name, table in zip(names, tables, strict=True):
+    rows = []
+    for table in tables:
         found = [table.get(str(depth)) for depth in depths]
-        cells = ["-" if f is None else f"{_percent(f['win_rate'])} ({f['games']})" for f in found]
-        lines.append(_row(name, cells, widths))
-    return [*lines, "", _DEPTH_LEGEND]
+        rows.append(
+            ["-" if f is None else f"{_percent(f['win_rate'])} ({f['games']})" for f in found]
+        )
+    return ["", *_table(names, rows, widths, width), "", _DEPTH_LEGEND]
 
 
-def _passes(names: Sequence[str], summaries: Sequence[Summary]) -> list[str]:
+def _passes(names: Sequence[str], summaries: Sequence[Summary], width: int) -> list[str]:
     """pass@k of players with several games on each secret, beside the wins of the others."""
     numbers = sorted({int(k) for summary in summaries for k in summary.get("pass_at", {})})
     if not numbers:
@@ -182,24 +200,22 @@ def _passes(names: Sequence[str], summaries: Sequence[Summary]) -> list[str]:
     places = {round(i * last / (_MOST_PASSES - 1)) for i in range(_MOST_PASSES)}
     numbers = [numbers[place] for place in sorted(places)]
     widths = {f"pass@{k} (95 %)": 18 for k in numbers}
-    header = _row("player", list(widths), widths)
-    lines = ["", header, "-" * len(header)]
-    for name, summary in zip(names, summaries, strict=True):
+    rows = []
+    for summary in summaries:
         once = [summary["win_rate"], summary["win_rate_low"], summary["win_rate_high"]]
         found = {"1": once} | {
             k: [value["pass"], value["low"], value["high"]]
             for k, value in summary.get("pass_at", {}).items()
         }
         shares = [[_percent(share) for share in found.get(str(k), ())] for k in numbers]
-        cells = [f"{s[0]} ({s[1]}-{s[2]})" if s else "-" for s in shares]
-        lines.append(_row(name, cells, widths))
-    return [*lines, "", _PASS_LEGEND]
+        rows.append([f"{s[0]} ({s[1]}-{s[2]})" if s else "-" for s in shares])
+    return ["", *_table(names, rows, widths, width), "", _PASS_LEGEND]
 
 
-def _reward_parts(name: str, summary: Summary) -> list[str]:
+def _reward_parts(name: str, summary: Summary) -> str:
     parts: Mapping[str, float] = summary.get("reward_parts", {})
     told = ", ".join(f"{part} {value:.2f}" for part, value in parts.items())
-    return textwrap.wrap(f"{name}'s reward by part: {told}", 100) if parts else []
+    return f"{name}'s reward by part: {told}" if parts else ""
 
 
 def _number(value: float | None, digits: int) -> str:

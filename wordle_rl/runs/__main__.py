@@ -17,7 +17,7 @@ from rich.table import Table
 
 from wordle_rl.runs.errors import fail, run_plain
 from wordle_rl.runs.listing import RunState, list_runs
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.paths import ROOT, module_command
 from wordle_rl.runs.untrusted import printable
 
 _WIDTH = 100  # columns where the output is no terminal
@@ -57,7 +57,7 @@ def build_table(states: Sequence[RunState], now: datetime) -> Table:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m wordle_rl.runs",
+        prog=module_command("runs"),
         description="List the runs in a folder, newest first. val: wins of the best validation. "
         "test: wins of the report at the end.",
     )

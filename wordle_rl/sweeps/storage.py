@@ -17,6 +17,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection, make_url
 
 from wordle_rl.runs.addresses import hidden, readable, shown_address
+from wordle_rl.runs.libraries import missing
 from wordle_rl.sweeps.dead_workers import requeue_trial
 
 SQLITE_TIMEOUT = 120.0  # seconds that a worker waits while others hold the file
@@ -92,6 +93,8 @@ def _explain_failure(url: str, error: Exception) -> str:
             "cannot be opened; an address is <scheme>://<user>:<password>@<host>/<database>, with "
             "special characters in its parts percent-encoded, such as %40 for @"
         )
+    if isinstance(error, ImportError) and (advice := missing(error)):
+        return advice
     said = next((line for line in str(error).splitlines() if line.strip()), repr(error))
     return hidden(said, [url])
 

@@ -11,6 +11,7 @@ from wordle_rl.runs.checkpoints import Checkpoint, CheckpointStore
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.full_disk import full_disk_named
+from wordle_rl.runs.terminal import fold
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.outcome import describe_export
 from wordle_rl.training.state import RunState
@@ -82,7 +83,7 @@ class Checkpointing:
             self._policy.export(self._model)
             write_stages(self._model, self._stages)
         line = describe_export(self._model, step, state.step, state.best_step, state.best)
-        print(f"\n{line}", flush=True)
+        print(f"\n{fold(line)}", flush=True)
 
     def newest(self) -> int | None:
         """The step of the newest checkpoint, None without one."""

@@ -74,7 +74,7 @@ def announce(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterato
 
 
 class GameCount:
-    """Counts the games of several batches. str() gives games done, wins, speed and time left.
+    """Counts the games of several batches. str() gives games, wins, speed and time left.
 
     The games of a batch end together, so the time left counts turns: a game at its third turn of
     six is half done.
@@ -100,7 +100,7 @@ class GameCount:
         self._earlier = self.done, self.wins
 
     def __str__(self) -> str:
-        text = f"{self.done} of {self.total} games done, {self.wins} won"
+        text = f"{self.done} of {self.total} games, {self.wins} won"
         if self._played:
             rate = self._played / (time.monotonic() - self._begin)
             left = describe_time((self.total - self._played) / rate)

@@ -6,7 +6,6 @@ processes all of them play, and the first one writes and prints.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from wordle_rl.game.rules import Game
 from wordle_rl.policy.stages import Stage
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.terminal import columns, shows_colours
 from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.outcome import report
 from wordle_rl.training.start_report import (
@@ -61,6 +61,8 @@ class RunReports:
         many, test = len(self._secrets), len(self._play.setup.test)
         if self._writes and many < test:
             print(f"the reports play {many} of {test} secrets (trainer.report_limit)", flush=True)
+        if self._writes:
+            print(f"the start plays {many} test secrets, for the report at the end", flush=True)
         stages = self._stages[:-1]
         summary, games = report("start", self._play, self._secrets, stages, self._check)
         if self._writes:
@@ -79,9 +81,9 @@ class RunReports:
             return best
         write_report_games(self._best_games, games, step)
         if start is None:
-            print(f"\n{report_table([best])}", flush=True)
+            print(f"\n{report_table([best], columns())}", flush=True)
             return best
-        print(f"\n{report_table([best, start])}", flush=True)
+        print(f"\n{report_table([best, start], columns())}", flush=True)
         if step == 0:
             print("\nThe best checkpoint is the start: both rows show the same model.", flush=True)
         else:
@@ -107,5 +109,5 @@ class RunReports:
         pairs = list(zip(earlier, games, strict=True))
         print(f"\n{describe_change(pairs)}", flush=True)
         if shown := setup.trainer.show_games:
-            boards = show_pairs(pairs, shown, titles, colour=sys.stdout.isatty())
+            boards = show_pairs(pairs, shown, titles, colour=shows_colours())
             print(f"\n{boards}", flush=True)

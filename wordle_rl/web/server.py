@@ -12,6 +12,7 @@ from collections.abc import Callable
 import uvicorn
 from starlette.types import ASGIApp
 
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.web.app import Page, build_app
 from wordle_rl.web.guard import Guard
 
@@ -23,11 +24,17 @@ _HEADER_BYTES = 16_384
 def serve(page: Page, *, port: int, open_browser: bool) -> None:
     """Print the address and serve until Ctrl-C. port: 0 for any free one.
 
-    Raises OSError when the port is taken.
+    Raises ConfigError when the port is taken.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((_LOOPBACK, port))
+        try:
+            listening.bind((_LOOPBACK, port))
+        except OSError as error:
+            raise ConfigError(
+                f"--port must be a free one, not {port} ({error.strerror}); without it, the page "
+                "finds one"
+            ) from None
         listening.listen()  # a browser may come as soon as the address is known
         port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
         app = guarded(page, token, port)

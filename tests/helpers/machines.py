@@ -16,6 +16,7 @@ from wordle_rl.runs.paths import ROOT, environment
 
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 _PORT = 29517
+_MOUNT = 'mount -t tmpfs none "$0" && exec "$@"'
 # Its own name must not lead to the loopback interface only, as on many Linux systems.
 _HOSTS = "127.0.0.1 localhost\n127.0.1.1 {name}\n"
 
@@ -40,8 +41,12 @@ class Machines:
         self._names = names
         self._started: list[subprocess.Popen[str]] = []
 
+    def inside(self, node: int) -> list[str]:
+        """The command that starts another command on a machine."""
+        return ["ip", "netns", "exec", self._names[node]]
+
     def torchrun(
-        self, node: int, *arguments: str, own_disk: Path | None = None, nodes: int = 2
+        self, node: int, *arguments: str, own_disk: Path | None = None
     ) -> subprocess.Popen[str]:
         """Start train.py by torchrun on a machine, in one process.
 
@@ -49,8 +54,8 @@ class Machines:
         """
         mount = ["unshare", "--mount", "sh", "-c", _MOUNT, str(own_disk)] if own_disk else []
         command = [
-            "ip", "netns", "exec", self._names[node], *mount,
-            sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}",
+            *self.inside(node), *mount,
+            sys.executable, "-m", "torch.distributed.run", "--nnodes=2",
             "--nproc-per-node=1", f"--node-rank={node}", f"--master-addr={ADDRESSES[0]}",
             f"--master-port={_PORT}", "train.py", *arguments,
         ]  # fmt: skip
@@ -65,9 +70,6 @@ class Machines:
         for process in self._started:
             kill_tree(process.pid)
             process.communicate()
-
-
-_MOUNT = 'mount -t tmpfs none "$0" && exec "$@"'
 
 
 @contextmanager

@@ -43,10 +43,12 @@ def work(root: Path, **node: Any) -> list[str]:
     return said
 
 
-def worker(root: Path, fake: Mapping[str, Any], **node: Any) -> subprocess.Popen[str]:
-    """Do a study in a process of its own."""
+def worker(
+    root: Path, fake: Mapping[str, Any], *, inside: Sequence[str] = (), **node: Any
+) -> subprocess.Popen[str]:
+    """Do a study in a process of its own. inside: a command that starts another command."""
     return subprocess.Popen(
-        [sys.executable, __file__, str(root), json.dumps(node)],
+        [*inside, sys.executable, __file__, str(root), json.dumps(node)],
         env={**os.environ, "FAKE": json.dumps(fake), "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip

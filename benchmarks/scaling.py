@@ -79,8 +79,8 @@ def compare(folder: Path, games: int, steps: int, *, repeats: int) -> None:
         middle = statistics.median(taken)
         off = predicted[processes] / middle - 1
         print(
-            f"{processes} process{'es' * (processes > 1)}: a step takes {predicted[processes]:.2f} s "
-            f"by prediction, measured {middle:.2f} s ({100 * off:+.0f} %, aim ±{100 * AIM:.0f} %), "
+            f"{processes} process{'es' * (processes > 1)}: {predicted[processes]:.2f} s a step by "
+            f"prediction, measured {middle:.2f} s ({100 * off:+.0f} %, aim ±{100 * AIM:.0f} %), "
             f"{games / middle:.1f} games/s"
         )
     ratios = [one / two for one, two in zip(measured[1], measured[2], strict=True)]

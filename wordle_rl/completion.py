@@ -11,13 +11,13 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import argparse
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from wordle_rl.choices import defaults, options, read_config
 from wordle_rl.commands import find_commands
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import run_plain
 from wordle_rl.runs.paths import CONF, ROOT
 
@@ -98,7 +98,7 @@ def _list_keys(word: str, config: str, conf: Path) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="wordle-rl completion",
         description='Print the completion for a shell; eval "$(wordle-rl completion bash)" loads '
         "it.",

@@ -11,17 +11,17 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import module_command
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=module_command("convert"),
         description="Convert a LoRA adapter from PEFT's form to mlx-lm's, or back.",
     )

@@ -12,7 +12,6 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import argparse
 import subprocess
 import sys
 from collections import Counter
@@ -22,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import fail, run_plain
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.labels import label_run
@@ -87,9 +87,18 @@ def serve(folders: Sequence[Path], options: Sequence[str]) -> int:
             process.wait()
 
 
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Folders, and TensorBoard's options with their values."""
+    folders, options = [], []
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        value = before.startswith("-") and "=" not in before and not Path(argument).is_dir()
+        (options if argument.startswith("-") or value else folders).append(argument)
+    return folders, options
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=module_command("curves"),
         description="Open TensorBoard with short names of runs. Other options go to TensorBoard.",
     )
@@ -97,7 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "folders", nargs="*", type=Path, default=[ROOT / "outputs"], metavar="FOLDER",
         help="run folders, or folders of runs; default: outputs",
     )  # fmt: skip
-    known, others = parser.parse_known_args(arguments)
+    folders, others = split_arguments(sys.argv[1:] if arguments is None else arguments)
+    helps = [option for option in others if option in ("-h", "--help")]
+    known = parser.parse_args([*folders, *helps])
     for folder in known.folders:
         if not folder.is_dir():
             fail(f"{printable(str(folder))}: no such folder")

@@ -15,13 +15,13 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.cli import quoted
 from wordle_rl.data.synth import Synthesis
 from wordle_rl.earlier_run import list_keys
 from wordle_rl.hydra_errors import describe_hydra_error
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import fail, run_plain, user_errors
 from wordle_rl.runs.instantiate import ConfigError, check_range
 from wordle_rl.runs.paths import CONF, module_command
@@ -37,20 +37,17 @@ _DEFAULTS = {  # by mode: choices that the command line may overrule
 }
 
 
-class _OneLineParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        fail(message)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = _OneLineParser(
+    parser = CommandParser(
         prog=module_command("datasets"), description=(__doc__ or "").partition("\n")[0]
     )
     command = parser.add_subparsers(dest="command", required=True).add_parser(
         "synth", help="make a file of states or games"
     )
     command.add_argument("--mode", choices=tuple(_DEFAULTS), required=True)
-    command.add_argument("--out", type=Path, help="default: outputs/data/<mode>.jsonl")
+    command.add_argument(
+        "--output", "--out", dest="out", type=Path, help="default: outputs/data/<mode>.jsonl"
+    )
     command.add_argument("--format", choices=FORMATS, help="default: by the extension of --out")
     command.add_argument("--count", type=int, default=1000, help="states or games (default: 1000)")
     command.add_argument("--seed", type=int, default=0)

@@ -207,7 +207,10 @@ def _start_anew(folder: RunFolder, override: str) -> str:
     override = re.sub(r"='([\w.-]+)'$", r"=\1", override)  # as a person types it
     if override.partition("=")[0].partition(".")[0] in ("model", "init_from", "init_checkpoint"):
         return f"start a new run: {TRAIN} {override}"
-    return f"start a new run from its model: {TRAIN} init_from={folder.path} {override}"
+    anew = f"start a new run from its model: {TRAIN} init_from={folder.path} {override}"
+    if folder.manifest().get("status") == "finished":
+        return anew
+    return f"finish it without that change, then {anew}"
 
 
 def keep_precision(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]) -> DictConfig:

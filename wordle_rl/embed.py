@@ -12,7 +12,6 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin("torch", "transformers")
 
-import argparse
 import hashlib
 import json
 import os
@@ -32,6 +31,7 @@ from wordle_rl.prompts.styles import Places
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.training.experiment import Experiment
@@ -265,7 +265,7 @@ def read_stages(run: RunFolder) -> list[Stage]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Turn a finished run into an embedded model.")
+    parser = CommandParser(description="Turn a finished run into an embedded model.")
     parser.add_argument("run", help="run folder")
     parser.add_argument("--name", choices=_MODELS, default="tiny")
     parser.add_argument("--last", action="store_true", help="use the final weights, not the best")

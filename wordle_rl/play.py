@@ -15,13 +15,13 @@ if __name__ == "__main__":  # before anything slow is imported
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from wordle_rl import cli
 from wordle_rl.evaluate import broken_weights_told
 from wordle_rl.opponents import CHECKPOINTS, PLAYERS, Loader, list_choices
 from wordle_rl.runs.checks import check_choice
-from wordle_rl.runs.errors import fail, run_plain, user_errors
+from wordle_rl.runs.command_line import CommandParser
+from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_range
 from wordle_rl.runs.listing import find_run
@@ -33,18 +33,13 @@ DEFAULT_MODEL = "mini"
 _PORTS = (0, 65_535)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        fail(f"{message}; see --help")
-
-
 def _model_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (CONF / "model").glob("*.yaml")))
 
 
 def read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options of a command line, each of them checked. Raises ValueError in one line."""
-    parser = _Parser(
+    parser = CommandParser(
         prog=module_command("play"),
         description="Play Wordle against a player, and watch it think.",
     )

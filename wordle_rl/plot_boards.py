@@ -13,13 +13,13 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wordle_rl.pictures import one_line_errors, plain_text, run_name
 from wordle_rl.reports.boards import Board, before_and_after, read_boards
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import run_plain
 from wordle_rl.runs.figures import GREY, INK, new_figure, save_figure, write_caption
 from wordle_rl.runs.paths import module_command
@@ -75,7 +75,7 @@ def _draw_board(axes: Axes, board: Board, rows: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=module_command("plot_boards"),
         description="Draw validation games before and after training as a PNG.",
     )
@@ -85,7 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="which games; default: one that improved",
     )  # fmt: skip
     parser.add_argument("--title", help="default: what it shows, and the run")
-    parser.add_argument("--out", type=Path, metavar="PNG", help="default <RUN>/boards.png")
+    parser.add_argument(
+        "--output", "--out", dest="out", type=Path, metavar="PNG", help="default <RUN>/boards.png"
+    )
     options = parser.parse_args(arguments)
     out = options.out or options.run / "boards.png"
     with one_line_errors(out):

@@ -15,13 +15,13 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from wordle_rl.pictures import one_line_errors, plain_text, read_solvers
 from wordle_rl.references import read_references
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import run_plain
 from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import printable
@@ -40,7 +40,7 @@ def _distinct_names(runs: Sequence[WinCurves], folders: Sequence[Path]) -> list[
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=module_command("plot_wins"), description="Draw the wins of a run as a PNG."
     )
     parser.add_argument(
@@ -48,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="run folders, or .jsonl files of metrics",
     )  # fmt: skip
     parser.add_argument(
+        "--output",
         "--out",
+        dest="out",
         type=Path,
         metavar="PNG",
         help="where to write; default <RUN>/wins.png, or wins.png beside the first of several runs "

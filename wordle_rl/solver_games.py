@@ -11,7 +11,6 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import argparse
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from wordle_rl.policy.sampling import Draws, Stream
 from wordle_rl.reports.solvers import FILE, TITLES
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.scripted_actor import ScriptedActor
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import run_plain
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.paths import module_command
@@ -50,7 +50,7 @@ def count_guesses(limit: int | None = None, players: Sequence[str] = tuple(TITLE
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=module_command("solver_games"),
         description=f"Play the scripted players on every answer, into {FILE.name}.",
     )

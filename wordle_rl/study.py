@@ -15,9 +15,9 @@ if __name__ == "__main__":  # before anything slow is imported
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
-from wordle_rl.runs.addresses import STORAGE, hidden
+from wordle_rl.runs.addresses import STORAGE
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import printable
@@ -44,13 +44,6 @@ def write_report(folder: Path, url: str | None = None, *, listed: bool = False) 
     return path
 
 
-class _Parser(argparse.ArgumentParser):
-    """Ends with one line for wrong arguments, without the passwords in them."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"error: {hidden(message, [message])}; see --help\n")
-
-
 def _folder(text: str) -> Path:
     if "://" in text:
         raise argparse.ArgumentTypeError("must be a folder; --storage takes an address")
@@ -59,7 +52,7 @@ def _folder(text: str) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
-    parser = _Parser(prog=module_command("study"), description="Write the report of a study.")
+    parser = CommandParser(prog=module_command("study"), description="Write the report of a study.")
     parser.add_argument(
         "folder", type=_folder, metavar="FOLDER", help="of the study, sweeps/<name>"
     )

@@ -5,10 +5,10 @@ An installed package has no docs/, so there the command prints the page.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.paths import INSTALLED, module_command
 
 
@@ -17,9 +17,7 @@ def keep_page(arguments: Sequence[str] | None, name: str, page: Path, text: str)
 
     name: of the command and of make's target.
     """
-    parser = argparse.ArgumentParser(
-        prog=module_command(name), description=f"Write docs/{page.name}."
-    )
+    parser = CommandParser(prog=module_command(name), description=f"Write docs/{page.name}.")
     parser.add_argument(
         "--check", action="store_true", help="compare only, exit code 1 if outdated"
     )

@@ -7,7 +7,6 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-import argparse
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,12 +14,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import fail, run_plain
 from wordle_rl.runs.listing import RunState, list_runs
 from wordle_rl.runs.paths import ROOT, module_command
 from wordle_rl.runs.untrusted import printable
 
-_WIDTH = 100  # columns where the output is no terminal
+_WIDTH = 1_000  # columns where the output is no terminal: a name stays in one piece
 
 
 def describe_age(age: timedelta) -> str:
@@ -56,7 +56,7 @@ def build_table(states: Sequence[RunState], now: datetime) -> Table:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line; returns its exit code."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog=module_command("runs"),
         description="List the runs in a folder, newest first. val: wins of the best validation. "
         "test: wins of the report at the end.",

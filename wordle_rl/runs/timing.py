@@ -14,14 +14,23 @@ class Timers:
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._inner: list[float] = []
+        self._names: list[str] = []
+
+    @property
+    def now(self) -> str:
+        """The name of the innermost block that is running, empty outside all. For any thread."""
+        names = self._names[-1:]
+        return names[0] if names else ""
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         start = time.perf_counter()
         self._inner.append(0.0)
+        self._names.append(name)
         try:
             yield
         finally:
+            self._names.pop()
             spent = time.perf_counter() - start
             self._seconds[name] += spent - self._inner.pop()
             if self._inner:

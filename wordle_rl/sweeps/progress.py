@@ -8,7 +8,6 @@ from pathlib import Path
 
 from optuna.trial import FrozenTrial, TrialState
 
-from wordle_rl.runs.paths import module_command
 from wordle_rl.sweeps.means import Mean, format_mean
 from wordle_rl.sweeps.space import Params, format_params
 
@@ -54,7 +53,7 @@ def format_trial(trial: FrozenTrial, trials: Sequence[FrozenTrial], left: int) -
 
 
 def format_ending(
-    name: str, best: Params | None, trials: Sequence[FrozenTrial], failed: int, folder: Path
+    name: str, best: Params | None, trials: Sequence[FrozenTrial], failed: int
 ) -> str:
     """best: empty in a study of seeds alone. failed: points of a grid without a result."""
     if best is None:
@@ -62,8 +61,7 @@ def format_ending(
     else:
         found = f"best on validation secrets: {format_params(best)}" if best else _sum_up(trials)
     again = f"; {failed} failed, run the same command to try again" if failed else ""
-    report = f"{module_command('study')} {_shorten_path(folder)}"
-    return f"study {name} is finished; {found}{again}; for its report: {report}"
+    return f"study {name} is finished; {found}{again}"
 
 
 def _sum_up(trials: Sequence[FrozenTrial]) -> str:

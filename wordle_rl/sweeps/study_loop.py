@@ -87,7 +87,7 @@ def run_study(plan: StudyPlan, print_line: Callable[[str], None] = progress.prin
         print_line(f"\n{format_arms(results)}\n")
     trials = study.get_trials(deepcopy=False)
     failed = len(search.missing(trials))
-    print_line(progress.format_ending(study.study_name, best, trials, failed, paths.folder))
+    print_line(progress.format_ending(study.study_name, best, trials, failed))
 
 
 def _write_record(plan: StudyPlan, paths: StudyPaths) -> None:

@@ -44,7 +44,7 @@ from wordle_rl.training.outcome import (
     stages_of_run,
     warn_unless_improved,
 )
-from wordle_rl.training.progress import announce
+from wordle_rl.training.progress import announce, describe_part
 from wordle_rl.training.reporter import Reporter
 from wordle_rl.training.run_reports import RunReports
 from wordle_rl.training.state import RunState
@@ -198,7 +198,7 @@ class Training:
             policy=self.policy, form=self._form, recipe=recipe, number=number, check=self._check
         )
         done = number + 1
-        with announce(f"step {done} of {trainer.steps}"):
+        with announce(partial(describe_part, done, trainer.steps, self.policy.timers)):
             dialogues = recipe.dialogues
             result = train_step(step) if dialogues is None else learn_answers(step, dialogues)
         self._state.step = done

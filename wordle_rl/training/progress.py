@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from wordle_rl.game.rules import Game, GameStatus
+from wordle_rl.runs.timing import Timers
 
 _EVERY = 10.0  # seconds between two lines about the same work
 
@@ -37,6 +38,11 @@ def describe_step(number: int, metrics: Mapping[str, float]) -> str:
                 low, high = (100 * metrics[f"{VAL}_{end}"] for end in ("low", "high"))
                 parts[-1] += f"({low:.0f}-{high:.0f})"
     return " ".join(parts)
+
+
+def describe_part(number: int, steps: int, timers: Timers) -> str:
+    """Which step is running, and which part of it."""
+    return f"step {number} of {steps}" + (f", {timers.now}" if timers.now else "")
 
 
 def describe_time(seconds: float) -> str:

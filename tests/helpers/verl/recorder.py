@@ -11,9 +11,8 @@ import transfer_queue as tq
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from tests.helpers.verl.rollout import LOG
+from tests.helpers.verl.names import LOG, MODE
 
-MODE = "recorded_sync"
 _TOKENS = ("response_mask", "rm_scores", "rollout_log_probs", "old_log_probs", "advantages")
 
 

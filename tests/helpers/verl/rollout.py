@@ -18,8 +18,8 @@ from verl.workers.rollout import base as rollout_base
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 
-NAME = "wordle_engine"
-LOG = "WORDLE_RL_VERL_LOG"  # variable with the folder for what was drawn
+from tests.helpers.verl.names import LOG, NAME
+
 _GATHER = 0.05  # seconds in which requests come together
 
 
@@ -31,7 +31,7 @@ class Server:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         torch.set_num_threads(1)
-        self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+        self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64).eval()
         self.stops = frozenset([AutoTokenizer.from_pretrained(path).eos_token_id])
         self.max_context = max_context
         self.waiting: list[tuple[list[int], dict[str, Any], asyncio.Future[Any]]] = []

@@ -116,7 +116,7 @@ several: $(STAMP)  ## train by torchrun on two machines in one (needs root and t
 
 verl: $(VERL)/installed  ## train two steps by verl on the CPU, on one and on two Ray nodes
 	@# Its libraries warn, and each warning would be an error.
-	$(VERL)/bin/python -m pytest -o filterwarnings=default -m verl -s tests/adapters $(ARGS)
+	$(VERL)/bin/python -m pytest -o filterwarnings=default -s tests/adapters/test_verl_*.py $(ARGS)
 
 $(VERL)/installed: tests/helpers/verl/requirements.txt pyproject.toml
 	@for python in $(or $(PYTHON),python3.11 python3.12 python3); do \

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -127,9 +127,7 @@ def _end(started: list[subprocess.Popen[bytes]]) -> None:
         for each in (parent, *parent.children(recursive=True)):
             found[each.pid] = each
     for each in found.values():
-        try:
+        with suppress(psutil.NoSuchProcess):
             each.kill()
-        except psutil.NoSuchProcess:
-            pass
     for process in started:
         process.wait()

@@ -56,7 +56,9 @@ def _rounded(logprobs: list[float]) -> tuple[float, ...]:
     return tuple(round(value, 4) for value in logprobs)
 
 
-def replay(row: dict[str, Any], tokenizer: Any, reward: str) -> tuple[Game, float, dict[str, float]]:
+def replay(
+    row: dict[str, Any], tokenizer: Any, reward: str
+) -> tuple[Game, float, dict[str, float]]:
     """Play a row's answers in a new game. Returns it, its reward and the reward's components."""
     knowledge = build_knowledge()
     game = Game(row["secret"], knowledge.words.allowed_set)
@@ -65,8 +67,7 @@ def replay(row: dict[str, Any], tokenizer: Any, reward: str) -> tuple[Game, floa
         text = tokenizer.decode(ids[:-1] if complete else ids)
         read = parse(text) if complete else parse(text).truncated()
         game.play(read.guess, text=text, thought=read.thought, reason=read.reason, tokens=len(ids))
-    found = build_rewards(reward, knowledge).score(game)
-    return game, found.total, found.components
+    return game, build_rewards(reward, knowledge).score(game)
 
 
 def largest_gap(rows: list[dict[str, Any]]) -> float:
@@ -93,4 +94,3 @@ def group_advantages_of(rows: list[dict[str, Any]]) -> Iterator[tuple[float, flo
         for row, reward in zip(group, rewards, strict=True):
             first = row["response_mask"].index(1)
             yield row["advantages"][first], (reward - mean) / spread if spread else 0.0
-

@@ -164,7 +164,7 @@ screenshots: $(STAMP)  ## take the pictures of all pages in docs/ (Chromium, ext
 recording: $(STAMP)  ## write docs/demo_terminal.txt: the first minute of make demo in a terminal
 	$(PY) -m tests.helpers.recording docs/demo_terminal.txt make demo
 
-clean:  ## remove caches and build files; .venv and outputs/ stay
+clean:  ## remove caches and build files; environments and outputs/ stay
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache
-	find . -path ./$(VENV) -prune -o -path ./outputs -prune -o \
+	find . -path './$(VENV)*' -prune -o -path ./outputs -prune -o \
 	    -name __pycache__ -type d -exec rm -rf {} +

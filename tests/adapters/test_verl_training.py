@@ -64,6 +64,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         env["NNODES"] = str(request.param)
         games = f"trainer.validation_data_dir={log}/validation"
         done = run_script(folder, env, games, limit=600)
+    (log / "printed.txt").write_text(done.stdout + done.stderr)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     rows = read_lines(log, "trained.jsonl")
     return Run(nodes=request.param, folder=folder, log=log, rows=rows, printed=done.stdout)
@@ -136,6 +137,7 @@ def test_validation_plays_every_secret_once_before_and_after(run):
         for game in games:
             shares = [value for key, value in game.items() if key.startswith("reward_")]
             assert game["score"] == pytest.approx(sum(shares), abs=1e-4)
+    assert "val-core/wordle/acc/mean@1" in run.printed
 
 
 def test_each_node_writes_its_part_of_a_checkpoint(run):

@@ -6,6 +6,7 @@ were changed or whose secrets break a rule.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,11 +21,12 @@ from wordle_rl.runs.tables import file_digest, read_table, write_table
 from wordle_rl.runs.untrusted import FolderError, read_object
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.verl_game import AGENT, PARTS, build_game, check_row, choose_settings, write_clues
-from wordle_rl.verl_keys import HERE, VERSION, Keys, write_value
+from wordle_rl.verl_keys import HERE, VERSION, Keys
 
 LOOP = "wordle_rl.adapters.verl.WordleLoop"
 YAML, SCRIPT, DIGESTS = "agent_loop.yaml", "train.sh", "digests.json"
 _FEWEST = 2  # secrets of a part; one would make every validation the same game
+_PLAIN = re.compile(r"[\w./:+-]+")  # what Hydra reads as one value without quotes
 Row = dict[str, Any]
 _HEAD = f"""\
 #!/usr/bin/env bash
@@ -142,6 +144,18 @@ def write_script(keys: Keys) -> str:
     """The launch script. Arguments that bash expands are in double quotes, others are plain."""
     lines = [f"    {_write_argument(key, value)} \\\n" for key, value in keys.items()]
     return _HEAD + "".join(lines) + '    "$@"\n'
+
+
+def write_value(value: Any) -> str:
+    """A value as Hydra reads it on a command line."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, list):
+        return f"[{','.join(map(write_value, value))}]"
+    text = str(value)
+    if _PLAIN.fullmatch(text):
+        return text
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _write_argument(key: str, value: Any) -> str:

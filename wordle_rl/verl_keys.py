@@ -1,67 +1,30 @@
 """Our choices as verl's settings: keys for verl 0.9.1, and a line for each that verl cannot follow.
 
-verl's trainer is its V1 trainer on FSDP with rollouts by vLLM. What a choice means is kept where
-verl has a key for it; see docs/VERL.md. What would change the meaning of a run is refused.
+verl's trainer is its V1 trainer on FSDP with rollouts by vLLM. See docs/VERL.md.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.runs.instantiate import ConfigError, option_of
-from wordle_rl.runs.paths import module_command
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.verl_game import AGENT
+from wordle_rl.verl_limits import ALGORITHMS, check_choices, list_unfollowed
 
 VERSION = "0.9.1"
 HERE = "$here"  # the folder of the files, in the launch script
-ALGORITHMS = {  # ours -> verl's advantages, how losses are averaged, and the loss
-    "grpo": ("grpo", "seq-mean-token-mean", "vanilla"),
-    "dapo": ("grpo", "token-mean", "vanilla"),
-    "dr_grpo": ("grpo", "seq-mean-token-sum-norm", "vanilla"),
-    "rloo": ("rloo", "seq-mean-token-sum", "vanilla"),
-    "gspo": ("grpo", "seq-mean-token-mean", "gspo"),
-}
 _ACTOR, _ROLLOUT, _MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "rollout", "model"))
-_PLAIN = re.compile(r"[\w./:+-]+")  # what Hydra reads as one value without quotes
 _NEVER = 1e9  # a limit that nothing reaches
 _TEMPLATE = 512  # bytes that a chat template adds to a first prompt, at most
 _KEPT_CHECKPOINTS = 2  # as in our runs, whose best one is kept, too
 
 Keys = dict[str, Any]
-
-# Key of ours -> the value without effect, and what happens in verl with any other.
-UNFOLLOWED: dict[str, tuple[Any, str]] = {
-    "rollout.credit": ("game", "each turn of a game gets the advantage of the whole game"),
-    "rollout.discount": (1.0, "later turns count in full, because credit is by game"),
-    "rollout.letter_weight": (0.0, "no letter has an advantage of its own"),
-    "rollout.games_at_once": (None, f"set {_ROLLOUT}.max_num_seqs for the memory of games"),
-    "model.quantize": (None, "the base is not rounded"),
-    "model.revision": ("main", "verl loads main: fetch that revision, and name its folder"),
-    "backend.accelerator": ("auto", "verl computes on GPUs"),
-    "backend.threads": ("auto", "verl decides about threads"),
-    "backend.compile": (None, "verl has a compilation of its own"),
-    "backend.cache_gb": (None, "it is for MLX alone"),
-    "optim.momentum": (None, "it is for Muon alone"),
-    "optim.rest_lr_ratio": (None, "it is for Muon alone"),
-    "trainer.watch_every": (0, "no greedy games between validations"),
-    "trainer.report": (False, "no report: play test.parquet with trainer.val_only=true"),
-    "trainer.report_limit": (None, "there is no report"),
-    "trainer.tree": (None, "no regret is measured"),
-    "trainer.memory_limit_gb": (None, "no limit of memory"),
-    "trainer.device_memory_limit_gb": (None, f"set {_ROLLOUT}.gpu_memory_utilization"),
-    "trainer.last_line": (None, "nothing is printed at the end"),
-    "logger.csv": (False, "no metrics.csv"),
-}
 
 
 def map_choices(setup: Experiment) -> tuple[Keys, list[str]]:
@@ -78,41 +41,7 @@ def map_choices(setup: Experiment) -> tuple[Keys, list[str]]:
         **_map_rollout(setup),
         **_map_trainer(setup),
     }
-    return keys, [f"verl cannot follow {line}" for line in _list_unfollowed(setup)]
-
-
-def check_choices(setup: Experiment) -> None:
-    """Raise ConfigError for choices that no key of verl can stand for."""
-    config, recipe = setup.config, setup.recipe
-    for key in ("init_from", "resume"):
-        if config[key] is not None:
-            raise ConfigError(
-                f"{key} must be null for verl: write the run's model with "
-                f"{module_command('export')} run={config[key]} format=merged, and give "
-                "model.path=<its folder>"
-            )
-    if option_of(recipe.algorithm) not in ALGORITHMS:
-        raise ConfigError(
-            f"algorithm must be {', '.join(ALGORITHMS)} for verl, not {option_of(recipe.algorithm)}"
-        )
-    for key, value, allowed in (
-        ("rollout", recipe.rollout.name, ("game", "turn")),
-        ("rollout.form", recipe.rollout.form, ("conversation", "tool")),
-    ):
-        if value not in allowed:
-            raise ConfigError(f"{key} must be {' or '.join(allowed)} for verl, not {value}")
-    if recipe.rollout.groups % recipe.algorithm.minibatches:
-        raise ConfigError(
-            f"algorithm.minibatches must divide rollout.groups={recipe.rollout.groups} for verl, "
-            f"not {recipe.algorithm.minibatches}"
-        )
-    location = Path(setup.model.location)
-    if setup.model.shape or (location / "adapter_config.json").is_file():
-        what = "an adapter" if not setup.model.shape else "an untrained model"
-        raise ConfigError(
-            f"model.path must be a hub name or a folder with whole weights for verl, not {what}: "
-            f"{setup.model.path}"
-        )
+    return keys, [f"verl cannot follow {line}" for line in list_unfollowed(setup)]
 
 
 def _map_data(setup: Experiment) -> Keys:
@@ -269,41 +198,3 @@ def _count_epochs(setup: Experiment, rows: int) -> int:
             f"rollout.groups must be at most the number of training rows for verl, not {groups}"
         )
     return math.ceil(rows / each) + 1
-
-
-def write_value(value: Any) -> str:
-    """A value as Hydra reads it on a command line."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, list):
-        return f"[{','.join(map(write_value, value))}]"
-    text = str(value)
-    if _PLAIN.fullmatch(text):
-        return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _list_unfollowed(setup: Experiment) -> Iterator[str]:
-    config, algorithm = setup.config, setup.recipe.algorithm
-    muon = setup.optim.name == "muon"
-    for key, (neutral, what) in UNFOLLOWED.items():
-        group, _, name = key.partition(".")
-        value = config[group].get(name, neutral)
-        if value != neutral and (muon or "Muon" not in what):
-            yield f"{key}={write_value(value)}: {what}"
-    if option_of(setup.curriculum) != "none":
-        yield f"curriculum={option_of(setup.curriculum)}: rewards and secrets stay as they are"
-    if muon:
-        yield f"optim=muon: AdamW trains every weight, with optim.lr={setup.optim.lr:g}"
-    if setup.optim.schedule == "constant" and setup.optim.warmup_steps:
-        yield "optim.warmup_steps with optim.schedule=constant: verl's rate is one step behind"
-    if setup.backend.name == "mlx":
-        yield "backend=mlx: verl computes with torch"
-    if setup.recipe.history is not None:
-        yield "history by step: where a game begins is drawn once per row of the file"
-    if setup.recipe.allowed_share:
-        yield "words.allowed_share by step: it is the share of such secrets among the rows"
-    if algorithm.resample_rounds:
-        yield f"algorithm.resample={algorithm.resample_rounds}: verl replaces groups without limit"
-    if isinstance(algorithm, Dapo) and algorithm.overlong == "filter":
-        yield "algorithm.overlong=filter: answers that were cut off are trained on"

@@ -9,7 +9,9 @@ import pytest
 
 from tests.helpers.configs import composed
 from wordle_rl.build import build_experiment, resolve
-from wordle_rl.verl_keys import ALGORITHMS, map_choices, write_value
+from wordle_rl.verl_files import write_value
+from wordle_rl.verl_keys import map_choices
+from wordle_rl.verl_limits import ALGORITHMS
 
 pytestmark = [
     pytest.mark.verl,

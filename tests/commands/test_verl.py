@@ -18,9 +18,10 @@ from wordle_rl.build import build_experiment, resolve
 from wordle_rl.game.rules import feedback_code
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.tables import file_digest, read_table, write_table
-from wordle_rl.verl_files import DIGESTS, SCRIPT, YAML, build_rows, check_parts
+from wordle_rl.verl_files import DIGESTS, SCRIPT, YAML, build_rows, check_parts, write_value
 from wordle_rl.verl_game import build_game, choose_settings, read_clues
-from wordle_rl.verl_keys import UNFOLLOWED, map_choices, write_value
+from wordle_rl.verl_keys import map_choices
+from wordle_rl.verl_limits import UNFOLLOWED
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 

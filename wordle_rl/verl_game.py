@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from wordle_rl.algorithms.base import Algorithm, AnswerLengths
-from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.build_parts import build_reward_set, build_style
 from wordle_rl.data.cells import read_feedback, read_word
@@ -104,7 +103,7 @@ class VerlGame:
 def build_game(settings: Mapping[str, Any]) -> VerlGame:
     """Build what choose_settings() described. Raises ValueError in one line.
 
-    The word lists of this machine must be those that the files were written with.
+    The word lists of this machine must be the ones that the files were written with.
     """
     chosen: WordSettings = instantiate("words", settings["words"], WordSettings)
     words, splits = chosen.load()
@@ -141,10 +140,6 @@ def _charging(algorithm: Algorithm) -> Algorithm:
         if isinstance(algorithm, PolicyGradient)
         else algorithm
     )
-
-
-def charges_length(algorithm: Algorithm) -> bool:
-    return isinstance(algorithm, Dapo) and algorithm.overlong == "punish"
 
 
 def check_reward(score: float, reward: GameReward) -> None:

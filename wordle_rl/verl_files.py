@@ -18,13 +18,14 @@ from wordle_rl.policy.sampling import Purpose, generator
 from wordle_rl.runs.files import write_bytes, write_json
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.tables import file_digest, read_table, write_table
-from wordle_rl.runs.untrusted import FolderError, read_object
+from wordle_rl.runs.untrusted import FolderError, check_all_entries, read_object
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.verl_game import AGENT, PARTS, build_game, check_row, choose_settings, write_clues
-from wordle_rl.verl_keys import HERE, VERSION, Keys
+from wordle_rl.verl_keys import CHECKPOINTS, HERE, VERSION, Keys
 
 LOOP = "wordle_rl.adapters.verl.WordleLoop"
 YAML, SCRIPT, DIGESTS = "agent_loop.yaml", "train.sh", "digests.json"
+_FILES = tuple(f"{part}.parquet" for part in PARTS)
 _FEWEST = 2  # secrets of a part; one would make every validation the same game
 _PLAIN = re.compile(r"[\w./:+-]+")  # what Hydra reads as one value without quotes
 Row = dict[str, Any]
@@ -115,10 +116,22 @@ def check_parts(parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
             raise ConfigError(f"{part}.parquet must have rows of its own, not of {other[0]}")
 
 
+def check_output(folder: Path) -> None:
+    """Raise ConfigError for a folder that files cannot be written into."""
+    if (folder / CHECKPOINTS).exists():
+        raise ConfigError(
+            f"output must be a folder without {CHECKPOINTS}, which another run left in {folder}: "
+            "name another one"
+        )
+    if "'" in str(folder):
+        raise ConfigError(f"output must be a folder without ' in its name, not {folder}")
+
+
 def write_folder(folder: Path, setup: Experiment, keys: Keys) -> dict[str, int]:
     """Write all files. Returns the number of rows of each part."""
     import yaml
 
+    check_output(folder)
     settings = choose_settings(setup)
     game = build_game(settings)
     rows = build_rows(setup)
@@ -134,8 +147,7 @@ def write_folder(folder: Path, setup: Experiment, keys: Keys) -> dict[str, int]:
     text = yaml.safe_dump([{**loop, "game": settings}], sort_keys=False, allow_unicode=True)
     write_bytes(folder / YAML, text.encode())
     write_bytes(folder / SCRIPT, write_script(keys).encode())
-    digests = {f"{part}.parquet": file_digest(folder / f"{part}.parquet") for part in PARTS}
-    digests[YAML] = file_digest(folder / YAML)
+    digests = {name: file_digest(folder / name) for name in (*_FILES, YAML)}
     write_json(folder / DIGESTS, {"splits": setup.splits.digest, "files": digests})
     return {part: len(rows[part]) for part in PARTS}
 
@@ -160,7 +172,7 @@ def write_value(value: Any) -> str:
 
 def _write_argument(key: str, value: Any) -> str:
     if str(value).startswith(HERE):
-        return f"{key}=\"'{value}'\""  # the folder's name may hold anything but a quote
+        return f"{key}=\"'{value}'\""  # a folder's name may hold blanks
     if str(value).startswith("${"):
         return f'{key}="{value}"'
     return shlex.quote(f"{key}={write_value(value)}")
@@ -175,7 +187,11 @@ def check_folder(folder: Path, cache: Path) -> dict[str, int]:
     import yaml
 
     recorded = read_object(folder / DIGESTS)
-    for name, digest in recorded.get("files", {}).items():
+    check_all_entries(folder / DIGESTS, recorded, {"splits": str, "files": dict[str, str]})
+    digests = recorded["files"]
+    if missing := {*_FILES, YAML} - {*digests}:
+        raise FolderError(f"{folder / DIGESTS}: must list {', '.join(sorted(missing))}")
+    for name, digest in digests.items():
         if not (folder / name).is_file():
             raise FolderError(f"{folder / name}: no such file")
         if file_digest(folder / name) != digest:

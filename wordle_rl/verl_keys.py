@@ -19,6 +19,7 @@ from wordle_rl.verl_limits import ALGORITHMS, check_choices, list_unfollowed
 
 VERSION = "0.9.1"
 HERE = "$here"  # the folder of the files, in the launch script
+CHECKPOINTS = "checkpoints"  # verl's folder inside it
 _ACTOR, _ROLLOUT, _MODEL = (f"actor_rollout_ref.{part}" for part in ("actor", "rollout", "model"))
 _NEVER = 1e9  # a limit that nothing reaches
 _TEMPLATE = 512  # bytes that a chat template adds to a first prompt, at most
@@ -185,7 +186,7 @@ def _map_trainer(setup: Experiment) -> Keys:
         "trainer.max_actor_ckpt_to_keep": _KEPT_CHECKPOINTS,
         "trainer.val_before_train": True,
         "trainer.log_val_generations": trainer.show_games,
-        "trainer.default_local_dir": f"{HERE}/checkpoints",
+        "trainer.default_local_dir": f"{HERE}/{CHECKPOINTS}",
     }
 
 

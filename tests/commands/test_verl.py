@@ -99,7 +99,7 @@ def test_the_command_of_the_docs_writes_rows_that_datasets_reads(tmp_path):
 
 
 def test_the_launch_script_has_verls_keys_and_lets_arguments_win(tmp_path):
-    folder = write(tmp_path / "it's here", *ISSUE)
+    folder = write(tmp_path / "my files", *ISSUE)
     fake = tmp_path / "python"
     fake.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >> "$LOG"\n')
     fake.chmod(0o755)
@@ -394,8 +394,29 @@ def test_what_would_be_another_run_is_refused_in_one_line(settings, said, tmp_pa
     assert not list(tmp_path.glob("*.parquet"))
 
 
-def test_the_folder_must_be_given(said):
+def test_the_folder_must_be_given_and_free(tmp_path, said):
     assert "output must be given: output=<folder>" in said("model=tiny")
+    quoted = tmp_path / "it's"
+    assert "must be a folder without ' in its name" in said("model=tiny", f"output={quoted}")
+    (tmp_path / "checkpoints").mkdir()
+    assert "output must be a folder without checkpoints" in said("model=tiny", f"output={tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        ({}, "splits is missing"),
+        ({"splits": "x", "files": 1}, "files must be"),
+        ({"splits": "x", "files": {"train.parquet": "x"}}, "must list agent_loop.yaml"),
+    ],
+)
+def test_digests_that_leave_out_a_file_are_refused(recorded, expected, tmp_path, said):
+    (tmp_path / DIGESTS).write_text(json.dumps(recorded))
+    assert expected in said(f"check={tmp_path}")
+
+
+def test_a_folder_without_digests_is_refused(tmp_path, said):
+    assert DIGESTS in said(f"check={tmp_path}")
 
 
 @pytest.mark.parametrize("value", ["plain/path-1.0", "my run", "it's", "a,b", "[x]", "k=v", ""])

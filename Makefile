@@ -6,6 +6,8 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
+# verl needs an older transformers than the project, so it has an environment of its own.
+VERL := .venv-verl
 # Tools are run as modules of this Python, so that an environment that was moved works too.
 PY := $(VENV)/bin/python
 # Newer than pyproject.toml and constraints.txt when the environment is up to date.
@@ -22,7 +24,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several bench-smoke format choices metrics docs screenshots clean recording
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several verl bench-smoke format choices metrics docs screenshots clean recording
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -112,6 +114,26 @@ slow: $(STAMP)  ## run the slow tests
 several: $(STAMP)  ## train by torchrun on two machines in one (needs root and the command ip)
 	$(PY) -m pytest -m several $(ARGS)
 
+verl: $(VERL)/installed  ## train two steps by verl on the CPU, on one and on two Ray nodes
+	@# Its libraries warn, and each warning would be an error.
+	$(VERL)/bin/python -m pytest -o filterwarnings=default -s tests/adapters/test_verl_*.py $(ARGS)
+
+$(VERL)/installed: tests/helpers/verl/requirements.txt pyproject.toml
+	@for python in $(or $(PYTHON),python3.11 python3.12 python3); do \
+	    if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
+	        2>/dev/null; then found="$$python"; break; fi; \
+	done; \
+	if [ -z "$${found:-}" ]; then \
+	    echo "error: verl needs Python 3.11 or 3.12; name one: make verl PYTHON=/path/to/it" >&2; \
+	    exit 1; \
+	fi; \
+	"$$found" -m venv --clear $(VERL)
+	@echo "installing into $(VERL) (2.1 GB, some minutes)"
+	$(VERL)/bin/python -m pip install "$$(grep '^torch==' $<)"
+	$(VERL)/bin/python -m pip install -r $<
+	$(VERL)/bin/python -m pip install --no-deps -e .
+	@touch $@
+
 bench-smoke: $(STAMP)  ## run every benchmark at its smallest size: does it still work?
 	@for file in $(BENCHMARKS); do echo "$$file --smoke"; $(PY) "$$file" --smoke || exit 1; done
 
@@ -142,7 +164,7 @@ screenshots: $(STAMP)  ## take the pictures of all pages in docs/ (Chromium, ext
 recording: $(STAMP)  ## write docs/demo_terminal.txt: the first minute of make demo in a terminal
 	$(PY) -m tests.helpers.recording docs/demo_terminal.txt make demo
 
-clean:  ## remove caches and build files; .venv and outputs/ stay
+clean:  ## remove caches and build files; environments and outputs/ stay
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache
-	find . -path ./$(VENV) -prune -o -path ./outputs -prune -o \
+	find . -path './$(VENV)*' -prune -o -path ./outputs -prune -o \
 	    -name __pycache__ -type d -exec rm -rf {} +

@@ -28,6 +28,16 @@ def list_stop_ids(eos_token_id: int | Sequence[int] | None) -> tuple[int, ...]:
     return tuple(int(i) for i in ids if i is not None)
 
 
+def read_stop_ids(path: str) -> tuple[int, ...]:
+    """The stop ids of a model's generation config, none without one. path: folder or hub name."""
+    from transformers import GenerationConfig
+
+    try:
+        return list_stop_ids(GenerationConfig.from_pretrained(path).eos_token_id)
+    except OSError:
+        return ()
+
+
 class HFTokenizer:
     """Adapts one tokenizer. `inner` is the transformers object.
 

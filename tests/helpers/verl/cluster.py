@@ -1,0 +1,133 @@
+"""Ray nodes on this machine, and a launch script of wordle_rl.verl run on them without a GPU."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from tests.helpers.verl.names import LOG, MODE, NAME
+from wordle_rl.runs.paths import ROOT
+
+_OBJECTS = 200_000_000  # bytes of Ray's shared memory, per node
+_CPUS = 8  # logical ones, per node: verl's actors ask for one each
+_ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+# What a CPU and two small steps need; everything else is as the script says.
+CPU_SETTINGS = (
+    "trainer.device=cpu",
+    f"trainer.v1.trainer_mode={MODE}",
+    f"{_ROLLOUT}.name={NAME}",
+    f"actor_rollout_ref.model.external_lib={__name__.rpartition('.')[0]}.rollout",
+    "actor_rollout_ref.model.use_remove_padding=false",
+    "+actor_rollout_ref.model.override_config.attn_implementation=sdpa",
+    f"{_ACTOR}.use_torch_compile=false",
+    f"{_ACTOR}.fsdp_config.use_torch_compile=false",
+    f"{_ACTOR}.use_dynamic_bsz=false",
+    f"{_ACTOR}.ppo_micro_batch_size_per_gpu=8",
+    f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu=8",
+    f"{_ROLLOUT}.agent.num_workers=1",
+    "data.dataloader_num_workers=0",
+    "trainer.logger=[console]",
+    "trainer.resume_mode=disable",
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    "transfer_queue.backend.SimpleStorage.total_storage_size=1000",
+)
+
+
+@contextmanager
+def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
+    """Start so many Ray nodes, each with one logical GPU. Yields the environment to use them in.
+
+    log: folder for what is drawn and trained. All processes are ended by their ids: `ray stop`
+    would end everybody's.
+    """
+    package = __name__.rpartition(".")[0]
+    here = Path(sys.executable).parent
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    room = Path(tempfile.mkdtemp(prefix="wrl-", dir="/tmp"))  # sockets need a short path
+    env = {
+        **os.environ,
+        "PATH": f"{here}{os.pathsep}{os.environ['PATH']}",
+        "PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "RAY_AUTH_MODE": "token",  # Ray's server listens on every interface
+        "RAY_AUTH_TOKEN": secrets.token_hex(16),
+        "RAY_ADDRESS": f"127.0.0.1:{port}",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "VERL_PLATFORM": "cpu",
+        "VERL_USE_EXTERNAL_MODULES": f"{package}.platform,{package}.recorder",
+        "VERL_ENGINE_DEVICE": "cuda",
+        LOG: str(log),
+    }
+    common = [
+        str(here / "ray"), "start", "--block", "--node-ip-address=127.0.0.1", "--num-gpus=1",
+        f"--num-cpus={_CPUS}", f"--object-store-memory={_OBJECTS}", "--disable-usage-stats",
+    ]  # fmt: skip
+    head = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={room}"]
+    started: list[subprocess.Popen[bytes]] = []
+    own = {key: value for key, value in env.items() if key != "RAY_ADDRESS"}
+    try:
+        for number in range(count):
+            place = head if number == 0 else [f"--address={env['RAY_ADDRESS']}"]
+            with (log / f"ray_{number}.log").open("wb") as output:
+                started.append(
+                    subprocess.Popen(
+                        [*common, *place], env=own, stdout=output, stderr=subprocess.STDOUT
+                    )
+                )
+            _await(log / f"ray_{number}.log", started[-1])
+        yield env
+    finally:
+        _end(started)
+        shutil.rmtree(room, ignore_errors=True)
+
+
+def run_script(
+    folder: Path, env: dict[str, str], *settings: str, limit: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a folder's launch script on the nodes. limit: seconds."""
+    return subprocess.run(
+        ["bash", str(folder / "train.sh"), *CPU_SETTINGS, *settings],
+        env=env, cwd=folder, capture_output=True, text=True, timeout=limit, check=False,
+    )  # fmt: skip
+
+
+def _await(output: Path, process: subprocess.Popen[bytes], limit: float = 60) -> None:
+    """Wait until Ray says that a node runs."""
+    begin = time.monotonic()
+    while "Ray runtime started" not in output.read_text():
+        if process.poll() is not None or time.monotonic() - begin > limit:
+            raise RuntimeError(output.read_text())
+        time.sleep(0.2)
+
+
+def _end(started: list[subprocess.Popen[bytes]]) -> None:
+    """Kill the nodes and everything they started; some of it ignores SIGTERM."""
+    found: dict[int, psutil.Process] = {}
+    for process in started:
+        try:
+            parent = psutil.Process(process.pid)
+        except psutil.NoSuchProcess:
+            continue
+        for each in (parent, *parent.children(recursive=True)):
+            found[each.pid] = each
+    for each in found.values():
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
+    for process in started:
+        process.wait()

@@ -1,0 +1,96 @@
+"""What a run with verl drew and trained on, and the same computed once more from its tokens."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.api import build_knowledge, build_rewards
+from wordle_rl.game.rules import Game
+from wordle_rl.prompts.parser import parse
+
+Answer = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]  # prompt, ids, log-probs
+
+
+def read_lines(log: Path, pattern: str) -> list[dict[str, Any]]:
+    """The entries of all files of a run's log that match a pattern."""
+    files = sorted(log.glob(pattern))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def list_drawn(log: Path) -> Counter[Answer]:
+    """Every training answer that the servers drew. Validation is greedy."""
+    return Counter(
+        (tuple(entry["prompt"]), tuple(entry["ids"]), _rounded(entry["logprobs"]))
+        for entry in read_lines(log, "drawn_*.jsonl")
+        if entry["temperature"] > 0
+    )
+
+
+def list_trained(rows: list[dict[str, Any]]) -> Counter[Answer]:
+    """Every run of trained tokens, with all tokens before it."""
+    return Counter(answer for row in rows for answer in _answers(row))
+
+
+def _answers(row: dict[str, Any]) -> Iterator[Answer]:
+    ids, mask, logprobs = row["responses"], row["response_mask"], row["rollout_log_probs"]
+    begin = None
+    for place, marked in enumerate([*mask, 0]):
+        if marked and begin is None:
+            begin = place
+        elif not marked and begin is not None:
+            yield (
+                (*row["prompts"], *ids[:begin]),
+                tuple(ids[begin:place]),
+                _rounded(logprobs[begin:place]),
+            )
+            begin = None
+
+
+def _rounded(logprobs: list[float]) -> tuple[float, ...]:
+    """verl keeps float32."""
+    return tuple(round(value, 4) for value in logprobs)
+
+
+def replay(
+    row: dict[str, Any], tokenizer: Any, reward: str
+) -> tuple[Game, float, dict[str, float]]:
+    """Play a row's answers in a new game. Returns it, its reward and the reward's components."""
+    knowledge = build_knowledge()
+    game = Game(row["secret"], knowledge.words.allowed_set)
+    for _, ids, _ in _answers(row):
+        complete = ids[-1] == tokenizer.eos_token_id
+        text = tokenizer.decode(ids[:-1] if complete else ids)
+        read = parse(text) if complete else parse(text).truncated()
+        game.play(read.guess, text=text, thought=read.thought, reason=read.reason, tokens=len(ids))
+    return game, build_rewards(reward, knowledge).score(game)
+
+
+def largest_gap(rows: list[dict[str, Any]]) -> float:
+    """The most that the probability of a trained token differs, sampler against trainer."""
+    return max(
+        abs(math.exp(sampled) - math.exp(scored))
+        for row in rows
+        for sampled, scored, marked in zip(
+            row["rollout_log_probs"], row["old_log_probs"], row["response_mask"], strict=True
+        )
+        if marked
+    )
+
+
+def group_advantages_of(rows: list[dict[str, Any]]) -> Iterator[tuple[float, float]]:
+    """The advantage of each row as verl has it, and as GRPO's formula says."""
+    groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["step"], row["uid"]), []).append(row)
+    for group in groups.values():
+        rewards = [sum(row["rm_scores"]) for row in group]
+        mean = sum(rewards) / len(rewards)
+        spread = math.sqrt(sum((r - mean) ** 2 for r in rewards) / (len(rewards) - 1))
+        for row, reward in zip(group, rewards, strict=True):
+            first = row["response_mask"].index(1)
+            yield row["advantages"][first], (reward - mean) / spread if spread else 0.0

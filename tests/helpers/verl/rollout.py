@@ -1,0 +1,144 @@
+"""A rollout engine for verl without vLLM: this project's engine in a Ray actor.
+
+Each answer is written down, so that a test can compare what was drawn with what was trained on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+from verl.workers.rollout import base as rollout_base
+from verl.workers.rollout.base import BaseRollout
+from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
+
+from tests.helpers.verl.names import LOG, NAME
+
+_GATHER = 0.05  # seconds in which requests come together
+
+
+@ray.remote
+class Server:
+    """Answers requests that arrive together as one batch."""
+
+    def __init__(self, path: str, max_context: int, rank: int) -> None:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        torch.set_num_threads(1)
+        self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64).eval()
+        self.stops = frozenset([AutoTokenizer.from_pretrained(path).eos_token_id])
+        self.max_context = max_context
+        self.waiting: list[tuple[list[int], dict[str, Any], asyncio.Future[Any]]] = []
+        self.version: int | None = None
+        self.draws = np.random.default_rng(rank)
+        self.log = Path(os.environ[LOG]) / f"drawn_{rank}.jsonl"
+
+    async def generate(
+        self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
+    ) -> TokenOutput:
+        future = asyncio.get_running_loop().create_future()
+        self.waiting.append((list(prompt_ids), dict(sampling_params), future))
+        if len(self.waiting) == 1:
+            self.flushing = asyncio.create_task(self._flush())
+        ids, logprobs = await future
+        return TokenOutput(
+            token_ids=ids,
+            log_probs=logprobs,
+            stop_reason="completed",
+            extra_fields={"global_steps": self.version},
+        )
+
+    async def _flush(self) -> None:
+        await asyncio.sleep(_GATHER)
+        batch, self.waiting = self.waiting, []
+        by_setting: dict[tuple[float, int], list[Any]] = {}
+        for prompt, params, future in batch:
+            setting = float(params["temperature"]), int(params["max_tokens"])
+            by_setting.setdefault(setting, []).append((prompt, future))
+        for (temperature, tokens), requests in by_setting.items():
+            self._answer(temperature, tokens, requests)
+
+    def _answer(self, temperature: float, tokens: int, requests: list[Any]) -> None:
+        from wordle_rl.backends.torch.causal_lm import CausalLM
+        from wordle_rl.backends.torch.engine import TorchEngine
+        from wordle_rl.policy.sampling import Sampling
+
+        engine = TorchEngine(
+            CausalLM(self.model), stop_ids=self.stops, max_context=self.max_context
+        )
+        rows = engine.open(len(requests))
+        engine.extend(rows, [prompt for prompt, _ in requests])
+        sampling = Sampling(temperature=temperature, max_tokens=tokens)
+        drawn = engine.decode(rows, sampling, self.draws.random((len(rows), tokens)))
+        with self.log.open("a") as file:
+            for (prompt, future), answer in zip(requests, drawn, strict=True):
+                entry = {"prompt": prompt, "ids": answer.ids, "logprobs": answer.logprobs}
+                file.write(json.dumps({**entry, "temperature": temperature}) + "\n")
+                future.set_result((answer.ids, answer.logprobs))
+
+    def load(self, weights: dict[str, Any], version: int | None) -> None:
+        state = {name: torch.as_tensor(value) for name, value in weights.items()}
+        missing, unexpected = self.model.load_state_dict(state, strict=False)
+        tied = {"lm_head.weight"}  # the same tensor as the embedding
+        if set(missing) - tied or unexpected:
+            raise ValueError(f"missing {missing}, unexpected {unexpected}")
+        self.version = version
+
+    async def wake_up(self, **_: Any) -> None: ...
+    async def sleep(self, **_: Any) -> None: ...
+    async def clear_kv_cache(self) -> None: ...
+    async def release_kv_cache(self) -> None: ...
+    async def resume_kv_cache(self) -> None: ...
+    async def abort_all_requests(self, **_: Any) -> None: ...
+    async def resume_generation(self) -> None: ...
+    async def start_profile(self, **_: Any) -> None: ...
+    async def stop_profile(self) -> None: ...
+
+
+class Replica(RolloutReplica):
+    """Starts one server."""
+
+    async def launch_servers(self) -> None:
+        name = f"{NAME}_{self.replica_rank}"
+        server = Server.options(name=name, num_cpus=1, max_concurrency=1000).remote(
+            os.path.expanduser(self.model_config.path), self.config.max_model_len, self.replica_rank
+        )
+        self.servers = [server]
+        self._server_handle, self._server_address = server, name
+
+
+class Sender(BaseRollout):
+    """Lives in a training worker, and hands new weights to its server."""
+
+    def __init__(
+        self, config: Any, model_config: Any, device_mesh: Any = None, replica_rank: int = -1,
+        **_: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(config, model_config, device_mesh)
+        size, rank = self.config.tensor_model_parallel_size, int(os.environ.get("RANK", 0))
+        self.replica_rank = rank // size if replica_rank == -1 else replica_rank
+        self.sends = rank % size == 0
+
+    async def resume(self, tags: Any) -> None: ...
+    async def release(self) -> None: ...
+
+    async def update_weights(
+        self, weights: Any, wire_format: str = "named_tensors", global_steps: int | None = None,
+        **_: Any,
+    ) -> None:  # fmt: skip
+        # All workers take part: each tensor is gathered when it is asked for.
+        state = {name: tensor.detach().float().cpu().clone() for name, tensor in weights}
+        if self.sends:
+            server = ray.get_actor(f"{NAME}_{self.replica_rank}")
+            await server.load.remote({k: v.numpy() for k, v in state.items()}, global_steps)
+
+
+RolloutReplicaRegistry.register(NAME, lambda: Replica)
+# verl has no public way to register this half.
+rollout_base._ROLLOUT_REGISTRY[NAME, "async"] = f"{__name__}.Sender"

@@ -1,0 +1,90 @@
+"""Writes what verl needs to train on our games: python -m wordle_rl.verl output=<folder> [settings]
+
+Settings are those of train.py, such as model=qwen3b reward=phase2. The folder gets train, val and
+test as Parquet, the agent loop, and train.sh, which starts verl 0.9.1 with rollouts by vLLM. Each
+choice that verl cannot follow is printed. check=<folder> reads such a folder again and refuses
+files that were changed; train.sh does that first. See docs/VERL.md.
+"""
+
+from __future__ import annotations
+
+if __name__ == "__main__":  # before anything slow is imported
+    from wordle_rl.runs import start
+
+    start.begin()
+
+import sys
+from collections.abc import Sequence
+
+from wordle_rl.api import compose_config
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.game.feedback_table import cache_folder
+from wordle_rl.runs.errors import full_disk_told, run_plain, user_errors
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.verl_files import SCRIPT, check_folder, write_folder
+from wordle_rl.verl_game import PARTS
+from wordle_rl.verl_keys import map_choices
+
+_OWN = ("output", "check")  # settings of this command
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if {"-h", "--help"} & set(given):
+        print((__doc__ or "").strip())
+        return
+    with full_disk_told(), user_errors():
+        own, settings = split_arguments(given)
+        lines = check(own["check"], settings) if "check" in own else write(own, settings)
+        for line in lines:
+            print(line)
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """This command's own settings, and those of train.py. Raises ConfigError."""
+    own: dict[str, str] = {}
+    settings = []
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        if key not in _OWN:
+            settings.append(argument)
+            continue
+        if key in own:
+            raise ConfigError(f"{key} must be given once, not twice")
+        if not equals or not value:
+            raise ConfigError(f"{key} must name a folder: {key}=<folder>")
+        own[key] = value
+    return own, settings
+
+
+def check(folder: str, settings: Sequence[str]) -> list[str]:
+    """Check a folder's files. Returns what to print."""
+    if settings:
+        raise ConfigError(f"check takes no other settings, not {settings[0]}")
+    counts = check_folder(ROOT / folder, cache_folder() / "datasets")
+    return [f"{folder}: {_describe(counts)}, as they were written"]
+
+
+def write(own: dict[str, str], settings: Sequence[str]) -> list[str]:
+    """Write a folder for verl. Returns what to print."""
+    if "output" not in own:
+        raise ConfigError("output must be given: output=<folder>")
+    setup = build_experiment(resolve(compose_config("config", list(settings))))
+    keys, lines = map_choices(setup)
+    folder = ROOT / own["output"]
+    counts = write_folder(folder, setup, keys)
+    return [
+        f"{folder}: {_describe(counts)}",
+        f"splits: {setup.splits.digest}",
+        *lines,
+        f"start: bash {folder / SCRIPT}",
+    ]
+
+
+def _describe(counts: dict[str, int]) -> str:
+    return ", ".join(f"{counts[part]:,} {part}" for part in PARTS) + " rows"
+
+
+if __name__ == "__main__":
+    run_plain(main)

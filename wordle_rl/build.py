@@ -19,6 +19,7 @@ from wordle_rl.build_parts import (
     build_history,
     build_model_settings,
     build_reward_set,
+    build_servers,
     build_style,
     build_teacher,
     check_thoughts_asked,
@@ -42,7 +43,7 @@ from wordle_rl.words.splits import Splits
 
 KEYS = {  # the keys of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
-    *("curriculum", "history", "data", "trainer", "logger", "optim"),
+    *("curriculum", "history", "data", "trainer", "logger", "optim", "vllm"),
     *("name", "seed", "output_dir", "resume", "restart"),
     *("init_from", "init_checkpoint", "allow_mismatch"),
 }
@@ -81,9 +82,13 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     earlier = build_history(config["history"], knowledge, rules)
     sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
     budget = sampling.max_tokens * rollout.answers(rules, earlier.least if earlier else 0)
-    algorithm: Algorithm = instantiate("algorithm", config["algorithm"], Algorithm, budget=budget)
+    algorithm: Algorithm = instantiate(
+        "algorithm", config["algorithm"], Algorithm,
+        budget=budget, drawn_elsewhere=rollout.engine != "own",
+    )  # fmt: skip
     model = build_model_settings(config["model"])
     backend = build_backend_settings(config["backend"], model)
+    servers = build_servers(config["vllm"], rollout, model, backend)
     _check_together(algorithm, rollout, backend, sampling, model)
     data = build_data(config, words, splits, rules, algorithm)
     check_data(data, algorithm, rollout, earlier)
@@ -125,6 +130,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         logger=instantiate("logger", config["logger"], LoggerSettings),
         recipe=recipe,
         curriculum=build_curriculum(config, recipe, knowledge),
+        servers=servers,
         data=data,
         validation=splits.val,
         validation_history=_build_validation_history(config, trainer, knowledge, rules),

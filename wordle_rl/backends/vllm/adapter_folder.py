@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from wordle_rl.backends.vllm.pool import Adapter
@@ -25,6 +26,7 @@ class AdapterFolder:
         self._here = root.resolve() / self.name
         self._there = PurePosixPath(there or root.resolve().as_posix()) / self.name
         self._written: list[Path] = []
+        self._made_root = not root.exists()
         self._here.mkdir(parents=True)
 
     def write(self, save: Callable[[Path], None]) -> Adapter:
@@ -41,3 +43,6 @@ class AdapterFolder:
 
     def remove(self) -> None:
         shutil.rmtree(self._here, ignore_errors=True)
+        if self._made_root:
+            with suppress(OSError):  # another run uses it by now
+                self._here.parent.rmdir()

@@ -14,7 +14,7 @@ from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.vllm.adapter_folder import AdapterFolder
 from wordle_rl.backends.vllm.engine import VllmEngine
 from wordle_rl.backends.vllm.pool import Pool
-from wordle_rl.backends.vllm.probe import TEXT, build_probe, check_gap, measure_gap
+from wordle_rl.backends.vllm.probe import build_probe, check_gap, measure_gap, probe_text
 from wordle_rl.backends.vllm.server import Server, ServerError
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.engine import Completion
@@ -126,18 +126,18 @@ def serve(
         check_gap(url, measure_gap(inner, probe.prompts[0], drawn), settings.most_gap)
 
     pool = Pool(settings, probe=probe, compare=compare, check=check)
+    root = run / "served" if settings.folder is None else Path(settings.folder)
     folder = None
     try:
         try:
             for member in pool.members:
                 _check_server(member.server, inner.tokenizer, served.max_context)
-            root = run / "served" if settings.folder is None else Path(settings.folder)
             folder = AdapterFolder(root, settings.server_folder)
             pool.begin(folder.write(served.save_adapter))
         except ServerError as error:
-            raise ConfigError(_explain(str(error), settings)) from None
+            raise ConfigError(_explain(str(error), root)) from None
         except OSError as error:
-            raise ConfigError(f"vllm.folder={settings.folder}: {error}") from None
+            raise ConfigError(f"vllm.folder={root} cannot be written: {error}") from None
         yield ServedPolicy(inner, served, pool, folder)
     finally:
         pool.close()
@@ -145,12 +145,12 @@ def serve(
             folder.remove()
 
 
-def _explain(reason: str, settings: ServerSettings) -> str:
+def _explain(reason: str, root: Path) -> str:
     """A server's refusal with the setting that may mend it."""
     if "load_lora_adapter with 404" in reason and "No adapter found" in reason:
         return (
-            f"{reason}: vllm.folder must be a folder that every server can read, and "
-            "vllm.server_folder its path there"
+            f"{reason}: the adapter is in {root}, so vllm.folder must be a folder that every "
+            "server can read, and vllm.server_folder its path there"
         )
     if "load_lora_adapter" in reason:
         return (
@@ -171,7 +171,8 @@ def _check_server(server: Server, tokenizer: Tokenizer, max_context: int) -> Non
             f"model.max_context must be at most {base.max_context}, which is the context of "
             f"{server.url} (--max-model-len), not {max_context}"
         )
-    if server.tokenize(base.name, TEXT) != tokenizer.encode(TEXT):
+    text = probe_text(tokenizer)
+    if server.tokenize(base.name, text) != tokenizer.encode(text):
         raise ServerError(
             f"{server.url} has another tokenizer than model.path, and so another model"
         )

@@ -17,8 +17,13 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.tokenizer import Tokenizer
 from wordle_rl.training.sequences import TrainingSequence, pad
 
-TEXT = "Guess the secret word: <guess>crane</guess> -> x-✓xx. Then <guess>Maybe</guess>, or"
+_TEXT = "Guess the secret word: <guess>crane</guess> -> x-✓xx. Then <guess>Maybe</guess>, or"
 _ROWS, _TOKENS = 4, 16
+
+
+def probe_text(tokenizer: Tokenizer) -> str:
+    """A text with the special tokens of the chat template."""
+    return tokenizer.render([{"role": "user", "content": _TEXT}])
 
 
 def build_probe(
@@ -26,7 +31,7 @@ def build_probe(
 ) -> Request:
     """A request of some answers that no stop token ends."""
     most = min(_TOKENS, max_context // 2)
-    prompt = tokenizer.encode(TEXT)[: max_context - most]
+    prompt = tokenizer.encode(probe_text(tokenizer))[: max_context - most]
     return Request(
         prompts=[prompt] * _ROWS,
         sampling=Sampling(temperature=temperature, max_tokens=most),

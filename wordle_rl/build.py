@@ -14,6 +14,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.build_data import build_data, check_data, count_epochs
 from wordle_rl.build_parts import (
+    build_algorithm,
     build_backend_settings,
     build_curriculum,
     build_history,
@@ -81,14 +82,9 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     rollout: RolloutKind = instantiate("rollout", config["rollout"], RolloutKind)
     earlier = build_history(config["history"], knowledge, rules)
     sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
-    budget = sampling.max_tokens * rollout.answers(rules, earlier.least if earlier else 0)
-    algorithm: Algorithm = instantiate(
-        "algorithm", config["algorithm"], Algorithm,
-        budget=budget, drawn_elsewhere=rollout.engine != "own",
-    )  # fmt: skip
+    algorithm = build_algorithm(config["algorithm"], rollout, rules, sampling, earlier)
     model = build_model_settings(config["model"])
     backend = build_backend_settings(config["backend"], model)
-    servers = build_servers(config["vllm"], rollout, model, backend)
     _check_together(algorithm, rollout, backend, sampling, model)
     data = build_data(config, words, splits, rules, algorithm)
     check_data(data, algorithm, rollout, earlier)
@@ -130,7 +126,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         logger=instantiate("logger", config["logger"], LoggerSettings),
         recipe=recipe,
         curriculum=build_curriculum(config, recipe, knowledge),
-        servers=servers,
+        servers=build_servers(config["vllm"], rollout, model, backend),
         data=data,
         validation=splits.val,
         validation_history=_build_validation_history(config, trainer, knowledge, rules),

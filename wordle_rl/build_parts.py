@@ -16,6 +16,7 @@ from wordle_rl.game.players.mistakes import Mistakes
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.players.top_openers import TopOpeners
 from wordle_rl.game.rules import Rules
+from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.servers import ServerSettings
 from wordle_rl.policy.settings import (
     BackendSettings,
@@ -107,6 +108,17 @@ def build_backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
             "of a model that mlx_lm.convert -q quantised"
         )
     return backend
+
+
+def build_algorithm(
+    node: Any, rollout: RolloutKind, rules: Rules, sampling: Sampling, earlier: History | None
+) -> Algorithm:
+    """Build the algorithm, which knows how long a rollout can be and who draws its tokens."""
+    answers = rollout.answers(rules, earlier.least if earlier else 0)
+    return instantiate(
+        "algorithm", node, Algorithm,
+        budget=sampling.max_tokens * answers, drawn_elsewhere=rollout.engine != "own",
+    )  # fmt: skip
 
 
 def build_servers(

@@ -193,8 +193,7 @@ class Training:
         """Do step `number`, counted from 0, and everything due after it. Returns metrics."""
         self._check()
         self._check_memory()
-        begin = time.monotonic()
-        trainer = self.setup.trainer
+        begin, trainer = time.monotonic(), self.setup.trainer
         lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()

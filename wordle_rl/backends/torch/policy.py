@@ -219,10 +219,6 @@ class TorchPolicy:
         if self._value_head is not None:
             self._value_head.save(folder)
 
-    def save_adapter(self, folder: Path) -> None:
-        """Write the LoRA adapter alone, as peft loads it."""
-        self._trained.save(folder)
-
     def save(self, folder: Path) -> None:
         """Write everything a resumed run needs: export() and the optimisers' states."""
         self.export(folder / "model")

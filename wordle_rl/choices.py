@@ -27,7 +27,7 @@ PAGE = ROOT / "docs" / "CHOICES.md"
 STUDIES = "hydra/sweeper"  # the group whose keys are those of a study
 _ORDER = (  # of the sections; other groups follow
     *("model", "algorithm", "reward", "curriculum", "rollout", "num_generations", "history"),
-    *("prompt", "optim", "sampling", "rules", "words", "backend", "trainer", "logger"),
+    *("prompt", "optim", "sampling", "rules", "words", "backend", "vllm", "trainer", "logger"),
 )
 _LAST = ("experiment", "sweep")  # sets of choices: their files repeat keys of other groups
 _UNEXPLAINED = ("_target_", "defaults", "hydra")  # the program's own keys

@@ -198,8 +198,13 @@ def build_resumed_config(
             OmegaConf.update(saved, key, OmegaConf.from_dotlist([f"x={value}"]).x)
         except (OmegaConfBaseException, YAMLError) as error:
             raise ConfigError(f"{override}: {error}") from None
-        changes[key] = [old, OmegaConf.select(saved, key)]
+        changes[key] = [_plain(old), _plain(OmegaConf.select(saved, key))]
     return saved, changes
+
+
+def _plain(value: Any) -> Any:
+    """A config value without OmegaConf's types."""
+    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
 
 
 def _start_anew(folder: RunFolder, override: str) -> str:

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 _ADDED = {
     **{"init_from": None, "init_checkpoint": "best", "allow_mismatch": False, "restart": False},
     "data": {"_target_": "wordle_rl.data.settings.DataSettings"},
+    "vllm": {"_target_": "wordle_rl.policy.servers.ServerSettings"},
 }
 _MOVED = {  # pattern of a class -> where it is now
     r"settings\.((Model|Lora|Lightning|Mlx)Settings)": r"policy.settings.\1",

@@ -23,7 +23,7 @@ _ORDER = (  # of the line; other groups follow
     *("experiment", "model", "backend", "algorithm", "reward", "curriculum", "rollout"),
     *("num_generations", "history", "data", "prompt", "optim", "words", "rules", "sampling"),
 )
-_LEFT_OUT = ("sweep", "trainer", "logger")  # they change nothing about what is learnt
+_LEFT_OUT = ("sweep", "trainer", "logger", "vllm")  # they change nothing about what is learnt
 _CHOOSERS = ("rollout", "model", "experiment")  # their files choose options of other groups
 _ADOPTED = ("model", "prompt", "optim")  # a run with init_from= takes these from there
 

@@ -16,7 +16,9 @@ from tests.helpers.updates import trained
 def models(request: pytest.FixtureRequest) -> Iterator[EngineModel]:
     """Each model on each backend, as an engine runs it."""
     with short_rings() if request.param.endswith("rings") else nullcontext():
-        yield ENGINE_MODELS[request.param]()
+        models = ENGINE_MODELS[request.param]()
+        yield models
+        models.close()
 
 
 @pytest.fixture(scope="session")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 
 from tests.helpers.tiny import gemma, many_stops, plain_copy, qwen
+from wordle_rl.backends.vllm.server import Request
 from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.policy.sampling import Sampling, uniforms
 
@@ -28,6 +32,13 @@ class EngineModel:
     plain: Any  # transformers' own code
     lm: Any  # what the engine runs on
     new: Callable[..., Any]  # (lm, *, stops, max_context) -> engine
+    takes_uniforms: bool = True  # False where it draws for itself, so that only greedy games repeat
+    close: Callable[[], None] = lambda: None
+
+    @property
+    def repeatable(self) -> Sampling:
+        """How to draw so that games repeat."""
+        return SAMPLED if self.takes_uniforms else GREEDY
 
     def engine(self, *, stops: frozenset[int] = STOPS, max_context: int = 200) -> Any:
         return self.new(self.lm, stops=stops, max_context=max_context)
@@ -61,6 +72,36 @@ def mlx_model(model: Any) -> EngineModel:
     return EngineModel(plain=plain_copy(model), lm=MlxLM(loaded.model), new=new)
 
 
+def vllm_model(model: Any) -> EngineModel:
+    """Two servers that speak as vLLM does. Requests are as small as can be."""
+    from tests.helpers.vllm_server import SmallServer
+    from wordle_rl.backends.vllm.engine import VllmEngine
+    from wordle_rl.backends.vllm.pool import Adapter, Pool
+    from wordle_rl.policy.servers import ServerSettings
+
+    folder = TemporaryDirectory()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # peft 0.21 with transformers 5.23
+        lora = LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM")
+        get_peft_model(plain_copy(model), lora).save_pretrained(folder.name)
+    servers = [SmallServer(plain_copy(model), seed=seed) for seed in (0, 1)]
+    settings = ServerSettings(urls=[server.url for server in servers], prompts_at_once=2)
+    probe = Request(prompts=[[1]], sampling=GREEDY, most=7, stop_ids=frozenset(), vocabulary=VOCAB)
+    pool = Pool(settings, probe=probe, compare=lambda url, drawn: None)
+    pool.begin(Adapter(name="mine", path=folder.name))
+
+    def new(lm: Any, *, stops: frozenset[int], max_context: int) -> VllmEngine:
+        return VllmEngine(lm, stop_ids=stops, max_context=max_context, vocabulary=VOCAB)
+
+    def close() -> None:
+        pool.close()
+        for server in servers:
+            server.stop()
+        folder.cleanup()
+
+    return EngineModel(plain=plain_copy(model), lm=pool, new=new, takes_uniforms=False, close=close)
+
+
 @contextmanager
 def short_rings() -> Iterator[None]:
     """Sliding layers on MLX hold 12 tokens, so that the games below come round several times."""
@@ -80,6 +121,7 @@ ENGINE_MODELS: dict[str, Callable[[], EngineModel]] = {
     "mlx qwen": lambda: mlx_model(qwen(VOCAB).eval()),
     "mlx gemma": lambda: mlx_model(gemma(VOCAB, window=4).eval()),
     "mlx gemma with short rings": lambda: mlx_model(gemma(VOCAB, window=4).eval()),
+    "vllm qwen": lambda: vllm_model(qwen(VOCAB).eval()),
 }
 
 

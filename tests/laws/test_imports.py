@@ -39,6 +39,7 @@ TENSORS = {
 }
 CONFIG = {"hydra", "omegaconf", "yaml"}
 WEB = {"starlette", "uvicorn", "anyio", "httpx"}
+HTTP = "httpx2"  # of servers that play
 PLAIN = set(ROOMS) - {"runs", "backends", "web"}  # rooms of plain Python and numpy
 
 
@@ -268,6 +269,14 @@ def test_only_web_imports_a_web_framework(imports):
     framework |= {i.importer for i in inside if i.name in framework}
     early = [i for i in imports if i.name in framework and i not in inside]
     assert framework and not [i for i in early if not i.late], told(early)
+
+
+def test_only_the_client_of_vllm_speaks_http_and_it_is_imported_late(imports):
+    client = f"{PACKAGE}.backends.vllm"
+    speaking = {i.importer for i in imports if library(i.name) == HTTP}
+    assert speaking == {f"{client}.server"}
+    users = [i for i in imports if i.name.startswith(client) and not i.importer.startswith(client)]
+    assert users and all(item.late for item in users), told(users)
 
 
 def test_rooms_need_only_numpy_until_the_backends(imports):

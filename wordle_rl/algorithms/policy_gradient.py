@@ -25,6 +25,8 @@ from wordle_rl.algorithms.credit import Scale, game_advantages, group_advantages
 from wordle_rl.algorithms.losses import add_kl, clipped_surrogate
 from wordle_rl.runs.instantiate import check_above_zero
 
+AUTO_CAP = 2.0  # importance_cap=auto where another program draws the tokens
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyGradient(Algorithm):
@@ -34,7 +36,8 @@ class PolicyGradient(Algorithm):
 
     importance_cap multiplies the first term by min(p_trainer / p_sampler, importance_cap), both
     probabilities from before the first update. Tokens sampled in another precision, or by another
-    engine, then count as if the trainer had sampled them.
+    engine, then count as if the trainer had sampled them. auto is 2 where another program draws the
+    tokens, and no such weight elsewhere.
     Source: Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy training".
 
     kl=reward subtracts beta (log p - log p_ref), summed over an answer's tokens, from the reward of
@@ -47,7 +50,8 @@ class PolicyGradient(Algorithm):
     kl: Literal["loss", "reward"] = "loss"  # where the divergence is counted
     entropy: float = 0.0  # weight of the entropy bonus
     scale: Scale = "none"  # std divides by the deviation of the rewards compared
-    importance_cap: float | None = None  # 1 or more; None applies no such weight
+    importance_cap: float | Literal["auto"] | None = None  # 1 or more; None applies no such weight
+    drawn_elsewhere: bool = False  # whether another program draws the tokens
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,8 +63,15 @@ class PolicyGradient(Algorithm):
         in_range("entropy", self.entropy, 0, 100)
         if self.scale not in ("std", "none"):
             raise ValueError(f"algorithm.scale must be std or none, not {self.scale!r}")
-        if self.importance_cap is not None:
+        if not isinstance(self.importance_cap, str | None):
             in_range("importance_cap", self.importance_cap, 1.0, 1e6)
+
+    @property
+    def cap(self) -> float | None:
+        """importance_cap as a number; None applies no such weight."""
+        if self.importance_cap == "auto":
+            return AUTO_CAP if self.drawn_elsewhere else None
+        return self.importance_cap
 
     @property
     def needs_reference(self) -> bool:
@@ -116,10 +127,10 @@ class PolicyGradient(Algorithm):
             low=self.clip_low, high=self.clip_high,
         )  # fmt: skip
         metrics = {"ratio": ratio, "clipped": clipped}
-        if self.importance_cap is not None:
+        if self.cap is not None:
             weight = xp.exp(terms.old_logprobs - terms.sampler_logprobs)
-            metrics["importance_capped"] = weight > self.importance_cap
-            metrics["importance"] = xp.clip(weight, 0.0, self.importance_cap)
+            metrics["importance_capped"] = weight > self.cap
+            metrics["importance"] = xp.clip(weight, 0.0, self.cap)
             loss = loss * metrics["importance"]
         if self.beta > 0.0 and self.kl == "loss":
             loss, metrics["kl"] = add_kl(

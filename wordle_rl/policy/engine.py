@@ -37,6 +37,10 @@ class NotFinite(ArithmeticError):
         super().__init__("the model's predictions are not finite numbers")
 
 
+class EngineLost(RuntimeError):
+    """The servers that play do not answer any more. The message says why."""
+
+
 class Engine(Protocol):
     """Rows are opaque numbers. Each row holds the tokens fed to it so far."""
 

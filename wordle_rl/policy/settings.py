@@ -112,8 +112,7 @@ class ModelSettings:
                 f"model.quantize must be null with model.path={UNTRAINED}, not {self.quantize}: a "
                 "base that stays frozen must have learned something"
             )
-        adapted = (Path(self.location) / "adapter_config.json").is_file()
-        if self.lora is None and not adapted:
+        if self.lora is None and not self.is_adapter:
             raise ValueError(
                 f"model.quantize must be null without model.lora, not {self.quantize}: rounded "
                 "weights cannot be trained; give an adapter, such as model.lora={rank: 16}"
@@ -191,6 +190,11 @@ class ModelSettings:
                 f"model.path={self.path} was not fetched yet: run {command} once, or name "
                 "a folder that holds it with model.path=/path/to/it"
             )
+
+    @property
+    def is_adapter(self) -> bool:
+        """Whether the model is an adapter's folder, whose adapter is trained."""
+        return (Path(self.location) / "adapter_config.json").is_file()
 
     @property
     def location(self) -> str:

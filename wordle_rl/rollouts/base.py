@@ -39,10 +39,12 @@ class RolloutSettings:
     letter_weight: float = 0.0  # of the advantages by letter, see wordle_rl.training.letters
     # In each process; limits the memory for keys and values. A run replaces auto by a number.
     games_at_once: int | Literal["auto"] | None = None
+    engine: Literal["own", "vllm"] = "own"  # who draws the tokens
 
     def __post_init__(self) -> None:
         check_choice("rollout.form", self.form, FORMS)
         check_choice("rollout.credit", self.credit, ("game", "turn"))
+        check_choice("rollout.engine", self.engine, ("own", "vllm"))
         if not 0.0 <= self.discount <= 1.0:
             raise ValueError(f"rollout.discount must be 0..1, not {self.discount}")
         if self.credit == "game" and self.discount != 1.0:

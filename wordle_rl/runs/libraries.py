@@ -35,6 +35,7 @@ _WITHOUT: dict[str, tuple[str, str, str]] = {  # who needs it, how to install it
     ),
     "tensorboard": ("logger=tensorboard", _ALL, "choose logger=none"),
     "wandb": ("logger=wandb", "pip install wandb", "choose logger=tensorboard"),
+    "httpx2": ("rollout.engine=vllm", _ALL, "leave it at own"),
     "matplotlib": ("a picture", _ALL, "read the numbers in metrics.jsonl and results.csv"),
     "jinja2": ("a report", _ALL, "read the numbers in metrics.jsonl and summary.json"),
     "optuna": ("a study (-m sweep=...)", _ALL, "start single runs without -m"),

@@ -13,6 +13,7 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import State
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.servers import ServerSettings
 from wordle_rl.policy.settings import BackendSettings, ModelSettings
 from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.history import History, fixed_states
@@ -38,6 +39,7 @@ class Experiment:
     logger: LoggerSettings
     recipe: Recipe
     curriculum: Curriculum
+    servers: ServerSettings | None = None  # play with rollout.engine=vllm
     data: TrainingData | None = None  # what is trained on instead of planned games
     validation: tuple[str, ...]  # secrets whose games choose the best checkpoint
     test: tuple[str, ...]  # secrets of the final report

@@ -16,7 +16,7 @@ from typing import Any
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import write_summary
 from wordle_rl.policy.batch import DoesNotFit
-from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.engine import EngineLost, NotFinite
 from wordle_rl.policy.policy import Policy
 from wordle_rl.rollouts.base import Step
 from wordle_rl.rollouts.chat import Chat
@@ -40,6 +40,7 @@ from wordle_rl.training.memory import MemoryFull, MemoryGuard
 from wordle_rl.training.outcome import (
     StallWarning,
     TrainingFailed,
+    explain_failure,
     keep_failure,
     stages_of_run,
     warn_unless_improved,
@@ -87,6 +88,10 @@ def run_training(
         raise
     except NotFinite as error:
         raise training.record_failure(str(error)) from error
+    except EngineLost as error:
+        training.save()
+        again = f"the run is saved, continue with {TRAIN} resume={training.folder.path}"
+        raise TrainingFailed(f"{error}: {again}") from error
     except DoesNotFit as error:
         again = f"{TRAIN} resume={training.folder.path}"
         raise TrainingFailed(f"{error}, with {again}") from error
@@ -188,8 +193,7 @@ class Training:
         """Do step `number`, counted from 0, and everything due after it. Returns metrics."""
         self._check()
         self._check_memory()
-        begin = time.monotonic()
-        trainer = self.setup.trainer
+        begin, trainer = time.monotonic(), self.setup.trainer
         lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
@@ -217,14 +221,19 @@ class Training:
         self._log.training_rewards(done, result)
         if done % trainer.games_every == 0:
             self._log.training_games(done, result, recipe.rollout.num_generations)
-        best = False
-        if done % trainer.validate_every == 0 or done == trainer.steps:
-            validation, best = self._validate(done)
-            metrics |= validation
-        metrics |= self._watch(done)
+        best, stopped = False, None
+        try:
+            if done % trainer.validate_every == 0 or done == trainer.steps:
+                validation, best = self._validate(done)
+                metrics |= validation
+            metrics |= self._watch(done)
+        except (EngineLost, Interrupted) as error:  # the step itself is whole
+            stopped = error
         self._log.metrics(done, metrics)
-        if best or done % trainer.checkpoint_every == 0:
+        if stopped or best or done % trainer.checkpoint_every == 0:
             self._save(best=best)
+        if stopped:
+            raise stopped
         self._check_failures()
         return metrics
 
@@ -261,11 +270,7 @@ class Training:
         if self._writes:
             last = self._log.last_metrics()
             keep_failure(bundle, self.policy, reason=reason, step=done, last=last)
-        return TrainingFailed(
-            f"{reason}, after step {done}: weights, optimiser and metrics are in {bundle}. A lower "
-            f"optim.lr may help; continue from step {newest} with "
-            f"{TRAIN} resume={self.folder.path} optim.lr=..."
-        )
+        return explain_failure(bundle, reason, done, newest)
 
     # -- what is due between steps ----------------------------------------------------------------
 

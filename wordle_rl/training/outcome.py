@@ -17,7 +17,7 @@ from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.policy.stages import Stage, prompt_name, stages_of
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.instantiate import option_of
-from wordle_rl.runs.paths import EVAL
+from wordle_rl.runs.paths import EVAL, TRAIN
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.progress import announce
@@ -113,6 +113,19 @@ def keep_failure(
     folder.mkdir()
     policy.save(folder)
     write_json(folder / "failure.json", {"reason": reason, "step": step, "metrics": dict(last)})
+
+
+def explain_failure(bundle: Path, reason: str, step: int, newest: int) -> TrainingFailed:
+    """The error of a run whose policy failed after a step.
+
+    bundle: where keep_failure() kept the policy, in the run's folder. newest: the step of the
+    newest checkpoint.
+    """
+    return TrainingFailed(
+        f"{reason}, after step {step}: weights, optimiser and metrics are in {bundle}. A lower "
+        f"optim.lr may help; continue from step {newest} with "
+        f"{TRAIN} resume={bundle.parent} optim.lr=..."
+    )
 
 
 def stages_of_run(setup: Experiment, run: str) -> list[Stage]:

@@ -36,6 +36,7 @@ from wordle_rl.backends.torch.processes import (
     join_processes,
     start_processes,
 )
+from wordle_rl.backends.torch.served import let_play
 from wordle_rl.backends.torch.timing import choose_computing
 from wordle_rl.policy.computing import Computing
 from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH
@@ -164,7 +165,8 @@ def train(
             processes.use_device(policy.device)
             policy.processes = processes
         with user_errors():
-            training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
+            player = stack.enter_context(let_play(policy, setup, folder.path, interrupts.check))
+            training = Training(player, setup, folder, LightningReporter(loggers), interrupts.check)
 
         def fit() -> None:
             with show_steps(training.first_step, setup.trainer.steps) as lines:

@@ -1,0 +1,130 @@
+"""Our games and rewards in TRL's GRPOTrainer, through its rollout_func.
+
+    pip install trl==1.16.0 -c constraints.txt
+    python examples/trl_rollout.py                          # two steps, 15 s on a CPU
+    python examples/trl_rollout.py --steps 20 reward=win_only prompt=letters
+
+The words behind the options are choices of train.py. Words, rules, prompt, rewards, model and
+sampling are taken from them. Loss, optimiser and advantages are TRL's own, which credits whole
+games: one advantage for each game. TRL calls rollout_func experimental.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.engine import TorchEngine
+from wordle_rl.build import build_experiment, resolve
+from wordle_rl.game.rules import State
+from wordle_rl.policy.sampling import Draws
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import Form, build_form
+from wordle_rl.rollouts.play import new_games, play
+from wordle_rl.rollouts.policy_actor import PolicyActor
+from wordle_rl.rollouts.records import Rollout
+from wordle_rl.runs.paths import CONF
+from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.sequences import build_sequence
+
+SECRETS, GAMES = 4, 8  # of a step, and of each secret
+
+
+def build_setup(overrides: list[str]) -> Experiment:
+    """The experiment that train.py would run."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return build_experiment(resolve(compose("config", overrides)))
+
+
+def build_rollout(setup: Experiment, form: Form) -> Callable[[list[Any], Any], dict[str, Any]]:
+    """TRL's rollout_func: it gets the prompts of a step, and returns tokens and rewards."""
+    recipe = setup.recipe
+
+    def rollout(prompts: list[Any], trainer: Any) -> dict[str, Any]:
+        secrets = [messages[-1]["secret"] for messages in prompts]  # TRL gives nothing but prompts
+        model = trainer.accelerator.unwrap_model(trainer.model)
+        training = model.training
+        model.eval()  # no dropout while playing
+        engine = TorchEngine(
+            CausalLM(model),
+            stop_ids=form.chat.tokenizer.stop_ids,
+            max_context=setup.model.max_context,
+        )
+        first = trainer.accelerator.process_index * len(prompts)
+        draws = Draws(seed=recipe.seed, step=trainer.state.global_step, first_rollout=first)
+        actor = PolicyActor(engine=engine, form=form, sampling=recipe.sampling, draws=draws)
+        games = play(actor, new_games(secrets, recipe.words, recipe.rules))
+        model.train(training)
+        names = ("prompt_ids", "completion_ids", "logprobs", "env_mask", "game_reward", "won")
+        out: dict[str, Any] = {name: [] for name in names}
+        for game, turns in zip(games, actor.turns, strict=True):
+            whole = build_sequence(Rollout(game=game, group=0, turns=turns), 0)
+            begin = len(turns[0].prompt_ids)
+            out["prompt_ids"].append(whole.ids[:begin])
+            out["completion_ids"].append(whole.ids[begin:])
+            out["logprobs"].append(whole.sampler_logprobs[begin:])
+            out["env_mask"].append([int(drawn) for drawn in whole.trained[begin:]])
+            out["game_reward"].append(recipe.rewards.score(game).total)
+            out["won"].append(float(game.won))
+        return out
+
+    return rollout
+
+
+def game_reward(game_reward: list[float], **_: Any) -> list[float]:
+    """What each game earned. The column is rollout_func's."""
+    return game_reward
+
+
+def won(won: list[float], **_: Any) -> list[float]:
+    """1 for a won game. It is shown, and has no weight."""
+    return won
+
+
+def build_trainer(setup: Experiment, steps: int, folder: str) -> Any:
+    """TRL's trainer, which plays SECRETS x GAMES games in each step."""
+    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    recipe, path = setup.recipe, setup.model.location
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    form = build_form("conversation", Chat(HFTokenizer(tokenizer)), recipe.style)
+
+    def row(secret: str) -> dict[str, Any]:
+        system = {"role": "system", "content": recipe.style.system, "secret": ""}
+        user = {"role": "user", "content": recipe.style.opening(State()), "secret": secret}
+        return {"prompt": [system, user]}
+
+    settings = GRPOConfig(
+        output_dir=folder, max_steps=steps, learning_rate=1e-5, beta=0.0, seed=recipe.seed,
+        per_device_train_batch_size=SECRETS * GAMES, num_generations=GAMES,
+        temperature=recipe.sampling.temperature, max_completion_length=setup.model.max_context,
+        reward_weights=[1.0, 0.0], use_cpu=True, bf16=False, activation_checkpointing=False,
+        report_to=[], save_strategy="no", logging_steps=1, disable_tqdm=True,
+    )  # fmt: skip
+    return GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(path, dtype="float32"),
+        reward_funcs=[game_reward, won], args=settings, processing_class=tokenizer,
+        train_dataset=Dataset.from_list([row(secret) for secret in recipe.secrets]),
+        rollout_func=build_rollout(setup, form),
+    )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--output", default="outputs/trl", help="a folder for TRL")
+    given, overrides = parser.parse_known_args()
+    build_trainer(build_setup(["model=mini", *overrides]), given.steps, given.output).train()
+
+
+if __name__ == "__main__":
+    main()

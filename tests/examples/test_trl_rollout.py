@@ -1,0 +1,124 @@
+"""TRL trains on the tokens that our engine drew, and pays the rewards of our set."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.helpers.tiny import full_logprobs, weights_of
+from wordle_rl import build_knowledge, build_rewards, load_words, parse
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.game.rules import Game
+from wordle_rl.prompts.styles import PromptStyle
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.forms import build_form
+from wordle_rl.runs.paths import ROOT
+
+FILE = ROOT / "examples" / "trl_rollout.py"
+NEEDS_TRL = pytest.mark.skipif(
+    importlib.util.find_spec("trl") is None,
+    reason="needs TRL: pip install trl==1.16.0 -c constraints.txt",
+)
+PATH = ROOT / "wordle_rl" / "embedded" / "mini"
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location(FILE.stem, FILE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    return AutoModelForCausalLM.from_pretrained(PATH, dtype=torch.float32).eval()
+
+
+def drawn_parts(ids: list[int], mask: list[int]) -> list[list[int]]:
+    """The answers of a game: the runs of tokens that the mask covers."""
+    parts: list[list[int]] = []
+    for place, (token, drawn) in enumerate(zip(ids, mask, strict=True)):
+        if drawn and not (place and mask[place - 1]):
+            parts.append([])
+        if drawn:
+            parts[-1].append(token)
+    return parts
+
+
+def test_masks_cover_the_answers_and_rewards_are_those_of_the_set(example, model):
+    setup = example.build_setup(["model=mini", "reward=phase1"])
+    tokenizer = HFTokenizer(AutoTokenizer.from_pretrained(PATH))
+    style: PromptStyle = setup.recipe.style
+    rollout = example.build_rollout(setup, build_form("conversation", Chat(tokenizer), style))
+    secrets = ["crane", "crane", "mummy", "about", "sleep", "vivid"]
+    prompts = [[{"role": "user", "content": "", "secret": secret}] for secret in secrets]
+    trainer = SimpleNamespace(
+        model=model,
+        accelerator=SimpleNamespace(unwrap_model=lambda m: m, process_index=0),
+        state=SimpleNamespace(global_step=3),
+    )
+    out = rollout(prompts, trainer)
+    words = load_words()
+    rewards = build_rewards("phase1", build_knowledge(words))
+    assert len({len(parts) for parts in out["completion_ids"]}) > 1
+    for number, secret in enumerate(secrets):
+        ids, mask = out["completion_ids"][number], out["env_mask"][number]
+        game = Game(secret, words.allowed_set)
+        for answer in drawn_parts(ids, mask):
+            assert answer[-1] in tokenizer.stop_ids
+            text = tokenizer.decode(answer)
+            game.play(parse(text).guess, text=text, reason=parse(text).reason, tokens=len(answer))
+        assert out["won"][number] == game.won
+        assert out["game_reward"][number] == pytest.approx(rewards.score(game).total)
+        whole = full_logprobs(model, out["prompt_ids"][number] + ids, temperature=1.0)
+        seen = np.array(out["logprobs"][number])
+        gaps = np.abs(whole[-len(ids) :] - seen)[np.array(mask, bool)]
+        assert gaps.max() < 1e-4
+        assert not seen[~np.array(mask, bool)].any()
+
+
+@NEEDS_TRL
+def test_trl_trains_two_steps_on_the_tokens_that_were_drawn(example, model, tmp_path, monkeypatch):
+    monkeypatch.setattr(example, "SECRETS", 2)
+    monkeypatch.setattr(example, "GAMES", 4)
+    seen: list[dict[str, Any]] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TRL's own
+        trainer = example.build_trainer(example.build_setup(["model=mini"]), 2, str(tmp_path))
+        prepare = trainer._generate_and_score_completions
+
+        def watch(inputs: Any) -> Any:
+            batch = prepare(inputs)
+            with torch.no_grad():
+                ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+                mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+                length = batch["completion_ids"].shape[1]
+                found = trainer._get_per_token_logps_and_entropies(
+                    trainer.model, ids, mask, length
+                )[0]
+            seen.append({**batch, "trainer": found})
+            return batch
+
+        trainer._generate_and_score_completions = watch
+        before = weights_of(trainer.model)
+        trainer.train()
+    assert len(seen) == 2
+    for batch in seen:
+        drawn = (batch["completion_mask"] * batch["tool_mask"]).bool()
+        assert drawn.any() and not drawn.all()
+        gap = (batch["trainer"] - batch["sampling_per_token_logps"])[drawn].abs()
+        assert float(gap.max()) < 1e-4
+        assert batch["advantages"].abs().max() > 0.1
+    steps = [entry for entry in trainer.state.log_history if "reward" in entry]
+    assert [entry["reward"] == entry["rewards/game_reward/mean"] for entry in steps] == [True] * 2
+    after = weights_of(trainer.model)
+    assert any((after[name] - before[name]).abs().max() > 0 for name in before)

@@ -1,0 +1,208 @@
+"""A small HTTP server that answers as vLLM 0.32 does, on our own engine.
+
+It knows the calls that wordle_rl.backends.vllm makes. vllm_contract.json holds answers of a real
+server, and a test holds this one to them. Like the real one it draws for itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from peft import PeftModel
+
+from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.engine import TorchEngine
+from wordle_rl.policy.sampling import Sampling
+
+Answer = tuple[int, Any]  # status and body, a text or what becomes JSON
+# What happens to one request of answers: a text names it, a function changes the right answer.
+Fault = str | Callable[[dict[str, Any]], Any]
+
+
+class SmallServer:
+    """One server on this machine. `stop` ends it as a crash would."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any = None,
+        *,
+        name: str = "base",
+        max_model_len: int = 1024,
+        seed: int = 0,
+        port: int = 0,
+    ) -> None:
+        self.name, self.max_model_len = name, max_model_len
+        self.faults: list[Fault] = []  # of the next requests of answers, one each
+        self.slowness = 3.0  # seconds of the fault `slow`
+        self.asked: list[tuple[str, Any]] = []  # path and body of each request
+        self.folder_is_there = True
+        self.raw_logprobs = False  # as without --logprobs-mode processed_logprobs
+        self.ignores_adapters = False
+        self._model, self._tokenizer = model, tokenizer
+        self._adapters: dict[str, CausalLM] = {}
+        self._random = np.random.default_rng(seed)
+        self._lock = threading.Lock()  # one engine computes at a time
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+        self._http.daemon_threads = True
+        self._http.block_on_close = False
+        self.port = self._http.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self.faults = ["hang up"] * 1000  # for connections that are still open
+
+    def __enter__(self) -> SmallServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def count(self, path: str) -> int:
+        return sum(asked == path for asked, _ in self.asked)
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_: Any) -> None: ...
+
+            def do_GET(self) -> None:
+                self._send(*server._get(self.path))
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                server.asked.append((self.path, body))
+                answer = server._post(self.path, body)
+                if answer is None:
+                    self.close_connection = True
+                else:
+                    self._send(*answer)
+
+            def _send(self, status: int, body: Any) -> None:
+                text = body if isinstance(body, str) else json.dumps(body)
+                self.send_response(status)
+                if not isinstance(body, str):
+                    self.send_header("Content-Type", "application/json")
+                data = text.encode()
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+        return Handler
+
+    def _get(self, path: str) -> Answer:
+        if path != "/v1/models":
+            return 404, {"detail": "Not Found"}
+        base = {
+            "id": self.name, "object": "model", "owned_by": "vllm", "root": self.name,
+            "parent": None, "max_model_len": self.max_model_len,
+        }  # fmt: skip
+        more = [{**base, "id": name, "parent": self.name} for name in self._adapters]
+        return 200, {"object": "list", "data": [base, *more]}
+
+    def _post(self, path: str, body: dict[str, Any]) -> Answer | None:
+        """The answer; None to hang up."""
+        if path == "/v1/load_lora_adapter":
+            return self._load(body["lora_name"], body["lora_path"])
+        if path == "/v1/unload_lora_adapter":
+            if self._adapters.pop(body["lora_name"], None) is None:
+                return _error(404, f"The lora adapter '{body['lora_name']}' cannot be found.")
+            return 200, f"Success: LoRA adapter '{body['lora_name']}' removed successfully."
+        if path == "/tokenize":
+            ids = self._tokenizer.encode(body["prompt"], add_special_tokens=False)
+            return 200, {"count": len(ids), "max_model_len": self.max_model_len, "tokens": ids}
+        if path != "/v1/completions":
+            return 404, {"detail": "Not Found"}
+        fault = self.faults.pop(0) if self.faults else None
+        if fault == "hang up":
+            return None
+        if fault == "crash":
+            return _error(500, "EngineCore encountered an issue.")
+        if fault == "slow":
+            time.sleep(self.slowness)
+        answer = self._complete(body)
+        if callable(fault):
+            return 200, fault(answer[1])
+        return answer
+
+    def _load(self, name: str, path: str) -> Answer:
+        if not (Path(path) / "adapter_config.json").is_file() or not self.folder_is_there:
+            return _error(404, f"Loading lora {name} failed: No adapter found for {path}")
+        model = copy.deepcopy(self._model)
+        if not self.ignores_adapters:
+            model = PeftModel.from_pretrained(model, path).merge_and_unload()
+        self._adapters[name] = CausalLM(model.eval())
+        return 200, f"Success: LoRA adapter '{name}' added successfully."
+
+    def _complete(self, body: dict[str, Any]) -> Answer:
+        name, prompts = body["model"], body["prompt"]
+        lm = CausalLM(self._model) if name == self.name else self._adapters.get(name)
+        if lm is None:
+            alias = f"Valid aliases: {self.name}."
+            return _error(404, f"The model `{name}` does not exist. {alias}")
+        assert "seed" not in body, "a seed ends vLLM's CPU build"
+        assert body["ignore_eos"] and body["repetition_penalty"] == 1.0
+        vocabulary = lm.model.get_input_embeddings().weight.shape[0]
+        for ids in prompts:
+            if wrong := [i for i in ids if not 0 <= i < vocabulary]:
+                return _error(400, f"Token id {wrong[0]} is out of vocabulary")
+        sampling = Sampling(
+            temperature=body["temperature"], max_tokens=body["max_tokens"], top_p=body["top_p"],
+            top_k=body["top_k"],
+        )  # fmt: skip
+        with self._lock:
+            engine = TorchEngine(
+                lm, stop_ids=frozenset(body["stop_token_ids"]), max_context=self.max_model_len
+            )
+            rows = engine.open(len(prompts))
+            assert all(engine.extend(rows, prompts))
+            tables = engine.next_logprobs(rows) if body["logprobs"] == -1 else None
+            drawn = engine.decode(
+                rows, sampling, self._random.random((len(prompts), sampling.max_tokens))
+            )
+        factor = sampling.scoring_temperature if self.raw_logprobs else 1.0
+        choices = [
+            _choice(place, prompts[place], done, factor, None if tables is None else tables[place])
+            for place, done in enumerate(drawn)
+        ]
+        return 200, {"object": "text_completion", "model": name, "choices": choices}
+
+
+def _choice(
+    place: int, prompt: list[int], done: Any, factor: float, table: np.ndarray | None
+) -> dict[str, Any]:
+    names = [f"token_id:{token}" for token in done.ids]
+    logprobs = [factor * p for p in done.logprobs]
+    top = [{name: p} for name, p in zip(names, logprobs, strict=True)]
+    if table is not None:
+        top[0] = {f"token_id:{token}": float(p) for token, p in enumerate(table)}
+    return {
+        "index": place,
+        "logprobs": {
+            "token_logprobs": logprobs, "tokens": names, "top_logprobs": top,
+        },
+        "finish_reason": "stop" if done.stop == "stop_token" else "length",
+        "stop_reason": done.ids[-1] if done.stop == "stop_token" else None,
+        "token_ids": done.ids,
+        "prompt_logprobs": None,
+        "prompt_token_ids": prompt,
+    }  # fmt: skip
+
+
+def _error(status: int, message: str) -> Answer:
+    kind = {400: "BadRequestError", 404: "NotFoundError", 500: "InternalServerError"}[status]
+    return status, {"error": {"message": message, "type": kind, "code": status}}

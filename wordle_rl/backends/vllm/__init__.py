@@ -1,0 +1,7 @@
+"""Plays on vLLM servers: rollout.engine=vllm. It knows HTTP and no tensors.
+
+server.py asks one server and checks its answers. pool.py deals requests to several servers, and
+repeats what failed. engine.py keeps the tokens of each row. policy.py gives a policy that engine,
+and brings each new adapter to the servers through adapter_folder.py. probe.py compares a server
+with the trainer.
+"""

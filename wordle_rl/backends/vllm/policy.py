@@ -5,6 +5,7 @@ Every update gives the adapter a new version. It goes to the servers before the 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -132,6 +133,8 @@ def serve(
         try:
             for member in pool.members:
                 _check_server(member.server, inner.tokenizer, served.max_context)
+            if settings.folder is None:  # what a killed process left there
+                shutil.rmtree(root, ignore_errors=True)
             folder = AdapterFolder(root, settings.server_folder)
             pool.begin(folder.write(served.save_adapter))
         except ServerError as error:

@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,8 +86,8 @@ class Pool:
         if self._adapter is not None:
             for member in self.members:
                 if member.up:
-                    with suppress(ServerError):
-                        member.server.unload(self._adapter.name)
+                    member.server.unload(self._adapter.name)
+                    member.up = False
         self._threads.shutdown(wait=False, cancel_futures=True)
         for member in self.members:
             member.server.close()

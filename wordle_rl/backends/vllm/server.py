@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +95,10 @@ class Server:
         self._ask("POST", "/v1/load_lora_adapter", body, is_json=False)
 
     def unload(self, adapter: str) -> None:
-        self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": adapter}, is_json=False)
+        """Ask the server to forget an adapter. Nobody waits long for that."""
+        with suppress(httpx2.HTTPError):
+            body = {"lora_name": adapter}
+            self._client.post("/v1/unload_lora_adapter", json=body, timeout=_CONNECT)
 
     def complete(self, model: str, request: Request) -> list[Completion]:
         """One answer to each prompt. Raises ServerError unless all of them can be used."""

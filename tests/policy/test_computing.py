@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from tests.helpers.tiny import policy_of, qwen
 from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch import timing as torch_timing
 from wordle_rl.backends.torch.optimizers import ExactMuon, orthogonalize
+from wordle_rl.backends.torch.processes import TorchProcesses
 from wordle_rl.policy.computing import (
     Threads,
     choose_faster_precision,
@@ -202,12 +204,16 @@ def test_all_processes_of_a_run_compute_in_the_precision_that_the_first_found(
 ):
     tasks = []
 
-    def started(size, device, task, interrupts, died):
+    def started(size, interrupts, died):
+        return nullcontext(TorchProcesses.__new__(TorchProcesses))
+
+    def lead(processes, task, folder):
         tasks.append(task)
         raise KeyboardInterrupt
 
     say(monkeypatch, "bf16")
     monkeypatch.setattr(lightning_backend, "start_processes", started)
+    monkeypatch.setattr(lightning_backend, "lead", lead)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, *small, "backend.devices=2")
     assert tasks[0]["config"]["backend"]["precision"] == "bf16"

@@ -27,7 +27,7 @@ from tests.helpers.tiny import (
     qwen_like_tokenizer,
 )
 from wordle_rl import smollm2
-from wordle_rl.policy import settings
+from wordle_rl.policy import model_names
 from wordle_rl.policy.model_names import locate
 from wordle_rl.policy.sampling import Sampling, uniforms
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
@@ -212,7 +212,7 @@ def test_a_second_call_finds_damaged_weights(tmp_path, capsys, monkeypatch):
 
 
 def test_without_the_model_the_command_that_fetches_it_is_named(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr(settings, "fetched_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(model_names, "fetched_folder", lambda name: tmp_path / name)
     line = refused(training(f"model=smollm2 output_dir={tmp_path}"))
     assert "model.path=fetched/smollm2 was not fetched yet: run make smollm2 once" in line
     line = refused(training(f"model=smollm2_sft output_dir={tmp_path}"))
@@ -225,7 +225,7 @@ def test_without_the_model_the_command_that_fetches_it_is_named(tmp_path, refuse
 def test_an_adapter_names_a_shipped_base_as_other_machines_know_it(tmp_path, monkeypatch):
     from wordle_rl.backends.torch.load import load_model
 
-    monkeypatch.setattr(settings, "fetched_folder", lambda name: tmp_path / "models" / name)
+    monkeypatch.setattr(model_names, "fetched_folder", lambda name: tmp_path / "models" / name)
     small = tmp_path / "models" / "small"
     small_llama().save_pretrained(small)
     qwen_like_tokenizer().save_pretrained(small)
@@ -237,7 +237,7 @@ def test_an_adapter_names_a_shipped_base_as_other_machines_know_it(tmp_path, mon
         assert config["base_model_name_or_path"] == base
         if other is not None:  # the cache folder of another machine
             small.parent.rename(other)
-            monkeypatch.setattr(settings, "fetched_folder", lambda name, at=other: at / name)
+            monkeypatch.setattr(model_names, "fetched_folder", lambda name, at=other: at / name)
         again = ModelSettings(**fields, path=str(tmp_path / "adapter"))
         load_model(again, precision="fp32", device="cpu")
 

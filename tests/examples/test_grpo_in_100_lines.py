@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import importlib.util
 import io
 import math
 import random
@@ -19,6 +18,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 
+from tests.helpers.examples import load_example
 from tests.helpers.tiny import policy_of, weights_of
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.build import build_experiment, resolve
@@ -47,11 +47,7 @@ OVERRIDES = (
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(FILE.stem, FILE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_example(FILE)
 
 
 @pytest.fixture(scope="module")

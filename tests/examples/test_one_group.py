@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers.examples import load_example
 from wordle_rl.game.rules import marks
 from wordle_rl.runs.paths import ROOT
 
@@ -51,10 +51,7 @@ def read_table(text: str) -> tuple[str, list[Guess]]:
 @pytest.fixture(scope="module")
 def printed() -> str:
     """What the example prints for the page's seed."""
-    spec = importlib.util.spec_from_file_location(FILE.stem, FILE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load_example(FILE)
     return "\n".join(module.describe_group(module.build_step(2, None)))
 
 

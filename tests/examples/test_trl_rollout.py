@@ -12,6 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tests.helpers.examples import load_example
 from tests.helpers.tiny import full_logprobs, weights_of
 from wordle_rl import build_knowledge, build_rewards, load_words, parse
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -31,11 +32,7 @@ PATH = ROOT / "wordle_rl" / "embedded" / "mini"
 
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(FILE.stem, FILE)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_example(FILE)
 
 
 @pytest.fixture(scope="module")

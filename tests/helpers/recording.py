@@ -1,8 +1,8 @@
 """Records the first minute of a command in a terminal 80 columns wide, as text: make recording
 
 python -m tests.helpers.recording <file> <command> ... writes all lines that the terminal showed,
-those that left the screen included. NO_COLOR lets the boards show marks in place of colours. After
-the minute the command gets a Ctrl-C.
+also the ones that have left the screen. NO_COLOR lets the boards show marks in place of colours.
+After the minute the command gets a Ctrl-C.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _read(terminal: int, begin: float, seconds: float) -> Iterator[Chunk]:
 
 
 def shown(chunks: Sequence[Chunk], columns: int = COLUMNS) -> list[str]:
-    """The lines that the terminal showed, those that left the screen included."""
+    """All lines that the terminal showed, also the ones that have left the screen."""
     # As high as all lines together, since nothing that a run prints depends on the height.
     screen = pyte.Screen(columns, _LONGEST)
     stream = pyte.ByteStream(screen)

@@ -89,7 +89,7 @@ def without_clock(values: Any) -> Any:
 
 
 def files(folder: Path) -> set[str]:
-    """What is in a run folder, but for the page that only runs in processes of their own write."""
+    """The paths in a run folder. The page is left out: runs inside a test write none."""
     found = {str(path.relative_to(folder)) for path in folder.rglob("*")}
     return found - {"report.html"}
 

@@ -1,4 +1,4 @@
-"""Games with a model behind a server are those of PolicyActor, token by token."""
+"""With a model behind a server, the same games are played as by PolicyActor, token by token."""
 
 from __future__ import annotations
 

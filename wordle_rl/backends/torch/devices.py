@@ -17,7 +17,7 @@ def measure_device(device: str, processes: int) -> tuple[Place, float]:
 
 
 def choose_device(backend: LightningSettings, place: int) -> str:
-    """The device of a process. place: of the process among those of this machine.
+    """The device of a process. place: its number among the processes of this machine.
 
     Raises ValueError for a device that this machine lacks.
     """

@@ -112,7 +112,7 @@ def join_processes(
 ) -> Iterator[TorchProcesses]:
     """Join the processes that torchrun started. Raises NotAllCame when some do not come.
 
-    stop, lost: see Watch. Processes other than the first take no signals.
+    stop, lost: see Watch. The other processes pass their signals on to the first.
     """
     choose_interface(launch)
     store = open_store(launch)

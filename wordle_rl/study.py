@@ -1,8 +1,11 @@
 """Writes the report of a study: python -m wordle_rl.study sweeps/<name> [--storage URL].
 
-Writes results.csv, the pictures and README.md into the folder, and what the index beside it says of
-the studies that it lists; --index adds a study to it. Keeps the conclusion that a person wrote into
-README.md. Also works while a study runs.
+Writes results.csv, games.csv.xz, effects.json, the pictures and README.md into the folder, and what
+the index beside it says of the studies that it lists; --index adds a study to it. Keeps the
+conclusion that a person wrote into README.md. Also works while a study runs.
+
+--recompute reads results.csv and games.csv.xz alone. --power says which difference a study of
+conf/sweep can find, before it starts.
 """
 
 from __future__ import annotations
@@ -23,25 +26,52 @@ from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import printable
 
 
-def write_report(folder: Path, url: str | None = None, *, listed: bool = False) -> Path:
+def write_report(
+    folder: Path, url: str | None = None, *, listed: bool = False, recompute: bool = False
+) -> Path:
     """Write the report of a study. Returns its page. Raises ValueError.
 
-    listed: whether the index of studies beside the folder gets it.
+    listed: whether the index of studies beside the folder gets it. recompute: whether to read its
+    files alone, not its database and runs.
     """
-    from wordle_rl.runs.files import write_bytes
+    from wordle_rl.runs.files import write_bytes, write_json
+    from wordle_rl.sweeps import games, table
+    from wordle_rl.sweeps.comparisons import compare, compare_confirmed
+    from wordle_rl.sweeps.effect_table import FILE, describe_effects
+    from wordle_rl.sweeps.index import write_index
     from wordle_rl.sweeps.plots import write_plots
-    from wordle_rl.sweeps.report import format_csv, format_page, write_index
-    from wordle_rl.sweeps.results import read_study
+    from wordle_rl.sweeps.reading import read_study
+    from wordle_rl.sweeps.report import format_page
 
-    study = read_study(folder, url)
-    write_bytes(folder / "results.csv", format_csv(study).encode())
+    study = read_study(folder, url, files_only=recompute)
+    effects = [*compare(study), *compare_confirmed(study)]
+    if not recompute:
+        write_bytes(folder / table.FILE, table.format_csv(study.results).encode())
+        packed = games.pack_games(study.games)
+        if study.games and len(packed) <= games.MOST_BYTES:
+            write_bytes(folder / games.FILE, packed)
+    write_json(folder / FILE, describe_effects(study, effects))
     pictures = write_plots(study, folder)
     path = folder / "README.md"
     before = path.read_text(encoding="utf-8") if path.exists() else None
-    write_bytes(path, format_page(study, pictures, before).encode())
+    write_bytes(path, format_page(study, effects, pictures, before).encode())
     folder = folder.resolve()
     write_index(folder.parent, folder.name if listed else None)
     return path
+
+
+def print_power(name: str) -> None:
+    """Print which difference a study can find. Raises ValueError.
+
+    name: of a study in conf/sweep, or the folder of a study that ran, which is then its own pilot.
+    """
+    from wordle_rl.sweeps.power import Power, plan_power, read_plan, refuse_underpowered
+    from wordle_rl.sweeps.reading import read_study
+
+    plan = read_plan(name)
+    power: Power = plan_power(plan.space, plan.default, plan.analysis, read_study(plan.pilot))
+    print("\n".join(power.format_lines()))
+    refuse_underpowered(power, plan.name)
 
 
 def _folder(text: str) -> Path:
@@ -63,9 +93,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--index", action="store_true", help="also list it in README.md beside its folder"
     )
+    parser.add_argument(
+        "--recompute", action="store_true", help="read results.csv and games.csv.xz alone"
+    )
+    parser.add_argument(
+        "--power", action="store_true",
+        help="print which difference the study finds with a chance of 80 %%; FOLDER may be the "
+        "name of a study in conf/sweep",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
     with user_errors():
-        page = write_report(options.folder, options.storage, listed=options.index)
+        if options.power:
+            print_power(str(options.folder))
+            return 0
+        page = write_report(
+            options.folder, options.storage, listed=options.index, recompute=options.recompute
+        )
         print(printable(str(page)))
     return 0
 

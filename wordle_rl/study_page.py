@@ -1,13 +1,12 @@
 """The page of a study: its arms with intervals over seeds, against the default, seed by seed.
 
-It reads the study's storage. Where the study ran elsewhere, results.csv has all but the curves.
+It reads the study's storage. Where the study ran elsewhere, results.csv takes its place.
 """
 
 from __future__ import annotations
 
-import csv
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -16,13 +15,15 @@ from wordle_rl.reports.drawing import MOST_LINES, Charts, Curves, Dots, Line
 from wordle_rl.reports.page import Link, Part, render
 from wordle_rl.reports.results import Estimate
 from wordle_rl.reports.tables import NONE, Table, cut
-from wordle_rl.runs.addresses import shown_command
-from wordle_rl.runs.paths import ROOT, module_command
-from wordle_rl.runs.untrusted import FolderError, read_text
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.untrusted import read_text
+from wordle_rl.sweeps.comparisons import compare, compare_confirmed, read_measure
+from wordle_rl.sweeps.index import read_conclusion
 from wordle_rl.sweeps.means import Mean, format_mean
-from wordle_rl.sweeps.records import LINEAGE, TEST_GUESSES, TEST_WINS, StudyRecord
-from wordle_rl.sweeps.report import group_by_arm, mean_difference, read_conclusion
-from wordle_rl.sweeps.results import ReportError, Result, Study, read_study
+from wordle_rl.sweeps.reading import read_study
+from wordle_rl.sweeps.records import LINEAGE, TEST_GUESSES, TEST_WINS
+from wordle_rl.sweeps.report import group_by_arm, mean_difference
+from wordle_rl.sweeps.results import Result, Study
 from wordle_rl.sweeps.space import format_params
 
 _BEFORE, _AFTER = ("trial", "round", "state"), "val_win_rate"  # columns around the parameters
@@ -55,14 +56,7 @@ def make_study_page(folder: Path, url: str | None = None) -> str:
 
     url: of its storage, None for the one in study.json.
     """
-    missing: list[str] = []
-    try:
-        study = read_study(folder, url)
-    except ReportError as error:
-        if not (folder / "results.csv").is_file():
-            raise
-        missing.append(f"{error}. This page is made from results.csv.".replace(f"{folder}/", ""))
-        study = _read_table(folder)
+    study = read_study(folder, url)
     charts = Charts()
     search = _arms(study, confirms=False)
     confirmed = _arms(study, confirms=True)
@@ -71,6 +65,7 @@ def make_study_page(folder: Path, url: str | None = None) -> str:
     facts = [f"trials: {trials or 'none'}", f"python {' '.join(study.command)}"]
     parts = [
         _result(study, search, charts, folder),
+        Part(key="effects", title="Effects", tables=_effects(study)),
         Part(key="confirmed", title="With fresh seeds",
              tables=[_table(confirmed, "The winner and the default with fresh seeds")]
              if confirmed else []),
@@ -80,39 +75,7 @@ def make_study_page(folder: Path, url: str | None = None) -> str:
         Part(key="lineage", title="Lineage", lines=[*dict.fromkeys(
             str(r.figures[LINEAGE]) for r in study.results if r.figures.get(LINEAGE))]),
     ]  # fmt: skip
-    return render(f"Study {study.name}", facts, missing, parts, charts.styles)
-
-
-def _read_table(folder: Path) -> Study:
-    """The study in study.json and results.csv, without its curves and importance."""
-    record = StudyRecord.read(folder)
-    path = folder / "results.csv"
-    rows = list(csv.DictReader(read_text(path).splitlines()))
-    if not rows or not {*_BEFORE, _AFTER} <= rows[0].keys():
-        raise FolderError(f"{path}: not a table of trials; {module_command('study')} writes it")
-    columns = list(rows[0])
-    names = columns[len(_BEFORE) : columns.index(_AFTER)]
-    return Study(
-        name=record.name, question=record.question, command=shown_command(record.command),
-        identity=record.identity, best=None, importance={},
-        results=tuple(_result_of(path, row, names) for row in rows),
-    )  # fmt: skip
-
-
-def _result_of(path: Path, row: Mapping[str, str | None], names: Sequence[str]) -> Result:
-    figures = {
-        name: value for name, value in row.items() if name not in (*_BEFORE, *names) and value
-    }
-    try:
-        numbers = {n: float(v) for n, v in figures.items() if n not in ("run", "cause")}
-        return Result(
-            number=int(row["trial"] or ""), confirms=row["round"] == "confirmation",
-            state=str(row["state"]), params={n: row[n] for n in names if row[n]},
-            value=numbers.pop(_AFTER, None),
-            figures={**numbers, **{n: figures[n] for n in ("run", "cause") if n in figures}},
-        )  # fmt: skip
-    except (ValueError, TypeError):
-        raise FolderError(f"{path}: trial {str(row['trial'])[:20]!r} has no numbers") from None
+    return render(f"Study {study.name}", facts, [], parts, charts.styles)
 
 
 def _arms(study: Study, *, confirms: bool) -> list[_Arm]:
@@ -187,6 +150,25 @@ def _table(arms: Sequence[_Arm], caption: str) -> Table:
         rows=rows,
         note=f"{_BAND} To default: the mean difference at equal seeds.",
     )  # fmt: skip
+
+
+def _effects(study: Study) -> list[Table]:
+    """The comparisons with their verdicts, for the search and for fresh seeds."""
+    measure = read_measure(study)
+    return [
+        Table(
+            caption=f"{measure.title[:1].upper()}{measure.title[1:]}: differences between arms",
+            columns=["comparison", f"difference, {measure.unit}", "interval", "verdict",
+                     "resolution", "seeds", "secrets"],
+            rows=[[e.name, f"{e.difference:+.{measure.digits}f}",
+                   f"{e.low:+.{measure.digits}f} to {e.high:+.{measure.digits}f}", e.verdict,
+                   f"{e.resolution:.{measure.digits}f}", str(e.seeds), str(e.secrets)]
+                  for e in effects],
+            note="At equal seeds and secrets, with Holm's correction. Resolution: the difference "
+                 "that would be found with a chance of 80 %.",
+        )
+        for effects in (compare(study), compare_confirmed(study)) if effects
+    ]  # fmt: skip
 
 
 def _curves(arms: Sequence[_Arm], charts: Charts) -> list:

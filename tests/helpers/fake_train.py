@@ -30,6 +30,7 @@ class Fake:
     value: float | None = -1.0  # val_win_rate in the summary; -1 for the true one
     code: int = 0  # exit code after a whole run
     summary: bool = True
+    secrets: int = 0  # played at each validation; as many are won as the wins say
     spoil: tuple[str, str] = ("", "")  # a file of the run folder, and its damaged content
 
 
@@ -62,6 +63,10 @@ def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
         # As in a real run, a signal waits until the step is complete.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         log.append(step, {**metrics, "val/win_rate": best})
+        for number in range(fake.secrets):
+            StepLog(run.path / "validation_games.jsonl").append(
+                step, play(f"word{number}", won=number < round(best * fake.secrets))
+            )
         StepLog(run.path / "steps.log").append(step, {"pid": os.getpid()})
         write_json(checkpoint, {"step": step})
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -75,6 +80,13 @@ def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
         write_json(run.path / "summary.json", summary)
     if (name := fake.spoil[0]) != "":
         (run.path / name).write_text(fake.spoil[1])
+
+
+def play(secret: str, *, won: bool) -> dict[str, object]:
+    """A validation game: the secret at the second guess, or six answers without it."""
+    guesses = ["crane", secret] if won else ["crane", "crane", "slate", "zzzzz", None, "slate"]
+    kinds = ["accepted", "accepted", "accepted", "not_allowed", "unparsable", "accepted"]
+    return {"secret": secret, "won": won, "guesses": guesses, "kinds": kinds[: len(guesses)]}
 
 
 if __name__ == "__main__":

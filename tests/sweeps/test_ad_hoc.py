@@ -12,8 +12,9 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps import ad_hoc
 from wordle_rl.sweeps.ad_hoc import describe_ad_hoc, settle_start
 from wordle_rl.sweeps.end_table import format_arms
+from wordle_rl.sweeps.reading import read_study
 from wordle_rl.sweeps.records import StudyRecord
-from wordle_rl.sweeps.results import ReportError, Result, read_study
+from wordle_rl.sweeps.results import ReportError, Result
 from wordle_rl.sweeps.settings import build_study_settings
 
 

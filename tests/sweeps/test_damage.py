@@ -11,7 +11,7 @@ import pytest
 from tests.helpers.studies import plan_of, states, steps_done, stored, work
 from wordle_rl import study
 from wordle_rl.runs.errors import user_errors
-from wordle_rl.sweeps.results import read_study
+from wordle_rl.sweeps.reading import read_study
 from wordle_rl.sweeps.study_loop import run_study
 
 NODE = {"params": {"x": "choice(0.1, 0.9)"}}

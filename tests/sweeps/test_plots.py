@@ -36,8 +36,8 @@ def drawn(results: list[Result], tmp_path, monkeypatch) -> dict[str, Any]:
         plots, "save_figure", lambda figure, out: figures.update({out.name: figure})
     )
     study = Study(
-        name="s", question="?", command=["train.py"], identity={}, results=tuple(results),
-        best=None, importance={"optim.x": 0.75, "seed": 0.25},
+        name="s", question="?", command=["train.py"], identity={}, analysis={},
+        results=tuple(results), games={}, best=None, importance={"optim.x": 0.75, "seed": 0.25},
     )  # fmt: skip
     write_plots(study, tmp_path)
     return figures

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.studies import plan_of, stored, work
 from wordle_rl import study
-from wordle_rl.sweeps import progress, report
+from wordle_rl.sweeps import index, progress, report
 from wordle_rl.sweeps.means import Mean
 from wordle_rl.sweeps.results import Result
 from wordle_rl.sweeps.rounds import build_confirmation
@@ -181,24 +181,24 @@ def test_what_a_person_wrote_stays_and_the_index_shows_it(root):
     assert not (root / "README.md").exists(), "a study of one's own is in no index"
     study.write_report(root / "study", listed=True)
     study.write_report(root / "study")  # from then on its entry is kept up to date
-    index = (root / "README.md").read_text()
-    assert "## [study](study/README.md)\n\nMore x, more wins.\n\n![" in index
-    assert "(study/wins.png)" in index
+    text = (root / "README.md").read_text()
+    assert "## [study](study/README.md)\n\nMore x, more wins.\n\n![" in text
+    assert "(study/wins.png)" in text
 
 
 def test_the_index_keeps_its_studies_and_takes_no_others(tmp_path):
     for name in ("shipped", "own"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "README.md").write_text(f"{report.CONCLUSION}\n\nIt is {name}.\n")
-    report.write_index(tmp_path, "shipped")
+    index.write_index(tmp_path, "shipped")
     before = (tmp_path / "README.md").read_text()
     assert "It is shipped." in before and "own" not in before
-    report.write_index(tmp_path)
+    index.write_index(tmp_path)
     assert (tmp_path / "README.md").read_text() == before
 
 
 def test_importance_finds_the_parameter_that_matters(root):
-    from wordle_rl.sweeps.results import read_study
+    from wordle_rl.sweeps.reading import read_study
 
     importance = read_study(root / "study").importance
     assert max(importance, key=lambda name: importance[name]) == "x"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 _COVERAGE = 0.95  # of an interval
-_HALVINGS = 60  # of a quarter turn, which reaches the last digits of a double
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,23 +44,6 @@ def format_mean(
 @functools.cache
 def t_quantile(freedom: int) -> float:
     """The 97.5 % quantile of Student's t. freedom: degrees of freedom, 1 or more."""
-    low, high = 0.0, math.pi / 2
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        inside = _probability_inside(middle, freedom)
-        low, high = (middle, high) if inside < _COVERAGE else (low, middle)
-    return math.sqrt(freedom) * math.tan(low)
+    from scipy.special import stdtrit  # scipy.stats takes a second to import
 
-
-def _probability_inside(angle: float, freedom: int) -> float:
-    """The probability that |t| is below sqrt(freedom) * tan(angle).
-
-    Source: Abramowitz & Stegun, Handbook of Mathematical Functions, 26.7.3 (odd) and 26.7.4 (even).
-    """
-    odd, cosine = freedom % 2, math.cos(angle)
-    term, total = cosine if odd else 1.0, 0.0
-    for power in range(odd, freedom - 1, 2):
-        total += term
-        term *= cosine**2 * (power + 1) / (power + 2)
-    part = math.sin(angle) * total
-    return 2 / math.pi * (angle + part) if odd else part
+    return float(stdtrit(freedom, (1 + _COVERAGE) / 2))

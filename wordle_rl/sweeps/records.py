@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class StudyRecord:
     storage: str | None  # without its password; None for sqlite in the same folder
     command: list[str]  # that started it
     identity: dict[str, Any]
+    analysis: dict[str, Any] = field(default_factory=dict)  # settings of its comparisons
 
     @classmethod
     def read(cls, folder: Path) -> StudyRecord:
@@ -42,12 +43,13 @@ class StudyRecord:
             found = read_object(path)
             check_all_entries(path, found, _KINDS)
             check_entries(f"{path}: identity", found["identity"], {"default": dict | None})
+            check_entries(path, found, {"analysis": dict})
         except FolderError as error:
             raise FolderError(
                 f"{error}; remove it, and the study's command, {TRAIN} -m sweep=..., "
                 "writes it again"
             ) from None
-        return cls(**{name: found[name] for name in _KINDS})
+        return cls(**{name: found[name] for name in _KINDS}, analysis=found.get("analysis", {}))
 
     def write(self, folder: Path) -> None:
         write_json(folder / "study.json", asdict(self))

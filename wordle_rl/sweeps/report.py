@@ -1,22 +1,19 @@
-"""The report of a study: its page, its table as CSV, and the index of all studies.
+"""The page of a study.
 
 Only the text between the two markers is written again. What a person writes outside them stays.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shlex
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.files import write_bytes
-from wordle_rl.runs.paths import ROOT
+from wordle_rl.sweeps.effect_table import format_effects
+from wordle_rl.sweeps.effects import Effect
 from wordle_rl.sweeps.means import Mean, format_mean
 from wordle_rl.sweeps.plan import ARM
 from wordle_rl.sweeps.records import LINEAGE, TEST_GUESSES, TEST_WINS
@@ -29,7 +26,6 @@ UNWRITTEN = "*Not written yet.*"
 MOST_CURVES = 10  # arms whose colours can be told apart in one picture
 _MOST_ROWS = 20
 _NEEDLESS_QUOTES = re.compile(r"='([\w.,/-]+)'$")  # around a value that Hydra reads without
-_LISTED = re.compile(r"^## \[([^\]]+)\]\(", re.M)  # a study in the index
 _COLUMNS = 100  # of Markdown
 _EXPLANATION = """\
 - Validation wins are those of the run's best checkpoint. The starting model counts as a checkpoint.
@@ -38,8 +34,6 @@ _EXPLANATION = """\
 - Intervals are 95 %, Student's t over seeds. A dash means that nothing was measured.
 - A lost game counts as one guess more than the rules allow, usually 7.
 - Minutes are time spent on training."""
-_FIGURES = ("run", "best_step", "games", "seconds", "games_per_second", "no_spread",
-            TEST_WINS, TEST_GUESSES, "cause")  # fmt: skip
 
 
 def group_by_arm(results: Sequence[Result]) -> list[tuple[dict[str, Any], list[Result]]]:
@@ -143,28 +137,25 @@ def _format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def format_csv(study: Study) -> str:
-    """results.csv: a line for each trial."""
-    params = list(dict.fromkeys(name for r in study.results for name in r.params))
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["trial", "round", "state", *params, "val_win_rate", *_FIGURES])
-    for r in study.results:
-        values = [r.params.get(name) for name in params]
-        part = "confirmation" if r.confirms else "search"
-        figures = [r.figures.get(name) for name in _FIGURES]
-        if figures[0] is not None:  # the run folder, relative to the project
-            figures[0] = str(figures[0]).removeprefix(f"{ROOT}/")
-        writer.writerow([r.number, part, r.state, *values, r.value, *figures])
-    return out.getvalue()
-
-
-def format_page(study: Study, pictures: Sequence[tuple[str, str]], before: str | None) -> str:
+def format_page(
+    study: Study,
+    effects: Sequence[Effect],
+    pictures: Sequence[tuple[str, str]],
+    before: str | None,
+) -> str:
     """Format the README of a study.
 
-    pictures: title and file name of each picture. before: the present page, None if there is none.
+    effects: of its comparisons. pictures: title and file name of each picture. before: the present
+    page, None if there is none.
     """
-    results = "\n\n".join([BEGIN, *_format_search(study), *_format_confirmation(study)])
+    results = "\n\n".join(
+        [
+            BEGIN,
+            *format_effects(study, effects),
+            *_format_search(study),
+            *_format_confirmation(study),
+        ]
+    )
     if len(group_by_arm([r for r in study.results if not r.confirms])) > MOST_CURVES:
         results += f"\n\nThe pictures show the {MOST_CURVES} best arms."
     results = "\n\n".join([results, *(f"![{title}]({file})" for title, file in pictures), END])
@@ -175,7 +166,7 @@ def format_page(study: Study, pictures: Sequence[tuple[str, str]], before: str |
     begin = f"python {shlex.quote(first)}" if first.endswith(".py") else first
     typed = shlex.join(_NEEDLESS_QUOTES.sub(r"=\1", word) for word in words)
     return (
-        f"# {study.name}\n\n{_wrap(study.question)}\n\n    {begin} {typed}\n\n{results}\n\n"
+        f"# {study.name}\n\n{wrap(study.question)}\n\n    {begin} {typed}\n\n{results}\n\n"
         f"{CONCLUSION}\n\n{UNWRITTEN}\n"
     )
 
@@ -214,11 +205,11 @@ def _format_confirmation(study: Study) -> list[str]:
 def _describe_lineages(results: Sequence[Result]) -> list[str]:
     """Each lineage of the models behind the test wins, once."""
     found = dict.fromkeys(r.figures[LINEAGE] for r in results if LINEAGE in r.figures)
-    lines = [_wrap(f"- {line[:1].upper()}{line[1:]}", "  ") for line in found]
+    lines = [wrap(f"- {line[:1].upper()}{line[1:]}", "  ") for line in found]
     return ["\n".join(lines)] if lines else []
 
 
-def _wrap(text: str, indent: str = "") -> str:
+def wrap(text: str, indent: str = "") -> str:
     """indent: of all lines but the first."""
     return textwrap.fill(
         text, _COLUMNS, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent
@@ -246,36 +237,3 @@ def _describe_pruning(results: Sequence[Result]) -> list[str]:
         return []
     share = 1.0 - (sum(whole) + sum(pruned)) / (max(whole) * len(whole + pruned))
     return [f"Pruning saved {100 * share:.0f} % of the games of all trials in full length."]
-
-
-def read_conclusion(page: str) -> str:
-    """The first paragraph of the conclusion that a person wrote, in one line."""
-    written = page.partition(CONCLUSION)[2].strip()
-    return " ".join(written.partition("\n\n")[0].partition("\n#")[0].split())
-
-
-def write_index(root: Path, also: str | None = None) -> None:
-    """Write the list of studies into <root>/README.md, each with its finding and a picture.
-
-    Lists the studies that it has already, and `also` this one. Without it, only an index that is
-    there is written again.
-    """
-    path = root / "README.md"
-    if not path.exists() and also is None:
-        return
-    before = f"# Studies\n\n{BEGIN}{END}\n"
-    if path.exists():
-        before = path.read_text(encoding="utf-8")
-    names = {*_LISTED.findall(before), *filter(None, [also])}
-    parts = [BEGIN]
-    for page in (root / name / "README.md" for name in sorted(names)):
-        if not page.is_file():
-            continue
-        name, text = page.parent.name, page.read_text(encoding="utf-8")
-        parts += [f"## [{name}]({name}/README.md)", _wrap(read_conclusion(text) or UNWRITTEN)]
-        if (page.parent / "wins.png").exists():
-            parts.append(f"![Validation wins of each trial of {name}]({name}/wins.png)")
-    listed = "\n\n".join([*parts, END])
-    text = before.partition(BEGIN)[0] + listed + before.partition(END)[2]
-    if text != before:
-        write_bytes(path, text.encode())

@@ -134,11 +134,16 @@ def find_winner(trials: Sequence[FrozenTrial]) -> Params | None:
     return max(full, key=lambda arm: sum(arm[1]) / most)[0]
 
 
-def open_round(storage: optuna.storages.BaseStorage, part: Round, where: str) -> optuna.Study:
+def open_round(
+    storage: optuna.storages.BaseStorage,
+    part: Round,
+    where: str,
+    restore: Callable[[optuna.Study], None] = lambda study: None,
+) -> optuna.Study:
     """The Optuna study of a round: created and filled, or as it was left.
 
-    where: the storage, for messages. Raises ConfigError when the study was created with other
-    settings.
+    where: the storage, for messages. restore: puts the trials into a new study that ended on
+    another machine. Raises ConfigError when the study was created with other settings.
     """
     created = False
     try:
@@ -154,6 +159,8 @@ def open_round(storage: optuna.storages.BaseStorage, part: Round, where: str) ->
         created = True  # the worker that created it died before it was filled
     if not created:
         _check_identity(part, study.user_attrs[_IDENTITY], where)
+    elif not study.get_trials(deepcopy=False):
+        restore(study)
     for point in part.missing(study.get_trials(deepcopy=False)):
         study.enqueue_trial(dict(point))
     if created:

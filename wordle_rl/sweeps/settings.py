@@ -13,6 +13,7 @@ from wordle_rl.runs.paths import ROOT
 
 SAMPLERS = ("grid", "random", "tpe")
 PRUNERS = ("none", "median", "percentile", "asha", "hyperband")
+MEASURES = ("wins", "guesses", "repeats", "refused", "idle_groups", "minutes")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -74,6 +75,30 @@ class BudgetSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AnalysisSettings:
+    """How a study's arms are compared. Changing it does not change the study."""
+
+    measure: str = "wins"
+    comparisons: dict[str, list[object]] = field(default_factory=dict)  # name: [one, other]
+    effect: float | None = None  # the smallest difference that the study asks about
+    margin: float = 2.0  # differences up to it count as none
+    pilot: str | None = None  # a study whose trials tell the spread between seeds
+    underpowered: bool = False  # whether to start although the pilot says it finds too little
+
+    def __post_init__(self) -> None:
+        _check_one_of("analysis.measure", self.measure, MEASURES)
+        _check_at_least("analysis.margin", self.margin, 0.0)
+        if self.effect is not None and self.effect <= 0.0:
+            raise ValueError(f"hydra.sweeper.analysis.effect must be above 0, not {self.effect}")
+        for name, pair in self.comparisons.items():
+            if len(pair) != 2 or not all(isinstance(arm, str | dict) for arm in pair):
+                raise ValueError(
+                    f"hydra.sweeper.analysis.comparisons.{name} must be a list of two arms, each a "
+                    f"name or its parameters, not {pair}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
 class StudySettings:
     """One study; conf/hydra/sweeper/study.yaml explains each setting."""
 
@@ -86,6 +111,7 @@ class StudySettings:
     sampler: SamplerSettings = SamplerSettings()
     pruner: PrunerSettings = PrunerSettings()
     budget: BudgetSettings = BudgetSettings()
+    analysis: AnalysisSettings = field(default_factory=AnalysisSettings)
     n_trials: int | None = None
     confirm_seeds: list[int] = field(default_factory=list)
     storage: str | None = None
@@ -124,7 +150,10 @@ class StudySettings:
         return ROOT / (self.folder or f"sweeps/{self.name}")
 
 
-_PARTS = {"sampler": SamplerSettings, "pruner": PrunerSettings, "budget": BudgetSettings}
+_PARTS = {
+    "sampler": SamplerSettings, "pruner": PrunerSettings, "budget": BudgetSettings,
+    "analysis": AnalysisSettings,
+}  # fmt: skip
 
 
 def build_study_settings(node: Mapping[str, Any]) -> StudySettings:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.dead_workers import WorkerLock, requeue_trial, take_over_trials
+from wordle_rl.sweeps.earlier import EarlierTrials, check_power
 from wordle_rl.sweeps.end_table import format_arms
 from wordle_rl.sweeps.objective import TrialFailed, TrialObjective, TrialStopped, WorkerContext
 from wordle_rl.sweeps.plan import StudyPlan
@@ -69,7 +70,13 @@ def run_study(plan: StudyPlan, print_line: Callable[[str], None] = progress.prin
     with lock_folder(paths.folder):
         storage = open_storage(paths.url, heartbeat=settings.heartbeat, grace=settings.grace)
         search = build_search(plan, paths.trials)
-        study = open_round(storage, search, shown_address(paths.url))
+        earlier = EarlierTrials.read(paths.folder, plan, print_line)
+        if not earlier.results and settings.name not in optuna.get_all_study_names(storage):
+            check_power(plan, paths.folder, print_line)
+        study = open_round(
+            storage, search, shown_address(paths.url),
+            lambda study: earlier.restore_search(study, search),
+        )  # fmt: skip
         _write_record(plan, paths)
     with ExitStack() as stack:
         worker = _StudyWorker(plan, storage, print_line, stack)
@@ -78,7 +85,10 @@ def run_study(plan: StudyPlan, print_line: Callable[[str], None] = progress.prin
         if best is not None and settings.confirm_seeds:
             confirmation = build_confirmation(plan, best, paths.trials)
             with lock_folder(paths.folder):
-                confirm = open_round(storage, confirmation, shown_address(paths.url))
+                confirm = open_round(
+                    storage, confirmation, shown_address(paths.url),
+                    lambda confirm: earlier.restore_confirmation(confirm, confirmation, study),
+                )  # fmt: skip
             if not confirmation.finished(confirm.get_trials(deepcopy=False)):
                 print_line(progress.format_confirmation(best, settings.confirm_seeds))
             worker.run_round(confirmation, confirm)
@@ -99,13 +109,16 @@ def _write_record(plan: StudyPlan, paths: StudyPaths) -> None:
         storage=shown_address(paths.url) if settings.storage else None,
         command=shown_command(sys.argv),
         identity=plan.identity(),
+        analysis=asdict(settings.analysis),
     )
     try:
         before = StudyRecord.read(paths.folder)
     except FileNotFoundError:
         before = None
     # The command that started a study stays. A study started anew, or elsewhere, has its own.
-    if before is None or (before.storage, before.identity) != (record.storage, record.identity):
+    if before and (before.storage, before.identity) == (record.storage, record.identity):
+        record = replace(record, command=before.command)
+    if before != record:
         record.write(paths.folder)
 
 

@@ -1,0 +1,155 @@
+"""Differences between arms: their errors, intervals, corrections and verdicts."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import t
+from statsmodels.stats.power import TTestPower
+
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.sweeps import settings
+from wordle_rl.sweeps.comparisons import list_pairs, measure_cells
+from wordle_rl.sweeps.effects import Spread, find_resolution, judge, measure_spread
+from wordle_rl.sweeps.measures import MEASURES
+from wordle_rl.sweeps.results import JudgedGame, Result
+
+WINS = MEASURES["wins"]
+
+
+def spread_of(means: list[float]) -> Spread:
+    """The spread of one difference for each seed."""
+    spread = measure_spread(
+        {(seed, ""): mean for seed, mean in enumerate(means)},
+        {(seed, ""): 0.0 for seed in range(len(means))},
+    )
+    assert spread is not None
+    return spread
+
+
+def test_without_secrets_a_difference_is_students_paired_test():
+    means = [0.05, 0.02, 0.04, 0.01]
+    [effect] = judge({"a": spread_of(means)}, WINS, margin=2.0)
+    error = np.std(means, ddof=1) / 2
+    assert effect.difference == pytest.approx(3.0)
+    half = 100 * t.ppf(0.975, 3) * error
+    assert (effect.low, effect.high) == pytest.approx((3.0 - half, 3.0 + half))
+    assert effect.p == pytest.approx(2 * t.sf(0.03 / error, 3))
+
+
+def test_only_common_seeds_and_secrets_count():
+    one = {(0, "crane"): 1.0, (1, "crane"): 1.0, (0, "slate"): 0.0, (2, "crane"): 1.0}
+    other = {(0, "crane"): 0.0, (1, "crane"): 1.0, (1, "slate"): 1.0}
+    spread = measure_spread(one, other)
+    assert spread is not None
+    assert (spread.mean, spread.seeds, spread.secrets) == (0.5, 2, 1)
+    assert measure_spread(one, {(0, "crane"): 0.0}) is None, "one seed has no spread"
+
+
+def test_secrets_that_differ_make_a_difference_less_certain():
+    seeds, secrets = 4, 40
+    easy = {(s, str(w)): float(w < 10) for s in range(seeds) for w in range(secrets)}
+    spread = measure_spread(easy, dict.fromkeys(easy, 0.0))
+    assert spread is not None and spread.seed_variance == 0.0
+    # Only secrets vary: the error of a mean over them.
+    gaps = np.array([w < 10 for w in range(secrets)], float)
+    assert spread.error == pytest.approx(gaps.std(ddof=1) / math.sqrt(secrets), rel=0.05)
+    assert spread.freedom == pytest.approx(secrets - 1)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    rng, held, tries = np.random.default_rng(0), 0, 100
+    for _ in range(tries):
+        gaps = (
+            0.03 + rng.normal(0, 0.02, (6, 1)) + rng.normal(0, 0.1, (1, 60))
+            + rng.normal(0, 0.3, (6, 60))
+        )  # fmt: skip
+        one = {(s, str(w)): gaps[s, w] for s in range(6) for w in range(60)}
+        spread = measure_spread(one, dict.fromkeys(one, 0.0))
+        assert spread is not None
+        [effect] = judge({"a": spread}, WINS, margin=2.0)
+        held += effect.low < 3.0 < effect.high
+    assert held >= 88  # 95 of 100 on average; fewer than 88 have a chance of 1 in 500
+
+
+def test_the_correction_of_holm_leaves_each_comparison_its_level():
+    means = {"clear": [0.10, 0.11, 0.12, 0.11], "close": [0.01, 0.05, 0.03, 0.04],
+             "none": [0.02, -0.03, 0.01, -0.01]}  # fmt: skip
+    spreads = {name: spread_of(values) for name, values in means.items()}
+    effects = {effect.name: effect for effect in judge(spreads, WINS, margin=0.5)}
+    alone = {name: judge({name: spread}, WINS, margin=0.5)[0] for name, spread in spreads.items()}
+    assert effects["clear"].p == pytest.approx(3 * alone["clear"].p)
+    assert effects["close"].p == pytest.approx(2 * alone["close"].p)
+    assert alone["close"].verdict == "better" and effects["close"].verdict == "undecided"
+    assert effects["close"].low < 0.0 < alone["close"].low
+    # An interval holds 0 exactly when the comparison is not decided.
+    for effect in effects.values():
+        assert (effect.low > 0 or effect.high < 0) == (effect.verdict in ("better", "worse"))
+
+
+def test_verdicts_are_better_worse_equal_or_undecided():
+    spreads = {
+        "up": spread_of([0.10, 0.11, 0.12, 0.11]), "down": spread_of([-0.1, -0.12, -0.11, -0.11]),
+        "same": spread_of([0.001, -0.001, 0.002, -0.002]), "still": spread_of([0.0, 0.0]),
+        "open": spread_of([0.1, -0.1, 0.2]),
+    }  # fmt: skip
+    verdicts = {effect.name: effect.verdict for effect in judge(spreads, WINS, margin=2.0)}
+    assert verdicts == {"up": "better", "down": "worse", "same": "equal within 2",
+                        "still": "equal within 2", "open": "undecided"}  # fmt: skip
+    guesses = judge({"up": spreads["up"]}, MEASURES["guesses"], margin=0.1)
+    assert guesses[0].verdict == "worse", "more guesses are worse"
+
+
+def test_the_resolution_is_the_difference_that_is_found_with_a_chance_of_80_percent():
+    spread = Spread(mean=0.0, error=0.5, seed_variance=1.5, seeds=6, secrets=1)
+    sizes = TTestPower().solve_power(nobs=6, alpha=0.05 / 3, power=0.8)
+    expected = float(np.squeeze(sizes)) * math.sqrt(6) * 0.5
+    assert find_resolution(spread, comparisons=3) == pytest.approx(expected, rel=1e-4)
+    assert find_resolution(spread_of([0.0, 0.0]), comparisons=3) == 0.0
+
+
+def game(guesses: str, **more: object) -> JudgedGame:
+    given = {"confirms": False, "trial": 0, "arm": "a", "seed": 0, "step": 4, "secret": "crane"}
+    return JudgedGame(guesses=tuple(guesses.split()), **(given | more))  # type: ignore[arg-type]
+
+
+def test_measures_of_a_game():
+    won, lost = game("slate crane"), game("slate slate zzzzz! - - slate")
+    found = {
+        name: [measure.of_game(one) for one in (won, lost)]
+        for name, measure in MEASURES.items()
+        if measure.of_game
+    }
+    assert found == {"wins": [1.0, 0.0], "guesses": [2, 7], "repeats": [0.0, 2 / 6],
+                     "refused": [0.0, 3 / 6]}  # fmt: skip
+    assert tuple(MEASURES) == settings.MEASURES
+
+
+def test_a_trial_is_judged_by_the_games_of_its_last_step_and_the_mean_over_samples():
+    trial = Result(number=0, confirms=False, state="complete", params={"arm": "a", "seed": 5},
+                   value=0.9, figures={"no_spread": 0.25})  # fmt: skip
+    games = [game("crane", step=0), game("crane"), game("slate slate"), game("slate", secret="x")]
+    cells = measure_cells([trial], {(False, 0): games}, WINS)
+    assert cells == {(5, "crane"): 0.5, (5, "x"): 0.0}
+    assert measure_cells([trial], {}, WINS) == {(5, ""): 0.9}
+    assert measure_cells([trial], {}, MEASURES["idle_groups"]) == {(5, ""): 0.25}
+    assert measure_cells([trial], {}, MEASURES["repeats"]) == {}
+
+
+def test_comparisons_name_arms_or_parameters():
+    arms = [{"arm": a, "lr": rate} for a in ("x", "y") for rate in (1, 2)]
+    default = {"arm": "x", "lr": 1}
+    assert list(list_pairs(arms, default, {})) == [
+        "arm=x lr=2 against arm=x lr=1", "arm=y lr=1 against arm=x lr=1",
+        "arm=y lr=2 against arm=x lr=1",
+    ]  # fmt: skip
+    pairs = list_pairs(arms, default, {"y": ["y", "x"], "rate": [{"lr": 2}, {"lr": 1}]})
+    assert pairs == {
+        "y": ({"arm": "y", "lr": 1}, default),
+        "rate": ({"arm": "x", "lr": 2}, default),
+    }
+    with pytest.raises(ConfigError, match=r"comparisons.z: arm=z lr=1 is no arm .* has arm=x lr=1"):
+        list_pairs(arms, default, {"z": ["z", "x"]})
+    assert list_pairs([{"arm": "x"}], None, {}) == {}

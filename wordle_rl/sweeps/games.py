@@ -1,0 +1,119 @@
+"""games.csv.xz: the validation games from which a study's effects are computed, one line a game.
+
+A trial is judged by the games of its last validation. The games of its start, at step 0, stand
+beside them. Every line holds all that a script needs: round, trial, arm, seed, step, secret, and
+the guesses with a blank between them. A guess that the rules refused ends with !, and an answer
+without a readable guess is -.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import lzma
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.runs.files import StepLog
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.untrusted import FolderError, read_file
+from wordle_rl.sweeps.results import JudgedGame, Result
+from wordle_rl.sweeps.space import format_params
+
+FILE = "games.csv.xz"
+MOST_BYTES = 2_000_000  # a bigger file would burden the repository
+_MOST_TEXT = 200_000_000  # bytes of an unpacked file
+_COLUMNS = ("round", "trial", "arm", "seed", "step", "secret", "guesses")
+UNREADABLE, REFUSED = "-", "!"
+
+
+Key = tuple[bool, int]  # confirms and trial, which name a trial
+Games = Mapping[Key, Sequence[JudgedGame]]
+
+
+def collect_games(results: Sequence[Result], known: Games) -> dict[Key, list[JudgedGame]]:
+    """The games of all trials that ended, from their run folders.
+
+    known: games for trials whose run folder is not here. Raises FolderError for a damaged one.
+    """
+    found = {}
+    for result in results:
+        if result.state not in ("complete", "pruned"):
+            continue
+        key = (result.confirms, result.number)
+        games = _read_run(result) or [*known.get(key, ())]
+        if games:
+            found[key] = games
+    return found
+
+
+def _read_run(result: Result) -> list[JudgedGame]:
+    """The games of a trial's first and last validation, or none if its run is not here."""
+    run = result.figures.get("run")
+    path = ROOT / str(run) / "validation_games.jsonl"
+    if run is None or not path.is_file():
+        return []
+    steps: dict[int, list[JudgedGame]] = {}
+    for record in StepLog(path).records():
+        game = _read_game(path, record, result)
+        if game.step not in steps:
+            steps = {step: games for step, games in steps.items() if step == 0} | {game.step: []}
+        steps[game.step].append(game)
+    return [game for games in steps.values() for game in games]
+
+
+def _read_game(path: Path, record: Mapping[str, Any], result: Result) -> JudgedGame:
+    try:
+        pairs = zip(record["guesses"], record["kinds"], strict=True)
+        return JudgedGame(
+            confirms=result.confirms, trial=result.number, arm=format_arm(result.arm),
+            seed=int(result.params.get("seed") or 0), step=int(record["step"]),
+            secret=str(record["secret"]),
+            guesses=tuple(
+                UNREADABLE if guess is None else guess if kind == "accepted" else guess + REFUSED
+                for guess, kind in pairs
+            ),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError):
+        raise FolderError(f"{path}: a line is no game") from None
+
+
+def format_arm(arm: Mapping[str, Any]) -> str:
+    """The name of an arm alone, or all parameters of a study without arms."""
+    return str(arm["arm"]) if arm.keys() == {"arm"} else format_params(arm)
+
+
+def pack_games(games: Games) -> bytes:
+    """The bytes of games.csv.xz, the same for the same games."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for trial in games.values():
+        for g in trial:
+            part = "confirmation" if g.confirms else "search"
+            writer.writerow([part, g.trial, g.arm, g.seed, g.step, g.secret, " ".join(g.guesses)])
+    return lzma.compress(out.getvalue().encode(), preset=9)
+
+
+def read_games(folder: Path) -> dict[Key, list[JudgedGame]]:
+    """The games in a study's games.csv.xz; none without the file. Raises FolderError."""
+    path = folder / FILE
+    if not path.is_file():
+        return {}
+    try:
+        unpacking = lzma.LZMADecompressor()
+        text = unpacking.decompress(read_file(path), _MOST_TEXT).decode()
+        if not unpacking.eof:
+            raise ValueError("cut off, or too long")
+        found: dict[Key, list[JudgedGame]] = {}
+        for row in csv.DictReader(io.StringIO(text)):
+            game = JudgedGame(
+                confirms=row["round"] == "confirmation", trial=int(row["trial"]), arm=row["arm"],
+                seed=int(row["seed"]), step=int(row["step"]), secret=row["secret"],
+                guesses=tuple(row["guesses"].split()),
+            )  # fmt: skip
+            found.setdefault((game.confirms, game.trial), []).append(game)
+    except (lzma.LZMAError, EOFError, KeyError, TypeError, ValueError, AttributeError):
+        raise FolderError(f"{path}: not a table of games") from None
+    return found

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wordle_rl.sweeps.games import REFUSED, UNREADABLE
+from wordle_rl.sweeps.records import TEST_WINS
 from wordle_rl.sweeps.results import JudgedGame
 
 
@@ -60,6 +61,10 @@ MEASURES = {
     "idle_groups": Measure(
         title="groups whose games all have the same reward", unit="points", scale=100.0,
         figure="no_spread",
+    ),
+    "test_wins": Measure(
+        title="test games won by the best checkpoint", unit="points", scale=100.0,
+        higher="better", lower="worse", figure=TEST_WINS,
     ),
     "minutes": Measure(
         title="minutes of training", unit="minutes", scale=1 / 60, digits=2, figure="seconds",

@@ -204,9 +204,14 @@ def _curve(arm: _Arm) -> tuple[str, list[tuple[float, Estimate]]] | None:
 
 
 def _importance(study: Study) -> Part:
-    rows = [[name, f"{100 * share:.0f}"] for name, share in study.importance.items()]
-    table = Table(caption="What sets the better trials apart", columns=["parameter", "share, %"],
-                  rows=rows, note="PED-ANOVA.")  # fmt: skip
+    rows = [
+        [name, f"{100 * share.value:.0f}", f"{100 * share.low:.0f} to {100 * share.high:.0f}"]
+        for name, share in study.importance.items()
+    ]
+    table = Table(caption="What sets the better trials apart", rows=rows,
+                  columns=["parameter", "share, %", "90 % interval"],
+                  note="PED-ANOVA. Intervals come from trials drawn again with replacement.",
+                  )  # fmt: skip
     return Part(key="importance", title="Importance", tables=[table] if rows else [])
 
 

@@ -10,7 +10,7 @@ from wordle_rl.runs.figures import MOST_BANDS
 from wordle_rl.sweeps import plots
 from wordle_rl.sweeps.curves import draw_curves
 from wordle_rl.sweeps.plots import write_plots
-from wordle_rl.sweeps.results import Result, Study
+from wordle_rl.sweeps.results import Result, Share, Study
 
 
 def trial(number: int, x: int, seed: int, wins: float = 0.5) -> Result:
@@ -30,6 +30,11 @@ def arms(count: int, seeds: int = 3) -> list[Result]:
     ]  # fmt: skip
 
 
+SHARES = {
+    "optim.x": Share(value=0.75, low=0.5, high=0.9), "seed": Share(value=0.25, low=0.1, high=0.5),
+}  # fmt: skip
+
+
 def drawn(results: list[Result], tmp_path, monkeypatch) -> dict[str, Any]:
     figures = {}
     monkeypatch.setattr(
@@ -37,7 +42,7 @@ def drawn(results: list[Result], tmp_path, monkeypatch) -> dict[str, Any]:
     )
     study = Study(
         name="s", question="?", command=["train.py"], identity={}, analysis={},
-        results=tuple(results), games={}, best=None, importance={"optim.x": 0.75, "seed": 0.25},
+        results=tuple(results), games={}, best=None, importance=SHARES,
     )  # fmt: skip
     write_plots(study, tmp_path)
     return figures
@@ -66,7 +71,9 @@ def test_every_picture_has_a_title_in_words_units_and_its_n(tmp_path, monkeypatc
     seeds = "95 % interval of the mean over seeds (Student's t), n = 3 seeds."
     assert said(figures["curves.png"]) == f"Band: {seeds}"
     assert said(figures["wins.png"]).endswith(f"Bar: {seeds}")
-    assert said(figures["importance.png"]) == "n = 9 complete trials."
+    assert said(figures["importance.png"]) == (
+        "n = 9 complete trials. Bars: 90 % intervals from trials drawn again."
+    )
     assert said(figures["parallel.png"]).endswith("n = 9.")
 
 

@@ -201,7 +201,10 @@ def test_importance_finds_the_parameter_that_matters(root):
     from wordle_rl.sweeps.reading import read_study
 
     importance = read_study(root / "study").importance
-    assert max(importance, key=lambda name: importance[name]) == "x"
+    assert max(importance, key=lambda name: importance[name].value) == "x"
+    assert sum(share.value for share in importance.values()) == pytest.approx(1.0)
+    assert all(0.0 <= share.low <= share.high <= 1.0 for share in importance.values())
+    assert importance["x"].low > importance["y"].value, "x alone matters here"
 
 
 def test_a_study_without_results_has_a_report(tmp_path, monkeypatch):

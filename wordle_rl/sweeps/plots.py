@@ -126,11 +126,19 @@ def _draw_importance(study: Study) -> Figure | None:
         return None
     figure = new_figure(9, 1.6 + 0.4 * len(study.importance))
     axes = figure.subplots()
-    entries = sorted(study.importance.items(), key=lambda item: item[1])
-    axes.barh([name for name, _ in entries], [value for _, value in entries], color=BLUE)
+    entries = sorted(study.importance.items(), key=lambda item: item[1].value)
+    shares = [share for _, share in entries]
+    axes.barh(
+        [name for name, _ in entries], [share.value for share in shares], color=BLUE,
+        xerr=[[max(share.value - share.low, 0.0) for share in shares],
+              [max(share.high - share.value, 0.0) for share in shares]],
+        ecolor=INK, capsize=4,
+    )  # fmt: skip
     label_axes(axes, "What sets the better trials apart", x="share of the importance (PED-ANOVA)")
     complete = sum(r.state == "complete" and not r.confirms for r in study.results)
-    write_caption(figure, f"n = {complete} complete trials.")
+    write_caption(
+        figure, f"n = {complete} complete trials. Bars: 90 % intervals from trials drawn again."
+    )
     return figure
 
 

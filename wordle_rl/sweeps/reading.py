@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import optuna
-from optuna.exceptions import ExperimentalWarning
-from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
-from optuna.trial import TrialState
 
 from wordle_rl.runs.addresses import HIDDEN, STORAGE, shown_address, shown_command, without_hidden
 from wordle_rl.runs.paths import TRAIN
 from wordle_rl.sweeps.games import collect_games, read_games
+from wordle_rl.sweeps.importance import estimate_importance
 from wordle_rl.sweeps.records import StudyRecord
 from wordle_rl.sweeps.results import ReportError, Result, Study, read_results
 from wordle_rl.sweeps.rounds import CONFIRM, find_winner
 from wordle_rl.sweeps.space import Space
 from wordle_rl.sweeps.storage import open_storage
 from wordle_rl.sweeps.table import read_space, read_table, restore_trials
-
-_ENOUGH = 4  # complete trials from which importance can be estimated
 
 
 def read_study(folder: Path, url: str | None = None, *, files_only: bool = False) -> Study:
@@ -56,7 +51,7 @@ def read_study(folder: Path, url: str | None = None, *, files_only: bool = False
         identity=record.identity, analysis=record.analysis, results=tuple(results),
         games=games if files_only else collect_games(results, games),
         best=find_winner(search.get_trials(deepcopy=False)),
-        importance=_estimate_importance(search),
+        importance=estimate_importance(search),
     )  # fmt: skip
 
 
@@ -106,15 +101,3 @@ def _find_address(record: StudyRecord) -> str | None:
         return record.storage
     given = os.environ.get(STORAGE, "")
     return given if shown_address(given) == record.storage else without_hidden(record.storage)
-
-
-def _estimate_importance(study: optuna.Study) -> Mapping[str, float]:
-    complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    values = {trial.value for trial in complete}
-    names: Sequence[str] = sorted(complete[0].params) if complete else ()
-    if len(complete) < _ENOUGH or len(values) < 2 or len(names) < 2:
-        return {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExperimentalWarning)
-        # Unlike Optuna's default, this evaluator needs no other library.
-        return get_param_importances(study, evaluator=PedAnovaImportanceEvaluator())

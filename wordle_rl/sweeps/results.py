@@ -52,6 +52,15 @@ class JudgedGame:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Share:
+    """A share of the whole, 0..1, with its interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Study:
     """Everything that the report shows."""
 
@@ -63,7 +72,7 @@ class Study:
     results: tuple[Result, ...]
     games: Mapping[tuple[bool, int], Sequence[JudgedGame]]  # by confirms and number of the trial
     best: Params | None
-    importance: Mapping[str, float]  # of each parameter, as shares; may be empty
+    importance: Mapping[str, Share]  # of each parameter; may be empty
 
 
 def read_results(study: optuna.Study, *, confirms: bool) -> list[Result]:

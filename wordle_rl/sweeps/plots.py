@@ -146,7 +146,7 @@ def _draw_parallel(results: Sequence[Result]) -> Figure | None:
     """A line for each complete trial through its parameters to its wins, coloured by wins."""
     done = [r for r in results if r.value is not None]
     names = sorted({name for r in done for name in r.params})
-    if len(names) < 2 or len(done) < 2:
+    if len({*names} - {"seed"}) < 2 or len(done) < 2:  # one parameter is seen better in wins.png
         return None
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable

@@ -51,7 +51,7 @@ def write_report(
         if study.games and len(packed) <= games.MOST_BYTES:
             write_bytes(folder / games.FILE, packed)
     write_json(folder / FILE, describe_effects(study, effects))
-    pictures = write_plots(study, folder)
+    pictures = write_plots(study, folder, keep=recompute)
     path = folder / "README.md"
     before = path.read_text(encoding="utf-8") if path.exists() else None
     write_bytes(path, format_page(study, effects, pictures, before).encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -16,6 +17,7 @@ from wordle_rl.sweeps.results import Result, Study
 FILE = "effects.json"
 _LEAST_P = 0.001  # a smaller one is not told apart
 _DASH = "-"
+_COLUMNS = 100  # of Markdown
 
 
 def format_effects(study: Study, effects: Sequence[Effect]) -> list[str]:
@@ -40,11 +42,15 @@ def format_effects(study: Study, effects: Sequence[Effect]) -> list[str]:
 
 def _explain(measure: Measure, effects: Sequence[Effect], study: Study) -> list[str]:
     secrets = max(effect.secrets for effect in effects)
-    after = "after the last step, " if measure.of_game else ""
-    where = f"on {secrets} secrets at equal seeds" if secrets > 1 else "at equal seeds"
+    if secrets > 1:
+        where = f"after the last step, on {secrets} secrets at equal seeds"
+    else:
+        where = "by the best checkpoint of each trial, at equal seeds"
+    if measure.figure:
+        where = "at equal seeds"
     by = "seed and secret" if secrets > 1 else "seed"
     lines = [
-        f"- Measured: {measure.title}, {after}{where}.",
+        f"- Measured: {measure.title}, {where}.",
         f"- Intervals and p allow for all comparisons of this table (Holm), and for {by}.",
         "- Resolution: a difference of this size would be found with a chance of 80 %.",
     ]
@@ -57,7 +63,7 @@ def _explain(measure: Measure, effects: Sequence[Effect], study: Study) -> list[
     if (minutes := count_minutes(study.results)) is not None:
         done = sum(r.state in ("complete", "pruned") for r in study.results)
         lines.append(f"- Cost: {done} trials, {minutes:.0f} minutes.")
-    return ["\n".join(lines)]
+    return ["\n".join(wrap(line, "  ") for line in lines)]
 
 
 def _signed(number: float, measure: Measure) -> str:
@@ -121,3 +127,10 @@ def format_headline(about: Mapping[str, Any]) -> tuple[str, str, str, str]:
         decided = sum(effect.verdict != UNDECIDED for effect in rest)
         verdict += f"; {decided} of {len(rest)} others decided"
     return str(about["question"]), shown, verdict, cost
+
+
+def wrap(text: str, indent: str = "") -> str:
+    """indent: of all lines but the first."""
+    return textwrap.fill(
+        text, _COLUMNS, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent
+    )

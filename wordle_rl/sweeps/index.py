@@ -13,8 +13,8 @@ from typing import Any
 from wordle_rl.runs.files import write_bytes
 from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import FolderError, read_object
-from wordle_rl.sweeps.effect_table import FILE, format_headline
-from wordle_rl.sweeps.report import BEGIN, CONCLUSION, END, UNWRITTEN, wrap
+from wordle_rl.sweeps.effect_table import FILE, format_headline, wrap
+from wordle_rl.sweeps.report import BEGIN, CONCLUSION, END, UNWRITTEN
 
 _LISTED = re.compile(r"^## \[([^\]]+)\]\(", re.M)  # a study in the index
 

@@ -44,8 +44,12 @@ _BEHIND = {"facecolor": "white", "alpha": 0.8, "lw": 0, "pad": 0.5}  # a text th
 _LOG = 20  # ratio of numbers from which their scale is logarithmic
 
 
-def write_plots(study: Study, folder: Path) -> list[tuple[str, str]]:
-    """Draw what the study has enough trials for. Returns each picture's title and file name."""
+def write_plots(study: Study, folder: Path, *, keep: bool = False) -> list[tuple[str, str]]:
+    """Draw what the study has enough trials for. Returns each picture's title and file name.
+
+    keep: whether a picture that cannot be drawn, but is there, stays. It may come from trials whose
+    curves results.csv does not have.
+    """
     search = [r for r in study.results if not r.confirms]
     best_arms = _pick_best_arms(search)
     drawn = [
@@ -58,7 +62,9 @@ def write_plots(study: Study, folder: Path) -> list[tuple[str, str]]:
     for _, name, figure in drawn:
         if figure is not None:
             save_figure(figure, folder / name)
-    return [(title, name) for title, name, figure in drawn if figure is not None]
+        elif not keep:
+            (folder / name).unlink(missing_ok=True)
+    return [(title, name) for title, name, _ in drawn if (folder / name).exists()]
 
 
 def _pick_best_arms(results: Sequence[Result]) -> Arms:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wordle_rl.sweeps.effect_table import format_effects
+from wordle_rl.sweeps.effect_table import format_effects, wrap
 from wordle_rl.sweeps.effects import Effect
 from wordle_rl.sweeps.means import Mean, format_mean
 from wordle_rl.sweeps.plan import ARM
@@ -26,7 +25,6 @@ UNWRITTEN = "*Not written yet.*"
 MOST_CURVES = 10  # arms whose colours can be told apart in one picture
 _MOST_ROWS = 20
 _NEEDLESS_QUOTES = re.compile(r"='([\w.,/-]+)'$")  # around a value that Hydra reads without
-_COLUMNS = 100  # of Markdown
 _EXPLANATION = """\
 - Validation wins are those of the run's best checkpoint. The starting model counts as a checkpoint.
 - Test wins come from greedy games of the same checkpoint.
@@ -207,13 +205,6 @@ def _describe_lineages(results: Sequence[Result]) -> list[str]:
     found = dict.fromkeys(r.figures[LINEAGE] for r in results if LINEAGE in r.figures)
     lines = [wrap(f"- {line[:1].upper()}{line[1:]}", "  ") for line in found]
     return ["\n".join(lines)] if lines else []
-
-
-def wrap(text: str, indent: str = "") -> str:
-    """indent: of all lines but the first."""
-    return textwrap.fill(
-        text, _COLUMNS, break_long_words=False, break_on_hyphens=False, subsequent_indent=indent
-    )
 
 
 def _describe_start(results: Sequence[Result]) -> list[str]:

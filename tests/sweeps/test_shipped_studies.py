@@ -1,0 +1,62 @@
+"""Every figure on the pages of the shipped studies can be computed from the files beside them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import lzma
+import shutil
+import statistics
+
+import pytest
+
+from wordle_rl import study
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.sweeps.games import FILE, MOST_BYTES
+
+STUDIES = sorted(path.parent for path in (ROOT / "sweeps").glob("*/study.json"))
+WITH_GAMES = [folder for folder in STUDIES if (folder / FILE).is_file()]
+
+
+@pytest.mark.parametrize("folder", STUDIES, ids=lambda folder: folder.name)
+def test_a_page_is_what_its_files_say(folder, tmp_path):
+    here = tmp_path / folder.name
+    shutil.copytree(folder, here, ignore=shutil.ignore_patterns("study.db*", ".lock"))
+    study.write_report(here, recompute=True)
+    for name in ("README.md", "effects.json"):
+        assert (here / name).read_text() == (folder / name).read_text(), name
+
+
+@pytest.mark.parametrize("folder", WITH_GAMES, ids=lambda folder: folder.name)
+def test_games_are_few_bytes_and_agree_with_the_trials(folder):
+    packed = (folder / FILE).read_bytes()
+    assert len(packed) < MOST_BYTES
+    games = list(csv.DictReader(io.StringIO(lzma.decompress(packed).decode())))
+    trials = csv.DictReader(io.StringIO((folder / "results.csv").read_text()))
+    for trial in trials:
+        if trial["state"] != "complete":
+            continue
+        key = (trial["round"], trial["trial"])
+        own = [g for g in games if (g["round"], g["trial"]) == key]
+        last = max(int(g["step"]) for g in own)
+        wins = [g["guesses"].split()[-1] == g["secret"] for g in own if int(g["step"]) == last]
+        # The last validation of the curve, which is the one that the games are from.
+        assert statistics.fmean(wins) == pytest.approx(json.loads(trial["curve"])[-1][1]), key
+
+
+def test_at_least_seven_studies_have_a_verdict():
+    verdicts = {
+        folder.name: [
+            e["verdict"] for e in json.loads((folder / "effects.json").read_text())["effects"]
+        ]
+        for folder in STUDIES
+    }
+    decided = [name for name, found in verdicts.items() if {*found} - {"undecided"}]
+    assert len(decided) >= 7, verdicts
+
+
+def test_the_index_names_every_study_and_its_effect():
+    index = (ROOT / "sweeps" / "README.md").read_text()
+    for folder in STUDIES:
+        assert f"| [{folder.name}]({folder.name}/README.md) |" in index

@@ -62,7 +62,8 @@ def read_curves(source: str | Path) -> WinCurves:
     if source == path and not path.is_file():
         raise PlotError(f"{path}: no such file")
     if not folder.is_dir():
-        raise PlotError(f"{folder}: no such run folder")
+        wrong = "is a file, not a run folder" if folder.exists() else "no such run folder"
+        raise PlotError(f"{folder}: {wrong}")
     try:
         records = sorted(StepLog(path).read(), key=lambda record: record["step"])
         for record in records:

@@ -57,7 +57,7 @@ def _explain(measure: Measure, effects: Sequence[Effect], study: Study) -> list[
     if any(effect.verdict.startswith("equal") for effect in effects):
         margin = float(study.analysis.get("margin", 2.0))
         lines.append(
-            f"- Equal within {margin:g}: the whole interval lies between -{margin:g} and "
+            f"- Equal within {margin:g}: the whole interval is between -{margin:g} and "
             f"+{margin:g} {measure.unit}."
         )
     if (minutes := count_minutes(study.results)) is not None:
@@ -107,7 +107,7 @@ def describe_effects(study: Study, effects: Sequence[Effect]) -> dict[str, Any]:
 def format_headline(about: Mapping[str, Any]) -> tuple[str, str, str, str]:
     """Question, effect, verdict and cost of a study, as cells of the index.
 
-    about: the content of its effects.json. The effect is that of the first comparison. Raises
+    about: the content of its effects.json. The effect is the one of the first comparison. Raises
     KeyError, TypeError and ValueError for other content.
     """
     trials, minutes = int(about["trials"]), about["minutes"]

@@ -78,7 +78,7 @@ def measure_spread(one: Cells, other: Cells) -> Spread | None:
     error = math.sqrt(between / len(seeds))
     if len(secrets) > 1 and gaps.any():
         both = np.column_stack([by_seed, by_secret])
-        # The error of both may by chance be smaller than that of one, which is then the better one.
+        # By chance the error of both may be smaller than the error of one, which is then better.
         error = max(error, *(_clustered_error(gaps, groups) for groups in (by_secret, both)))
     return Spread(
         mean=float(gaps.mean()), error=error, seed_variance=between, seeds=len(seeds),

@@ -25,6 +25,7 @@ class AnsweredGame:
     accepted: tuple[bool, ...]  # whether the answer got feedback
     given: int = 0  # guesses that were made before the player took over
     reward: float | None = None  # of the whole game
+    texts: tuple[str, ...] = ()  # the answers as written, or nothing where they are not known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from wordle_rl.game.rules import Game
@@ -19,9 +19,14 @@ def later_guesses(games: Sequence[Game]) -> dict[str, Any]:
     after the first turn. later_guess is None if none of them could be read.
     """
     turns = [turn for game in games for turn in game.turns if turn.state.turn > 0]
-    common = Counter(turn.guess for turn in turns if turn.guess is not None).most_common(1)
-    guess, count = common[0] if common else (None, 0)
+    guess, count = most_common_guess(turn.guess for turn in turns)
     return {"later_turns": len(turns), "later_guess": guess, "later_guess_count": count}
+
+
+def most_common_guess(guesses: Iterable[str | None]) -> tuple[str | None, int]:
+    """The most common guess and its count; (None, 0) if none of the answers could be read."""
+    common = Counter(guess for guess in guesses if guess is not None).most_common(1)
+    return common[0] if common else (None, 0)
 
 
 def describe_common_guess(summary: Mapping[str, Any]) -> list[str]:

@@ -110,6 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with user_errors():
         check_range("--samples", chosen.samples, 2, MOST_SAMPLES)
         check_seed("--seed", chosen.seed)
+        if chosen.limit is not None:
+            check_range("--limit", chosen.limit, 1, MOST)
         for temperature in chosen.temperatures:
             check_above_zero("--temperatures", temperature, MOST)
         folders = [find_run(run, "run", ROOT, ROOT / "outputs") for run in chosen.runs]

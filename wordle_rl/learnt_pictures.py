@@ -37,7 +37,7 @@ _STYLES: dict[str, dict[str, Any]] = {  # of players, alike in all panels
 _LABELS = {
     START: "start, before training",
     TRAINED: "trained by reinforcement",
-    TEACHER: "teacher: a random word that fits all clues",
+    TEACHER: "a random allowed word that fits all clues",
     SOLVER: "greedy entropy without the list of answers",
 }
 _BITS = 0.2  # width of a bar among the openers

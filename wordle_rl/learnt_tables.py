@@ -102,6 +102,8 @@ def _openers(openers: Mapping[str, Any]) -> str:
     for how in ("greedy", "drawn"):
         for name, players in openers[how].items():
             for number, of in enumerate(players):
+                if not of:
+                    continue
                 label = f"{name} {number}" if len(players) > 1 else name
                 cells = [f"{of['word']} {_share(of['share'])}", f"{of['bits']:.2f}", of["rank"]]
                 mean = [f"{of['mean_bits']:.2f}", f"{of['different']:,}"]

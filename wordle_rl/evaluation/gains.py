@@ -1,4 +1,4 @@
-"""Whether training wins secrets that its start hardly ever won, or those that it often won anyway.
+"""Whether training wins secrets that its start hardly ever won, or more of its usual ones.
 
 A secret with few wins at the start would win more in new games even without training, because some
 of its losses were bad luck. So half of the start's games sort the secrets, and the other half are

@@ -105,7 +105,7 @@ def describe_openers(games: Sequence[Game], knowledge: Knowledge) -> dict[str, A
 def words_left(
     games: Sequence[Game], knowledge: Knowledge, max_turns: int
 ) -> dict[str, dict[str, float]]:
-    """Turn -> what all games had reached after it, those that were over included.
+    """Turn -> what all games had reached after it, finished games included.
 
     won: share of games won by then. left: mean number of answers that still fit, 1 for a won game.
     Games that began with clues do not count.

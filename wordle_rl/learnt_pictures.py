@@ -41,7 +41,7 @@ _LABELS = {
     SOLVER: "greedy entropy without the list of answers",
 }
 _BITS = 0.2  # width of a bar among the openers
-_NARROW = {"ms": 4.5, "lw": 1.6}
+_NARROW: dict[str, Any] = {"ms": 4.5, "lw": 1.6}
 _BEFORE_AFTER = (START, TRAINED, TEACHER)
 
 Numbers = Mapping[str, Any]  # from wordle_rl.evaluation.learnt.measure
@@ -112,7 +112,7 @@ def _draw_passes(axes: Axes, passes: Mapping[str, Any]) -> None:
         ks = [int(k) for k in of]
         axes.plot(ks, _percent(of, "pass"), label=_LABELS[name], **_STYLES[name], **_NARROW)
         if name != TEACHER:
-            band = {"color": _STYLES[name]["color"], "alpha": 0.15, "lw": 0}
+            band: Any = {"color": _STYLES[name]["color"], "alpha": 0.15, "lw": 0}
             axes.fill_between(ks, _percent(of, "low"), _percent(of, "high"), **band)
     for run in passes["each run"]:
         axes.plot([int(k) for k in run], _percent(run, "pass"), color=RED, lw=0.7, alpha=0.7)
@@ -158,8 +158,8 @@ def _draw_openers(axes: Axes, openers: Mapping[str, Any]) -> None:
             axes.stairs(100 * shares, edges, fill=True, color=style["color"], alpha=0.12, lw=0)
     best = openers["best_bits"]
     axes.axvline(best, color=INK, lw=1, ls=":")
-    place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-    text = {"rotation": 90, "va": "top", "fontsize": 8.5, "color": INK}
+    place: Any = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    text: Any = {"rotation": 90, "va": "top", "fontsize": 8.5, "color": INK}
     axes.annotate(f"best word: {best:.2f} bits", (best, 1), (4, -2), **place, **text)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.played_games import played, summary_of
-from wordle_rl.evaluation.pass_at_k import pass_at_k, passes
+from wordle_rl.evaluation.pass_at_k import pass_at_k, pass_differences, passes, pooled_passes
 from wordle_rl.evaluation.report_table import report_table
 
 
@@ -84,6 +84,38 @@ def test_the_interval_holds_the_truth_in_95_of_100_cases():
         two = passes(games)["2"]  # type: ignore[arg-type]
         hits += two["low"] <= truth <= two["high"]
     assert 0.92 <= hits / 300 <= 0.99
+
+
+def test_several_runs_give_the_mean_of_their_estimates():
+    one = games_of({"crane": [True, False], "sleep": [False, False]})
+    other = games_of({"crane": [True, True], "sleep": [True, False]})
+    found = pooled_passes([one, other])
+    # By hand: pass@1 is 1/4 and 3/4, pass@2 is 1/2 and 1.
+    assert [found[k]["pass"] for k in ("1", "2")] == pytest.approx([0.5, 0.75])
+    assert all(found[k]["low"] < found[k]["pass"] < found[k]["high"] for k in found)
+    assert pooled_passes([one, other[:3]]) == {}
+    with pytest.raises(ValueError, match="same secrets"):
+        pooled_passes([one, other[:2]])
+
+
+def test_only_wins_within_so_many_guesses_count():
+    quick, slow = ["crane"], ["steel", "mound", "crane"]
+    games = [played("crane", guesses) for guesses in (quick, slow, slow, slow)]
+    assert pooled_passes([games])["1"]["pass"] == 1.0
+    for within, share in ((3, 1.0), (2, 0.25), (1, 0.25)):
+        assert pooled_passes([games], within=within)["1"]["pass"] == share
+
+
+def test_the_difference_pairs_the_secrets():
+    before = games_of({"crane": [True, False], "sleep": [False, False], "mound": [True, True]})
+    same = pass_differences(before, [before, before])
+    assert {tuple(of.values()) for of in same.values()} == {(0.0, 0.0, 0.0)}
+    after = games_of({"crane": [True, True], "sleep": [True, False], "mound": [True, True]})
+    one = pass_differences(before, [after])["1"]
+    # By hand: gains of 1/2, 1/2 and 0, whose standard error is their deviation over sqrt(3).
+    half = 1.959964 * np.std([0.5, 0.5, 0.0], ddof=1) / np.sqrt(3)
+    assert list(one.values()) == pytest.approx([1 / 3, 1 / 3 - half, 1 / 3 + half])
+    assert pass_differences(before[:5], [after]) == {}
 
 
 def test_the_table_has_greedy_games_beside_the_sampled_ones():

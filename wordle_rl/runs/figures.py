@@ -97,8 +97,23 @@ def write_caption(figure: Figure, text: str) -> None:
     figure.supxlabel(text, fontsize=8.5, color=GREY)
 
 
-def save_figure(figure: Figure, out: Path) -> None:
-    """Write a figure as a PNG, whole or not at all."""
+def save_figure(figure: Figure, out: Path, *, small: bool = False) -> None:
+    """Write a figure as a PNG, whole or not at all.
+
+    small: with at most 256 colours, which takes a third of the space.
+    """
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=_DOTS)
-    write_bytes(out, picture.getvalue())
+    write_bytes(out, _reduce_colours(picture) if small else picture.getvalue())
+
+
+def _reduce_colours(picture: io.BytesIO) -> bytes:
+    from PIL import Image  # which matplotlib needs anyway
+
+    with Image.open(picture) as drawn:
+        # By default, quantize() drops the colour of a single thin line.
+        octree = Image.Quantize.FASTOCTREE
+        few = drawn.convert("RGB").quantize(256, octree, dither=Image.Dither.NONE)
+    reduced = io.BytesIO()
+    few.save(reduced, format="png", optimize=True)
+    return reduced.getvalue()

@@ -6,6 +6,7 @@ several, and the workers share the trials. Does not work on Windows.
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections.abc import Callable
@@ -118,7 +119,7 @@ def _write_record(plan: StudyPlan, paths: StudyPaths) -> None:
     # The command that started a study stays. A study started anew, or elsewhere, has its own.
     if before and (before.storage, before.identity) == (record.storage, record.identity):
         record = replace(record, command=before.command)
-    if before != record:
+    if before is None or json.dumps(asdict(before)) != json.dumps(asdict(record)):  # order counts
         record.write(paths.folder)
 
 

@@ -51,7 +51,8 @@ def _explain(measure: Measure, effects: Sequence[Effect], study: Study) -> list[
     by = "seed and secret" if secrets > 1 else "seed"
     lines = [
         f"- Measured: {measure.title}, {where}.",
-        f"- Intervals and p allow for all comparisons of this table (Holm), and for {by}.",
+        f"- p is corrected for all comparisons of this table (Holm), and errors count {by}.",
+        "- An interval has the level at which Holm's method tested its comparison.",
         "- Resolution: a difference of this size would be found with a chance of 80 %.",
     ]
     if any(effect.verdict.startswith("equal") for effect in effects):

@@ -216,8 +216,11 @@ def _describe_start(results: Sequence[Result]) -> list[str]:
                 return []  # each arm has its own start
     if not start:
         return []
-    wins = format_mean(Mean.of([*start.values()]), scale=100)
-    return [f"The starting model wins {wins} % of the validation games. Each seed plays its own."]
+    mean = Mean.of([*start.values()])
+    # Greedy games of one start are the same with every seed.
+    drawn = " Each seed draws its own." if mean and mean.half else ""
+    wins = format_mean(mean, scale=100).removesuffix(" ± 0.0")
+    return [f"The starting model wins {wins} % of the validation games.{drawn}"]
 
 
 def _describe_pruning(results: Sequence[Result]) -> list[str]:

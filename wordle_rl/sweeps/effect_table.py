@@ -17,6 +17,7 @@ from wordle_rl.sweeps.results import Result, Study
 FILE = "effects.json"
 _LEAST_P = 0.001  # a smaller one is not told apart
 _DASH = "-"
+_PLACES = 9
 _COLUMNS = 100  # of Markdown
 
 
@@ -101,8 +102,13 @@ def describe_effects(study: Study, effects: Sequence[Effect]) -> dict[str, Any]:
         "digits": measure.digits,
         "trials": sum(r.state in ("complete", "pruned") for r in study.results),
         "minutes": count_minutes(study.results),
-        "effects": [asdict(effect) for effect in effects],
+        "effects": [_round(asdict(effect)) for effect in effects],
     }
+
+
+def _round(effect: dict[str, Any]) -> dict[str, Any]:
+    """Without the digits in which processors differ."""
+    return {k: round(v, _PLACES) if isinstance(v, float) else v for k, v in effect.items()}
 
 
 def format_headline(about: Mapping[str, Any]) -> tuple[str, str, str, str]:

@@ -138,6 +138,14 @@ def test_recompute_makes_the_page_from_the_files_alone(root, tmp_path):
     assert (here / "study" / "README.md").read_text() != page, "its effects come from the games"
 
 
+def test_a_table_without_a_column_of_the_study_is_one_line(root, tmp_path):
+    here = copy_files(root, tmp_path)
+    table = here / "study" / "results.csv"
+    table.write_text(table.read_text().replace("seed", "sead", 1))
+    with pytest.raises(FolderError, match=r"results.csv: has no column seed, which the study"):
+        read_study(here / "study")
+
+
 @pytest.mark.parametrize("content", [b"no archive", lzma.compress(b"a,b\n1,2\n"), b""])
 def test_a_damaged_table_of_games_is_one_line(root, tmp_path, content):
     here = copy_files(root, tmp_path)

@@ -37,7 +37,7 @@ class EarlierTrials:
         results: Sequence[Result] = ()
         try:
             if StudyRecord.read(folder).identity == plan.identity():
-                results = read_table(folder)
+                results = read_table(folder, plan.space)
         except FileNotFoundError:
             pass  # a new study
         return cls(folder=folder, results=results, print_line=print_line)

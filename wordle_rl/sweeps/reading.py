@@ -37,10 +37,11 @@ def read_study(folder: Path, url: str | None = None, *, files_only: bool = False
     url = url or _find_address(record)
     if files_only or (url is None and not (folder / "study.db").is_file()):
         try:
-            results = read_table(folder)
+            space = read_space(record.identity)
+            results = read_table(folder, space)
         except FileNotFoundError:
             raise ReportError(_say_missing(folder, record)) from None
-        search = rebuild_study(results, read_space(record.identity))
+        search = rebuild_study(results, space)
     else:
         search, confirm = _load_studies(folder, record, url)
         results = read_results(search, confirms=False)

@@ -62,8 +62,11 @@ def _plain(name: str, figure: Any) -> Any:
     return figure if figure is None or name in _TEXTS else float(figure)
 
 
-def read_table(folder: Path) -> list[Result]:
-    """The trials in a study's results.csv. Raises FileNotFoundError or FolderError."""
+def read_table(folder: Path, space: Space) -> list[Result]:
+    """The trials in a study's results.csv. Raises FileNotFoundError or FolderError.
+
+    space: of the study's search, which the columns must have.
+    """
     path = folder / FILE
     if not path.is_file():
         raise FileNotFoundError(path)
@@ -74,13 +77,18 @@ def read_table(folder: Path) -> list[Result]:
     if not {*_BEFORE, _VALUE} <= rows[0].keys():
         raise FolderError(f"{path}: not a table of trials; {module_command('study')} writes it")
     names = columns[len(_BEFORE) : columns.index(_VALUE)]
-    return [_read_row(path, row, names) for row in rows]
+    if missing := [name for name in space if name not in names]:
+        raise FolderError(f"{path}: has no column {missing[0]}, which the study varies")
+    return [_read_row(path, row, names, space) for row in rows]
 
 
-def _read_row(path: Path, row: Mapping[str, str | None], names: Sequence[str]) -> Result:
+def _read_row(
+    path: Path, row: Mapping[str, str | None], names: Sequence[str], space: Space
+) -> Result:
     given = {n: v for n, v in row.items() if n not in (*_BEFORE, _VALUE, *names) and v}
     confirms = row["round"] == "confirmation"
-    own = [name for name in names if row[name] or not confirms]  # the others are of the search
+    # A confirmation has parameters of its own, and its row leaves the columns of the search empty.
+    own = [name for name in names if (row[name] if confirms else name in space)]
     try:
         curve = json.loads(given.pop("curve", "null") or "null")
         figures: dict[str, Any] = {n: v if n in _TEXTS else float(v) for n, v in given.items()}

@@ -22,7 +22,7 @@ from wordle_rl.game.feedback_table import cache_folder
 from wordle_rl.runs.errors import full_disk_told, run_plain, user_errors
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.verl_files import SCRIPT, check_folder, write_folder
+from wordle_rl.verl_files import SCRIPT, check_folder, check_output, write_folder
 from wordle_rl.verl_game import PARTS
 from wordle_rl.verl_keys import map_choices
 
@@ -73,9 +73,11 @@ def write(own: dict[str, str], settings: Sequence[str]) -> list[str]:
     setup = build_experiment(resolve(compose_config("config", list(settings))))
     keys, lines = map_choices(setup)
     folder = ROOT / own["output"]
+    replaces = check_output(folder)
     counts = write_folder(folder, setup, keys)
     return [
         f"{folder}: {_describe(counts)}",
+        *([f"replaced the files that an earlier command wrote into {folder}"] if replaces else []),
         f"splits: {setup.splits.digest}",
         *lines,
         f"start: bash {folder / SCRIPT}",

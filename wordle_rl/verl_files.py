@@ -26,6 +26,7 @@ from wordle_rl.verl_keys import CHECKPOINTS, HERE, VERSION, Keys
 LOOP = "wordle_rl.adapters.verl.WordleLoop"
 YAML, SCRIPT, DIGESTS = "agent_loop.yaml", "train.sh", "digests.json"
 _FILES = tuple(f"{part}.parquet" for part in PARTS)
+_OURS = {*_FILES, YAML, SCRIPT, DIGESTS}
 _FEWEST = 2  # secrets of a part; one would make every validation the same game
 _PLAIN = re.compile(r"[\w./:+-]+")  # what Hydra reads as one value without quotes
 Row = dict[str, Any]
@@ -37,6 +38,13 @@ _HEAD = f"""\
 set -euo pipefail
 here="$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)"
 python="${{PYTHON:-python}}"
+# A folder named verl, in which this may run, has no origin.
+finds='from importlib.util import find_spec as find
+exit(not getattr(find("verl"), "origin", None))'
+if ! "$python" -c "$finds"; then
+    echo "error: $python has no verl: see docs/VERL.md, and name verl's Python with PYTHON=" >&2
+    exit 1
+fi
 "$python" -m wordle_rl.verl check="$here"
 exec "$python" -m verl.trainer.main_ppo \\
 """
@@ -116,8 +124,13 @@ def check_parts(parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
             raise ConfigError(f"{part}.parquet must have rows of its own, not of {other[0]}")
 
 
-def check_output(folder: Path) -> None:
-    """Raise ConfigError for a folder that files cannot be written into."""
+def check_output(folder: Path) -> bool:
+    """Whether the folder has files of this command, which are about to be replaced.
+
+    Raises ConfigError for a folder that files cannot be written into.
+    """
+    if above := [path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()]:
+        raise ConfigError(f"output must be a folder, but {above[0]} is a file")
     if (folder / CHECKPOINTS).exists():
         raise ConfigError(
             f"output must be a folder without {CHECKPOINTS}, which another run left in {folder}: "
@@ -125,6 +138,13 @@ def check_output(folder: Path) -> None:
         )
     if "'" in str(folder):
         raise ConfigError(f"output must be a folder without ' in its name, not {folder}")
+    present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if others := sorted(present - _OURS):
+        raise ConfigError(
+            f"output must be a new folder, or one that has this command's files alone: {folder} "
+            f"has {others[0]}, too"
+        )
+    return bool(present)
 
 
 def write_folder(folder: Path, setup: Experiment, keys: Keys) -> dict[str, int]:
@@ -186,6 +206,9 @@ def check_folder(folder: Path, cache: Path) -> dict[str, int]:
     """
     import yaml
 
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "no such folder"
+        raise FolderError(f"check must name a folder: {folder}: {what}")
     recorded = read_object(folder / DIGESTS)
     check_all_entries(folder / DIGESTS, recorded, {"splits": str, "files": dict[str, str]})
     digests = recorded["files"]

@@ -5,6 +5,7 @@ verl's trainer is its V1 trainer on FSDP with rollouts by vLLM. See docs/VERL.md
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from typing import Any
@@ -96,9 +97,11 @@ def _map_algorithm(setup: Experiment) -> Keys:
         keys |= {f"{_ACTOR}.kl_loss_coef": algorithm.beta, f"{_ACTOR}.kl_loss_type": "low_var_kl"}
     if in_reward:
         keys |= {"algorithm.kl_ctrl.kl_coef": algorithm.beta, "algorithm.kl_penalty": "kl"}
-    if algorithm.importance_cap is not None:
+    # verl takes a number alone, and its vLLM draws all tokens, whatever rollout.engine says.
+    cap = dataclasses.replace(algorithm, drawn_elsewhere=True).cap
+    if cap is not None:
         keys["algorithm.rollout_correction.rollout_is"] = "token"
-        keys["algorithm.rollout_correction.rollout_is_threshold"] = algorithm.importance_cap
+        keys["algorithm.rollout_correction.rollout_is_threshold"] = cap
     if algorithm.resample_rounds:
         keys |= {"algorithm.filter_groups.enable": True, "algorithm.filter_groups.metric": "reward"}
     if isinstance(algorithm, DrGrpo):

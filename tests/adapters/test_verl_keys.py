@@ -8,24 +8,16 @@ from typing import Any
 import pytest
 
 from tests.helpers.configs import composed
+from tests.helpers.verl.cases import CASES, DEFAULTS, as_bash_hands_on, kind_of
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.verl_files import write_value
 from wordle_rl.verl_keys import map_choices
-from wordle_rl.verl_limits import ALGORITHMS
 
 pytestmark = [
     pytest.mark.verl,
     pytest.mark.skipif(
         importlib.util.find_spec("verl") is None, reason="verl is not installed: make verl"
     ),
-]
-CASES = [
-    *(f"model=tiny algorithm={name}" for name in ALGORITHMS),
-    "model=tiny algorithm.beta=0.1 algorithm.importance_cap=2.0 algorithm.entropy=0.01",
-    "model=tiny algorithm.beta=0.1 algorithm.kl=reward algorithm.minibatches=4",
-    "model=tiny backend.precision=fp32 optim.schedule=constant trainer.validation_temperature=1.0",
-    "model=qwen3b rollout.form=tool prompt=symbols 'name=my run'",
-    "experiment=qwen3b_server",
 ]
 
 
@@ -53,7 +45,32 @@ def test_verl_composes_and_accepts_the_settings(line):
     )
 
 
+def test_verls_limit_of_importance_weights_is_ours():
+    import torch
+    from hydra import compose, initialize_config_module
+    from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weights
+
+    keys, _ = map_choices(build_experiment(resolve(composed("model=tiny"))))
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", overrides=[f"{k}={_plain(v)}" for k, v in keys.items()])
+    chosen = config.algorithm.rollout_correction
+    ratios = torch.tensor([[0.5, 1.0, 1.5, 4.0]])
+    weights, _ = compute_rollout_correction_weights(
+        ratios.log(), torch.ones(1, 4), chosen.rollout_is, chosen.rollout_is_threshold
+    )
+    assert weights[0].tolist() == pytest.approx([0.5, 1.0, 1.5, 2.0])
+
+
+def test_the_recorded_kinds_are_verls():
+    from hydra import compose, initialize_config_module
+    from omegaconf import OmegaConf
+
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer")
+    found = {key: kind_of(OmegaConf.select(config, key)) for key in DEFAULTS}
+    assert found == DEFAULTS
+
+
 def _plain(value: Any) -> str:
     """A value as bash would hand it on."""
-    text = write_value(value) if not str(value).startswith("$") else str(value)
-    return {"${NNODES:-1}": "1", "${GPUS:-1}": "1"}.get(text, text.replace("$here", "/files"))
+    return write_value(as_bash_hands_on(value))

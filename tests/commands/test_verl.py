@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,8 @@ def test_the_launch_script_has_verls_keys_and_lets_arguments_win(tmp_path):
     log = tmp_path / "log"
     env = {"PATH": "/bin:/usr/bin", "PYTHON": str(fake), "LOG": str(log), "NNODES": "4"}
     subprocess.run(["bash", str(folder / SCRIPT), "trainer.test_freq=7"], env=env, check=True)
-    lines = log.read_text().splitlines()
+    option, _, looks_for_verl, *lines = log.read_text().splitlines()
+    assert option == "-c" and 'find("verl")' in looks_for_verl
     assert lines[:3] == ["-m", "wordle_rl.verl", f"check={folder}"]
     assert lines[3:5] == ["-m", "verl.trainer.main_ppo"]
     given = dict(line.split("=", 1) for line in lines[5:])
@@ -117,6 +119,17 @@ def test_the_launch_script_has_verls_keys_and_lets_arguments_win(tmp_path):
     assert given["trainer.nnodes"] == "4" and given["trainer.n_gpus_per_node"] == "1"
     assert given["data.train_files"].strip("'").endswith("/train.parquet")
     assert lines[-1] == "trainer.test_freq=7"
+
+
+def test_the_launch_script_without_verl_ends_in_one_line(tmp_path):
+    folder = write(tmp_path / "files")
+    (tmp_path / "verl").mkdir()  # a folder of this name is no package
+    env = {"PATH": "/bin:/usr/bin", "PYTHON": sys.executable, "PYTHONPATH": str(tmp_path)}
+    run = ["bash", str(folder / SCRIPT)]
+    done = subprocess.run(run, env=env, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stdout == ""
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"error: {sys.executable} has no verl: see docs/VERL.md")
 
 
 def test_equal_settings_write_equal_files(tmp_path):
@@ -398,6 +411,12 @@ def test_the_folder_must_be_given_and_free(tmp_path, said):
     assert "output must be given: output=<folder>" in said("model=tiny")
     quoted = tmp_path / "it's"
     assert "must be a folder without ' in its name" in said("model=tiny", f"output={quoted}")
+    (tmp_path / "file").touch()
+    for name in ("file", "file/inside"):
+        line = said("model=tiny", f"output={tmp_path / name}")
+        assert f"output must be a folder, but {tmp_path / 'file'} is a file" in line
+    line = said("model=tiny", f"output={tmp_path}")
+    assert f"this command's files alone: {tmp_path} has file, too" in line
     (tmp_path / "checkpoints").mkdir()
     assert "output must be a folder without checkpoints" in said("model=tiny", f"output={tmp_path}")
 
@@ -413,6 +432,23 @@ def test_the_folder_must_be_given_and_free(tmp_path, said):
 def test_digests_that_leave_out_a_file_are_refused(recorded, expected, tmp_path, said):
     (tmp_path / DIGESTS).write_text(json.dumps(recorded))
     assert expected in said(f"check={tmp_path}")
+
+
+def test_only_a_folder_is_checked(tmp_path, said):
+    nowhere, file = tmp_path / "nope", tmp_path / "file"
+    file.touch()
+    assert f"check must name a folder: {nowhere}: no such folder" in said(f"check={nowhere}")
+    assert f"check must name a folder: {file}: is a file" in said(f"check={file}")
+
+
+def test_writing_again_says_that_it_replaces_the_files(tmp_path, capsys):
+    folder = write(tmp_path / "files")
+    assert "replaced" not in capsys.readouterr().out
+    write(folder, "model=tiny", "seed=3")
+    assert f"replaced the files that an earlier command wrote into {folder}" in (
+        capsys.readouterr().out
+    )
+    verl.main([f"check={folder}"])
 
 
 def test_a_folder_without_digests_is_refused(tmp_path, said):

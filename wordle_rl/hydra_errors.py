@@ -14,6 +14,7 @@ from wordle_rl.runs.instantiate import settings_of
 from wordle_rl.runs.paths import CONF, TRAIN
 
 _MOST_NAMED = 3  # settings that a line proposes
+_LORA = [f"model.lora.{name}" for name in settings_of("wordle_rl.policy.settings.LoraSettings")]
 
 
 def describe_hydra_error(error: Exception) -> str:
@@ -35,6 +36,10 @@ def describe_hydra_error(error: Exception) -> str:
         more += f"; did you mean {close[0]}?" if close else ""
         return f"{group} must be one of {', '.join(options)}, not {option!r}{more}"
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
+        given = re.search(r"To append to your config use \+[^=]*=(.*)", str(error))
+        if given and not cause.parent_node and cause.full_key in _LORA:
+            whole = f"model.lora={{{cause.full_key.rpartition('.')[2]}: {given[1]}}}"
+            return f'{cause.full_key}: this model has no adapter, set "{whole}"'
         return _describe_unknown_key(cause.full_key, cause.parent_node or {})
     if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
         several = f"compare several in a study: {TRAIN} -m {found[1]}"

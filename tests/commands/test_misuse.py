@@ -89,6 +89,8 @@ TRAIN = {
     "optim=adam": one_of("optim"),
     "optim.name=adamw": "there is no setting optim.name: use optim=adamw or optim=muon",
     "model.optimizer=adamw": "there is no setting model.optimizer",
+    "model.lora.rank=4": 'this model has no adapter, set "model.lora={rank: 4}"',
+    "model.lora.rnk=4": "model.lora is a single value",
     "model.lora=5": "model.lora must be a group of settings or null",
     "reward.components=5": "reward.components must be a group",
     "+reward.components.foo=5": "reward.components.foo",

@@ -268,8 +268,14 @@ def test_settings_that_cannot_work_are_told_before_a_model_is_loaded(base, overr
 
 def test_a_folder_that_cannot_be_written_is_one_line(root, base, start, refused, tmp_path):
     (tmp_path / "file").write_text("")
-    overrides = [
-        *base, *engine_of(start().url), f"vllm.folder={tmp_path}/file", f"output_dir={root}"
-    ]  # fmt: skip
-    line = refused(lambda: train(composed(*overrides), overrides))
-    assert f"vllm.folder={tmp_path}/file" in line
+    server = start()
+    for folder, said in (
+        (tmp_path / "file", f"vllm.folder must be a folder, but {tmp_path / 'file'} is a file"),
+        (tmp_path / "file" / "in", f"vllm.folder must be a folder, but {tmp_path / 'file'} is a"),
+        ("/proc/adapters", "vllm.folder=/proc/adapters cannot be written: No such file"),
+    ):
+        overrides = [
+            *base, *engine_of(server.url), f"vllm.folder={folder}", f"output_dir={root}"
+        ]  # fmt: skip
+        assert said in refused(lambda given=overrides: train(composed(*given), given))
+    assert not server.asked  # the folder is looked at first

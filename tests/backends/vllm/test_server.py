@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import httpx2
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -154,6 +155,32 @@ def test_a_server_that_fails_is_told_in_one_line(small, fault, said):
     with pytest.raises(ServerError, match=said):
         client.complete("base", REQUEST)
     client.close()
+
+
+PAGES = {  # what an answer may be -> the end of the line
+    "a page": ("<!DOCTYPE HTML>\n<html><h1>No such file</h1>" * 9, ": it answers with a page, so"),
+    "a text": ("no such\nfile", "with 404: no such file"),
+    "nothing": ("", "with 404"),
+}
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_what_is_no_server_is_told_in_one_short_line(kind):
+    body, said = PAGES[kind]
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(404, text=body)
+
+    client = Server("http://play", timeout=1)
+    client._client = httpx2.Client(
+        base_url=client.url, transport=httpx2.MockTransport(answer), trust_env=False
+    )
+    with pytest.raises(ServerError) as refused:
+        client.models()
+    client.close()
+    line = str(refused.value)
+    assert line.startswith("http://play refused /v1/models with 404") and said in line
+    assert "<" not in line and len(line) < 110 and "\n" not in line
 
 
 def test_an_unknown_adapter_is_told_as_the_server_tells_it(server):

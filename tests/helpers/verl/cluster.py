@@ -57,11 +57,15 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     room = Path(tempfile.mkdtemp(prefix="wrl-", dir="/tmp"))  # sockets need a short path
+    # Packages of verl's environment bring a package tests of their own, which would hide ours.
+    ours = room / "ours" / "tests"
+    ours.mkdir(parents=True)
+    (ours / "__init__.py").write_text(f"__path__ = [{str(ROOT / 'tests')!r}]\n")
     env = {
         **os.environ,
         "PATH": f"{here}{os.pathsep}{os.environ['PATH']}",
         "PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ours.parent}{os.pathsep}{ROOT}",
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",

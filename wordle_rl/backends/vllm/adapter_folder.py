@@ -8,13 +8,26 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from wordle_rl.backends.vllm.pool import Adapter
+from wordle_rl.runs.instantiate import ConfigError
 
 _KEPT = 2  # versions
+
+
+def check_writable(root: Path) -> None:
+    """Raise ConfigError unless new folders can be made in root, which may not exist yet."""
+    found = next(path for path in (root, *root.absolute().parents) if path.exists())
+    if not found.is_dir():
+        raise ConfigError(f"vllm.folder must be a folder, but {found} is a file")
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix="wordle-", dir=found))
+    except OSError as error:
+        raise ConfigError(f"vllm.folder={root} cannot be written: {error.strerror}") from None
 
 
 class AdapterFolder:

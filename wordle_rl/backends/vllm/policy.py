@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.backends.vllm.adapter_folder import AdapterFolder
+from wordle_rl.backends.vllm.adapter_folder import AdapterFolder, check_writable
 from wordle_rl.backends.vllm.engine import VllmEngine
 from wordle_rl.backends.vllm.pool import Pool
 from wordle_rl.backends.vllm.probe import build_probe, check_gap, measure_gap, probe_text
@@ -126,8 +126,10 @@ def serve(
     def compare(url: str, drawn: list[Completion]) -> None:
         check_gap(url, measure_gap(inner, probe.prompts[0], drawn), settings.most_gap)
 
-    pool = Pool(settings, probe=probe, compare=compare, check=check)
     root = run / "served" if settings.folder is None else Path(settings.folder)
+    if settings.folder is not None:
+        check_writable(root)  # before the servers are asked
+    pool = Pool(settings, probe=probe, compare=compare, check=check)
     folder = None
     try:
         try:

@@ -141,8 +141,9 @@ class Server:
             reason = _shorten(str(error)) or type(error).__name__
             raise ServerError(f"{self.url} cannot be reached ({reason})") from None
         if answer.status_code != httpx2.codes.OK:
+            refusal = f"{self.url} refused {path} with {answer.status_code}"
             said = _shorten(_error_message(answer))
-            raise ServerError(f"{self.url} refused {path} with {answer.status_code}: {said}")
+            raise ServerError(f"{refusal}: {said}" if said else refusal)
         if not is_json:
             return None
         try:
@@ -218,11 +219,12 @@ def _are_logprobs(values: Any) -> bool:
 
 
 def _error_message(answer: httpx2.Response) -> str:
-    """What a server says in an error: vLLM's message, or the text as it is."""
+    """What a server says in an error: vLLM's message, or its text unless that is a page."""
     try:
         return str(answer.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):
-        return answer.text
+        is_page = answer.text.lstrip().startswith("<")
+        return "it answers with a page, so it may be no vLLM server" if is_page else answer.text
 
 
 def _shorten(text: str) -> str:

@@ -21,6 +21,7 @@ from wordle_rl import cli
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF, module_command
+from wordle_rl.runs.start import say
 
 _MOST_COLUMNS = 12
 _PLAN = "+model.plan_only=true"
@@ -49,6 +50,7 @@ def print_plans(overrides: Sequence[str]) -> None:
         configs = compose_all()
         only = chosen or configs[0].model.get("backend") is not None
         groups = [configs] if only else [compose_all(f"backend={b}") for b in _NAMES]
+    say("computing plans from config.json alone (model=qwen3b: 15 s of one core)")
     names = [name for name, _ in columns]
     for number, group in enumerate(groups):
         print(("\n" if number else "") + describe_plans(names, group), flush=True)

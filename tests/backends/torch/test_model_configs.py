@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 import torch
+from huggingface_hub import constants
 from transformers import AutoModelForCausalLM, OPTConfig, Phi3Config, Qwen2Config
 
 from tests.helpers.families import CONFIGS, IDS, WIDE, build
@@ -119,14 +122,13 @@ def test_4_bit_keeps_the_precision_of_embedding_head_and_norms(tmp_path, monkeyp
 def test_the_config_of_the_wanted_revision_is_read(revision, monkeypatch):
     asked = []
 
-    def is_cached(location: str, wanted: str) -> bool:
+    def find_cached(location: str, wanted: str) -> None:
         asked.append((location, wanted))
-        return False
 
     def read(settings: ModelSettings, base: str, wanted: str) -> str:
         return f"{base} at {wanted}"
 
-    monkeypatch.setattr(model_configs, "_is_cached", is_cached)
+    monkeypatch.setattr(model_configs, "_find_cached", find_cached)
     monkeypatch.setattr(model_configs, "notice_offline", lambda location: None)
     monkeypatch.setattr(model_configs, "read_config", read)
     config, _ = find_config(settings("Qwen/Qwen2.5-3B-Instruct", revision=revision))
@@ -134,6 +136,19 @@ def test_the_config_of_the_wanted_revision_is_read(revision, monkeypatch):
         assert asked == [("Qwen/Qwen2.5-3B-Instruct", "main")] and config.hidden_size == 2048
     else:
         assert config == "Qwen/Qwen2.5-3B-Instruct at v2"
+
+
+def test_a_cached_config_is_read_without_asking_the_hub(tmp_path, monkeypatch):
+    name, commit = "Qwen/Qwen2.5-3B-Instruct", "a" * 40
+    place = tmp_path / "models--Qwen--Qwen2.5-3B-Instruct"
+    Qwen2Config(num_hidden_layers=3).save_pretrained(place / "snapshots" / commit)
+    (place / "refs").mkdir()
+    (place / "refs" / "main").write_text(commit)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    # Any request fails: the fixture's, and those of the hub's library.
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("asks the network"))
+    config, _ = find_config(settings(name))
+    assert config.num_hidden_layers == 3
 
 
 def test_a_config_that_cannot_be_trained_is_refused(tmp_path, monkeypatch):

@@ -95,10 +95,13 @@ def find_config(settings: ModelSettings, form: Form = "peft") -> tuple[Any, Lora
     base, revision, lora = settings.location, settings.revision, settings.lora
     if is_adapter(Path(base)):
         (base, revision), lora = _find_base(Path(base), form), _read_lora(Path(base), form)
-    known = base in KNOWN and revision == MAIN and not Path(base).is_dir()
-    if known and not _is_cached(base, revision):
+    cached = None if Path(base).is_dir() else _find_cached(base, revision)
+    if base in KNOWN and revision == MAIN and not Path(base).is_dir() and cached is None:
         return build_config(base), lora
-    notice_offline(base)
+    if cached is None:
+        notice_offline(base)
+    else:  # a folder, so that nothing asks the hub whether there is a newer one
+        base, revision = str(cached.parent), MAIN
     with explain_load_errors(base, on_disk=Path(base).is_dir()):
         return read_config(settings, base, revision), lora
 
@@ -116,10 +119,12 @@ def build_config(name: str) -> Any:
     return AutoConfig.for_model(facts.pop("model_type"), **facts)
 
 
-def _is_cached(location: str, revision: str) -> bool:
+def _find_cached(location: str, revision: str) -> Path | None:
+    """config.json of a hub model in the cache."""
     from huggingface_hub import try_to_load_from_cache
 
-    return isinstance(try_to_load_from_cache(location, "config.json", revision=revision), str)
+    found = try_to_load_from_cache(location, "config.json", revision=revision)
+    return Path(found) if isinstance(found, str) else None
 
 
 def _describe_untrained(settings: ModelSettings) -> Any:

@@ -17,7 +17,7 @@ from wordle_rl.runs.addresses import hidden, shown_address, shown_command, witho
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps import child_run as child
-from wordle_rl.sweeps import results
+from wordle_rl.sweeps import reading
 from wordle_rl.sweeps.settings import build_study_settings
 from wordle_rl.sweeps.storage import open_storage
 
@@ -152,7 +152,7 @@ def test_a_study_keeps_its_password_in_no_file_and_its_report_asks_the_environme
     assert "password=***" in about["storage"] and "password=***" in about["command"][2]
     asked: list[str] = []
     monkeypatch.setattr(
-        results, "open_storage", lambda url, **how: asked.append(url) or open_storage(url, **how)
+        reading, "open_storage", lambda url, **how: asked.append(url) or open_storage(url, **how)
     )
     assert study.main([str(path)]) == 0
     assert asked == [kept]

@@ -82,7 +82,7 @@ def test_a_study_whose_database_is_elsewhere_says_how_to_get_one(tmp_path, monke
     monkeypatch.setattr("sys.argv", ["train.py", "-m", "sweep=study"])
     work(tmp_path)
     (tmp_path / "study" / "study.db").unlink()
-    with pytest.raises(ReportError, match=r"study\.db is missing") as raised:
+    with pytest.raises(ReportError, match=r"has neither study\.db nor results\.csv") as raised:
         read_study(tmp_path / "study")
     assert "--storage" in str(raised.value)
     assert str(raised.value).endswith("run the study here: python train.py -m sweep=study")

@@ -62,7 +62,6 @@ def test_every_picture_has_a_title_in_words_units_and_its_n(tmp_path, monkeypatc
         "importance.png": (
             "What sets the better trials apart", "share of the importance (PED-ANOVA)", "",
         ),
-        "parallel.png": ("Parameters and validation wins of every complete trial", "", ""),
     }  # fmt: skip
     for name, (title, x, y) in expected.items():
         axes = figures[name].axes[0]
@@ -74,7 +73,6 @@ def test_every_picture_has_a_title_in_words_units_and_its_n(tmp_path, monkeypatc
     assert said(figures["importance.png"]) == (
         "n = 9 complete trials. Bars: 90 % intervals from trials drawn again."
     )
-    assert said(figures["parallel.png"]).endswith("n = 9.")
 
 
 @pytest.mark.parametrize("count", [2, MOST_BANDS, MOST_BANDS + 1, 10])

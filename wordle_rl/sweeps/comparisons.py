@@ -19,12 +19,17 @@ Pair = tuple[Params, Params]
 
 
 def list_pairs(
-    arms: Sequence[Params], default: Params | None, comparisons: Mapping[str, Sequence[Any]]
+    arms: Sequence[Params],
+    default: Params | None,
+    comparisons: Mapping[str, Sequence[Any]],
+    *,
+    strict: bool = True,
 ) -> dict[str, Pair]:
     """The two arms of each comparison by its name.
 
     arms: all of the study. default: fills in what a comparison leaves out. Without comparisons,
-    every arm is compared with it. Raises ConfigError for an arm that the study has not.
+    every arm is compared with it. strict: whether an arm that the study has not raises ConfigError.
+    Otherwise its comparison is left out, as in a study that was narrowed on the command line.
     """
     if not comparisons:
         others = [arm for arm in arms if default and not same_params(arm, default)]
@@ -33,13 +38,15 @@ def list_pairs(
     found: dict[str, Pair] = {}
     for name, pair in comparisons.items():
         one, other = ({**(default or {}), **_named(arm)} for arm in pair)
-        for arm in (one, other):
-            if not any(same_params(arm, known) for known in arms):
-                have = "; ".join(format_arm(known) for known in arms)
-                raise ConfigError(
-                    f"hydra.sweeper.analysis.comparisons.{name}: {format_arm(arm)} is no arm of "
-                    f"this study, which has {have}"
-                )
+        missing = [arm for arm in (one, other) if not any(same_params(arm, k) for k in arms)]
+        if missing and not strict:
+            continue
+        if missing:
+            have = "; ".join(format_arm(known) for known in arms)
+            raise ConfigError(
+                f"hydra.sweeper.analysis.comparisons.{name}: {format_arm(missing[0])} is no arm of "
+                f"this study, which has {have}"
+            )
         found[name] = (one, other)
     return found
 
@@ -57,7 +64,9 @@ def compare(study: Study) -> list[Effect]:
     for result in search:
         if not any(same_params(result.arm, arm) for arm in arms):
             arms.append(result.arm)
-    pairs = list_pairs(arms, study.identity.get("default"), study.analysis.get("comparisons") or {})
+    pairs = list_pairs(
+        arms, study.identity.get("default"), study.analysis.get("comparisons") or {}, strict=False
+    )
     return _judge(study, search, pairs)
 
 

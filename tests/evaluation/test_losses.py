@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from tests.helpers.played_games import played_with
 from wordle_rl.evaluation.losses import (
     Families,
     expected_in_common,
@@ -15,19 +18,13 @@ from wordle_rl.evaluation.losses import (
 )
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import Game
 from wordle_rl.words.lists import WordLists
 
 LIST = ("batch", "caste", "catch", "crane", "match", "paste", "patch", "waste", "watch")
 WORDS = WordLists(answers=LIST, allowed=LIST)
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
-
-def played(secret: str, *guesses: str | None) -> Game:
-    game = Game(secret, WORDS.allowed_set)
-    for guess in guesses:
-        game.play(guess)
-    return game
+played = partial(played_with, WORDS.allowed_set)
 
 
 LOST = played("watch", "crane", "batch", "catch", "match", "patch", "batch")

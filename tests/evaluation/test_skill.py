@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 
+from tests.helpers.played_games import played_with
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.skill import by_turn, skill_metrics, skills, summary
 from wordle_rl.game.feedback_table import build_table
@@ -19,12 +21,7 @@ ANSWERS = tuple(sorted({f"{a}{b}{c}er" for a in "bcdfl" for b in "ao" for c in "
 WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted({*ANSWERS, "clasp", "bonds", "zzzzz"})))
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
-
-def played(secret: str, *guesses: str | None, rules: Rules | None = None) -> Game:
-    game = Game(secret, WORDS.allowed_set, rules or Rules())
-    for guess in guesses:
-        game.play(guess)
-    return game
+played = partial(played_with, WORDS.allowed_set)
 
 
 def entropy_by_hand(guess: str, candidates: list[str]) -> tuple[float, float]:

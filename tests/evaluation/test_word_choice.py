@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from tests.helpers.played_games import played_with
 from wordle_rl.evaluation.word_choice import (
     describe_openers,
     opener_bits,
@@ -20,12 +23,7 @@ ANSWERS = ("crane", "crate", "glass", "grace", "slate")
 WORDS = WordLists(answers=ANSWERS, allowed=(*ANSWERS[:4], "loops", ANSWERS[4], "trees", "virus"))
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
-
-def played(secret: str, *guesses: str | None) -> Game:
-    game = Game(secret, WORDS.allowed_set)
-    for guess in guesses:
-        game.play(guess)
-    return game
+played = partial(played_with, WORDS.allowed_set)
 
 
 @pytest.mark.parametrize(("word", "repeats"), [("glass", True), ("sissy", True), ("crane", False)])

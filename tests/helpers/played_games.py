@@ -30,12 +30,16 @@ class FakeKnowledge:
         return 2.0
 
 
-def played(secret, guesses, rules=None):
+def played_with(allowed, secret, *guesses, rules=None):
     """A game in which None stands for an answer without a guess."""
-    game = Game(secret, WORDS, rules or Rules())
+    game = Game(secret, allowed, rules or Rules())
     for guess in guesses:
         game.play(guess, text=f"<{guess}>", reason=None if guess else "no guess tag")
     return game
+
+
+def played(secret, guesses, rules=None):
+    return played_with(WORDS, secret, *guesses, rules=rules)
 
 
 def summary_of(games, rules=None, **more):

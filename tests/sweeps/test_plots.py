@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,6 +73,14 @@ def test_every_picture_has_a_title_in_words_units_and_its_n(tmp_path, monkeypatc
     assert said(figures["wins.png"]).endswith(f"Bar: {seeds}")
     assert said(figures["importance.png"]) == (
         "n = 9 complete trials. Bars: 90 % intervals from trials drawn again."
+    )
+
+
+def test_importance_with_pruned_trials_says_how_they_are_judged(tmp_path, monkeypatch):
+    results = arms(3)
+    results[0] = replace(results[0], state="pruned", value=None)
+    assert said(drawn(results, tmp_path, monkeypatch)["importance.png"]).startswith(
+        "n = 9 trials, each judged by its first validation."
     )
 
 

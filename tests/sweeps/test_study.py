@@ -207,6 +207,29 @@ def test_importance_finds_the_parameter_that_matters(root):
     assert importance["x"].low > importance["y"].value, "x alone matters here"
 
 
+def test_importance_counts_pruned_trials_by_their_first_validation():
+    import optuna
+
+    from wordle_rl.sweeps.importance import estimate_importance
+
+    study = optuna.create_study(direction="maximize")
+    for number in range(20):
+        x, y = number / 20, (7 * number % 20) / 20
+        complete = x > 0.75
+        study.add_trial(
+            optuna.trial.create_trial(
+                state=optuna.trial.TrialState.COMPLETE if complete else
+                optuna.trial.TrialState.PRUNED,
+                value=0.9 if complete else None,  # those that end are alike
+                params={"x": x, "y": y},
+                distributions=dict.fromkeys("xy", optuna.distributions.FloatDistribution(0, 1)),
+                intermediate_values={1: x, 2: 0.9},
+            )
+        )  # fmt: skip
+    importance = estimate_importance(study)
+    assert importance["x"].value > 0.9
+
+
 def test_a_study_without_results_has_a_report(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE", '{"fail": "broken"}')
     with pytest.raises(Exception, match="in a row"):

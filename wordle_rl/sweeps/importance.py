@@ -14,21 +14,26 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from wordle_rl.sweeps.results import Share
 
-_ENOUGH = 4  # complete trials from which importance can be estimated
+_ENOUGH = 4  # trials from which importance can be estimated
 _SAMPLES = 100  # of the trials, drawn with replacement
+_FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
 
 def estimate_importance(study: optuna.Study) -> Mapping[str, Share]:
     """Each parameter's share of the importance (PED-ANOVA), empty with too few trials.
 
-    Its 90 % interval comes from samples of the trials, drawn with replacement.
+    Its 90 % interval comes from samples of the trials, drawn with replacement. Where trials were
+    pruned, every trial is judged by its first validation: the few that ran to their end are alike.
     """
-    trials = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    shares = _evaluate(trials)
+    trials = study.get_trials(deepcopy=False, states=_FINISHED)
+    pruned = any(trial.state is TrialState.PRUNED for trial in trials)
+    values = [_first_report(trial) if pruned else trial.value for trial in trials]
+    judged = [(t, value) for t, value in zip(trials, values, strict=True) if value is not None]
+    shares = _evaluate(judged)
     if not shares:
         return {}
     rng = random.Random(0)
-    drawn = [_evaluate(rng.choices(trials, k=len(trials))) for _ in range(_SAMPLES)]
+    drawn = [_evaluate(rng.choices(judged, k=len(judged))) for _ in range(_SAMPLES)]
     found = {}
     for name, share in shares.items():
         spread = [sample[name] for sample in drawn if sample]
@@ -37,15 +42,20 @@ def estimate_importance(study: optuna.Study) -> Mapping[str, Share]:
     return found
 
 
-def _evaluate(trials: Sequence[FrozenTrial]) -> Mapping[str, float]:
-    values = {trial.value for trial in trials}
-    names = set(trials[0].params) if trials else set()
-    if len(trials) < _ENOUGH or len(values) < 2 or len(names) < 2:
+def _first_report(trial: FrozenTrial) -> float | None:
+    reports = trial.intermediate_values
+    return reports[min(reports)] if reports else None
+
+
+def _evaluate(judged: Sequence[tuple[FrozenTrial, float]]) -> Mapping[str, float]:
+    values = {value for _, value in judged}
+    names = set(judged[0][0].params) if judged else set()
+    if len(judged) < _ENOUGH or len(values) < 2 or len(names) < 2:
         return {}
     study = optuna.create_study(direction="maximize")
     study.add_trials(
-        [create_trial(value=t.value, params=t.params, distributions=t.distributions)
-         for t in trials]
+        [create_trial(value=value, params=t.params, distributions=t.distributions)
+         for t, value in judged]
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)

@@ -141,10 +141,12 @@ def _draw_importance(study: Study) -> Figure | None:
         ecolor=INK, capsize=4,
     )  # fmt: skip
     label_axes(axes, "What sets the better trials apart", x="share of the importance (PED-ANOVA)")
-    complete = sum(r.state == "complete" and not r.confirms for r in study.results)
-    write_caption(
-        figure, f"n = {complete} complete trials. Bars: 90 % intervals from trials drawn again."
-    )
+    states = [r.state for r in study.results if not r.confirms]
+    complete, pruned = states.count("complete"), states.count("pruned")
+    trials = f"n = {complete} complete trials"
+    if pruned:
+        trials = f"n = {complete + pruned} trials, each judged by its first validation"
+    write_caption(figure, f"{trials}. Bars: 90 % intervals from trials drawn again.")
     return figure
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import optuna
 
@@ -73,7 +74,8 @@ def check_power(plan: StudyPlan, folder: Path, print_line: Callable[[str], None]
     analysis = plan.settings.analysis
     if analysis.comparisons and plan.identity().get("grid"):
         arms = list_grid_points({name: item for name, item in plan.space.items() if name != "seed"})
-        kept = list_pairs(arms, plan.settings.default, analysis.comparisons, strict=False)
+        default: Any = plan.settings.default
+        kept = list_pairs(arms, default, analysis.comparisons, strict=False)
         have = "; ".join(format_arm(arm) for arm in arms)
         for name in [name for name in analysis.comparisons if name not in kept]:
             print_line(f"no comparison {name!r}: it names an arm that is not among {have}")

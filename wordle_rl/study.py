@@ -37,13 +37,19 @@ def write_report(
     from wordle_rl.runs.files import write_bytes, write_json
     from wordle_rl.sweeps import games, table
     from wordle_rl.sweeps.comparisons import compare, compare_confirmed
-    from wordle_rl.sweeps.effect_table import FILE, describe_effects
+    from wordle_rl.sweeps.effect_table import FILE, describe_effects, describes_games
     from wordle_rl.sweeps.index import write_index
     from wordle_rl.sweeps.plots import write_plots
     from wordle_rl.sweeps.reading import read_study
     from wordle_rl.sweeps.report import format_page
+    from wordle_rl.sweeps.results import ReportError
 
     study = read_study(folder, url, files_only=recompute)
+    if recompute and not study.games and describes_games(folder):
+        raise ReportError(
+            f"{folder / games.FILE}: missing, or without games, from which {folder / FILE} was "
+            "computed"
+        )
     effects = [*compare(study), *compare_confirmed(study)]
     if not recompute:
         write_bytes(folder / table.FILE, table.format_csv(study.results).encode())

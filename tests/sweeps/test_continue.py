@@ -184,3 +184,26 @@ def test_a_pilot_that_did_not_run_is_said(tmp_path):
     analysis = {"pilot": "nowhere", "effect": 0.5}
     said = work(tmp_path, params={"seed": "choice(0, 1)"}, arms={"a": []}, analysis=analysis)
     assert said[0].startswith("what this study can find is not known: ")
+
+
+def test_a_table_that_is_cut_off_is_one_line(root, tmp_path):
+    here = copy_files(root, tmp_path)
+    table = here / "study" / "results.csv"
+    table.write_text(table.read_text().rstrip("\n").rpartition(",")[0])
+    with pytest.raises(FolderError, match=r"results.csv: the line of trial '3' is cut off"):
+        study.write_report(here / "study", recompute=True)
+
+
+def test_a_page_made_from_games_is_not_recomputed_without_them(root, tmp_path):
+    here = copy_files(root, tmp_path) / "study"
+    page = (here / "README.md").read_text()
+    (here / FILE).unlink()
+    with pytest.raises(ValueError, match=r"games.csv.xz: missing"):
+        study.write_report(here, recompute=True)
+    assert (here / "README.md").read_text() == page
+
+
+def test_a_comparison_of_no_arm_is_said(tmp_path):
+    said = work(tmp_path, params={"seed": "choice(0, 1)"}, arms={"a": [], "b": []},
+                default={"arm": "a"}, analysis={"comparisons": {"one": ["c", "a"]}})  # fmt: skip
+    assert said[0] == "no comparison 'one': it names an arm that is not among a; b"

@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import optuna
 
+from wordle_rl.sweeps.comparisons import list_pairs
+from wordle_rl.sweeps.games import format_arm
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.power import plan_power, refuse_underpowered
 from wordle_rl.sweeps.reading import read_study
 from wordle_rl.sweeps.records import StudyRecord
 from wordle_rl.sweeps.results import ReportError, Result
 from wordle_rl.sweeps.rounds import DONE, Round
+from wordle_rl.sweeps.space import list_grid_points
 from wordle_rl.sweeps.table import FILE, read_table, restore_trials
 
 
@@ -65,9 +69,16 @@ class EarlierTrials:
 def check_power(plan: StudyPlan, folder: Path, print_line: Callable[[str], None]) -> None:
     """Say what a new study can find, and refuse it if that is less than it asks about.
 
-    folder: of the study's report. Raises ConfigError.
+    Also says which comparisons it leaves out. folder: of its report. Raises ConfigError.
     """
     analysis = plan.settings.analysis
+    if analysis.comparisons and plan.identity().get("grid"):
+        arms = list_grid_points({name: item for name, item in plan.space.items() if name != "seed"})
+        default: Any = plan.settings.default
+        kept = list_pairs(arms, default, analysis.comparisons, strict=False)
+        have = "; ".join(format_arm(arm) for arm in arms)
+        for name in [name for name in analysis.comparisons if name not in kept]:
+            print_line(f"no comparison {name!r}: it names an arm that is not among {have}")
     if analysis.pilot is None:
         return
     pilot = folder.parent / analysis.pilot

@@ -7,8 +7,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+from wordle_rl.runs.untrusted import read_object
 from wordle_rl.sweeps.comparisons import read_measure
 from wordle_rl.sweeps.effects import UNDECIDED, Effect
 from wordle_rl.sweeps.measures import Measure
@@ -104,6 +106,15 @@ def describe_effects(study: Study, effects: Sequence[Effect]) -> dict[str, Any]:
         "minutes": count_minutes(study.results),
         "effects": [_round(asdict(effect)) for effect in effects],
     }
+
+
+def describes_games(folder: Path) -> bool:
+    """Whether a study's effects.json has effects that were computed from games."""
+    path = folder / FILE
+    effects = read_object(path).get("effects") if path.is_file() else None
+    return isinstance(effects, list) and any(
+        isinstance(effect, dict) and effect.get("secrets") not in (1, None) for effect in effects
+    )
 
 
 def _round(effect: dict[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,8 @@ def estimate_importance(study: optuna.Study) -> Mapping[str, Share]:
     rng = random.Random(0)
     drawn = [_evaluate(rng.choices(judged, k=len(judged))) for _ in range(_SAMPLES)]
     found = {}
-    for name, share in shares.items():
+    # Optuna leaves the order of equal shares to chance.
+    for name, share in sorted(shares.items(), key=lambda item: (-item[1], item[0])):
         spread = [sample[name] for sample in drawn if sample]
         low, high = np.quantile(spread, (0.05, 0.95)) if spread else (share, share)
         found[name] = Share(value=share, low=float(low), high=float(high))

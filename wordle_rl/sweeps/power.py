@@ -156,7 +156,8 @@ def read_plan(name: str) -> PlannedStudy:
     if pilot is None:
         raise ConfigError(
             f"conf/sweep/{settings.name}.yaml: hydra.sweeper.analysis.pilot must name a study "
-            "whose trials tell how much seeds differ"
+            "whose trials tell how much seeds differ; a study that ran tells it itself by its "
+            f"folder, such as sweeps/{settings.name}"
         )
     space, _ = parse_params(settings.params)
     return PlannedStudy(

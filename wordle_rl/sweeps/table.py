@@ -89,6 +89,8 @@ def _read_row(
     confirms = row["round"] == "confirmation"
     # A confirmation has parameters of its own, and its row leaves the columns of the search empty.
     own = [name for name in names if (row[name] if confirms else name in space)]
+    if None in row.values():
+        raise FolderError(f"{path}: the line of trial {str(row['trial'])[:20]!r} is cut off")
     try:
         curve = json.loads(given.pop("curve", "null") or "null")
         figures: dict[str, Any] = {n: v if n in _TEXTS else float(v) for n, v in given.items()}

@@ -35,6 +35,8 @@ class EvalSettings:
     def __post_init__(self) -> None:
         if self.player is not None and self.run is not None:
             raise ValueError("player and run exclude each other: give one of them")
+        if self.opener is not None:  # pages show words in capitals
+            object.__setattr__(self, "opener", self.opener.lower())
         if self.player == "tree" and self.tree is None:
             raise ValueError("player=tree needs tree=<file of a decision tree>")
         if self.player == "tree" and self.opener is not None:

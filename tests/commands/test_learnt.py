@@ -75,6 +75,7 @@ def test_two_pictures_are_small(measured):
         assert data.startswith(PNG) and len(data) < 120_000
 
 
+@pytest.mark.slow
 def test_the_tables_are_markdown_without_gaps(micro, tmp_path, capsys):
     assert main([str(micro), str(micro), "--output", str(tmp_path), *FEW]) == 0
     printed = capsys.readouterr().out
@@ -88,6 +89,7 @@ def test_the_tables_are_markdown_without_gaps(micro, tmp_path, capsys):
     assert losses["greedy"][0] == losses["greedy"][1] == losses["by all"]
 
 
+@pytest.mark.slow
 def test_a_model_that_makes_no_guess_has_numbers_too(finished, tmp_path, capsys):
     assert main([str(finished), "--output", str(tmp_path), *FEW]) == 0
     numbers = json.loads((tmp_path / "learnt.json").read_text())

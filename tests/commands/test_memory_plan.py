@@ -66,6 +66,7 @@ def test_the_command_prints_a_table_for_each_backend(monkeypatch, capsys):
     assert len(re.findall(r"^fits 141 GB +yes +yes$", out, re.M)) == 2
 
 
+@pytest.mark.slow
 def test_a_folder_with_config_json_alone_is_planned_and_not_trained(monkeypatch, capsys, tmp_path):
     build_config("Qwen/Qwen2.5-3B-Instruct").save_pretrained(tmp_path)
     given = ["model=qwen3b", f"model.path={tmp_path}", "backend=lightning"]
@@ -140,6 +141,7 @@ def test_a_group_that_cannot_play_together_is_refused(slim):
         plan_run(setup(*large, "rollout.games_at_once=auto"), "cuda", "bf16", 10 * GB)
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_learn_names_the_micro_batch(slim, capsys):
     few = [f"model.path={slim}", "rollout.groups=1", "num_generations=2", "model.games_at_once=2"]
     with pytest.raises(ConfigError, match=r"micro_batch_tokens must be 8192 or less .* not 16384"):

@@ -181,9 +181,19 @@ def test_a_study_that_finds_less_than_it_asks_about_is_refused(root, tmp_path, m
 
 
 def test_a_pilot_that_did_not_run_is_said(tmp_path):
-    analysis = {"pilot": "nowhere", "effect": 0.5}
-    said = work(tmp_path, params={"seed": "choice(0, 1)"}, arms={"a": []}, analysis=analysis)
+    node = {"params": {"seed": "choice(0, 1)"}, "arms": {"a": []}}
+    with pytest.raises(ConfigError, match=r"analysis.pilot=nose: neither a study .* noise, "):
+        run_study(plan_of(tmp_path, **node, analysis={"pilot": "nose"}), lambda line: None)
+    said = work(tmp_path, **node, analysis={"pilot": "noise", "effect": 0.5})
     assert said[0].startswith("what this study can find is not known: ")
+
+
+def test_a_state_that_no_trial_has_is_one_line(root, tmp_path):
+    here = copy_files(root, tmp_path)
+    table = here / "study" / "results.csv"
+    table.write_text(table.read_text().replace(",complete,", ",done,", 1))
+    with pytest.raises(FolderError, match=r"a trial's state is complete, pruned, .*, not 'done'"):
+        study.write_report(here / "study", recompute=True)
 
 
 def test_a_table_that_is_cut_off_is_one_line(root, tmp_path):

@@ -87,11 +87,17 @@ def _judge(study: Study, results: Sequence[Result], pairs: Mapping[str, Pair]) -
         spread = measure_spread(*cells)
         if spread is not None:
             spreads[name] = spread
-    return judge(spreads, measure, float(study.analysis.get("margin", 2.0)))
+    return judge(spreads, measure, read_margin(study))
 
 
 def read_measure(study: Study) -> Measure:
     return MEASURES[study.analysis.get("measure", "wins")]
+
+
+def read_margin(study: Study) -> float:
+    """The largest difference that counts as none, in the measure's unit."""
+    margin = study.analysis.get("margin")
+    return read_measure(study).margin if margin is None else float(margin)
 
 
 def measure_cells(trials: Sequence[Result], games: Games, measure: Measure) -> Cells:

@@ -13,10 +13,11 @@ from typing import Any
 
 import optuna
 
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps.comparisons import list_pairs
 from wordle_rl.sweeps.games import format_arm
 from wordle_rl.sweeps.plan import StudyPlan
-from wordle_rl.sweeps.power import plan_power, refuse_underpowered
+from wordle_rl.sweeps.power import list_studies, plan_power, refuse_underpowered
 from wordle_rl.sweeps.reading import read_study
 from wordle_rl.sweeps.records import StudyRecord
 from wordle_rl.sweeps.results import ReportError, Result
@@ -82,6 +83,11 @@ def check_power(plan: StudyPlan, folder: Path, print_line: Callable[[str], None]
     if analysis.pilot is None:
         return
     pilot = folder.parent / analysis.pilot
+    if not pilot.exists() and analysis.pilot not in list_studies():
+        raise ConfigError(
+            f"hydra.sweeper.analysis.pilot={analysis.pilot}: neither a study in {folder.parent} "
+            f"nor one of {', '.join(list_studies())}"
+        )
     try:
         power = plan_power(plan.space, plan.settings.default, vars(analysis), read_study(pilot))
     except ReportError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.runs.untrusted import read_object
-from wordle_rl.sweeps.comparisons import read_measure
+from wordle_rl.sweeps.comparisons import read_margin, read_measure
 from wordle_rl.sweeps.effects import UNDECIDED, Effect
 from wordle_rl.sweeps.measures import Measure
 from wordle_rl.sweeps.results import Result, Study
@@ -59,7 +59,7 @@ def _explain(measure: Measure, effects: Sequence[Effect], study: Study) -> list[
         "- Resolution: a difference of this size would be found with a chance of 80 %.",
     ]
     if any(effect.verdict.startswith("equal") for effect in effects):
-        margin = float(study.analysis.get("margin", 2.0))
+        margin = read_margin(study)
         lines.append(
             f"- Equal within {margin:g}: the whole interval is between -{margin:g} and "
             f"+{margin:g} {measure.unit}."

@@ -18,6 +18,7 @@ class Measure:
     unit: str  # of a difference
     scale: float = 1.0  # from the number to the unit
     digits: int = 1
+    margin: float = 2.0  # differences up to it count as none, unless the study says otherwise
     higher: str = "more"  # the verdict on an arm that has more of it
     lower: str = "less"
     of_game: Callable[[JudgedGame], float] | None = None
@@ -48,7 +49,7 @@ MEASURES = {
     ),
     "guesses": Measure(
         title="guesses, a lost game counts as one more than it has", unit="guesses", digits=2,
-        higher="worse", lower="better", of_game=_count_guesses,
+        margin=0.15, higher="worse", lower="better", of_game=_count_guesses,
     ),
     "repeats": Measure(
         title="share of a game's guesses that repeat an earlier one", unit="points", scale=100.0,
@@ -67,6 +68,7 @@ MEASURES = {
         higher="better", lower="worse", figure=TEST_WINS,
     ),
     "minutes": Measure(
-        title="minutes of training", unit="minutes", scale=1 / 60, digits=2, figure="seconds",
+        title="minutes of training", unit="minutes", scale=1 / 60, digits=2, margin=0.1,
+        figure="seconds",
     ),
 }  # fmt: skip

@@ -151,25 +151,31 @@ def read_plan(name: str) -> PlannedStudy:
             name=record.name, space=read_space(record.identity), analysis=record.analysis,
             default=record.identity.get("default"), pilot=folder,
         )  # fmt: skip
-    settings = _compose_study(folder.name)
-    pilot = settings.analysis.pilot
-    if pilot is None:
+    if folder.name not in list_studies():
         raise ConfigError(
-            f"conf/sweep/{settings.name}.yaml: hydra.sweeper.analysis.pilot must name a study "
-            "whose trials tell how much seeds differ; a study that ran tells it itself by its "
-            f"folder, such as sweeps/{settings.name}"
+            f"{name}: neither the folder of a study, nor one of {', '.join(list_studies())}"
+        )
+    settings = _compose_study(folder.name)
+    pilot = settings.report_folder.parent / (settings.analysis.pilot or settings.name)
+    if settings.analysis.pilot is None and not (pilot / "study.json").is_file():
+        raise ConfigError(
+            f"study {settings.name} did not run, so conf/sweep/{settings.name}.yaml must name "
+            "another one as its hydra.sweeper.analysis.pilot, whose trials tell how much seeds "
+            "differ"
         )
     space, _ = parse_params(settings.params)
     return PlannedStudy(
         name=settings.name, space=add_arms(settings, space), default=settings.default,
-        analysis=asdict(settings.analysis), pilot=settings.report_folder.parent / pilot,
+        analysis=asdict(settings.analysis), pilot=pilot,
     )  # fmt: skip
 
 
+def list_studies() -> list[str]:
+    """The studies in conf/sweep."""
+    return sorted(path.stem for path in (CONF / "sweep").glob("*.yaml"))
+
+
 def _compose_study(name: str) -> StudySettings:
-    have = sorted(path.stem for path in (CONF / "sweep").glob("*.yaml"))
-    if name not in have:
-        raise ConfigError(f"{name}: neither the folder of a study, nor one of {', '.join(have)}")
     with initialize_config_dir(str(CONF), version_base=None):
         config = compose("config", overrides=[f"sweep={name}"], return_hydra_config=True)
     node: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=True)

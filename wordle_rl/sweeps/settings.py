@@ -81,7 +81,7 @@ class AnalysisSettings:
     measure: str = "wins"
     comparisons: dict[str, list[object]] = field(default_factory=dict)  # name: [one, other]
     effect: float | None = None  # the smallest difference that the study asks about
-    margin: float = 2.0  # differences up to it count as none
+    margin: float | None = None  # differences up to it count as none; None: the measure's own
     pilot: str | None = None  # a study whose trials tell the spread between seeds
     underpowered: bool = False  # whether to start although the pilot says it finds too little
 

@@ -91,13 +91,16 @@ def _read_row(
     own = [name for name in names if (row[name] if confirms else name in space)]
     if None in row.values():
         raise FolderError(f"{path}: the line of trial {str(row['trial'])[:20]!r} is cut off")
+    state, states = str(row["state"]), (*_STATES, "running", "waiting")
+    if state not in states:
+        raise FolderError(f"{path}: a trial's state is {', '.join(states)}, not {state[:20]!r}")
     try:
         curve = json.loads(given.pop("curve", "null") or "null")
         figures: dict[str, Any] = {n: v if n in _TEXTS else float(v) for n, v in given.items()}
         if curve is not None:
             figures["curve"] = [[float(games), float(wins)] for games, wins in curve]
         return Result(
-            number=int(row["trial"] or ""), confirms=confirms, state=str(row["state"]),
+            number=int(row["trial"] or ""), confirms=confirms, state=state,
             params={name: _read_value(name, row[name] or "") for name in own},
             value=float(row[_VALUE] or "") if row[_VALUE] else None, figures=figures,
         )  # fmt: skip

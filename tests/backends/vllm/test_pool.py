@@ -88,6 +88,7 @@ def test_the_other_server_answers_what_one_failed_to(servers, pooled, capsys, fa
     assert line.startswith(f"warning: {servers[0].url}") and "the other servers play" in line
 
 
+@pytest.mark.slow
 def test_a_slow_server_costs_its_time_limit_once(servers, pooled):
     pool = pooled(timeout=3.0)
     servers[0].slowness, servers[0].faults = 60.0, ["slow"] * 9

@@ -117,6 +117,7 @@ def test_a_server_that_dies_in_a_step_costs_nothing(root, base, start, capsys):
     assert capsys.readouterr().err.count(warning) >= 1
 
 
+@pytest.mark.slow
 def test_a_run_that_loses_all_servers_is_saved_and_continues_with_others(
     root, base, start, capsys, monkeypatch
 ):
@@ -144,6 +145,7 @@ def test_a_run_that_loses_all_servers_is_saved_and_continues_with_others(
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_a_step_whose_validation_was_lost_is_kept(root, base, start, monkeypatch):
     server = start()
     validate, lost = Training._validate, []
@@ -165,6 +167,7 @@ def test_a_step_whose_validation_was_lost_is_kept(root, base, start, monkeypatch
     assert [m["step"] for m in found if "val/win_rate" in m] == [0, 6]
 
 
+@pytest.mark.slow
 def test_validation_and_reports_are_played_by_the_servers_too(root, base, start, monkeypatch):
     server = start()
     monkeypatch.setattr(TorchPolicy, "engine", lambda policy: pytest.fail("played here"))
@@ -174,6 +177,7 @@ def test_validation_and_reports_are_played_by_the_servers_too(root, base, start,
     assert len(engines) >= 5  # two reports, two validations, a step
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_name_at_the_servers_is_found(root, base, start, tmp_path):
     (tmp_path / "here").mkdir()
     (tmp_path / "there").symlink_to(tmp_path / "here")

@@ -39,7 +39,7 @@ def test_a_trained_run_is_played_watched_replayed_and_followed(open_tab, quick_r
 
         tab.show("follow")
         page.wait_for_selector("#follow-curve svg polyline")
-        assert "finished, step 10" in page.inner_text("#follow-state")
+        assert "finished, step 40" in page.inner_text("#follow-state")
         tab.check("run-follow")
 
 

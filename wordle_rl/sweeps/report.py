@@ -185,7 +185,7 @@ def _format_search(study: Study) -> list[str]:
     parts += _describe_lineages(search)
     parts += _describe_pruning(search)
     if study.best:
-        parts.append(f"Best on validation secrets: **{format_params(study.best)}**.")
+        parts.append(wrap(f"Best on validation secrets: **{format_params(study.best)}**."))
     return parts
 
 

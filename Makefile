@@ -55,7 +55,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## train the embedded model mini on the CPU, in two minutes
 	$(PY) train.py experiment=demo $(ARGS)
 
-quick: $(STAMP)  ## train mini for 40 seconds, and show games before and after
+quick: $(STAMP)  ## train mini for half a minute, and show games before and after
 	$(PY) train.py experiment=quick $(ARGS)
 
 example: $(STAMP)  ## run GRPO in 100 lines, the file to read first

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from wordle_rl.reports.curves import name_part
 from wordle_rl.reports.drawing import MOST_LINES, Charts, Curves, Dots, Line
 from wordle_rl.reports.page import Link, Part, render
 from wordle_rl.reports.results import Estimate
@@ -157,7 +158,7 @@ def _effects(study: Study) -> list[Table]:
     measure = read_measure(study)
     return [
         Table(
-            caption=f"{measure.title[:1].upper()}{measure.title[1:]}: differences between arms",
+            caption=f"{measure.title[:1].upper()}{measure.title[1:]}: differences {where}",
             columns=["comparison", f"difference, {measure.unit}", "interval", "verdict",
                      "resolution", "seeds", "secrets"],
             rows=[[e.name, f"{e.difference:+.{measure.digits}f}",
@@ -167,7 +168,9 @@ def _effects(study: Study) -> list[Table]:
             note="At equal seeds and secrets, with Holm's correction. Resolution: the difference "
                  "that would be found with a chance of 80 %.",
         )
-        for effects in (compare(study), compare_confirmed(study)) if effects
+        for effects, where in (
+            (compare(study), "between arms"), (compare_confirmed(study), "with fresh seeds")
+        ) if effects
     ]  # fmt: skip
 
 
@@ -178,8 +181,8 @@ def _curves(arms: Sequence[_Arm], charts: Charts) -> list:
     return [
         charts.curves(
             Curves(
-                title="Validation games won", note=_BAND, unit="games won, %", percent=True,
-                axis="training games",
+                title=name_part("Validation games won", number, len(parts)), note=_BAND,
+                unit="games won, %", percent=True, axis="training games",
                 lines=[Line(label=name, steps=[g for g, _ in points],
                             values=[e.value for _, e in points], colour=i, dots=True,
                             low=[e.value if e.low is None else e.low for _, e in points],
@@ -187,7 +190,7 @@ def _curves(arms: Sequence[_Arm], charts: Charts) -> list:
                        for i, (name, points) in enumerate(part)],
             )
         )
-        for part in parts
+        for number, part in enumerate(parts, 1)
     ]  # fmt: skip
 
 

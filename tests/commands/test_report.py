@@ -86,6 +86,9 @@ def test_a_study_that_ran_elsewhere_has_a_page_of_its_table(tmp_path, capsys):
     assert "arm=8 6 5120 90.6 ± 1.5 default" in page.prose
     assert "arm=2 6 5120 90.1 ± 1.8 -0.6 ± 2.9" in page.prose
     assert "./README.md" in [link["href"] for link in page.of("a")]
+    # Eight arms need two pictures, and a screen reader names each table.
+    names = [part["aria-label"] for part in page.of("div") if "aria-label" in part]
+    assert sum("Curves, numbers" in name for name in names) == 2 and len({*names}) == len(names)
     assert len(page.text("span")) > 3 and "error" not in capsys.readouterr().err
 
 

@@ -181,6 +181,11 @@ def time_of(run: Run) -> Bars:
     )  # fmt: skip
 
 
+def name_part(title: str, number: int, parts: int) -> str:
+    """The title of one of several pictures that share it, so that each has a name of its own."""
+    return f"{title}, part {number} of {parts}" if parts > 1 else title
+
+
 def compare_curves(runs: Sequence[Run]) -> list[Curves]:
     """The validations of several runs, at most five in a picture."""
     parts = [runs[i : i + MOST_LINES] for i in range(0, len(runs), MOST_LINES)]
@@ -194,7 +199,7 @@ def compare_curves(runs: Sequence[Run]) -> list[Curves]:
     )  # fmt: skip
     return [
         Curves(
-            title=title + (f", part {number} of {len(parts)}" if len(parts) > 1 else ""),
+            title=name_part(title, number, len(parts)),
             note="Validation games of each run." + (f" {BAND}" if place is not None else ""),
             unit=unit, percent=percent,
             lines=[line for i, run in enumerate(part)

@@ -249,6 +249,10 @@ UNSEEN = {  # settings that change nothing here, and why
     "model.seed": "of untrained models, which are refused",
     "model.backend": "says which backend loads the model",
     "history.player": "is for history.most above 0",
+    **dict.fromkeys(
+        ("vllm.urls", "vllm.prompts_at_once", "vllm.timeout", "vllm.retries", "vllm.most_gap"),
+        "is for rollout.engine=vllm",
+    ),
     "data.split": "is for data=<file>",
     "data.keep_held_out": "is for data=<file>",
     "trainer.validation_games_mb": "limits a file of our own runs",
@@ -274,6 +278,7 @@ OTHER: dict[str, Any] = {  # values where adding 1 or another letter would be wr
     "data.path": "states.jsonl", "words.protocol": "allowed", "words.allowed_share": 0.5,
     "words.train": 100, "words.column": "x", "words.answers": "x.txt", "words.allowed": "y.txt",
     "words.preset": "none", "reward.lawful": False, "trainer.validation_temperature": 1.0,
+    "vllm.urls": ["http://127.0.0.1:8001"],
 }  # fmt: skip
 
 

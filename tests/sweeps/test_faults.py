@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -233,13 +235,26 @@ def test_another_worker_takes_over_from_one_that_was_killed(tmp_path):
     assert set(map(tuple, steps_done(tmp_path).values())) == {(1, 2, 3, 4, 5, 6)}
 
 
+def stopped_between_writes(worker: subprocess.Popen[str], root: Path) -> bool:
+    """Stop a worker, or let it go on if it holds the database."""
+    worker.send_signal(signal.SIGSTOP)
+    with contextlib.closing(sqlite3.connect(root / "study" / "study.db", timeout=0.5)) as database:
+        try:
+            database.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            worker.send_signal(signal.SIGCONT)
+            return False
+        database.rollback()
+        return True
+
+
 @pytest.mark.slow
 def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tmp_path):
     fake = held(tmp_path, steps=4)
     node = {"params": {"x": "choice(0.1, 0.9)"}, "heartbeat": 1, "grace": 2}
     slow = worker(tmp_path, fake, **node)
     until(lambda: steps_done(tmp_path).get("0000"))
-    slow.send_signal(signal.SIGSTOP)
+    until(lambda: stopped_between_writes(slow, tmp_path))
     release(tmp_path)  # its child continues
     said, _ = worker(tmp_path, fake, **node).communicate(timeout=240)
     slow.send_signal(signal.SIGCONT)

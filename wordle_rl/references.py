@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig
+
+from wordle_rl.api import compose_config
 from wordle_rl.policy.model_names import locate
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.labels import list_changes
 from wordle_rl.runs.untrusted import FolderError
+from wordle_rl.sweeps.results import Study
 from wordle_rl.words.lists import load_words
 
 
@@ -52,6 +56,38 @@ def read_references(folder: Path) -> tuple[Reference, ...]:
             teacher = TEACHERS.get(str(_find_player(manifest)))
             return (OPTIMUM,) if teacher is None else (OPTIMUM, teacher)
     return ()
+
+
+def find_study_references(study: Study) -> tuple[Reference, ...]:
+    """The teacher of a study's start, if it is the same in all arms, and the optimum.
+
+    Empty for other words or rules, and for a study without games, whose models were older ones.
+    """
+    identity = study.identity
+    arms = [[], *(identity.get("arms") or {}).values()]
+    settings = [*identity.get("overrides", []), *identity.get("params", {})]
+    if not study.games or any(_may_change_references(setting) for setting in settings):
+        return ()
+    # Composing takes a moment, and most arms differ in what is of no account here.
+    changes = {tuple(filter(_may_change_references, arm)) for arm in arms}
+    players = set()
+    with suppress(ConfigError, FolderError, OSError):
+        for change in changes:
+            config = compose_config("config", [*identity["stages"][-1], *change])
+            if config.words.preset != "original" or config.rules != _rules():
+                return ()
+            players.add(_find_player({"model": config.model.path}))
+        teacher = TEACHERS.get(str(players.pop())) if len(players) == 1 else None
+        return (OPTIMUM,) if teacher is None else (OPTIMUM, teacher)
+    return ()
+
+
+def _may_change_references(setting: str) -> bool:
+    return setting.startswith(("experiment", "model", "init_from", "rules", "words"))
+
+
+def _rules() -> DictConfig:
+    return compose_config("config", ["rules=original"]).rules
 
 
 def _original_words(manifest: Mapping[str, Any]) -> bool:

@@ -34,6 +34,7 @@ def write_report(
     listed: whether the index of studies beside the folder gets it. recompute: whether to read its
     files alone, not its database and runs.
     """
+    from wordle_rl.references import find_study_references
     from wordle_rl.runs.files import write_bytes, write_json
     from wordle_rl.sweeps import games, table
     from wordle_rl.sweeps.comparisons import compare, compare_confirmed
@@ -57,7 +58,8 @@ def write_report(
         if study.games and len(packed) <= games.MOST_BYTES:
             write_bytes(folder / games.FILE, packed)
     write_json(folder / FILE, describe_effects(study, effects))
-    pictures = write_plots(study, folder, keep=recompute)
+    references = [(one.name, 100 * one.rate) for one in find_study_references(study)]
+    pictures = write_plots(study, folder, references, keep=recompute)
     path = folder / "README.md"
     before = path.read_text(encoding="utf-8") if path.exists() else None
     write_bytes(path, format_page(study, effects, pictures, before).encode())

@@ -36,7 +36,7 @@ SHARES = {
 }  # fmt: skip
 
 
-def drawn(results: list[Result], tmp_path, monkeypatch) -> dict[str, Any]:
+def drawn(results: list[Result], tmp_path, monkeypatch, references=()) -> dict[str, Any]:
     figures = {}
     monkeypatch.setattr(
         plots, "save_figure", lambda figure, out: figures.update({out.name: figure})
@@ -45,7 +45,7 @@ def drawn(results: list[Result], tmp_path, monkeypatch) -> dict[str, Any]:
         name="s", question="?", command=["train.py"], identity={}, analysis={},
         results=tuple(results), games={}, best=None, importance=SHARES,
     )  # fmt: skip
-    write_plots(study, tmp_path)
+    write_plots(study, tmp_path, references)
     return figures
 
 
@@ -82,6 +82,28 @@ def test_importance_with_pruned_trials_says_how_they_are_judged(tmp_path, monkey
     assert said(drawn(results, tmp_path, monkeypatch)["importance.png"]).startswith(
         "n = 9 trials, each judged by its first validation."
     )
+
+
+@pytest.mark.parametrize("count", [3, MOST_BANDS + 1])
+def test_players_near_the_arms_are_lines_and_others_are_left_out(tmp_path, monkeypatch, count):
+    # The arms win 26 to 50 %.
+    figures = drawn(arms(count), tmp_path, monkeypatch, [("teacher", 45.0), ("optimum", 100.0)])
+    for name in ("curves.png", "wins.png"):
+        for axes in figures[name].axes:
+            labels = [line.get_label() for line in axes.lines]
+            assert "teacher, 45.0 %" in labels and "start, 26.0 %" in labels
+            assert not any("optimum" in str(label) for label in labels)
+
+
+def test_trials_with_long_names_have_their_numbers(tmp_path, monkeypatch):
+    more = {"rollout.a_long_setting": 0.5, "algorithm.another_long_setting": 1}
+    sampled = [replace(trial(n, n, 0, 0.3 + 0.02 * n), params={"optim.x": n, **more})
+               for n in range(3)]  # fmt: skip
+    figures = drawn(sampled, tmp_path, monkeypatch)
+    names = [text.get_text() for text in figures["wins.png"].axes[0].get_xticklabels()]
+    assert names == ["trial 0", "trial 1", "trial 2"]
+    for name in ("curves.png", "wins.png", "compute.png"):
+        assert said(figures[name]).endswith("Trials have their numbers in results.csv.")
 
 
 @pytest.mark.parametrize("count", [2, MOST_BANDS, MOST_BANDS + 1, 10])

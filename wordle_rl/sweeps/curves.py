@@ -33,6 +33,7 @@ Arms = Sequence[tuple[dict[str, Any], list[Result]]]  # parameters, and trials o
 WINS = "validation games won (%)"
 _WIDE = 40  # characters of an arm's name in a legend
 _Point = tuple[float, Mean]  # games, and wins in percent
+References = Sequence[tuple[str, float]]  # name and wins, in percent, of players to compare with
 
 
 def read_curve(result: Result) -> list[list[float]]:
@@ -40,25 +41,26 @@ def read_curve(result: Result) -> list[list[float]]:
     return result.figures.get("curve") or []
 
 
-def draw_curves(found: Arms) -> Figure | None:
+def draw_curves(found: Arms, references: References = ()) -> Figure | None:
     """Mean validation wins over games. More than five arms have a panel each."""
     if not found:
         return None
-    curves = [(format_params(arm), _mean_curve(trials)) for arm, trials in found]
+    curves = [(name_arm(arm, trials), _mean_curve(trials)) for arm, trials in found]
     title = "Validation games won over training games"
-    start = find_start(found)
+    every = [point.mean for _, points in curves for _, point in points]
+    levels = pick_levels(every, find_start(found), references)
     if len(curves) <= MOST_BANDS:
         figure = new_figure(9, 4.6)
         axes = figure.subplots()
         for (name, points), colour, marker in zip(curves, COLOURS, MARKERS, strict=False):
             _draw_curve(axes, points, colour, marker, name)
-        draw_start(axes, start)
+        draw_levels(axes, levels)
         _finish_curves(axes, title)
         name_lines(axes)
     else:
-        figure = _draw_panels(curves, title, start)
+        figure = _draw_panels(curves, title, levels)
     counts = [points[0][1].count for _, points in curves if points]
-    write_caption(figure, describe_interval("Band", counts))
+    write_caption(figure, describe_interval("Band", counts) + say_numbers(found))
     return figure
 
 
@@ -84,7 +86,7 @@ def _draw_curve(axes: Axes, points: Sequence[_Point], colour: str, marker: str, 
 
 
 def _draw_panels(
-    curves: Sequence[tuple[str, list[_Point]]], title: str, start: float | None
+    curves: Sequence[tuple[str, list[_Point]]], title: str, levels: References
 ) -> Figure:
     """A panel for each arm. The first arm is a grey line in the others."""
     figure, panels = new_panels(len(curves))
@@ -99,7 +101,7 @@ def _draw_panels(
             }
             axes.plot([g for g, _ in first], [m.mean for _, m in first], **line)
         _draw_curve(axes, points, BLUE, "o", "mean of the panel's arm")
-        draw_start(axes, start)
+        draw_levels(axes, levels)
         _finish_curves(axes, "")
         finish_panel(axes, name)
     name_panels(figure, title, *panels[1].get_legend_handles_labels())
@@ -117,9 +119,24 @@ def find_start(found: Arms) -> float | None:
     return 100 * sum(start.values()) / len(start) if start else None
 
 
-def draw_start(axes: Axes, start: float | None) -> None:
-    if start is not None:
-        axes.axhline(start, color=GREY, lw=1.2, ls=":", label=f"start, {start:.1f} %")
+def pick_levels(
+    values: Sequence[float], start: float | None, references: References
+) -> list[tuple[str, float]]:
+    """The start, and what is no farther from the values than they are from each other.
+
+    values: all wins in a picture, in percent. A far line would press them together.
+    """
+    if not values:
+        return []
+    low, high = min(*values, start or 100.0), max(*values, start or 0.0)
+    near = [(name, wins) for name, wins in references if 2 * low - high <= wins <= 2 * high - low]
+    return [*([("start", start)] if start is not None else []), *near]
+
+
+def draw_levels(axes: Axes, levels: References) -> None:
+    for (name, wins), dashes in zip(levels, (":", "-.", (0, (6, 2))), strict=False):
+        label = wrap_name(f"{name}, {wins:.1f} %")
+        axes.axhline(wins, color=GREY, lw=1.2, ls=dashes, label=label)
 
 
 def _finish_curves(axes: Axes, title: str) -> None:
@@ -135,6 +152,18 @@ def describe_interval(what: str, counts: Sequence[int]) -> str:
         return "One seed for each arm, so there is no interval."
     many = str(high) if low == high else f"{low} to {high}"
     return f"{what}: 95 % interval of the mean over seeds (Student's t), n = {many} seeds."
+
+
+def name_arm(arm: dict[str, Any], trials: Sequence[Result]) -> str:
+    """An arm's parameters, or its trial's number where they are long and it has one trial."""
+    name = format_params(arm)
+    return f"trial {trials[0].number}" if len(name) > _WIDE and len(trials) == 1 else name
+
+
+def say_numbers(found: Arms) -> str:
+    """What a picture with numbers of trials adds to its caption."""
+    numbered = any(name_arm(*entry) != format_params(entry[0]) for entry in found)
+    return " Trials have their numbers in results.csv." if numbered else ""
 
 
 def wrap_name(name: str) -> str:

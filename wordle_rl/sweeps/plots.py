@@ -25,17 +25,20 @@ from wordle_rl.runs.figures import (
 from wordle_rl.sweeps.curves import (
     WINS,
     Arms,
+    References,
     describe_interval,
     draw_curves,
-    draw_start,
+    draw_levels,
     find_start,
+    name_arm,
+    pick_levels,
     read_curve,
+    say_numbers,
     wrap_name,
 )
 from wordle_rl.sweeps.means import Mean
 from wordle_rl.sweeps.report import MOST_CURVES, group_by_arm
 from wordle_rl.sweeps.results import Result, Study
-from wordle_rl.sweeps.space import format_params
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,17 +47,20 @@ _BEHIND = {"facecolor": "white", "alpha": 0.8, "lw": 0, "pad": 0.5}  # a text th
 _LOG = 20  # ratio of numbers from which their scale is logarithmic
 
 
-def write_plots(study: Study, folder: Path, *, keep: bool = False) -> list[tuple[str, str]]:
+def write_plots(
+    study: Study, folder: Path, references: References = (), *, keep: bool = False
+) -> list[tuple[str, str]]:
     """Draw what the study has enough trials for. Returns each picture's title and file name.
 
-    keep: whether a picture that cannot be drawn, but is there, stays. It may come from trials whose
+    references: players to compare with. One far from all arms is left out of a picture. keep:
+    whether a picture that cannot be drawn, but is there, stays. It may come from trials whose
     curves results.csv does not have.
     """
     search = [r for r in study.results if not r.confirms]
     best_arms = _pick_best_arms(search)
     drawn = [
-        ("Learning curves", "curves.png", draw_curves(best_arms)),
-        ("Validation wins of each trial", "wins.png", _draw_wins(best_arms)),
+        ("Learning curves", "curves.png", draw_curves(best_arms, references)),
+        ("Validation wins of each trial", "wins.png", _draw_wins(best_arms, references)),
         ("Wins against compute", "compute.png", _draw_compute(best_arms)),
         ("Importance", "importance.png", _draw_importance(study)),
         ("Parallel coordinates", "parallel.png", _draw_parallel(search)),
@@ -78,9 +84,10 @@ def _pick_best_arms(results: Sequence[Result]) -> Arms:
     return sorted(found, key=wins, reverse=True)[:MOST_CURVES]
 
 
-def _draw_wins(found: Arms) -> Figure | None:
-    done = [(arm, [100 * t.value for t in ts if t.value is not None]) for arm, ts in found]
-    done = [(arm, values) for arm, values in done if values]
+def _draw_wins(found: Arms, references: References) -> Figure | None:
+    wins = [(name_arm(arm, ts), [100 * t.value for t in ts if t.value is not None])
+            for arm, ts in found]  # fmt: skip
+    done = [(name, values) for name, values in wins if values]
     if not done:
         return None
     figure = new_figure(9, 4.6)
@@ -92,17 +99,19 @@ def _draw_wins(found: Arms) -> Figure | None:
         half = mean.half or 0.0
         ends = [[min(half, mean.mean)], [min(half, 100.0 - mean.mean)]]
         axes.errorbar([place], [mean.mean], yerr=ends, fmt="_", color=INK, ms=14, capsize=4)
-    draw_start(axes, find_start(found))
+    start, every = find_start(found), [value for _, values in done for value in values]
+    draw_levels(axes, pick_levels(every, start, references))
     counts = [len(values) for _, values in done]
     label_axes(axes, "Validation games won by the best checkpoint of each trial", y=WINS)
     axes.set_xticks(
         range(len(done)),
-        [wrap_name(format_params(arm)) for arm, _ in done],
+        [wrap_name(name) for name, _ in done],
         rotation=20,
         ha="right",
     )
     name_lines(axes)
-    write_caption(figure, f"Dot: a trial. Dash: the mean. {describe_interval('Bar', counts)}")
+    note = describe_interval("Bar", counts) + say_numbers(found)
+    write_caption(figure, f"Dot: a trial. Dash: the mean. {note}")
     return figure
 
 
@@ -116,14 +125,14 @@ def _draw_compute(found: Arms) -> Figure | None:
             filled = "none" if number >= MOST_BANDS else COLOURS[number]
             axes.plot(
                 *zip(*spent, strict=True), MARKERS[number % MOST_BANDS], mfc=filled,
-                color=COLOURS[number % MOST_BANDS], label=wrap_name(format_params(arm)),
+                color=COLOURS[number % MOST_BANDS], label=wrap_name(name_arm(arm, trials)),
             )  # fmt: skip
     if not axes.lines:
         return None
     label_axes(axes, "Validation games won against time", x="minutes spent on training", y=WINS)
     axes.set_xlim(left=0)
     name_lines(axes)
-    write_caption(figure, "Each mark is a trial. Time depends on the machine.")
+    write_caption(figure, f"Each mark is a trial. Time depends on the machine.{say_numbers(found)}")
     return figure
 
 

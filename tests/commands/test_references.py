@@ -1,0 +1,48 @@
+"""The teacher and the optimum beside the arms of a study."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from wordle_rl.references import OPTIMUM, TEACHERS, find_study_references
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.sweeps.reading import read_study
+from wordle_rl.sweeps.results import Study
+
+TEACHER = TEACHERS["random_consistent_allowed"]
+
+
+def shipped(name: str) -> Study:
+    return read_study(ROOT / "sweeps" / name, files_only=True)
+
+
+@pytest.mark.parametrize("name", ["history_weak", "joint"])
+def test_a_shipped_study_has_the_teacher_of_its_start_and_the_optimum(name):
+    assert find_study_references(shipped(name)) == (OPTIMUM, TEACHER)
+
+
+def test_a_study_of_older_models_has_none():
+    assert find_study_references(shipped("prompt")) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (["model=micro"], (OPTIMUM, TEACHER)),  # another model with the same teacher
+        (["model=smollm2"], (OPTIMUM,)),  # nobody taught it
+        (["rules=hard"], ()), (["words=custom", "words.answers=mine.txt"], ()),
+        (["model=nothing"], ()),
+    ],
+)  # fmt: skip
+def test_an_arm_may_have_another_teacher_other_rules_or_other_words(change, expected):
+    study = shipped("history_weak")
+    identity = {**study.identity, "arms": {"a": [], "b": change}}
+    assert find_study_references(replace(study, identity=identity)) == expected
+
+
+def test_settings_of_all_trials_may_change_the_words():
+    study = shipped("history_weak")
+    for more in ({"overrides": ["words=custom"]}, {"params": {"model": "choice(mini, micro)"}}):
+        assert find_study_references(replace(study, identity={**study.identity, **more})) == ()

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
-
-from omegaconf import DictConfig
 
 from wordle_rl.api import compose_config
 from wordle_rl.policy.model_names import locate
@@ -68,26 +67,29 @@ def find_study_references(study: Study) -> tuple[Reference, ...]:
     settings = [*identity.get("overrides", []), *identity.get("params", {})]
     if not study.games or any(_may_change_references(setting) for setting in settings):
         return ()
-    # Composing takes a moment, and most arms differ in what is of no account here.
-    changes = {tuple(filter(_may_change_references, arm)) for arm in arms}
-    players = set()
-    with suppress(ConfigError, FolderError, OSError):
-        for change in changes:
-            config = compose_config("config", [*identity["stages"][-1], *change])
-            if config.words.preset != "original" or config.rules != _rules():
-                return ()
-            players.add(_find_player({"model": config.model.path}))
-        teacher = TEACHERS.get(str(players.pop())) if len(players) == 1 else None
-        return (OPTIMUM,) if teacher is None else (OPTIMUM, teacher)
-    return ()
+    try:
+        # Most arms differ in what is of no account here.
+        changes = {tuple(filter(_may_change_references, arm)) for arm in arms}
+        starts = {_find_start((*identity["stages"][-1], *change)) for change in changes}
+    except (ConfigError, FolderError, OSError):
+        return ()
+    if {original for original, _ in starts} != {True}:
+        return ()
+    teacher = TEACHERS.get(str(starts.pop()[1])) if len(starts) == 1 else None
+    return (OPTIMUM,) if teacher is None else (OPTIMUM, teacher)
 
 
 def _may_change_references(setting: str) -> bool:
     return setting.startswith(("experiment", "model", "init_from", "rules", "words"))
 
 
-def _rules() -> DictConfig:
-    return compose_config("config", ["rules=original"]).rules
+@cache  # composing takes a moment
+def _find_start(settings: tuple[str, ...]) -> tuple[bool, str | None]:
+    """Whether words and rules are the original ones, and the player that the model imitated."""
+    config = compose_config("config", settings)
+    original = config.words.preset == "original"
+    original = original and not any(setting.startswith("rules") for setting in settings)
+    return original, _find_player({"model": config.model.path})
 
 
 def _original_words(manifest: Mapping[str, Any]) -> bool:

@@ -108,6 +108,7 @@ def test_lora_on_a_cpu_holds_sums_and_a_second_copy_of_them_as_reference(slim):
     assert cpu.always - cuda.always == 2 * by_hand - cuda.adapters
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_play_names_the_number_of_games(slim):
     path = f"model.path={slim}"
     with pytest.raises(ConfigError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -14,6 +15,7 @@ from wordle_rl.sweeps.results import Study
 TEACHER = TEACHERS["random_consistent_allowed"]
 
 
+@cache
 def shipped(name: str) -> Study:
     return read_study(ROOT / "sweeps" / name, files_only=True)
 

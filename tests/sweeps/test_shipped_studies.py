@@ -13,6 +13,7 @@ import pytest
 
 from wordle_rl import study
 from wordle_rl.runs.paths import ROOT
+from wordle_rl.sweeps import plots
 from wordle_rl.sweeps.games import FILE, MOST_BYTES
 
 STUDIES = sorted(path.parent for path in (ROOT / "sweeps").glob("*/study.json"))
@@ -20,7 +21,8 @@ WITH_GAMES = [folder for folder in STUDIES if (folder / FILE).is_file()]
 
 
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda folder: folder.name)
-def test_a_page_is_what_its_files_say(folder, tmp_path):
+def test_a_page_is_what_its_files_say(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "save_figure", lambda figure, out: None)  # the slowest part
     here = tmp_path / folder.name
     shutil.copytree(folder, here, ignore=shutil.ignore_patterns("study.db*", ".lock"))
     study.write_report(here, recompute=True)

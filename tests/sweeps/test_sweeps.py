@@ -224,6 +224,7 @@ def test_the_folder_of_another_trial_is_never_taken_for_this_ones(tmp_path):
         work(tmp_path, params={"x": "choice(0.2, 0.3)"})
 
 
+@pytest.mark.slow
 def test_a_study_that_starts_again_elsewhere_records_where(tmp_path):
     work(tmp_path)
     before = (tmp_path / "study" / "study.json").read_bytes()

@@ -72,6 +72,7 @@ def test_each_update_reaches_all_servers_and_they_agree_with_the_trainer(root, b
     assert all("policy/importance" in m for m in metrics_of(folder) if "loss" in m)
 
 
+@pytest.mark.slow
 def test_the_servers_would_be_far_away_without_the_updates(root, base, start, capsys):
     server = start()
     server.ignores_adapters = True

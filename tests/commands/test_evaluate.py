@@ -152,7 +152,7 @@ def test_games_that_outlast_their_time_are_lost_and_told(tmp_path: Path, capsys)
 
 def test_a_model_plays_on_from_a_given_opener(tmp_path: Path) -> None:
     model = ("model=micro", "backend.threads=1", "backend.precision=fp32")
-    summary = play(tmp_path, *model, "opener=slate", "limit=12")
+    summary = play(tmp_path, *model, "opener=SLATE", "limit=12")
     assert summary["player"] == "micro after slate"
     assert summary["distinct_openers"] == pytest.approx(1 / 12)
     assert summary["most_common_guesses"][0] == ["slate", 12]

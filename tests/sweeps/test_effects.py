@@ -69,7 +69,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         one = {(s, str(w)): gaps[s, w] for s in range(6) for w in range(60)}
         spread = measure_spread(one, dict.fromkeys(one, 0.0))
         assert spread is not None
-        # Not by judge, in which statsmodels collects garbage, slowly beside many tests.
+        # The interval of judge, which is slower: statsmodels collects garbage in each correction.
         held += abs(spread.mean - 0.03) < t.ppf(0.975, spread.freedom) * spread.error
     assert held >= 88  # 95 of 100 on average; fewer than 88 have a chance of 1 in 500
 

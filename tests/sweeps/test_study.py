@@ -220,7 +220,7 @@ def test_importance_counts_pruned_trials_by_their_first_validation():
             optuna.trial.create_trial(
                 state=optuna.trial.TrialState.COMPLETE if complete else
                 optuna.trial.TrialState.PRUNED,
-                value=0.9 if complete else None,  # those that end are alike
+                value=0.9 if complete else None,  # complete trials are alike
                 params={"x": x, "y": y},
                 distributions=dict.fromkeys("xy", optuna.distributions.FloatDistribution(0, 1)),
                 intermediate_values={1: x, 2: 0.9},

@@ -126,11 +126,13 @@ def pick_levels(
 
     values: all wins in a picture, in percent. A far line would press them together.
     """
-    if not values:
+    begin = [("start", start)] if start is not None else []
+    shown = [*values, *(wins for _, wins in begin)]
+    if not shown:
         return []
-    low, high = min(*values, start or 100.0), max(*values, start or 0.0)
+    low, high = min(shown), max(shown)
     near = [(name, wins) for name, wins in references if 2 * low - high <= wins <= 2 * high - low]
-    return [*([("start", start)] if start is not None else []), *near]
+    return [*begin, *near]
 
 
 def draw_levels(axes: Axes, levels: References) -> None:

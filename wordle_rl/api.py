@@ -20,8 +20,8 @@ from wordle_rl.game.rules import Clue, Game, Rules, State, TurnKind
 from wordle_rl.hydra_errors import describe_hydra_error
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.runs.config import compose_from_conf
 from wordle_rl.runs.instantiate import ConfigError, instantiate
-from wordle_rl.runs.paths import CONF
 from wordle_rl.words.lists import WordLists, load_words
 
 
@@ -131,11 +131,11 @@ def score_guess(
 
 def compose_config(name: str, settings: Sequence[str]) -> DictConfig:
     """The config conf/<name>.yaml with settings as on the command line. Raises ConfigError."""
-    from hydra import compose, initialize_config_dir
+    from hydra import compose
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+    with compose_from_conf():
         try:
             return compose(name, overrides=[quoted(setting) for setting in settings])
         except (HydraException, OmegaConfBaseException) as error:

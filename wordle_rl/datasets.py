@@ -22,9 +22,10 @@ from wordle_rl.data.synth import Synthesis
 from wordle_rl.earlier_run import list_keys
 from wordle_rl.hydra_errors import describe_hydra_error
 from wordle_rl.runs.command_line import CommandParser
+from wordle_rl.runs.config import compose_from_conf
 from wordle_rl.runs.errors import fail, run_plain, user_errors
 from wordle_rl.runs.instantiate import ConfigError, check_range
-from wordle_rl.runs.paths import CONF, module_command
+from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.tables import FORMATS, file_digest, write_table
 from wordle_rl.training.experiment import Experiment
 
@@ -108,7 +109,7 @@ def _choose_file(given: argparse.Namespace) -> tuple[Path, str]:
 
 def _compose(given: argparse.Namespace) -> Experiment:
     """Build the parts of a training run with these settings."""
-    from hydra import compose, initialize_config_dir
+    from hydra import compose
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
@@ -119,7 +120,7 @@ def _compose(given: argparse.Namespace) -> Experiment:
     overrides = [quoted(override) for override in (*overrides, *given.settings)]
     overrides.append(f"seed={given.seed}")
     try:
-        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        with compose_from_conf():
             return build_experiment(resolve(compose("config", overrides=overrides)))
     except (HydraException, OmegaConfBaseException) as error:
         fail(describe_hydra_error(error))

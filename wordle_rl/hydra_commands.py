@@ -12,6 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl import cli
+from wordle_rl.runs.config import compose_from_conf
 from wordle_rl.runs.errors import user_errors, whole_command
 from wordle_rl.runs.launch import read_launch
 from wordle_rl.runs.paths import CONF
@@ -68,12 +69,12 @@ def _run(config_name: str, start: Callable[[DictConfig, Sequence[str]], Any]) ->
 
 def print_help(config_name: str) -> None:
     """Print the page of --help for the settings in sys.argv."""
-    from hydra import compose, initialize_config_dir
+    from hydra import compose
 
     from wordle_rl.help_page import format_help
 
     overrides = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+    with compose_from_conf():
         cfg = compose(config_name, overrides=overrides, return_hydra_config=True)
     chosen = dict(cfg.hydra.runtime.choices)
     OmegaConf.set_struct(cfg, False)

@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wordle_rl import cli
+from wordle_rl.runs.config import compose_from_conf
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF, module_command
+from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.start import say
 
 _MOST_COLUMNS = 12
@@ -31,14 +32,14 @@ _NAMES = {"lightning": "torch", "mlx": "MLX"}
 
 def print_plans(overrides: Sequence[str]) -> None:
     """Print the plans of these settings, for torch and for MLX."""
-    from hydra import compose, initialize_config_dir
+    from hydra import compose
 
     columns = list(spread(overrides))
     if len(columns) > _MOST_COLUMNS:
         raise ConfigError(
             f"the settings must make {_MOST_COLUMNS} columns or fewer, not {len(columns)}"
         )
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+    with compose_from_conf():
 
         def compose_all(*more: str) -> list[Any]:
             return [

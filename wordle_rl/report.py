@@ -13,7 +13,6 @@ if __name__ == "__main__":  # before anything slow is imported
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,13 @@ from wordle_rl.reports.comparison_page import comparison_page
 from wordle_rl.reports.run import Run, Setting, read_run
 from wordle_rl.reports.run_page import run_page
 from wordle_rl.runs.command_line import CommandParser
+from wordle_rl.runs.config import compose_from_conf
 from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.files import write_bytes
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.listing import find_run
-from wordle_rl.runs.paths import CONF, ROOT, module_command
+from wordle_rl.runs.paths import ROOT, module_command
 from wordle_rl.runs.untrusted import FolderError, printable
 
 PAGE = "report.html"  # in the folder of a run or a study
@@ -61,14 +61,11 @@ def changed_settings(folder: RunFolder) -> list[Setting] | None:
 
 def _default_config() -> dict[str, Any]:
     """The config of python train.py without any setting."""
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
+    from hydra import compose
 
     from wordle_rl.build import resolve
 
-    with ExitStack() as stack:
-        if not GlobalHydra.instance().is_initialized():  # it is at the end of a training run
-            stack.enter_context(initialize_config_dir(version_base="1.3", config_dir=str(CONF)))
+    with compose_from_conf():  # at the end of a training run, Hydra still runs
         return resolve(compose("config"))
 
 

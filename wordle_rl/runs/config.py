@@ -1,18 +1,34 @@
-"""Writes the resolved config into a run folder."""
+"""Composes configs from conf/, and writes the resolved one into a run folder."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from wordle_rl.runs.files import write_bytes
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.untrusted import printable
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
 _MOST = 5_000  # names and values in it; ours have some 500
 _DEEPEST = 20  # groups within each other
 _NO_TEXT = re.compile("[\udc80-\udcff]")
+
+
+@contextmanager
+def compose_from_conf() -> Iterator[None]:
+    """Let hydra.compose read conf/, in scripts as well as while a Hydra command runs."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    if GlobalHydra.instance().is_initialized():
+        yield
+    else:
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            yield
 
 
 def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:

@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from omegaconf import OmegaConf
 
+from wordle_rl.runs.config import compose_from_conf
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 from wordle_rl.sweeps.comparisons import list_pairs, measure_cells
@@ -176,7 +177,7 @@ def list_studies() -> list[str]:
 
 
 def _compose_study(name: str) -> StudySettings:
-    with initialize_config_dir(str(CONF), version_base=None):
+    with compose_from_conf():
         config = compose("config", overrides=[f"sweep={name}"], return_hydra_config=True)
     node: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
     return build_study_settings(node)

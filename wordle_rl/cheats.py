@@ -30,11 +30,21 @@ from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import FolderError, check_all_entries, check_entries, printable
 
 _GAMES = "validation_games.jsonl"
-_HEAD = ("run", "step", "games", "wins %", "reward", "repeats %", "recited %", "non-words %",
-         "unreadable %", "stuck games %", "silent games %", "paid losses %")  # fmt: skip
+_HEAD = ("run", "step", "games", "wins %", "reward", "repeats %", "common %", "most common guess",
+         "recited %", "non-words %", "unreadable %", "stuck games %", "silent games %",
+         "paid losses %")  # fmt: skip
 _ENTRIES = {"secret": str, "won": bool, "guesses": list[str | None], "kinds": list[str]}
 _NONE = "-"
 _LONGEST = 40  # characters that are shown of an answer without a guess
+_PLAY = """\
+Play at each validation, all seeds of an arm together:
+
+- Repeats: answers that repeat a guess of their game, whether it was accepted or not.
+- Common: answers after the first turn that are the seed's most common one. Beside it is the guess
+  of the seed that says one guess most, with that seed's share.
+- Recited: answers after the first turn that are the most common guess of their turn.
+- Non-words: guesses that the rules refused.
+- Stuck: games that say one word three times or more."""
 # Name, step, and the games of each player: one of a run, one of each seed of an arm.
 Validation = tuple[str, int, list[list[AnsweredGame]]]
 
@@ -72,7 +82,7 @@ def _read_game(path: Path, record: dict[str, Any]) -> AnsweredGame:
 
 
 def read_study(folder: Path) -> dict[str, list[Validation]]:
-    """First and last validation of each arm, with a player for each seed. Raises FolderError.
+    """The validations of each arm that a study keeps, with a player for each seed. Raises FolderError.
 
     Confirmations with fresh seeds are left out.
     """
@@ -99,14 +109,24 @@ def read_study(folder: Path) -> dict[str, list[Validation]]:
 
 
 def format_table(runs: Sequence[Sequence[Validation]], *, every: bool) -> str:
-    """A row for the first and the last validation of each run, or for every one."""
+    """A row for the first and the last validation of each run, or for every one.
+
+    Columns that have nothing in any row are left out.
+    """
     rows = []
     for validations in runs:
         ends = [validations[0], validations[-1]]
         for validation in validations if every or len(validations) < len(ends) else ends:
             rows.append(_format_row(validation, validations[0]))
-    lines = [_HEAD, ["---"] * len(_HEAD), *rows]
+    columns = [column for column in zip(_HEAD, *rows, strict=True) if {*column[1:]} != {_NONE}]
+    head, *shown = zip(*columns, strict=True)
+    lines = [head, ["---"] * len(head), *shown]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def describe_play(folder: Path) -> list[str]:
+    """Paragraphs for the page of a study: a row for every validation of each arm, explained."""
+    return [_PLAY, format_table([*read_study(folder).values()], every=True)]
 
 
 def _format_row(validation: Validation, first: Validation) -> list[str]:
@@ -129,6 +149,8 @@ def _format_row(validation: Validation, first: Validation) -> list[str]:
         share(lambda c: c.wins, lambda c: c.games),
         f"{rewards[0]:.2f}" if rewards else _NONE,
         share(lambda c: c.repeats, lambda c: c.answers),
+        share(lambda c: c.common_guesses, lambda c: c.later_answers),
+        _format_common(found),
         share(lambda c: c.recited, lambda c: c.later_answers),
         share(lambda c: c.non_words, lambda c: c.answers),
         share(lambda c: c.unreadable, lambda c: c.answers),
@@ -136,6 +158,16 @@ def _format_row(validation: Validation, first: Validation) -> list[str]:
         share(lambda c: c.silent_games, lambda c: c.games),
         paid,
     ]  # fmt: skip
+
+
+def _format_common(found: Sequence[Cheats]) -> str:
+    """The most common later guess, and its share with the player who says one guess most."""
+    said = [c for c in found if c.common_guess is not None and c.later_answers]
+    if not said:
+        return _NONE
+    most = max(said, key=lambda c: c.common_guesses / c.later_answers)
+    share = 100 * most.common_guesses / most.later_answers
+    return f"{str(most.common_guess).upper()} {share:.0f} %"
 
 
 def best_paid_losses(games: Sequence[AnsweredGame], count: int) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps.effects import Cells, Effect, Spread, judge, measure_spread
 from wordle_rl.sweeps.games import Games, format_arm
-from wordle_rl.sweeps.measures import MEASURES, Measure
+from wordle_rl.sweeps.measures import MEASURES, Measure, find_measure
 from wordle_rl.sweeps.plan import ARM
 from wordle_rl.sweeps.results import Result, Study
 from wordle_rl.sweeps.space import Params, same_params
@@ -91,7 +91,7 @@ def _judge(study: Study, results: Sequence[Result], pairs: Mapping[str, Pair]) -
 
 
 def read_measure(study: Study) -> Measure:
-    return MEASURES[study.analysis.get("measure", "wins")]
+    return find_measure(study.analysis)
 
 
 def read_margin(study: Study) -> float:
@@ -101,7 +101,7 @@ def read_margin(study: Study) -> float:
 
 
 def measure_cells(trials: Sequence[Result], games: Games, measure: Measure) -> Cells:
-    """The measure of an arm at each seed and secret, after the last step of each trial.
+    """The measure of an arm at each seed and secret: of a trial's last validation, or over time.
 
     A trial without games has one cell with its validation wins, if those are measured.
     """
@@ -113,9 +113,10 @@ def measure_cells(trials: Sequence[Result], games: Games, measure: Measure) -> C
         played = games.get((trial.confirms, trial.number), ())
         if measure.of_game and played:
             last = max(game.step for game in played)
+            first = 1 if measure.over_time else last
             by_secret: dict[str, list[float]] = {}
             for game in played:
-                if game.step == last:
+                if game.step >= first:
                     by_secret.setdefault(game.secret, []).append(measure.of_game(game))
             cells |= {(seed, word): statistics.fmean(own) for word, own in by_secret.items()}
         elif (value := _read_figure(trial, measure)) is not None:

@@ -46,7 +46,8 @@ def format_effects(study: Study, effects: Sequence[Effect]) -> list[str]:
 def _explain(measure: Measure, effects: Sequence[Effect], study: Study) -> list[str]:
     secrets = max(effect.secrets for effect in effects)
     if secrets > 1:
-        where = f"after the last step, on {secrets} secrets at equal seeds"
+        when = "in all validations after the start" if measure.over_time else "after the last step"
+        where = f"{when}, on {secrets} secrets at equal seeds"
     else:
         where = "by the best checkpoint of each trial, at equal seeds"
     if measure.figure:

@@ -1,7 +1,7 @@
 """games.csv.xz: the validation games from which a study's effects are computed, one line a game.
 
-A trial is judged by the games of its last validation. The games of its start, at step 0, stand
-beside them. Every line holds all that a script needs: round, trial, arm, seed, step, secret, and
+A trial is judged by the games of its last validation, or over time by those of all validations.
+The games of its start, at step 0, are beside them. Every line holds all that a script needs: round, trial, arm, seed, step, secret, and
 the guesses with a blank between them. A guess that the rules refused ends with !, and an answer
 without a readable guess is -.
 """
@@ -32,24 +32,27 @@ Key = tuple[bool, int]  # confirms and trial, which name a trial
 Games = Mapping[Key, Sequence[JudgedGame]]
 
 
-def collect_games(results: Sequence[Result], known: Games) -> dict[Key, list[JudgedGame]]:
+def collect_games(
+    results: Sequence[Result], known: Games, *, every: bool = False
+) -> dict[Key, list[JudgedGame]]:
     """The games of all trials that ended, from their run folders.
 
-    known: games for trials whose run folder is not here. Raises FolderError for a damaged one.
+    known: games for trials whose run folder is not here. every: those of every validation, not of
+    the first and the last alone. Raises FolderError for a damaged folder.
     """
     found = {}
     for result in results:
         if result.state not in ("complete", "pruned"):
             continue
         key = (result.confirms, result.number)
-        games = _read_run(result) or [*known.get(key, ())]
+        games = _read_run(result, every=every) or [*known.get(key, ())]
         if games:
             found[key] = games
     return found
 
 
-def _read_run(result: Result) -> list[JudgedGame]:
-    """The games of a trial's first and last validation, or none if its run is not here."""
+def _read_run(result: Result, *, every: bool) -> list[JudgedGame]:
+    """The games of a trial's first and last validation, or of all; none if its run is not here."""
     run = result.figures.get("run")
     path = ROOT / str(run) / "validation_games.jsonl"
     if run is None or not path.is_file():
@@ -57,10 +60,9 @@ def _read_run(result: Result) -> list[JudgedGame]:
     steps: dict[int, list[JudgedGame]] = {}
     for record in StepLog(path).records():
         game = _read_game(path, record, result)
-        if game.step not in steps:
-            steps = {step: games for step, games in steps.items() if step == 0} | {game.step: []}
-        steps[game.step].append(game)
-    return [game for games in steps.values() for game in games]
+        steps.setdefault(game.step, []).append(game)
+    kept = steps if every else {0, max(steps, default=0)}
+    return [game for step, games in steps.items() if step in kept for game in games]
 
 
 def _read_game(path: Path, record: Mapping[str, Any], result: Result) -> JudgedGame:

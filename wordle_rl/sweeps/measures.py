@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from wordle_rl.sweeps.games import REFUSED, UNREADABLE
 from wordle_rl.sweeps.records import TEST_WINS
@@ -23,6 +24,7 @@ class Measure:
     lower: str = "less"
     of_game: Callable[[JudgedGame], float] | None = None
     figure: str | None = None  # of results.csv, for a measure of trials
+    over_time: bool = False  # of the games of all validations after the start, not the last alone
 
 
 def _count_guesses(game: JudgedGame) -> float:
@@ -55,6 +57,10 @@ MEASURES = {
         title="share of a game's guesses that repeat an earlier one", unit="points", scale=100.0,
         of_game=_share(_count_repeats),
     ),
+    "repeats_over_time": Measure(
+        title="share of a game's guesses that repeat an earlier one", unit="points", scale=100.0,
+        of_game=_share(_count_repeats), over_time=True,
+    ),
     "refused": Measure(
         title="share of a game's answers that are no legal guess", unit="points", scale=100.0,
         of_game=_share(_count_refused),
@@ -72,3 +78,8 @@ MEASURES = {
         figure="seconds",
     ),
 }  # fmt: skip
+
+
+def find_measure(analysis: Mapping[str, Any]) -> Measure:
+    """The measure in a study's settings of its analysis, which may be empty."""
+    return MEASURES[analysis.get("measure") or "wins"]

@@ -21,7 +21,7 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 from wordle_rl.sweeps.comparisons import list_pairs, measure_cells
 from wordle_rl.sweeps.effects import Spread, find_resolution, measure_spread
-from wordle_rl.sweeps.measures import MEASURES, Measure
+from wordle_rl.sweeps.measures import Measure, find_measure
 from wordle_rl.sweeps.parse_params import parse_params
 from wordle_rl.sweeps.plan import add_arms
 from wordle_rl.sweeps.records import StudyRecord
@@ -69,7 +69,7 @@ def plan_power(
     space: Space, default: Mapping[str, Any] | None, analysis: Mapping[str, Any], pilot: Study
 ) -> Power:
     """The power of a study with this space. Raises ConfigError and ReportError."""
-    measure = MEASURES[analysis.get("measure") or "wins"]
+    measure = find_measure(analysis)
     seeds = space.get("seed")
     count = len(seeds.values) if isinstance(seeds, Choice) else 0
     if count < 2:

@@ -12,6 +12,7 @@ from wordle_rl.runs.addresses import HIDDEN, STORAGE, shown_address, shown_comma
 from wordle_rl.runs.paths import TRAIN
 from wordle_rl.sweeps.games import collect_games, read_games
 from wordle_rl.sweeps.importance import estimate_importance
+from wordle_rl.sweeps.measures import find_measure
 from wordle_rl.sweeps.records import StudyRecord
 from wordle_rl.sweeps.results import ReportError, Result, Study, read_results
 from wordle_rl.sweeps.rounds import CONFIRM, find_winner
@@ -47,10 +48,13 @@ def read_study(folder: Path, url: str | None = None, *, files_only: bool = False
         results = read_results(search, confirms=False)
         results += read_results(confirm, confirms=True) if confirm else []
     games = read_games(folder)
+    if not files_only:
+        every = find_measure(record.analysis).over_time
+        games = collect_games(results, games, every=every)
     return Study(
         name=record.name, question=record.question, command=shown_command(record.command),
         identity=record.identity, analysis=record.analysis, results=tuple(results),
-        games=games if files_only else collect_games(results, games),
+        games=games,
         best=find_winner(search.get_trials(deepcopy=False)),
         importance=estimate_importance(search),
     )  # fmt: skip

@@ -140,16 +140,18 @@ def format_page(
     effects: Sequence[Effect],
     pictures: Sequence[tuple[str, str]],
     before: str | None,
+    play: Sequence[str] = (),
 ) -> str:
     """Format the README of a study.
 
     effects: of its comparisons. pictures: title and file name of each picture. before: the present
-    page, None if there is none.
+    page, None if there is none. play: paragraphs about how the arms play.
     """
     results = "\n\n".join(
         [
             BEGIN,
             *format_effects(study, effects),
+            *play,
             *_format_search(study),
             *_format_confirmation(study),
         ]

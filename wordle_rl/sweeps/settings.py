@@ -13,7 +13,8 @@ from wordle_rl.runs.paths import ROOT
 
 SAMPLERS = ("grid", "random", "tpe")
 PRUNERS = ("none", "median", "percentile", "asha", "hyperband")
-MEASURES = ("wins", "guesses", "repeats", "refused", "idle_groups", "test_wins", "minutes")
+MEASURES = ("wins", "guesses", "repeats", "repeats_over_time", "refused", "idle_groups",
+            "test_wins", "minutes")  # fmt: skip
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 

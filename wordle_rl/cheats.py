@@ -82,9 +82,9 @@ def _read_game(path: Path, record: dict[str, Any]) -> AnsweredGame:
 
 
 def read_study(folder: Path) -> dict[str, list[Validation]]:
-    """The validations of each arm that a study keeps, with a player for each seed. Raises FolderError.
+    """The validations of each arm that a study keeps, with a player for each seed.
 
-    Confirmations with fresh seeds are left out.
+    Confirmations with fresh seeds are left out. Raises FolderError.
     """
     from wordle_rl.sweeps.games import REFUSED, UNREADABLE, read_games
 
@@ -167,7 +167,7 @@ def _format_common(found: Sequence[Cheats]) -> str:
         return _NONE
     most = max(said, key=lambda c: c.common_guesses / c.later_answers)
     share = 100 * most.common_guesses / most.later_answers
-    return f"{str(most.common_guess).upper()} {share:.0f} %"
+    return f"{most.common_guess} {share:.0f} %"
 
 
 def best_paid_losses(games: Sequence[AnsweredGame], count: int) -> Iterator[str]:

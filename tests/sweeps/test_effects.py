@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -13,6 +14,7 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps import settings
 from wordle_rl.sweeps.comparisons import list_pairs, measure_cells
 from wordle_rl.sweeps.effects import Spread, find_resolution, judge, measure_spread
+from wordle_rl.sweeps.games import collect_games
 from wordle_rl.sweeps.measures import MEASURES
 from wordle_rl.sweeps.results import JudgedGame, Result
 
@@ -123,7 +125,7 @@ def test_measures_of_a_game():
         if measure.of_game
     }
     assert found == {"wins": [1.0, 0.0], "guesses": [2, 7], "repeats": [0.0, 2 / 6],
-                     "refused": [0.0, 3 / 6]}  # fmt: skip
+                     "repeats_over_time": [0.0, 2 / 6], "refused": [0.0, 3 / 6]}  # fmt: skip
     assert tuple(MEASURES) == settings.MEASURES
 
 
@@ -136,6 +138,31 @@ def test_a_trial_is_judged_by_the_games_of_its_last_step_and_the_mean_over_sampl
     assert measure_cells([trial], {}, WINS) == {(5, ""): 0.9}
     assert measure_cells([trial], {}, MEASURES["idle_groups"]) == {(5, ""): 0.25}
     assert measure_cells([trial], {}, MEASURES["repeats"]) == {}
+
+
+def test_a_study_keeps_the_games_of_the_first_and_the_last_validation_or_of_all(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr("wordle_rl.sweeps.games.ROOT", tmp_path)
+    lines = [{"step": step, "secret": "crane", "guesses": ["slate"], "kinds": ["accepted"]}
+             for step in (0, 2, 4)]  # fmt: skip
+    (tmp_path / "run").mkdir()
+    path = tmp_path / "run/validation_games.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    trial = Result(number=0, confirms=False, state="complete", params={"arm": "a"}, value=0.9,
+                   figures={"run": "run"})  # fmt: skip
+    for every, steps in ((False, [0, 4]), (True, [0, 2, 4])):
+        kept = collect_games([trial], {}, every=every)
+        assert [game.step for game in kept[(False, 0)]] == steps
+
+
+def test_over_time_every_validation_counts_but_the_one_of_the_start():
+    trial = Result(number=0, confirms=False, state="complete", params={"seed": 5}, value=0.9,
+                   figures={})  # fmt: skip
+    played = {0: "salad salad", 2: "slate slate slate slate", 4: "slate crane"}
+    games = {(False, 0): [game(guesses, step=step) for step, guesses in played.items()]}
+    assert measure_cells([trial], games, MEASURES["repeats"]) == {(5, "crane"): 0.0}
+    assert measure_cells([trial], games, MEASURES["repeats_over_time"]) == {(5, "crane"): 3 / 8}
 
 
 def test_comparisons_name_arms_or_parameters():

@@ -1,9 +1,9 @@
 """games.csv.xz: the validation games from which a study's effects are computed, one line a game.
 
 A trial is judged by the games of its last validation, or over time by those of all validations.
-The games of its start, at step 0, are beside them. Every line holds all that a script needs: round, trial, arm, seed, step, secret, and
-the guesses with a blank between them. A guess that the rules refused ends with !, and an answer
-without a readable guess is -.
+The games of its start, at step 0, are beside them. Every line holds all that a script needs: round,
+trial, arm, seed, step, secret, and the guesses with a blank between them. A guess that the rules
+refused ends with !, and an answer without a readable guess is -.
 """
 
 from __future__ import annotations

@@ -30,12 +30,14 @@ from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import FolderError, check_all_entries, check_entries, printable
 
 _GAMES = "validation_games.jsonl"
-_HEAD = ("run", "step", "games", "wins %", "reward", "repeats %", "common %", "most common guess",
-         "recited %", "non-words %", "unreadable %", "stuck games %", "silent games %",
-         "paid losses %")  # fmt: skip
+_HEAD = ("run or arm", "step", "games", "wins %", "reward", "repeats %", "common %",
+         "most common guess", "recited %", "non-words %", "unreadable %", "stuck games %",
+         "silent games %", "paid losses %")  # fmt: skip
 _ENTRIES = {"secret": str, "won": bool, "guesses": list[str | None], "kinds": list[str]}
 _NONE = "-"
 _LONGEST = 40  # characters that are shown of an answer without a guess
+_PLAYED = ("run or arm", "step", "wins %", "repeats %", "common %", "most common guess",
+           "recited %", "non-words %", "stuck games %")  # fmt: skip
 _PLAY = """\
 Play at each validation, all seeds of an arm together:
 
@@ -108,29 +110,33 @@ def read_study(folder: Path) -> dict[str, list[Validation]]:
     }
 
 
-def format_table(runs: Sequence[Sequence[Validation]], *, every: bool) -> str:
+def format_table(
+    runs: Sequence[Sequence[Validation]], *, every: bool, head: Sequence[str] = _HEAD
+) -> str:
     """A row for the first and the last validation of each run, or for every one.
 
-    Columns that have nothing in any row are left out.
+    head: the columns to show. Those that have nothing in any row are left out.
     """
     rows = []
     for validations in runs:
         ends = [validations[0], validations[-1]]
         for validation in validations if every or len(validations) < len(ends) else ends:
             rows.append(_format_row(validation, validations[0]))
-    columns = [column for column in zip(_HEAD, *rows, strict=True) if {*column[1:]} != {_NONE}]
-    head, *shown = zip(*columns, strict=True)
-    lines = [head, ["---"] * len(head), *shown]
+    shown = [name for name in head if {row[name] for row in rows} != {_NONE}]
+    lines = [shown, ["---"] * len(shown), *([row[name] for name in shown] for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def describe_play(folder: Path) -> list[str]:
     """Paragraphs for the page of a study: a row for every validation of each arm, explained."""
-    return [_PLAY, format_table([*read_study(folder).values()], every=True)]
+    return [_PLAY, format_table([*read_study(folder).values()], every=True, head=_PLAYED)]
 
 
-def _format_row(validation: Validation, first: Validation) -> list[str]:
-    """Counts are taken of each player by itself, because each has words of its own to recite."""
+def _format_row(validation: Validation, first: Validation) -> dict[str, str]:
+    """The entry of each column.
+
+    Counts are taken of each player by itself, because each has words of its own to recite.
+    """
     name, step, players = validation
     found = [count_cheats(games) for games in players]
 
@@ -144,7 +150,7 @@ def _format_row(validation: Validation, first: Validation) -> list[str]:
         [before], [after] = first[2], players  # only runs have rewards, and they have one player
         losses = count_paid_losses(before, after)
         paid = f"{100 * losses.paid_losses / losses.pairs:.1f}" if losses.pairs else _NONE
-    return [
+    entries = [
         name, str(step), str(sum(cheats.games for cheats in found)),
         share(lambda c: c.wins, lambda c: c.games),
         f"{rewards[0]:.2f}" if rewards else _NONE,
@@ -158,6 +164,7 @@ def _format_row(validation: Validation, first: Validation) -> list[str]:
         share(lambda c: c.silent_games, lambda c: c.games),
         paid,
     ]  # fmt: skip
+    return dict(zip(_HEAD, entries, strict=True))
 
 
 def _format_common(found: Sequence[Cheats]) -> str:

@@ -30,7 +30,8 @@ from wordle_rl.sweeps.space import format_params
 _BEFORE, _AFTER = ("trial", "round", "state"), "val_win_rate"  # columns around the parameters
 _MOST_ARMS = 20  # in a picture
 _BAND = "Means over seeds with 95 % intervals (Student's t)."
-_PICTURES = ("curves.png", "wins.png", "compute.png", "importance.png", "parallel.png")
+_PICTURES = ("over_time.png", "curves.png", "wins.png", "compute.png", "importance.png",
+             "parallel.png")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.runs.figures import (
@@ -22,7 +23,8 @@ from wordle_rl.runs.figures import (
     write_caption,
 )
 from wordle_rl.sweeps.means import Mean
-from wordle_rl.sweeps.results import Result
+from wordle_rl.sweeps.measures import Measure
+from wordle_rl.sweeps.results import Result, Study
 from wordle_rl.sweeps.space import format_params
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ Arms = Sequence[tuple[dict[str, Any], list[Result]]]  # parameters, and trials o
 WINS = "validation games won (%)"
 _WIDE = 40  # characters of an arm's name in a legend
 _Point = tuple[float, Mean]  # games, and wins in percent
+ReadCurve = Callable[[Result], list[list[float]]]  # games, and a share (0..1), of each validation
 References = Sequence[tuple[str, float]]  # name and wins, in percent, of players to compare with
 
 
@@ -41,34 +44,59 @@ def read_curve(result: Result) -> list[list[float]]:
     return result.figures.get("curve") or []
 
 
-def draw_curves(found: Arms, references: References = ()) -> Figure | None:
-    """Mean validation wins over games. More than five arms have a panel each."""
-    if not found:
+def measure_curve(study: Study, measure: Measure) -> ReadCurve:
+    """How to read the mean of a measure of games at each validation whose games are kept."""
+
+    def read(trial: Result) -> list[list[float]]:
+        at: dict[int, list[float]] = {}
+        for game in study.games.get((trial.confirms, trial.number), ()):
+            assert measure.of_game is not None
+            at.setdefault(game.step, []).append(measure.of_game(game))
+        numbers = [games for games, _ in read_curve(trial)]
+        if len(numbers) != len(at):
+            return []
+        return [[g, fmean(at[step])] for g, step in zip(numbers, sorted(at), strict=True)]
+
+    return read
+
+
+def draw_curves(
+    found: Arms,
+    references: References = (),
+    *,
+    read: ReadCurve = read_curve,
+    title: str = "Validation games won over training games",
+    y: str = WINS,
+) -> Figure | None:
+    """Mean validation wins over games. More than five arms have a panel each.
+
+    read: the curve of a trial, other than its wins. y: its name and unit.
+    """
+    if not any(read(trial) for _, trials in found for trial in trials):
         return None
-    curves = [(name_arm(arm, trials), _mean_curve(trials)) for arm, trials in found]
-    title = "Validation games won over training games"
+    curves = [(name_arm(arm, trials), _mean_curve(trials, read)) for arm, trials in found]
     every = [point.mean for _, points in curves for _, point in points]
-    levels = pick_levels(every, find_start(found), references)
+    levels = pick_levels(every, find_start(found, read), references)
     if len(curves) <= MOST_BANDS:
         figure = new_figure(9, 4.6)
         axes = figure.subplots()
         for (name, points), colour, marker in zip(curves, COLOURS, MARKERS, strict=False):
             _draw_curve(axes, points, colour, marker, name)
         draw_levels(axes, levels)
-        _finish_curves(axes, title)
+        _finish_curves(axes, title, y)
         name_lines(axes)
     else:
-        figure = _draw_panels(curves, title, levels)
+        figure = _draw_panels(curves, title, levels, y)
     counts = [points[0][1].count for _, points in curves if points]
     write_caption(figure, describe_interval("Band", counts) + say_numbers(found))
     return figure
 
 
-def _mean_curve(trials: Sequence[Result]) -> list[_Point]:
+def _mean_curve(trials: Sequence[Result], read: ReadCurve) -> list[_Point]:
     """The mean over seeds, where no seed is missing: a mean over fewer seeds would jump."""
     at: dict[float, list[float]] = {}
     for trial in trials:
-        for games, wins in read_curve(trial):
+        for games, wins in read(trial):
             at.setdefault(games, []).append(100 * wins)
     full = max(map(len, at.values()), default=0)
     means = [(g, Mean.of(at[g])) for g in sorted(at) if len(at[g]) == full]
@@ -86,7 +114,7 @@ def _draw_curve(axes: Axes, points: Sequence[_Point], colour: str, marker: str, 
 
 
 def _draw_panels(
-    curves: Sequence[tuple[str, list[_Point]]], title: str, levels: References
+    curves: Sequence[tuple[str, list[_Point]]], title: str, levels: References, y: str
 ) -> Figure:
     """A panel for each arm. The first arm is a grey line in the others."""
     figure, panels = new_panels(len(curves))
@@ -102,18 +130,18 @@ def _draw_panels(
             axes.plot([g for g, _ in first], [m.mean for _, m in first], **line)
         _draw_curve(axes, points, BLUE, "o", "mean of the panel's arm")
         draw_levels(axes, levels)
-        _finish_curves(axes, "")
+        _finish_curves(axes, "", y)
         finish_panel(axes, name)
     name_panels(figure, title, *panels[1].get_legend_handles_labels())
     return figure
 
 
-def find_start(found: Arms) -> float | None:
-    """Mean wins of the start in percent; None unless all arms began with the same model."""
+def find_start(found: Arms, read: ReadCurve = read_curve) -> float | None:
+    """The start's mean of a curve in percent; None unless all arms began with the same model."""
     start: dict[Any, float] = {}
     for _, trials in found:
         for trial in trials:
-            for games, wins in read_curve(trial)[:1]:
+            for games, wins in read(trial)[:1]:
                 if games or start.setdefault(trial.params.get("seed"), wins) != wins:
                     return None
     return 100 * sum(start.values()) / len(start) if start else None
@@ -141,8 +169,8 @@ def draw_levels(axes: Axes, levels: References) -> None:
         axes.axhline(wins, color=GREY, lw=1.2, ls=dashes, label=label)
 
 
-def _finish_curves(axes: Axes, title: str) -> None:
-    label_axes(axes, title, x="training games", y=WINS)
+def _finish_curves(axes: Axes, title: str, y: str) -> None:
+    label_axes(axes, title, x="training games", y=y)
     axes.set_xlim(left=0)
     count_on_x(axes)
 

@@ -25,6 +25,11 @@ def read_conclusion(page: str) -> str:
     return " ".join(written.partition("\n\n")[0].partition("\n#")[0].split())
 
 
+_PICTURES = {  # the first that a study has is shown, with this title
+    "over_time.png": "Each validation of", "wins.png": "Validation wins of each trial of",
+}  # fmt: skip
+
+
 def write_index(root: Path, also: str | None = None) -> None:
     """Write the list of studies into <root>/README.md, each with its finding and a picture.
 
@@ -43,8 +48,9 @@ def write_index(root: Path, also: str | None = None) -> None:
     for page in pages:
         name, text = page.parent.name, page.read_text(encoding="utf-8")
         parts += [f"## [{name}]({name}/README.md)", wrap(read_conclusion(text) or UNWRITTEN)]
-        if (page.parent / "wins.png").exists():
-            parts.append(f"![Validation wins of each trial of {name}]({name}/wins.png)")
+        shown = (file for file in _PICTURES if (page.parent / file).exists())
+        if file := next(shown, None):
+            parts.append(f"![{_PICTURES[file]} {name}]({name}/{file})")
     listed = "\n\n".join([*parts, END])
     text = before.partition(BEGIN)[0] + listed + before.partition(END)[2]
     if text != before:

@@ -30,6 +30,7 @@ from wordle_rl.sweeps.curves import (
     draw_curves,
     draw_levels,
     find_start,
+    measure_curve,
     name_arm,
     pick_levels,
     read_curve,
@@ -37,6 +38,7 @@ from wordle_rl.sweeps.curves import (
     wrap_name,
 )
 from wordle_rl.sweeps.means import Mean
+from wordle_rl.sweeps.measures import find_measure
 from wordle_rl.sweeps.report import MOST_CURVES, group_by_arm
 from wordle_rl.sweeps.results import Result, Study
 
@@ -58,7 +60,14 @@ def write_plots(
     """
     search = [r for r in study.results if not r.confirms]
     best_arms = _pick_best_arms(search)
+    measure = find_measure(study.analysis)
+    title = f"{measure.title[:1].upper()}{measure.title[1:]}"
+    over_time = None
+    if measure.over_time:
+        read = measure_curve(study, measure)
+        over_time = draw_curves(best_arms, read=read, title=title, y="share (%)")
     drawn = [
+        (title, "over_time.png", over_time),
         ("Learning curves", "curves.png", draw_curves(best_arms, references)),
         ("Validation wins of each trial", "wins.png", _draw_wins(best_arms, references)),
         ("Wins against compute", "compute.png", _draw_compute(best_arms)),

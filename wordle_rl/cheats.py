@@ -115,7 +115,7 @@ def format_table(
 ) -> str:
     """A row for the first and the last validation of each run, or for every one.
 
-    head: the columns to show. Those that have nothing in any row are left out.
+    head: the columns to show. Columns that have nothing in any row are left out.
     """
     rows = []
     for validations in runs:

@@ -30,18 +30,20 @@ from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import FolderError, check_all_entries, check_entries, printable
 
 _GAMES = "validation_games.jsonl"
-_HEAD = ("run or arm", "step", "games", "wins %", "reward", "repeats %", "common %",
-         "most common guess", "recited %", "non-words %", "unreadable %", "stuck games %",
-         "silent games %", "paid losses %")  # fmt: skip
+_HEAD = ("run or arm", "step", "games", "wins %", "reward", "repeats %", "accepted repeats %",
+         "common %", "most common guess", "recited %", "non-words %", "unreadable %",
+         "stuck games %", "silent games %", "paid losses %")  # fmt: skip
 _ENTRIES = {"secret": str, "won": bool, "guesses": list[str | None], "kinds": list[str]}
 _NONE = "-"
 _LONGEST = 40  # characters that are shown of an answer without a guess
-_PLAYED = ("run or arm", "step", "wins %", "repeats %", "common %", "most common guess",
-           "recited %", "non-words %", "stuck games %")  # fmt: skip
+_PLAYED = ("run or arm", "step", "wins %", "repeats %", "accepted repeats %", "common %",
+           "most common guess", "recited %", "non-words %", "stuck games %")  # fmt: skip
 _PLAY = """\
 Play at each validation, all seeds of an arm together:
 
-- Repeats: answers that repeat a guess of their game, whether it was accepted or not.
+- Repeats: answers that repeat a guess of their game, whether it was accepted or not. They are a
+  share of all answers together. The effects above are means of games, and so differ a little.
+- Accepted repeats: repeats of a word that had been accepted.
 - Common: answers after the first turn that are the seed's most common one. Beside it is the guess
   of the seed that says one guess most, with that seed's share.
 - Recited: answers after the first turn that are the most common guess of their turn.
@@ -155,6 +157,7 @@ def _format_row(validation: Validation, first: Validation) -> dict[str, str]:
         share(lambda c: c.wins, lambda c: c.games),
         f"{rewards[0]:.2f}" if rewards else _NONE,
         share(lambda c: c.repeats, lambda c: c.answers),
+        share(lambda c: c.accepted_repeats, lambda c: c.answers),
         share(lambda c: c.common_guesses, lambda c: c.later_answers),
         _format_common(found),
         share(lambda c: c.recited, lambda c: c.later_answers),

@@ -51,10 +51,12 @@ def test_a_run_has_a_row_for_its_first_and_its_last_validation(run, capsys):
     assert cheats.main([str(run)]) == 0
     printed = capsys.readouterr().out
     first, last = rows(printed)
-    assert " ".join(first[1:]) == "0 2 50.0 2.00 0.0 50.0 slate 50 % 50.0 0.0 0.0 0.0 0.0 -"
+    assert " ".join(first[1:]) == "0 2 50.0 2.00 0.0 0.0 50.0 slate 50 % 50.0 0.0 0.0 0.0 0.0 -"
     # 7 answers, 2 of them repeats, 3 non-words, 1 unreadable. Of the 5 later ones mound at turn 2
     # and boofy at turns 3 to 5 are recited. The game on slate was lost for more reward.
-    assert " ".join(last[1:]) == ("9 2 50.0 3.00 28.6 60.0 boofy 60 % 80.0 42.9 14.3 50.0 0.0 50.0")
+    assert " ".join(last[1:]) == (
+        "9 2 50.0 3.00 28.6 0.0 60.0 boofy 60 % 80.0 42.9 14.3 50.0 0.0 50.0"
+    )
     assert '  slate, reward 4.00: crane "<guess>x" boofy! boofy! boofy!' in printed
     assert "mound, reward" not in printed  # it was won
 
@@ -85,9 +87,9 @@ def test_a_study_counts_the_words_of_each_seed_by_themselves(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "reward" not in printed and "paid" not in printed, "columns without entries"
     first, last = rows(printed)
-    assert " ".join(first) == "hasty 0 2 100.0 0.0 100.0 slate 100 % 100.0 0.0 0.0 0.0 0.0"
+    assert " ".join(first) == "hasty 0 2 100.0 0.0 0.0 100.0 slate 100 % 100.0 0.0 0.0 0.0 0.0"
     # Of 8 answers 2 repeat, 2 are refused and 2 unreadable. Each seed recites its own 2 of 3.
-    assert " ".join(last) == "hasty 7 2 0.0 25.0 66.7 boofy 67 % 66.7 25.0 25.0 0.0 0.0"
+    assert " ".join(last) == "hasty 7 2 0.0 25.0 0.0 66.7 boofy 67 % 66.7 25.0 25.0 0.0 0.0"
 
 
 @pytest.mark.parametrize(

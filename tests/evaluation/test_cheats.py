@@ -61,6 +61,11 @@ def test_the_first_answer_after_given_clues_is_a_later_one():
     assert count_cheats([game("crane")]).later_answers == 0
 
 
+def test_an_accepted_repeat_is_one_of_a_word_that_was_accepted_before():
+    found = count_cheats([game("crane crane crane boofy! boofy! - -")])
+    assert (found.repeats, found.accepted_repeats) == (3, 2)
+
+
 def test_turns_are_counted_from_the_start_of_the_game():
     found = count_cheats([game("crane slate"), game("slate", given=1)])
     assert found.recited == 2  # slate is the second guess of both games

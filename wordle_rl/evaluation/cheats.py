@@ -38,6 +38,7 @@ class Cheats:
     answers: int
     later_answers: int
     repeats: int  # answers that repeat a guess of their game, whether it was accepted or not
+    accepted_repeats: int  # those of them whose word had been accepted, which has its clues already
     stuck_games: int  # games that make one guess three times or more
     common_guess: str | None  # the most common later guess
     common_guesses: int  # how often it is made
@@ -73,6 +74,7 @@ def count_cheats(games: Sequence[AnsweredGame]) -> Cheats:
         answers=answers,
         later_answers=len(later),
         repeats=sum(len(guesses) - len(set(guesses)) for guesses in readable),
+        accepted_repeats=sum(map(_count_accepted_repeats, games)),
         stuck_games=sum(max(Counter(guesses).values(), default=0) >= _STUCK
                         for guesses in readable),
         common_guess=common,
@@ -86,6 +88,11 @@ def count_cheats(games: Sequence[AnsweredGame]) -> Cheats:
         unreadable=answers - sum(map(len, readable)),
         silent_games=sum(not guesses for guesses in readable),
     )  # fmt: skip
+
+
+def _count_accepted_repeats(game: AnsweredGame) -> int:
+    words = [g for g, accepted in zip(game.guesses, game.accepted, strict=True) if accepted]
+    return len(words) - len(set(words))
 
 
 def _later_answers(game: AnsweredGame) -> Iterator[tuple[int, str | None]]:

@@ -61,7 +61,8 @@ def write_report(
     write_json(folder / FILE, describe_effects(study, effects))
     references = [(one.name, 100 * one.rate) for one in find_study_references(study)]
     pictures = write_plots(study, folder, references, keep=recompute)
-    play = describe_play(folder) if read_measure(study).over_time and study.games else []
+    kept = (folder / games.FILE).is_file()
+    play = describe_play(folder) if read_measure(study).over_time and kept else []
     path = folder / "README.md"
     before = path.read_text(encoding="utf-8") if path.exists() else None
     write_bytes(path, format_page(study, effects, pictures, before, play).encode())

@@ -70,7 +70,7 @@ def find_study_references(study: Study) -> tuple[Reference, ...]:
     try:
         # Most arms differ in what is of no account here.
         changes = {tuple(filter(_may_change_references, arm)) for arm in arms}
-        starts = {find_start((*identity["stages"][-1], *change)) for change in changes}
+        starts = {describe_start((*identity["stages"][-1], *change)) for change in changes}
     except (ConfigError, FolderError, OSError):
         return ()
     if {original for original, _ in starts} != {True}:
@@ -84,7 +84,7 @@ def _may_change_references(setting: str) -> bool:
 
 
 @cache  # composing takes a moment
-def find_start(settings: tuple[str, ...]) -> tuple[bool, str | None]:
+def describe_start(settings: tuple[str, ...]) -> tuple[bool, str | None]:
     """Whether words and rules are the original ones, and the player that the model imitated."""
     config = compose_config("config", settings)
     original = config.words.preset == "original"

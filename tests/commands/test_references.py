@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from hydra import initialize_config_dir
 
-from wordle_rl.references import OPTIMUM, TEACHERS, find_start, find_study_references
+from wordle_rl.references import OPTIMUM, TEACHERS, describe_start, find_study_references
 from wordle_rl.runs.paths import CONF, ROOT
 from wordle_rl.sweeps.reading import read_study
 from wordle_rl.sweeps.results import Study
@@ -28,7 +28,7 @@ def test_a_shipped_study_has_the_teacher_of_its_start_and_the_optimum(name):
 
 def test_references_are_found_while_a_command_of_hydra_runs():
     """A study looks for them at its end, when Hydra is set up."""
-    find_start.cache_clear()
+    describe_start.cache_clear()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         assert find_study_references(shipped("joint")) == (OPTIMUM, TEACHER)
 

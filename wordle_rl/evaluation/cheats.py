@@ -38,7 +38,7 @@ class Cheats:
     answers: int
     later_answers: int
     repeats: int  # answers that repeat a guess of their game, whether it was accepted or not
-    accepted_repeats: int  # those of them whose word had been accepted, which has its clues already
+    accepted_repeats: int  # repeats of a word that had been accepted and got its clues
     stuck_games: int  # games that make one guess three times or more
     common_guess: str | None  # the most common later guess
     common_guesses: int  # how often it is made

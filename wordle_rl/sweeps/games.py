@@ -1,9 +1,9 @@
 """games.csv.xz: the validation games from which a study's effects are computed, one line a game.
 
-A trial is judged by the games of its last validation, or over time by those of all validations.
-The games of its start, at step 0, are beside them. Every line holds all that a script needs: round,
-trial, arm, seed, step, secret, and the guesses with a blank between them. A guess that the rules
-refused ends with !, and an answer without a readable guess is -.
+A trial is judged by the games of its last validation. A measure over time uses every validation.
+The file also has the games of the start, at step 0. Every line holds all that a script needs:
+round, trial, arm, seed, step, secret, and the guesses with a blank between them. A guess that the
+rules refused ends with !, and an answer without a readable guess is -.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def collect_games(
 ) -> dict[Key, list[JudgedGame]]:
     """The games of all trials that ended, from their run folders.
 
-    known: games for trials whose run folder is not here. every: those of every validation, not of
-    the first and the last alone. Raises FolderError for a damaged folder.
+    known: games for trials whose run folder is not here. every: whether to keep all validations,
+    not the first and the last alone. Raises FolderError for a damaged folder.
     """
     found = {}
     for result in results:

@@ -5,7 +5,6 @@ The environment is set while this file loads, before any test module imports a l
 
 from __future__ import annotations
 
-import copy
 import functools
 import gc
 import importlib.util
@@ -19,8 +18,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hydra._internal.core_plugins.file_config_source import FileConfigSource
-from hydra.plugins.config_source import ConfigResult
 
 from wordle_rl import build, cli, evaluate
 from wordle_rl import train as train_command
@@ -78,26 +75,6 @@ def cache_that_can_be_written(tmp_path_factory: pytest.TempPathFactory) -> None:
         refused = True
     if refused:
         os.environ["WORDLE_RL_CACHE"] = str(tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def configs_are_parsed_once() -> Iterator[None]:
-    """Hydra parses some twenty files for each of the 800 configs that the tests compose."""
-    parse, parsed = FileConfigSource.load_config, {}
-
-    def load_config(self: FileConfigSource, config_path: str) -> ConfigResult:
-        file = Path(self.path, self._normalize_file_name(config_path))
-        if not file.is_file():
-            return parse(self, config_path)
-        about = file.stat()
-        key = file, about.st_mtime_ns, about.st_size
-        if key not in parsed:
-            parsed[key] = parse(self, config_path)
-        return copy.deepcopy(parsed[key])
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileConfigSource, "load_config", load_config)
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

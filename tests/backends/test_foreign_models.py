@@ -8,7 +8,6 @@ import pickle
 import shutil
 import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import torch
 from safetensors.torch import save_file
 
 from tests.helpers.commands import evaluation, trained, training
-from tests.helpers.marks import half_slow
 from wordle_rl.backends import chat_template
 from wordle_rl.backends.chat_template import ChatTemplateError
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -113,7 +111,7 @@ def reseal(checkpoint: Path, step: int) -> None:
     _seal(checkpoint, step)
 
 
-@pytest.mark.parametrize("kind", half_slow(GARBAGE))
+@pytest.mark.parametrize("kind", GARBAGE)
 def test_garbage_with_right_digests_is_named(kind: str, run: Path, refused: Callable) -> None:
     name, spoil = GARBAGE[kind]
     checkpoint = run / "checkpoints" / "step_000002"
@@ -188,12 +186,9 @@ def tokenizer(template: Any) -> Any:
 def test_a_chat_template_that_does_harm_ends_in_one_line(
     template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert chat_template._SECONDS < 5
     monkeypatch.setattr(chat_template, "_SECONDS", 0.3)
-    begin = time.process_time()
     with pytest.raises(ValueError) as error:
         Chat(HFTokenizer(tokenizer(template)))
-    assert time.process_time() - begin < 8
     assert TEMPLATES[template] in str(error.value) and len(str(error.value)) < 1000
     if isinstance(error.value, ChatTemplateError):
         assert "the chat template of models/theirs" in str(error.value)

@@ -287,6 +287,7 @@ def test_all_pairs_of_options_compose_and_the_command_line_has_the_last_word() -
             assert {group: chosen[group] for group in row} == row
 
 
+@pytest.mark.slow
 def test_a_combination_by_chance_trains(builder, places, tmp_path) -> None:
     draw = random.Random(3)
     few = {"backend": ["lightning"], "num_generations": ["2", "1"]}

@@ -19,7 +19,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.helpers import exports as made
 from tests.helpers import runs
 from tests.helpers.commands import evaluation
-from tests.helpers.marks import half_slow
 from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
 from wordle_rl import export as command
 from wordle_rl import export_check, model_card
@@ -262,7 +261,7 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("fault", half_slow(FAULTS))
+@pytest.mark.parametrize("fault", FAULTS)
 def test_weights_that_were_merged_wrongly_are_refused_and_nothing_is_left(
     fault: str,
     adapted: tuple[Path, Path],

@@ -26,6 +26,9 @@ MICRO = [
 ]  # fmt: skip
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def micro(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("micro")

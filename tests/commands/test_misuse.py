@@ -8,7 +8,6 @@ import pytest
 
 from tests.helpers.commands import command, evaluation, training
 from tests.helpers.configs import OPTIONS, composed
-from tests.helpers.marks import half_slow
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -180,7 +179,7 @@ TRAIN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("line", half_slow(TRAIN))
+@pytest.mark.parametrize("line", TRAIN)
 def test_training_with_wrong_settings_is_refused(line: str, refused) -> None:  # row 24
     assert TRAIN[line] in refused(training(line))
 

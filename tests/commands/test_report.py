@@ -19,6 +19,7 @@ from wordle_rl.runs.paths import ROOT
 from wordle_rl.train import write_page
 
 
+@pytest.mark.slow
 def test_the_page_is_written_into_the_run_folder(tmp_path, capsys):
     run = make_run(tmp_path)
     assert main([str(run)]) == 0
@@ -75,6 +76,7 @@ def test_what_cannot_be_read_or_written_is_one_line(tmp_path, capsys, said):
     assert said in error and error.strip().splitlines()[-1].count("error: ") == 1
 
 
+@pytest.mark.slow
 def test_a_study_that_ran_elsewhere_has_a_page_of_its_table(tmp_path, capsys):
     study = tmp_path / "gen_count"
     shutil.copytree(ROOT / "sweeps" / "gen_count", study, ignore=shutil.ignore_patterns("*.db*"))
@@ -92,6 +94,7 @@ def test_a_study_that_ran_elsewhere_has_a_page_of_its_table(tmp_path, capsys):
     assert len(page.text("span")) > 3 and "error" not in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_study_that_ran_here_has_curves_and_its_confirmation(tmp_path):
     work(
         tmp_path, params={"x": "choice(0.1, 0.9)", "seed": "choice(0, 1)"},

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
 
+from tests.helpers.configs import composed
 from tests.helpers.examples import load_example
 from tests.helpers.tiny import policy_of, weights_of
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -53,8 +53,7 @@ def example() -> ModuleType:
 @pytest.fixture(scope="module")
 def experiment() -> Experiment:
     """The project with the example's algorithm."""
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        return build_experiment(resolve(compose("config", list(OVERRIDES))))
+    return build_experiment(resolve(composed(*OVERRIDES)))
 
 
 @pytest.fixture(scope="module")

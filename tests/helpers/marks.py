@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from wordle_rl.policy.model_names import fetched_folder
-
-
-def half_slow(cases: Iterable[Any]) -> list[Any]:
-    """Parameters of which every second is tried by the slow tests alone, to save time."""
-    return [
-        pytest.param(case, marks=[pytest.mark.slow] if number % 2 else [])
-        for number, case in enumerate(cases)
-    ]
-
 
 SMOLLM2 = Path(fetched_folder("smollm2"))
 

@@ -7,9 +7,9 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from tests.helpers.configs import composed
 from wordle_rl.build_parts import build_reward_set
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
@@ -46,8 +46,7 @@ def node(group: str, option: str) -> Any:
 
 @cache
 def _node(group: str, option: str) -> Any:
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        return OmegaConf.to_container(compose("config", [f"{group}={option}"])[group])
+    return OmegaConf.to_container(composed(f"{group}={option}")[group])
 
 
 @cache

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from wordle_rl.cli import quoted
+from tests.helpers.configs import composed
 from wordle_rl.commands import find_commands
 from wordle_rl.runs.paths import CONF, PACKAGE, ROOT
 
@@ -52,12 +51,11 @@ def test_settings_on_the_pages_compose(command):
         return
     name = "eval" if "eval.py" in command else "config"
     settings = shlex.split(command.partition(" --")[0])[2:]
-    given = [quoted(part) for part in settings if not _PLACEHOLDER.search(part)]
+    given = [part for part in settings if not _PLACEHOLDER.search(part)]
     assert all("=" in part for part in given)
     # What ADDING.md adds is built by test_adding.py.
     if not re.search(r"vowel|raise_win|step_mean", command):
-        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            compose(name, overrides=given)
+        composed(*given, name=name)
 
 
 @pytest.mark.parametrize("command", chosen("python -m wordle_rl.") + chosen("python benchmarks/"))

@@ -14,6 +14,8 @@ import pytest
 
 from wordle_rl.runs.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 FOLDERS = [f"tests/{room}" for room in ("words", "game", "prompts", "rewards", "evaluation")]
 LIBRARIES = (
     *("torch", "lightning", "transformers", "tokenizers", "safetensors", "peft", "tensorboard"),
@@ -47,9 +49,6 @@ def test_the_block_is_felt():
     assert done.returncode != 0 and "torch is not installed" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--collect-only"], pytest.param(["-m", "not slow"], marks=pytest.mark.slow)]
-)
-def test_the_rooms_left_of_the_tensors_are_tested_without_them(arguments):
-    done = run_blocked(*arguments, *FOLDERS)
+def test_the_rooms_left_of_the_tensors_are_tested_without_them():
+    done = run_blocked("-m", "not slow", *FOLDERS)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

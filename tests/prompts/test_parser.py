@@ -1,10 +1,10 @@
 """What counts as an answer, and how long hostile ones may take."""
 
-import time
 from itertools import product
 
 import pytest
 
+from tests.helpers.linear import is_linear
 from wordle_rl.prompts.parser import Parsed, ParseFailure, parse, parse_spelled
 
 GOOD = "<guess>crane</guess>"
@@ -197,24 +197,14 @@ PATTERNS = [
 ]
 
 
-def _seconds(text: str, runs: int = 3) -> float:
-    best = float("inf")
-    for _ in range(runs):
-        start = time.process_time()
-        parse(text)
-        best = min(best, time.process_time() - start)
-    return best
-
-
 # row 29
 def test_time_is_linear_on_sixty_hostile_patterns():
     assert len(PATTERNS) >= 60
     slow = []
     for unit, before, behind in PATTERNS:
-        # Sizes in characters; a quadratic step would take 4 times as long for twice the text.
+        # Sizes in characters.
         small, large = (before + unit * (size // len(unit)) + behind for size in (500_000, 10**6))
-        # A busy machine disturbs one try, a slow parser fails all of them.
-        if not any(_seconds(large) < 3 * _seconds(small) for _ in range(4)):
+        if not is_linear(parse, small, large):
             slow.append((unit, before))
     assert not slow
 

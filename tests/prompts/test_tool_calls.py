@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
+from tests.helpers.linear import is_linear
 from tests.helpers.tool_calls import call, guess
 from wordle_rl.prompts.parser import ParseFailure
 from wordle_rl.prompts.tool_calls import parse_call
@@ -69,11 +69,12 @@ def test_anything_else_has_a_named_reason(reason: ParseFailure, text: str) -> No
 
 
 @pytest.mark.parametrize("unit", ["[", "{", '{"a":', "9", " ", '"', "<tool_call>", "</tool_call>"])
-def test_a_megabyte_of_anything_is_read_in_a_blink(unit: str) -> None:  # row 29
-    text = f"<tool_call>{unit * (1_000_000 // len(unit))}</tool_call>"
-    begin = time.process_time()
-    assert parse_call(text).guess is None
-    assert time.process_time() - begin < 0.5
+def test_time_is_linear_whatever_is_repeated(unit: str) -> None:  # row 29
+    small, large = (
+        f"<tool_call>{unit * (size // len(unit))}</tool_call>" for size in (500_000, 10**6)
+    )
+    assert parse_call(large).guess is None
+    assert is_linear(parse_call, small, large)
 
 
 def test_format_grades_a_call_where_guesses_are_calls() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.helpers.run_folders import BEFORE, Page, make_run
 from wordle_rl.reports.comparison_page import comparison_page
 from wordle_rl.reports.run import Setting, read_run
@@ -39,12 +41,14 @@ def test_runs_of_one_name_are_told_apart_by_their_settings(tmp_path):
     assert page.text("h1") == ["2 runs: demo and demo seed=1"]
 
 
+@pytest.mark.slow
 def test_runs_of_one_name_and_long_settings_are_told_apart_by_their_folders(tmp_path):
     command = ["train.py", f"optim.lr=1e-{'4' * 50}"]
     runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", command=command)]
     assert page_of(*runs).text("h1")[0].startswith("2 runs: 2026-11-22_08-56-39_demo")
 
 
+@pytest.mark.slow
 def test_runs_of_one_name_and_equal_settings_are_told_apart(tmp_path):
     page = page_of(make_run(tmp_path / "a"), make_run(tmp_path / "b"))
     assert page.text("h1") == [
@@ -53,6 +57,7 @@ def test_runs_of_one_name_and_equal_settings_are_told_apart(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_pictures_have_at_most_five_runs(tmp_path):
     page = page_of(*(make_run(tmp_path, f"run{i}") for i in range(6)))
     titles = page.text("title")

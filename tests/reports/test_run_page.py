@@ -138,6 +138,7 @@ def test_boards_show_changed_secrets_first_and_say_their_marks(page):
     assert "no guess" in labels and "ZZZZZ" in labels
 
 
+@pytest.mark.slow
 def test_solvers_teacher_and_optimum_are_beside_runs_on_the_original_lists(tmp_path):
     folder = make_run(tmp_path, digests={"words": load_words().digest},
                       algorithm="distill", player="random_consistent_allowed")  # fmt: skip
@@ -187,6 +188,7 @@ DAMAGE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", DAMAGE)
 def test_what_a_damaged_folder_lacks_is_named_and_the_rest_is_shown(run, said):
     DAMAGE[said](run)
@@ -218,6 +220,7 @@ def test_numbers_out_of_all_bounds_are_left_out(run):
     assert "Curves" in page.text("h2") and "777" not in page.prose
 
 
+@pytest.mark.slow
 def test_the_page_of_many_games_stays_below_a_megabyte(tmp_path):
     words = load_words().answers[10:325]  # without abbey
     many = [(word, ["crane", "slate", "mound", "abbey", "steel", "crept"]) for word in words]

@@ -8,6 +8,7 @@ much. docs/CORRECTNESS.md and wordle_rl/rewards/scoring.py state the numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import permutations
 
 import numpy as np
@@ -22,11 +23,12 @@ from wordle_rl.game.players.mistakes import Mistakes
 from wordle_rl.game.players.random_consistent import RandomConsistent
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rewards.format import Format
-from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rewards.scoring import GameReward, RewardSet
 from wordle_rl.rewards.win import Win
 from wordle_rl.words.lists import load_words
 
 Groups = list[list[Game]]
+Scores = Callable[[str], list[list[GameReward]]]  # of a set
 Returns = Callable[[str, float], list[list[list[float]]]]  # of a set and a discount
 
 
@@ -62,12 +64,20 @@ def sets(knowledge: Knowledge) -> dict[str, RewardSet]:
 
 
 @pytest.fixture(scope="module")
-def returns(groups: Groups, sets: dict[str, RewardSet]) -> Returns:
-    def of(name: str, discount: float) -> list[list[list[float]]]:
-        rewards = sets[name]
-        return [[rewards.to_go(g, rewards.score(g), discount) for g in games] for games in groups]
+def scores(groups: Groups, sets: dict[str, RewardSet]) -> Scores:
+    """The reward of each game by the set of this name."""
+    return cache(lambda name: [[sets[name].score(game) for game in games] for games in groups])
 
-    return of
+
+@pytest.fixture(scope="module")
+def returns(groups: Groups, sets: dict[str, RewardSet], scores: Scores) -> Returns:
+    def of(name: str, discount: float) -> list[list[list[float]]]:
+        return [
+            [sets[name].to_go(*pair, discount) for pair in zip(*both, strict=True)]
+            for both in zip(groups, scores(name), strict=True)
+        ]
+
+    return cache(of)
 
 
 def won_and_lost(groups: Groups) -> Iterator[tuple[int, int, int]]:
@@ -79,8 +89,8 @@ def won_and_lost(groups: Groups) -> Iterator[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("name", LAWFUL)
-def test_a_won_game_earns_more_in_all_than_a_lost_one(name, groups, sets):  # row 19
-    totals = [[sets[name].score(game).total for game in games] for games in groups]
+def test_a_won_game_earns_more_in_all_than_a_lost_one(name, groups, scores):  # row 19
+    totals = [[score.total for score in of_group] for of_group in scores(name)]
     pairs = list(won_and_lost(groups))
     assert len(pairs) > 1000
     assert all(totals[group][won] > totals[group][lost] for group, won, lost in pairs)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -104,11 +103,9 @@ def pipe(name: str) -> Damage:
 
 
 def error_of(read: Callable[[], object]) -> str:
-    """The one line that reading a file ends with, before long."""
-    begin = time.process_time()
+    """The one line that reading a file ends with."""
     with pytest.raises(ValueError) as error:
         read()
-    assert time.process_time() - begin < 5
     assert len(str(error.value)) < 1000
     return str(error.value)
 

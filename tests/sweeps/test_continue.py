@@ -82,6 +82,7 @@ def test_only_the_missing_trials_run(root, tmp_path, monkeypatch):
     assert by_arm[0] == by_arm[1]
 
 
+@pytest.mark.slow
 def test_a_sampled_study_continues_with_its_next_trial(tmp_path):
     node = {"params": {"x": "interval(0.0, 1.0)"}, "n_trials": 3,
             "sampler": {"name": "tpe", "startup_trials": 2}}  # fmt: skip
@@ -125,6 +126,7 @@ def test_the_games_hold_all_that_a_script_needs(root):
     }
 
 
+@pytest.mark.slow
 def test_recompute_makes_the_page_from_the_files_alone(root, tmp_path):
     here = copy_files(root, tmp_path)
     page = (here / "study" / "README.md").read_text()
@@ -154,6 +156,7 @@ def test_a_damaged_table_of_games_is_one_line(root, tmp_path, content):
         read_study(here / "study")
 
 
+@pytest.mark.slow
 def test_the_index_has_question_effect_verdict_and_cost(root, tmp_path):
     here = copy_files(root, tmp_path)
     study.write_report(here / "study", listed=True)
@@ -164,6 +167,7 @@ def test_the_index_has_question_effect_verdict_and_cost(root, tmp_path):
     assert cost.startswith("10 trials, ") and cost.endswith(" minutes")
 
 
+@pytest.mark.slow
 def test_a_study_that_finds_less_than_it_asks_about_is_refused(root, tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE", '{"secrets": 20}')
     (tmp_path / "pilot").symlink_to(root / "study")

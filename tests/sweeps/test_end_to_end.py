@@ -13,6 +13,8 @@ from tests.helpers.studies import stored
 from wordle_rl import study
 from wordle_rl.runs.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 TINY = [
     "model=untrained", "model.shape.hidden_size=16", "model.shape.layers=1",
     "model.shape.heads=2", "model.shape.kv_heads=1", "model.shape.intermediate_size=16",
@@ -27,7 +29,7 @@ STUDY = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["1.0", pytest.param("0.3,1.0", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["1.0", "0.3,1.0"])
 def norms(request: pytest.FixtureRequest) -> list[str]:
     """The norms that the study compares."""
     return request.param.split(",")

@@ -8,6 +8,8 @@ import json
 import lzma
 import shutil
 import statistics
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +20,16 @@ from wordle_rl.sweeps.games import FILE, MOST_BYTES
 
 STUDIES = sorted(path.parent for path in (ROOT / "sweeps").glob("*/study.json"))
 WITH_GAMES = [folder for folder in STUDIES if (folder / FILE).is_file()]
+QUICK = "algorithm"  # the largest; its eleven comparisons see a wrong correction by Holm
 
 
-@pytest.mark.parametrize("folder", STUDIES, ids=lambda folder: folder.name)
+def studies(folders: list[Path]) -> list[Any]:
+    """The studies as parameters, all but one for the slow tests."""
+    slow = pytest.mark.slow
+    return [pytest.param(f, id=f.name, marks=[] if f.name == QUICK else [slow]) for f in folders]
+
+
+@pytest.mark.parametrize("folder", studies(STUDIES))
 def test_a_page_is_what_its_files_say(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(plots, "save_figure", lambda figure, out: None)  # the slowest part
     here = tmp_path / folder.name
@@ -33,7 +42,7 @@ def test_a_page_is_what_its_files_say(folder, tmp_path, monkeypatch):
     assert again == shipped
 
 
-@pytest.mark.parametrize("folder", WITH_GAMES, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", studies(WITH_GAMES))
 def test_games_are_few_bytes_and_agree_with_the_trials(folder):
     packed = (folder / FILE).read_bytes()
     assert len(packed) < MOST_BYTES

@@ -33,7 +33,7 @@ def standby(tmp_path: Path):
 
 def there(folder: Path) -> int:
     """The process that waits, once it does."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while not (text := (folder / "there").read_text() if (folder / "there").exists() else ""):
         assert time.monotonic() < end
         time.sleep(0.01)

@@ -171,6 +171,7 @@ def test_a_study_of_seeds_alone_is_confirmed_once(tmp_path):
     assert progress.format_confirmation({}, [7, 8]) == "now with fresh seeds 7, 8"
 
 
+@pytest.mark.slow
 def test_what_a_person_wrote_stays_and_the_index_shows_it(root):
     page = study.write_report(root / "study")
     text = page.read_text().replace(report.UNWRITTEN, "More x, more wins.\n\nBecause.")

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from tests.helpers.configs import OPTIONS, composed
-from tests.helpers.marks import half_slow
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings, stop
 from tests.helpers.tiny import policy_of, qwen, recipe_of, step_of
 from wordle_rl.algorithms.sft import Sft
@@ -153,7 +152,7 @@ MOVING: dict[str, list[str]] = {  # those that change within a few steps, and wh
 }
 
 
-@pytest.mark.parametrize("name", half_slow(OPTIONS["curriculum"]))
+@pytest.mark.parametrize("name", OPTIONS["curriculum"])
 def test_a_restored_curriculum_plans_what_the_one_that_never_stopped_plans(name, words):  # row 22
     def fresh() -> Curriculum:
         return curriculum(words, f"curriculum={name}", *MOVING.get(name, []))[0]

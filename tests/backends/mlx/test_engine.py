@@ -76,6 +76,7 @@ def test_shapes_are_rounded_up_by_at_most_a_third_to_few_sizes():
     )
 
 
+@pytest.mark.slow  # on a new machine MLX calls a compiler for half a minute
 @pytest.mark.parametrize("models", [n for n in ENGINE_MODELS if "mlx" in n], indirect=True)
 def test_a_compiled_engine_draws_the_same(models):
     answers = []

@@ -157,6 +157,7 @@ def test_a_model_of_one_backend_chooses_it():
     assert composed("model=tiny").backend._target_.endswith("LightningSettings")
 
 
+@pytest.mark.slow
 def test_without_mlx_everything_else_runs_and_the_backend_ends_in_one_line(tmp_path):
     given = ["train.py", "backend=mlx", f"output_dir={tmp_path}"]
     code = (
@@ -171,6 +172,7 @@ def test_without_mlx_everything_else_runs_and_the_backend_ends_in_one_line(tmp_p
     assert "backend=mlx needs mlx-lm" in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="torch brings another BLAS")
 def test_a_run_on_linux_multiplies_with_the_blas_of_torch():
     code = (

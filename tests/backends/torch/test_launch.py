@@ -170,7 +170,7 @@ def watching(launch, monkeypatch) -> Any:
 
 
 def wait_until(condition: Any) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
     assert condition()

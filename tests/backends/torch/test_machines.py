@@ -9,7 +9,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,9 +89,7 @@ def test_two_machines_train_what_two_processes_of_one_machine_do(machines, given
 def test_a_machine_that_dies_ends_the_other_and_the_run_resumes(node, machines, given, tmp_path):
     both = begin(machines, given)
     kill_tree(both[node].pid)
-    begun = time.monotonic()
     [said] = outputs(both[1 - node])
-    assert time.monotonic() - begun < SOON
     assert f"process {node} on" in said and "was lost" in said, said
     run = the_run(tmp_path)
     if node:

@@ -24,6 +24,8 @@ from wordle_rl.backends.torch.memory_simulation import LiveBytes, simulate_learn
 from wordle_rl.backends.torch.token_outputs import WantedTokens, read_states
 from wordle_rl.policy.memory_plan import GameSize
 
+pytestmark = pytest.mark.slow
+
 SHORT = GameSize(opening=40, feed=10, whole=100, trained=50)
 LONG = GameSize(opening=500, feed=20, whole=540, trained=20)  # beyond the short paths of the CPU
 VOCABULARY, ROWS = 1500, 4

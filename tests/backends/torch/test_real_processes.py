@@ -110,8 +110,8 @@ def test_a_second_signal_ends_both_though_the_other_hangs(run, second, code):
     time.sleep(1)
     assert process.poll() is None, "the first signal must wait for the other process"
     process.send_signal(second)
-    assert process.wait(5) == code
-    until = time.monotonic() + 5
+    assert process.wait(60) == code
+    until = time.monotonic() + 60
     while runs(other) and time.monotonic() < until:
         time.sleep(0.05)
     assert not runs(other)

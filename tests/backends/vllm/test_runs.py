@@ -100,6 +100,7 @@ def test_tokens_are_weighed_by_default_where_servers_draw_them(base, override, w
         assert given.recipe.algorithm.cap == cap
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_in_a_step_costs_nothing(root, base, start, capsys):
     servers = [start(seed=1), start(seed=2)]
     crash = servers[0]._complete

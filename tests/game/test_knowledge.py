@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 
@@ -214,6 +215,19 @@ def test_guess_breaks_no_clue_exactly_when_it_is_consistent(original):
             assert (broken_clues(guess, letter_facts(state.clues)).total == 0) == fits
             seen[fits] += 1
     assert min(seen[True], seen[False]) > 100
+
+
+def test_with_two_letters_every_guess_breaks_no_clue_exactly_when_it_is_consistent():
+    """Real words seldom have a letter three times; of these, most have."""
+    words = ["".join(letters) for letters in itertools.product("ab", repeat=5)]
+    for guess in words:
+        facts = {code: letter_facts((Clue(guess, code),)) for code in
+                 {feedback_code(guess, secret) for secret in words}}  # fmt: skip
+        fitting = {other: feedback_code(guess, other) for other in words}
+        for code, known in facts.items():
+            for other in words:
+                consistent = fitting[other] == code
+                assert (broken_clues(other, known).total == 0) == consistent, (guess, code, other)
 
 
 def test_table_of_other_lists_is_refused(small):

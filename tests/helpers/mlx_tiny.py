@@ -64,8 +64,7 @@ def mlx_policy_of(
         loaded_from(model),
         temperature=temperature,
         optim=Optim(**{"lr": 1e-2, "clip_grad_norm": 0.0, **fields}),
-        compiled=False,
-        **settings,
+        **{"compiled": False, **settings},
     )
     policy.tokenizer = tokenizer or HFTokenizer(qwen_like_tokenizer())
     return policy

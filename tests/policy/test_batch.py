@@ -111,6 +111,20 @@ def test_a_process_without_rows_has_no_micro_batches():
     assert split_by_prompt(nothing, 1000) == split_micro_batches(nothing, 1000) == []
 
 
+@pytest.mark.parametrize("most", [1, 20, 40, 200])
+def test_micro_batches_of_unequal_units_keep_to_the_limit(most):
+    lengths = np.random.default_rng(0).integers(2, 13, 24)
+    rows = [([3] * n, [0] + [1] * (n - 1)) for n in lengths.tolist()]
+    batch = replace(batch_of(rows, [1.0] * 24), units=np.arange(24) // 2)
+    parts = split_micro_batches(batch, most)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(24))
+    for part in parts:
+        units = np.unique(batch.units[part])
+        assert len(part) == 2 * len(units), "a unit is whole"
+        padded = len(part) * lengths[part].max()
+        assert padded <= most or len(units) == 1
+
+
 def test_prompts_apart_and_together_give_the_same_gradient():
     policy, batch = small_policy(), candidates(prompts=3, guesses=8)
     signs = np.linspace(-1, 1, 24, dtype=np.float32)[:, None] * batch.trained

@@ -16,7 +16,9 @@ from wordle_rl.sweeps.comparisons import list_pairs, measure_cells
 from wordle_rl.sweeps.effects import Spread, find_resolution, judge, measure_spread
 from wordle_rl.sweeps.games import collect_games
 from wordle_rl.sweeps.measures import MEASURES
-from wordle_rl.sweeps.results import JudgedGame, Result
+from wordle_rl.sweeps.parse_params import parse_params
+from wordle_rl.sweeps.power import plan_power
+from wordle_rl.sweeps.results import JudgedGame, Result, Study
 
 WINS = MEASURES["wins"]
 
@@ -110,6 +112,28 @@ def test_the_resolution_is_the_difference_that_is_found_with_a_chance_of_80_perc
     expected = float(np.squeeze(sizes)) * math.sqrt(6) * 0.5
     assert find_resolution(spread, comparisons=3) == pytest.approx(expected, rel=1e-4)
     assert find_resolution(spread_of([0.0, 0.0]), comparisons=3) == 0.0
+
+
+def test_a_pilot_of_other_seeds_plans_the_resolution_of_a_study():
+    """Two arms and four seeds of a pilot; the study has six seeds and two comparisons."""
+    gaps = [0.05, -0.02, 0.04, 0.01]
+    results = tuple(
+        Result(
+            number=2 * seed + arm, confirms=False, state="complete", figures={},
+            params={"x": arm, "seed": seed}, value=0.5 + gap * arm,
+        )
+        for seed, gap in enumerate(gaps) for arm in (0, 1)
+    )  # fmt: skip
+    pilot = Study(
+        name="pilot", question="", command=(), identity={}, analysis={}, results=results,
+        games={}, best=None, importance={},
+    )  # fmt: skip
+    space, _ = parse_params({"x": "choice(1, 2, 3)", "seed": "choice(0, 1, 2, 3, 4, 5)"})
+    power = plan_power(space, {"x": 1}, {"measure": "wins"}, pilot)
+    deviation = 100 * np.std(gaps, ddof=1)
+    sizes = TTestPower().solve_power(nobs=6, alpha=0.05 / power.comparisons, power=0.8)
+    assert (power.seeds, power.comparisons) == (6, 2)
+    assert power.resolution == pytest.approx(float(np.squeeze(sizes)) * deviation, rel=1e-4)
 
 
 def game(guesses: str, **more: object) -> JudgedGame:

@@ -190,6 +190,8 @@ def test_the_winner_has_the_best_mean_over_all_seeds():
         trial(0.90, x=3, seed=0), trial(None, x=3, seed=1),  # one lucky seed
     ]  # fmt: skip
     assert find_winner(trials) == {"x": 1}
+    lucky = [trial(0.3, x=1, seed=0), trial(0.3, x=1, seed=1), trial(0.9, x=2, seed=0)]
+    assert find_winner(lucky) == {"x": 1}, "even where its one seed is above both others together"
     assert find_winner([]) is None
 
 

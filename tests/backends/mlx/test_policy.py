@@ -24,6 +24,7 @@ from tests.helpers.tiny import (
 )
 from tests.helpers.updates import PLAIN, ROWS, games, one_row, play_bandit, whole
 from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.backends.mlx import causal_lm as mlx_causal_lm
 from wordle_rl.backends.mlx.cache import round_up
@@ -259,3 +260,29 @@ def test_a_compiled_update_is_the_same_and_is_not_compiled_again():
             mx.disable_compile()
     for one, other in zip(*found, strict=True):
         assert other == pytest.approx(one, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", [Grpo(beta=0.1), Ppo(), Gspo()])
+@pytest.mark.parametrize("micro_batch_tokens", [10_000, 12])
+def test_shapes_that_are_rounded_up_for_a_compiler_change_no_gradient(
+    algorithm, micro_batch_tokens
+):
+    """A Mac compiles. Here the compiler is off, and the shapes are those that it would get."""
+    rows = [([*ids, 9], [*marks, 1]) for ids, marks in ROWS]
+    batch = replace(batch_of(rows, [0.7, -1.3, 0.4]), units=np.array([0, 0, 1]))
+    batch = replace(batch, ref_logprobs=mlx_policy_of(qwen(seed=4)).score(batch))
+    if algorithm.needs_values:
+        batch = replace(valued(batch, 1.0), units=None)
+    assert batch.ids.shape == (3, 11) and (round_up(3), round_up(11)) == (4, 12), "both must grow"
+    found, scores = [], []
+    for compiled in (False, True):
+        policy = mlx_policy_of(
+            qwen(), compiled=compiled, micro_batch_tokens=micro_batch_tokens, max_context=64
+        )
+        if algorithm.needs_values:
+            policy.add_value_head()
+        scores.append(policy.score(batch))
+        found.append(mlx_gradients(policy, batch, algorithm))
+    np.testing.assert_allclose(*scores, atol=1e-5)
+    for name, exact in found[0].items():
+        np.testing.assert_allclose(found[1][name], exact, atol=1e-5, err_msg=name)

@@ -1,0 +1,139 @@
+"""A real step of a small policy: its games, and the weights and gradient of each update."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.helpers.tiny import (
+    WORDS,
+    plain_copy,
+    policy_of,
+    qwen,
+    qwen_like_tokenizer,
+    recipe_of,
+    step_of,
+)
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.game.rules import Game, PlayedTurn
+from wordle_rl.policy.engine import Completion
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.rewards.scoring import GameReward, RewardSet
+from wordle_rl.training.step import StepResult, train_step
+
+TEMPERATURE, MAX_TOKENS, SEED = 0.8, 8, 5
+SPOKEN = (*WORDS.allowed, "crank")  # which is in no list
+
+
+def reward(turn: PlayedTurn) -> float:
+    return 2.0 * turn.won + 0.1 * turn.tokens + 0.3 * turn.state.turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class NothingForSome(RewardSet):
+    """Pays nothing for some secrets, so that their groups teach nothing."""
+
+    unpaid: tuple[str, ...]
+
+    def score(self, game: Game) -> GameReward:
+        found = super().score(game)
+        if game.secret in self.unpaid:
+            return GameReward(turns=tuple(dict.fromkeys(turn, 0.0) for turn in found.turns))
+        return found
+
+
+class Spells(HFTokenizer):
+    """Reads two letters of a word into each token of an answer; too few tokens are no guess."""
+
+    def decode(self, ids: list[int]) -> str:
+        word = SPOKEN[ids[0] % len(SPOKEN)] if ids else ""
+        return f"<guess>{word[: 2 * len(ids)]}" + "</guess>" * (2 * len(ids) >= len(word))
+
+
+class OffTheMark:
+    """An engine whose log-probabilities are not quite the trainer's, as in another precision."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def decode(self, *arguments: Any) -> list[Completion]:
+        def shifted(drawn: Completion) -> Completion:
+            shifts = [0.1 * ((i + len(drawn.ids)) % 3 - 1) for i in range(len(drawn.ids))]
+            return replace(drawn, logprobs=np.add(drawn.logprobs, shifts).tolist())
+
+        return [shifted(drawn) for drawn in self._engine.decode(*arguments)]
+
+
+@dataclass
+class Update:
+    weights: dict[str, torch.Tensor]  # before it
+    gradient: dict[str, torch.Tensor]
+
+
+@dataclass
+class Played:
+    """What a step did: its games, and the weights and gradient of each update."""
+
+    algorithm: Any
+    fields: dict[str, Any]
+    unpaid: tuple[str, ...]
+    plain: Any  # the model before the step
+    reference: Any
+    head: tuple[torch.Tensor, torch.Tensor] | None  # of values, before the step
+    result: StepResult
+    updates: list[Update] = field(default_factory=list)
+
+
+def play(algorithm: Any, fields: dict[str, Any]) -> Played:
+    fields = dict(fields)
+    unpaid = fields.pop("unpaid", ("sleep",))
+    tokenizer = Spells(qwen_like_tokenizer(), extra_stop_ids=tuple(range(5, 340, 6)))
+    policy = policy_of(qwen(340), tokenizer, temperature=TEMPERATURE, lr=3e-3, max_context=900)
+    policy.keep_reference()
+    reference, draw = plain_copy(policy.model), torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in policy.model.parameters():
+            weight += 0.03 * torch.randn(weight.shape, generator=draw)
+    head = None
+    if algorithm.needs_values:
+        policy.add_value_head()
+        head = tuple(policy.trainable[-2:])
+        with torch.no_grad():
+            head[0].copy_(torch.randn(head[0].shape, generator=draw))
+            head[1].fill_(0.3)
+    engine = policy.engine
+    policy.engine = lambda: OffTheMark(engine())
+    updates: list[Update] = []
+
+    def parts() -> Iterator[tuple[str, torch.nn.Parameter]]:
+        yield from policy.model.named_parameters()
+        yield from zip(("head", "bias"), head or (), strict=False)
+
+    def record() -> None:
+        updates.append(
+            Update(
+                {name: weight.detach().clone() for name, weight in parts()},
+                {name: w.grad.clone() for name, w in parts() if w.grad is not None},
+            )
+        )
+
+    policy.apply_gradients.insert(0, record)
+    plain = plain_copy(policy.model)
+    before = None if head is None else tuple(p.detach().clone() for p in head)
+    recipe = recipe_of(
+        algorithm, reward, seed=SEED, groups=3, num_generations=4,
+        sampling=Sampling(temperature=TEMPERATURE, max_tokens=MAX_TOKENS), **fields,
+    )  # fmt: skip
+    paid = recipe.rewards
+    rewards = NothingForSome(
+        components=paid.components, weights=paid.weights, lawful=False, unpaid=unpaid
+    )
+    result = train_step(step_of(policy, replace(recipe, rewards=rewards), 0))
+    return Played(algorithm, fields, unpaid, plain, reference, before, result, updates)

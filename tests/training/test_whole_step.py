@@ -1,0 +1,136 @@
+"""A whole training step of every algorithm, computed a second time from its games and rewards.
+
+Formulas are tested elsewhere with inputs by hand. This is about what feeds them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.helpers.step_oracle import Oracle, compute
+from tests.helpers.tiny import WORDS, plain_copy
+from tests.helpers.whole_step import play
+from wordle_rl.algorithms.dapo import Dapo
+from wordle_rl.algorithms.distill import Distill
+from wordle_rl.algorithms.dpo import Dpo
+from wordle_rl.algorithms.dr_grpo import DrGrpo
+from wordle_rl.algorithms.expert_iteration import ExpertIteration
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.algorithms.gspo import Gspo
+from wordle_rl.algorithms.ppo import Ppo
+from wordle_rl.algorithms.rloo import Rloo
+from wordle_rl.algorithms.sft import Sft
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players.mistakes import Mistakes
+from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.rollouts.history import History
+from wordle_rl.rollouts.lesson import TeacherSettings
+from wordle_rl.training.state import RunState
+from wordle_rl.training.step import StepResult
+
+KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
+PLAYER = RandomConsistent(KNOWLEDGE)
+HISTORY = History(least=0, most=1, player=PLAYER, stand_in=PLAYER)
+LESSON = TeacherSettings(player=PLAYER, mistakes=Mistakes(KNOWLEDGE), slips=0.3)
+LETTERS = {"letter_weight": 0.7, "knowledge": KNOWLEDGE}
+BY_TURN = {"credit": "turn", "discount": 0.5}
+# Each algorithm under both credits. Together they have every setting that reaches a step.
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "grpo by game, kl in the loss": (Grpo(beta=0.3, minibatches=2), {}),
+    "grpo by turn, kl in the reward": (
+        Grpo(beta=0.4, kl="reward", epochs=2), {**BY_TURN, "history": HISTORY},
+    ),
+    "grpo by turn, letters": (Grpo(beta=0.0, epochs=2), {**BY_TURN, **LETTERS}),
+    "dr_grpo by game, two minibatches": (DrGrpo(budget=24, minibatches=2), {"form": "fresh"}),
+    "dr_grpo by turn, entropy": (DrGrpo(budget=24, entropy=0.2), BY_TURN),
+    "dapo by game, punished": (Dapo(resample=1, epochs=2), {}),
+    "dapo by turn, filtered": (
+        Dapo(overlong="filter", resample=1, minibatches=2),
+        {**BY_TURN, "unpaid": ("sleep", "slate")},
+    ),
+    "gspo by game": (Gspo(epochs=2, clip_high=0.1, clip_low=0.1), {"form": "fresh"}),
+    "gspo by turn": (Gspo(minibatches=2, clip_high=0.1, clip_low=0.1), BY_TURN),
+    "rloo by game, importance": (Rloo(importance_cap=1.05, epochs=2), {"history": HISTORY}),
+    "rloo by turn, importance and kl": (Rloo(importance_cap=1.05, beta=0.2), BY_TURN),
+    "ppo by game": (Ppo(epochs=2, minibatches=1, entropy=0.1), {}),
+    "ppo by turn": (Ppo(epochs=1, minibatches=3), {**BY_TURN, "form": "fresh"}),
+    "dpo by game": (Dpo(epochs=2), {}),
+    "dpo by turn": (Dpo(), {**BY_TURN, "form": "fresh"}),
+    "expert_iteration by game": (ExpertIteration(), {}),
+    "expert_iteration by turn": (ExpertIteration(minibatches=2), BY_TURN),
+    "sft by game": (Sft(), {"teacher": replace(LESSON, slips=0.0)}),
+    "sft by turn": (Sft(minibatches=2), {**BY_TURN, "teacher": LESSON}),
+    "distill by game": (Distill(), {"teacher": replace(LESSON, distribution=True)}),
+    "distill by turn": (
+        Distill(slips=0.0), {**BY_TURN, "teacher": replace(LESSON, slips=0.0, distribution=True)},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_does_what_its_games_and_rewards_ask_for(case: str) -> None:
+    played = play(*CASES[case])
+    oracle, result = Oracle(played), played.result
+    for ours, theirs in zip(oracle.per_turn, result.advantages, strict=True):
+        np.testing.assert_allclose(theirs, ours, atol=1e-4)
+    asked = list(oracle.updates())
+    assert len(asked) == len(played.updates) == result.metrics["update/count"]
+    seen: list[dict[str, float]] = []
+    for members, update in zip(asked, played.updates, strict=True):
+        model = plain_copy(played.plain)
+        model.load_state_dict({k: v for k, v in update.weights.items() if k in model.state_dict()},
+                              strict=False)  # fmt: skip
+        head = None
+        if played.head is not None:
+            head = tuple(update.weights[n].clone().requires_grad_() for n in ("head", "bias"))
+        found = compute(oracle, members, model, head)
+        seen.append(found.metrics)
+        assert_equal_gradients(update.gradient, found.gradient)
+    for name in seen[0]:
+        many = [metrics[name] for metrics in seen]
+        expected = max(many) if name in LARGEST else np.mean(many)
+        if name in result.metrics:
+            assert result.metrics[name] == pytest.approx(expected, rel=2e-3, abs=2e-4), name
+    assert_groups_are_counted(oracle, result)
+    assert_case_shows_something(oracle, seen, result, case)
+
+
+LARGEST = ("policy/ratio_gap", "policy/largest_sampler_gap")
+
+
+def assert_equal_gradients(ours: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) -> None:
+    whole = torch.cat([exact[name].flatten() for name in ours])
+    assert whole.norm() > 1e-3
+    apart = torch.cat([(ours[name] - exact[name]).flatten() for name in ours])
+    assert float(apart.norm() / whole.norm()) < 1e-3
+
+
+def assert_groups_are_counted(oracle: Oracle, result: StepResult) -> None:
+    idle = sum(
+        not oracle.teaches[oracle.groups == group].any() for group in np.unique(oracle.groups)
+    )
+    replaced = result.metrics["groups/resampled"]
+    totals = RunState().count(result.metrics)
+    assert totals["total/skipped_groups"] == (idle if oracle.leaves_out else 0)
+    assert totals["total/zero_spread_groups"] == idle + replaced
+    assert totals["total/groups"] == len(np.unique(oracle.groups)) + replaced
+
+
+def assert_case_shows_something(
+    oracle: Oracle, seen: list[dict[str, float]], result: StepResult, case: str
+) -> None:
+    """Each setting of a case must have changed something, or the case could not fail."""
+    charged = oracle.name == "ppo" or "kl in the reward" in case or "punished" in case
+    if not charged and oracle.name not in ("sft", "distill"):
+        assert not oracle.teaches.all(), "some rollout must teach nothing"
+    if len(seen) > 1 and oracle.name not in ("sft", "distill", "dpo", "expertiteration"):
+        gaps = [metrics["policy/ratio_gap"] for metrics in seen]
+        assert max(gaps) > 10 * min(gaps) and max(gaps) > 0.01
+    if case == "dapo by turn, filtered":
+        assert result.metrics["groups/resampled"] > 0 < result.metrics["groups/skipped"]

@@ -1,7 +1,8 @@
 """The command wordle-rl: wordle-rl <command> [arguments], or python -m wordle_rl <command>.
 
-`train` and `eval` do what train.py and eval.py do. Every other command is the module of the same
-name, so `wordle-rl plot-wins` is `python -m wordle_rl.plot_wins`. Nothing heavy is imported here.
+`train` and `eval` are train.py and eval.py. Every other command is a module of wordle_rl/commands/
+with a function of the module's name, whose parameters are the arguments and whose docstring is the
+help. These modules import nothing heavy before the function runs.
 """
 
 from __future__ import annotations
@@ -11,42 +12,84 @@ from wordle_rl.runs import start
 if __name__ == "__main__":  # before anything slow is imported
     start.begin()
 
+import importlib
+import re
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
-from wordle_rl.commands import COMPOSED, describe_commands, find_module, name_near_miss
+import typer
 
-_HELP = ("-h", "--help", "help")
+from wordle_rl.runs.errors import fail, run_plain, user_errors
+from wordle_rl.runs.paths import PACKAGE
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+_AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True}  # Hydra reads them
+_COMPOSED = {  # name -> its function in hydra_commands.py
+    "train": ("train", "Train a model to play Wordle, or run a study with -m"),
+    "eval": ("evaluate", "Play full games with a run, a model or a scripted player"),
+}
+
+app = typer.Typer(context_settings=_HELP, rich_markup_mode=None)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"wordle-rl {version('wordle-rl')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def describe(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """A laboratory for reinforcement learning of language models on Wordle."""
+
+
+def _add_composed(name: str, function: str, summary: str) -> None:
+    @app.command(name, help=summary, add_help_option=False, context_settings=_AS_GIVEN)
+    def start_composed(context: typer.Context) -> None:
+        from wordle_rl import hydra_commands
+
+        sys.argv = [f"wordle-rl {name}", *context.args]
+        getattr(hydra_commands, function)()
+
+
+def find_commands() -> list[str]:
+    """The modules of wordle_rl/commands/ that define a function of their own name."""
+    files = sorted((PACKAGE / "commands").glob("*.py"))
+    return [
+        path.stem
+        for path in files
+        if path.stem not in _COMPOSED
+        and re.search(rf"^def {path.stem}\(", path.read_text(encoding="utf-8"), re.M)
+    ]
+
+
+for _name, _about in _COMPOSED.items():
+    _add_composed(_name, *_about)
+for _name in find_commands():
+    app.command()(getattr(importlib.import_module(f"wordle_rl.commands.{_name}"), _name))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command that the first argument names."""
     start.begin()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if not given or given[0] in _HELP:
-        print(describe_commands())
-        return
-    if given[0] == "--version":
-        from importlib.metadata import version
+    run_plain(lambda: run(given or ["--help"]))
 
-        print(f"wordle-rl {version('wordle-rl')}")
-        return
-    name, rest = given[0].replace("_", "-"), given[1:]
-    sys.argv = [f"wordle-rl {name}", *rest]
-    if name in COMPOSED:
-        from wordle_rl import hydra_commands
 
-        getattr(hydra_commands, COMPOSED[name])()
-        return
-    module = find_module(name)
-    if module is None:
-        from wordle_rl.runs.errors import run_plain
-
-        run_plain(lambda: name_near_miss(given[0]))
-    # As python -m does, so that each command begins as it does by itself.
-    import runpy
-
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+def run(arguments: Sequence[str]) -> int | None:
+    """Run a command; a wrong argument or input ends it with one line and exit code 2."""
+    with user_errors():
+        try:
+            return app(arguments, prog_name="wordle-rl", standalone_mode=False)
+        except typer.TyperException as error:
+            fail(error.format_message())
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def test_it_has_all_choices_and_the_commands(run, installed):
     assert conf == {path.relative_to(inside) for path in inside.rglob("*.yaml")}
     assert not (packages / "conf").exists()
     assert (packages / "hydra_plugins" / "wordle_rl_sweeper.py").is_file()
-    assert "\n  plot-wins " in run("--help")
+    assert "\n  train " in run("--help")
     assert "wordle-rl train" in run("train --help")
 
 

@@ -1,7 +1,7 @@
 """Writes the page of a run: python -m wordle_rl.report <run> [<run> ...] [--output HTML].
 
 A training run writes its page at its end. Several runs make one page that compares them, secret by
-secret. --study takes the folder of a study. Also works for runs that train, stopped or are damaged.
+secret. Also works for runs that train, stopped or are damaged.
 """
 
 from __future__ import annotations
@@ -92,37 +92,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Returns its exit code."""
     parser = CommandParser(
         prog=module_command("report"),
-        description="Write the page of a run, of several runs beside each other, or of a study.",
+        description="Write the page of a run, or of several runs beside each other.",
     )
     parser.add_argument(
-        "runs", nargs="*", metavar="RUN",
+        "runs", nargs="+", metavar="RUN",
         help="run folder, or several; latest is the newest in outputs",
     )  # fmt: skip
-    parser.add_argument("--study", type=Path, metavar="FOLDER", help="of a study, sweeps/<name>")
     parser.add_argument(
         "--output", type=Path, metavar="HTML",
-        help=f"where to write; default <RUN>/{PAGE}, {_SEVERAL} beside the first of several runs, "
-        f"or <FOLDER>/{PAGE}",
+        help=f"where to write; default <RUN>/{PAGE}, or {_SEVERAL} beside the first of several",
     )  # fmt: skip
     options = parser.parse_args(arguments)
-    if bool(options.runs) == (options.study is not None):
-        parser.error("give run folders, or --study with the folder of a study")
     with user_errors():
         folders = [
             find_run(given, "run", Path(), ROOT / "outputs").path for given in options.runs
         ]  # fmt: skip
-    if options.study:
-        out = options.output or options.study / PAGE
-    else:
-        out = options.output or (
-            folders[0] / PAGE if len(folders) == 1 else folders[0].resolve().parent / _SEVERAL
-        )
+    out = options.output or (
+        folders[0] / PAGE if len(folders) == 1 else folders[0].resolve().parent / _SEVERAL
+    )
     with user_errors(), one_line_errors(out):
-        if options.study:
-            from wordle_rl.study_page import make_study_page
-
-            _write(out, make_study_page(options.study))
-        elif len(folders) == 1:
+        if len(folders) == 1:
             write_run_report(folders[0], out)
         else:
             _write(out, comparison_page([_read(folder) for folder in folders]))

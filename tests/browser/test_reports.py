@@ -1,4 +1,4 @@
-"""Reports of real runs in headless Chromium: of one run, of two, and of a study."""
+"""Reports of real runs in headless Chromium: of one run, and of two."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 
 from tests.helpers.browser import NEEDS_BROWSER
 from wordle_rl import report
-from wordle_rl.runs.paths import ROOT
 
 pytestmark = NEEDS_BROWSER
 
@@ -20,14 +19,13 @@ def pages(quick_runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> d
     of = {
         "report": [str(quick_runs[0])],
         "compare": [str(run) for run in quick_runs],
-        "study": ["--study", str(ROOT / "sweeps" / "gen_count")],
     }
     for name, arguments in of.items():
         assert report.main([*arguments, "--output", str(folder / f"{name}.html")]) == 0
     return {name: (folder / f"{name}.html").as_uri() for name in of}
 
 
-@pytest.mark.parametrize("name", ["report", "compare", "study"])
+@pytest.mark.parametrize("name", ["report", "compare"])
 def test_a_report_is_without_fault_folded_and_unfolded(open_tab, pages, name):
     tab = open_tab(pages[name])
     tab.check(name)

@@ -33,10 +33,6 @@ def test_references_are_found_while_a_command_of_hydra_runs():
         assert find_study_references(shipped("joint")) == (OPTIMUM, TEACHER)
 
 
-def test_a_study_of_older_models_has_none():
-    assert find_study_references(shipped("prompt")) == ()
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

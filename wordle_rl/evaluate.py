@@ -26,8 +26,8 @@ from wordle_rl.earlier_run import adopt, list_keys, read_form, read_saved_config
 from wordle_rl.eval_settings import EvalSettings
 from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.regret import Regret
-from wordle_rl.evaluation.report_table import report_table
 from wordle_rl.evaluation.summary import write_games, write_summary
+from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game, Rules

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.earlier_run import read_saved_config
-from wordle_rl.evaluation.before_after import comparison_table
+from wordle_rl.evaluation.tables import results_table
 from wordle_rl.export_check import LIMITS, MOST_LOST, Change
 from wordle_rl.export_source import ExportSource
 from wordle_rl.game.rules import State
@@ -244,10 +244,10 @@ def _describe_results(source: ExportSource) -> str:
         return "The run has no report on this checkpoint."
     except FolderError as error:
         return _fill(f"The run's report cannot be shown: {error}.")
-    title = f"step {source.step}"
+    players = [begin | {"player": "start"}, best | {"player": f"step {source.step}"}]
     return (
         f"Greedy games on {best['games']} secrets (split `{best['split']}`), with 95 % intervals:"
-        f"\n\n```\n{comparison_table(begin, best, ('start', title))}\n```"
+        f"\n\n```\n{results_table(players, 80)}\n```"
     )
 
 

@@ -34,11 +34,10 @@ def write_report(
     listed: whether the index of studies beside the folder gets it. recompute: whether to read its
     files alone, not its database and runs.
     """
-    from wordle_rl.cheats import describe_play
     from wordle_rl.references import find_study_references
     from wordle_rl.runs.files import write_bytes, write_json
     from wordle_rl.sweeps import games, table
-    from wordle_rl.sweeps.comparisons import compare, compare_confirmed, read_measure
+    from wordle_rl.sweeps.comparisons import compare, compare_confirmed
     from wordle_rl.sweeps.effect_table import FILE, describe_effects, describes_games
     from wordle_rl.sweeps.index import write_index
     from wordle_rl.sweeps.plots import write_plots
@@ -61,11 +60,9 @@ def write_report(
     write_json(folder / FILE, describe_effects(study, effects))
     references = [(one.name, 100 * one.rate) for one in find_study_references(study)]
     pictures = write_plots(study, folder, references, keep=recompute)
-    kept = (folder / games.FILE).is_file()
-    play = describe_play(folder) if read_measure(study).over_time and kept else []
     path = folder / "README.md"
     before = path.read_text(encoding="utf-8") if path.exists() else None
-    write_bytes(path, format_page(study, effects, pictures, before, play).encode())
+    write_bytes(path, format_page(study, effects, pictures, before, []).encode())
     folder = folder.resolve()
     write_index(folder.parent, folder.name if listed else None)
     return path

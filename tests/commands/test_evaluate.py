@@ -298,7 +298,7 @@ def test_a_model_plays_greedily_beside_its_samples(tmp_path: Path, capsys) -> No
     beside = summary["compared_with"]["greedy micro"]
     assert beside["mean_guesses_with_losses"] == alone["mean_guesses_with_losses"]
     told = capsys.readouterr()
-    assert "pass@3 (95 %)" in told.out
+    assert "pass@3" in told.out
     # micro was taught on games about any allowed word
     assert "training games of the model could have these secrets" in told.err
 

@@ -4,11 +4,13 @@ import re
 
 import pytest
 
+from tests.helpers import played_games
+from wordle_rl.evaluation import boards
 from wordle_rl.evaluation.boards import (
-    ansi_board,
     boards_side_by_side,
     markdown_board,
     paired_boards,
+    tabulate_games,
 )
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
 from wordle_rl.rewards.scoring import GameReward
@@ -25,34 +27,28 @@ def played(secret, guesses, reason="no guess tag"):
 
 
 def test_tiles_are_green_yellow_and_grey_by_their_marks():
-    row = ansi_board(played("crept", ["sleep"])).splitlines()[1]
+    row = boards_side_by_side([played("crept", ["sleep"])]).splitlines()[1]
     colours = re.findall(r"\x1b\[([0-9;]+)m ([A-Z]) \x1b\[0m", row)
     grey, green, yellow = "97;100", "30;42", "30;43"
     assert colours == [(grey, "S"), (grey, "L"), (green, "E"), (grey, "E"), (yellow, "P")]
 
 
 def test_without_colour_a_board_is_letters_and_marks_without_escapes():
-    board = ansi_board(played("crept", ["sleep", "crept"]), colour=False)
+    board = boards_side_by_side([played("crept", ["sleep", "crept"])], colour=False)
     assert board == "CREPT won in 2\nSLEEP xx✓x-\nCREPT ✓✓✓✓✓"
 
 
 def test_turns_without_feedback_say_why():
-    board = ansi_board(played("crept", [None, "zzzzz"] * 3), colour=False)
+    board = boards_side_by_side([played("crept", [None, "zzzzz"] * 3)], colour=False)
     assert board.splitlines()[0] == "CREPT lost"
     assert "no guess tag" in board.splitlines()[1]
     assert board.splitlines()[2].startswith("ZZZZZ") and "not a word" in board
 
 
-def test_a_reason_cannot_send_control_codes_to_the_terminal():
-    board = ansi_board(played("crept", [None], reason="bad\x1b[2J\nline"), colour=False)
-    assert "\x1b" not in board
-    assert len(board.splitlines()) == 2
-
-
 def test_clues_that_a_game_started_with_are_shown():
     game = Game("crane", WORDS, state=State((Clue("slate", feedback_code("slate", "crane")),), 1))
     game.play("crane")
-    assert "SLATE xx✓x✓ given" in ansi_board(game, colour=False)
+    assert "SLATE xx✓x✓ given" in boards_side_by_side([game], colour=False)
     assert "given" in markdown_board(game, GameReward(turns=({"win": 1.0},)))
 
 
@@ -76,10 +72,8 @@ def test_boards_side_by_side_start_in_the_same_columns():
     assert all(lines[2][start + 1] == "C" for start in starts[1::2])
 
 
-def test_no_games_give_an_empty_text_and_a_narrow_screen_one_column():
+def test_no_games_give_an_empty_text():
     assert boards_side_by_side([]) == ""
-    text = boards_side_by_side([played("crept", ["crept"])] * 2, 1, colour=False)
-    assert text.split("\n\n") == ["CREPT won in 1\nCREPT ✓✓✓✓✓"] * 2
 
 
 @pytest.mark.parametrize("colour", [True, False])
@@ -108,7 +102,7 @@ def test_below_each_board_stand_the_sum_and_the_parts_of_its_reward():
         GameReward(turns=({"format": 1.0, "win": 5.0},)),
         GameReward(turns=({"format": 1.0, "repeat": -0.5}, {"format": 0.5})),
     ]
-    lines = boards_side_by_side(games, 1, colour=False, rewards=rewards).split("\n\n")
+    lines = boards_side_by_side(games, 20, colour=False, rewards=rewards).split("\n\n")
     assert [line.split() for line in lines[0].splitlines()[2:]] == [
         ["reward", "6.00"], ["format", "1.00"], ["win", "5.00"],
     ]  # fmt: skip
@@ -131,3 +125,34 @@ def test_markdown_shows_squares_reasons_and_reward_parts():
 def test_markdown_refuses_a_reward_of_another_game():
     with pytest.raises(ValueError, match="turns"):
         markdown_board(played("crept", ["crept"]), GameReward(turns=()))
+
+
+def reward_of(turns: int, **parts: float) -> GameReward:
+    return GameReward(turns=(parts,) * turns)
+
+
+def test_a_row_has_the_first_game_on_a_secret_with_its_reward_and_parts():
+    games = [
+        played_games.played("crane", [None, "zzzzz", "crept", "crane"]),
+        played_games.played("crane", ["crane"]),
+        played_games.given("sleep", ["slate"], ["abbey"] * 5),
+    ]
+    rewards = [reward_of(4, format=0.25), reward_of(1, format=9.0), reward_of(5, win=-0.5)]
+    table = tabulate_games(games, rewards)
+    assert table.columns == ["secret", "won", "turns", "guesses", "marks", "reward", "format",
+                             "win"]  # fmt: skip
+    assert table.rows == [
+        ["crane", True, 4, "????? zzzzz crept crane", "..... ..... ✓✓-xx ✓✓✓✓✓", 1.0, 1.0, 0.0],
+        ["sleep", False, 6, "(slate)" + " abbey" * 5, "(✓✓xx-)" + " xxx✓x" * 5, -2.5, 0.0, -2.5],
+    ]
+    last = table.markdown.splitlines()[-1]
+    assert last.startswith("| sleep | no | 6 | (slate) abbey")
+    assert last.endswith("| -2.50 | 0.00 | -2.50 |")
+    assert len({line.count("|") for line in table.markdown.splitlines()}) == 1
+
+
+def test_very_many_secrets_are_cut(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(boards, "_MOST_ROWS", 2)
+    games = [played_games.played(secret, [secret]) for secret in ("crane", "sleep", "abbey")]
+    table = tabulate_games(games, [reward_of(1, win=1.0)] * 3)
+    assert [row[0] for row in table.rows] == ["crane", "sleep"]

@@ -9,8 +9,8 @@ import pytest
 
 from tests.helpers.played_games import WORDS, played, summary_of
 from wordle_rl.evaluation.intervals import compare_paired, standard_error, wilson, win_interval
-from wordle_rl.evaluation.report_table import report_table
 from wordle_rl.evaluation.summary import game_record, write_games, write_summary
+from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Clue, Game, GameStatus, Rules, State, feedback_code
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.training.metrics import habit_metrics
@@ -107,13 +107,11 @@ def test_an_unfinished_game_counts_as_lost():
     assert s["mean_guesses_with_losses"] == 7.0
 
 
-def test_a_game_that_ran_out_of_time_counts_as_lost_and_has_a_column_of_its_own():
+def test_a_game_that_ran_out_of_time_counts_as_lost():
     late = played("crane", ["slate"])
     late.forfeit(GameStatus.OUT_OF_TIME)
     s = summary_of([late, played("crane", ["crane"])])
     assert (s["wins"], s["histogram"]["lost"], s["unfinished"], s["out_of_time"]) == (1, 1, 0, 1)
-    header, _, row = report_table([s]).partition("out of time")[2].splitlines()[:3]
-    assert header.split()[0] == "openers" and row.split()[1] == "1"
 
 
 def test_several_games_on_a_secret_that_end_alike_are_as_good_as_one():
@@ -161,26 +159,7 @@ def test_the_mean_reward_is_the_sum_of_its_parts():
     s = summary_of([played("crane", ["slate", "crane"]), played("crane", ["crane"])],
                    rewards=rewards)  # fmt: skip
     assert s["reward_parts"] == {"format": 0.75, "win": 1.5} and s["reward"] == 2.25
-    assert "fake's reward by part: format 0.75, win 1.50" in report_table([s])
-
-
-def test_the_lineage_of_the_first_player_is_under_the_table():
-    s = summary_of([played("crane", ["crane"])])
-    long = "lineage: " + " -> ".join(f"stage_{i} (12,457 allowed words)" for i in range(9))
-    lines = report_table([{**s, "lineage": long}, s]).splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("lineage: "))
-    assert lines[first - 1].startswith("rules:") and long in " ".join(lines)
-    assert max(map(len, lines)) <= 100
-    assert "lineage" not in report_table([s])
-
-
-def test_the_table_shows_discoveries_and_a_dash_where_an_earlier_version_wrote_none():
-    now = summary_of([played("crane", ["abbey", "crane"]), played("sleep", ["crane", "sleep"])])
-    before = {name: value for name, value in now.items() if not name.startswith("opener_")}
-    rows = report_table([now, before]).partition("opener rank")[2].splitlines()[2:4]
-    # abbey and crane are the first two of the alphabet, so their ranks are 1 and 2
-    assert [row.split()[1:] for row in rows] == [["0.0", "100.0", "1.00", "1.5"],
-                                                 ["0.0", "100.0", "-", "-"]]  # fmt: skip
+    assert "fake's reward 2.25 by part: format 0.75, win 1.50" in report_table([s])
 
 
 def test_games_of_other_rules_and_no_games_are_refused():
@@ -235,42 +214,3 @@ def test_a_game_from_the_middle_keeps_the_clues_it_started_from():
     game.play("crane")
     assert game_record(game)["clues_at_start"] == [["slate", "xx✓x✓"]]
     assert summary_of([game])["mean_guesses"] == 2.0
-
-
-def test_table_fits_into_100_columns_and_scales_its_bars():
-    games = [played("crane", ["crane"]) for _ in range(4)] + [played("sleep", ["crane", "sleep"])]
-    long = {**summary_of(games), "player": "a model with a very long name indeed"}
-    text = report_table([long, summary_of(games[4:]), {**summary_of(games), "split": "validation"}])
-    assert max(map(len, text.splitlines())) <= 100
-    bars = [line.count("█") for line in text.splitlines()[-7:]]
-    assert bars == [60, 15, 0, 0, 0, 0, 0]
-    assert "fake (test)" in text and "fake (validation)" in text
-    assert "100.0 (34.2-100.0)" in text  # both of 2 secrets: low = 2 / (2 + 1.96²)
-
-
-def test_tables_fit_narrow_terminals_too_and_lose_no_column():
-    games = [played("crane", ["crane"]), played("sleep", ["crane", "sleep"])]
-    best = {**summary_of(games), "player": "best"}
-    solver = {**summary_of(games), "player": "entropy without list"}
-
-    def headers(width: int, *summaries: dict) -> list[str]:
-        lines = report_table(summaries, width).splitlines()
-        tables = [line for line in lines if line.startswith(("player ", "best  ", "---"))]
-        assert max(map(len, tables)) <= width
-        return [line for line in tables if line.startswith("player ")]
-
-    wide = " ".join(headers(100, best, solver)).replace("player", "").split()
-    for width in (55, 80):
-        assert " ".join(headers(width, best, solver)).replace("player", "").split() == wide
-    assert len(headers(100, best, solver)) == len(headers(84, best)) < len(headers(55, best))
-
-
-def test_table_names_the_rules_of_each_player_when_they_differ():
-    other = Rules(invalid="accept")
-    text = report_table(
-        [
-            summary_of([played("crane", ["crane"])]),
-            summary_of([played("crane", ["crane"], other)], other),
-        ]
-    )
-    assert "a non-word: lose_turn" in text and "a non-word: accept" in text

@@ -22,7 +22,7 @@ from tests.helpers.configs import composed
 from wordle_rl import plot_wins
 from wordle_rl.build import resolve
 from wordle_rl.earlier_run import read_saved_config
-from wordle_rl.evaluation import report_table as tables
+from wordle_rl.evaluation import tables
 from wordle_rl.resolved_choices import print_choices
 from wordle_rl.runs.checkpoints import CheckpointError, CheckpointStore
 from wordle_rl.runs.files import StepLog, write_json
@@ -485,12 +485,6 @@ def test_a_report_that_cannot_be_shown_is_named(kind: str, run: Path) -> None:
     edit("start.json", REPORTS[kind])(run)
     with pytest.raises(FolderError, match=str(run / "start.json")):
         read_report(run / "start.json")
-
-
-def test_a_report_cannot_steer_the_terminal(run: Path) -> None:
-    steering = {**report(run), "player": "a\x1b[2J", "split": "\u202eb"}
-    shown = tables.report_table([steering])
-    assert "a?[2J" in shown and "?b" in shown and "\x1b" not in shown
 
 
 def test_a_folder_error_while_a_model_plays_is_one_line_too(refused: Callable) -> None:

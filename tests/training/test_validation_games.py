@@ -12,7 +12,7 @@ import pytest
 from tests.helpers.played_games import played
 from tests.helpers.runs import metrics_of, run, settings
 from wordle_rl.backends.loggers import LightningReporter, build_loggers
-from wordle_rl.evaluation.game_table import GameTable
+from wordle_rl.evaluation.boards import GameTable
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.log import RunLog

@@ -19,7 +19,7 @@ import numpy as np
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 
-from wordle_rl.evaluation.game_table import GameTable
+from wordle_rl.evaluation.boards import GameTable
 from wordle_rl.runs.files import plain
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.labels import list_changes

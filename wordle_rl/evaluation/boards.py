@@ -1,4 +1,4 @@
-"""Games as coloured boards, for terminals and for Markdown.
+"""Games as coloured boards for terminals, and as tables in Markdown.
 
 A terminal needs ANSI colours and a fixed-width font. Clues that a game began with are shown above
 its own turns.
@@ -6,16 +6,20 @@ its own turns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from wordle_rl.game.rules import Game, GameStatus, PlayedTurn, TurnKind, marks_of
+from wordle_rl.game.rules import Game, GameStatus, TurnKind, marks_of
 from wordle_rl.words.lists import WORD_LENGTH
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from wordle_rl.rewards.scoring import GameReward
 
-_TILES = {"✓": "30;42", "-": "30;43", "x": "97;100"}  # mark -> ANSI colours: green, yellow, grey
+_TILES = {"✓": "black on green", "-": "black on yellow", "x": "bright_white on bright_black"}
 _SQUARES = {"✓": "🟩", "-": "🟨", "x": "⬛"}
 _NOTES = {
     TurnKind.ACCEPTED: "",
@@ -23,19 +27,73 @@ _NOTES = {
     TurnKind.BREAKS_HARD_MODE: "ignores a clue",
     TurnKind.UNPARSABLE: "no guess",
 }
-_GAP = "   "  # between boards
 _NOTE_WIDTH = 28  # columns of a note in a terminal
+_GAP = 3  # columns between boards
+_MOST_ROWS = 500  # of a table of games
 
-_Line = tuple[str, str, str]  # guess in capitals, marks or "", note
-_Row = tuple[str, int]  # of a board in a terminal: its text, and its columns (colours have none)
+Cell = str | int | float | bool
 
 
-def ansi_board(game: Game, *, colour: bool = True) -> str:
-    """The secret, how the game ended, and a row of tiles per turn.
+def render(shown: Any, width: int, *, colour: bool = False) -> str:
+    """What rich shows in so many columns, without blanks at the ends of lines."""
+    from rich.console import Console
 
-    Without colour, a row is the letters and the marks. A turn without feedback says why.
-    """
-    return "\n".join(text for text, _ in _terminal_rows(game, colour))
+    console = Console(
+        file=StringIO(), width=width, color_system="standard" if colour else None,
+        force_terminal=colour, no_color=not colour, markup=False, emoji=False, highlight=False,
+    )  # fmt: skip
+    with console.capture() as captured:
+        console.print(shown)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip("\n")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Row:
+    """One turn on a board."""
+
+    guess: str | None  # None for an answer without a guess
+    marks: str  # "" for a turn without feedback
+    note: str
+    given: bool = False  # whether the game began with it
+
+
+def _rows(game: Game) -> Iterator[_Row]:
+    for clue in (game.turns[0].state if game.turns else game.state).clues:
+        yield _Row(guess=clue.guess, marks=clue.marks, note="given", given=True)
+    for turn in game.turns:
+        note = turn.reason or _NOTES[turn.kind]
+        # A note may quote a model, whose text must stay on its line.
+        note = "".join(letter if letter.isprintable() else "?" for letter in note)
+        marks = "" if turn.feedback is None else marks_of(turn.feedback)
+        yield _Row(guess=turn.guess, marks=marks, note=note)
+
+
+def _ending(game: Game) -> str:
+    if game.status is GameStatus.WON:
+        return f"won in {game.state.turn}"
+    if game.status is GameStatus.PLAYING:
+        return "unfinished"
+    return str(game.status).replace("_", " ")
+
+
+def _board(game: Game, colour: bool, reward: GameReward | None = None) -> Text:
+    """The secret, how the game ended, a row of tiles per turn, and the reward with its parts."""
+    from rich.text import Text
+
+    board = Text(f"{game.secret.upper()} {_ending(game)}", no_wrap=True, overflow="ellipsis")
+    for row in _rows(game):
+        board.append("\n")
+        letters = (row.guess or "?" * WORD_LENGTH).upper()
+        if not colour:
+            board.append(f"{letters} {row.marks or ' ' * WORD_LENGTH}")
+        for mark, letter in zip(row.marks or " " * WORD_LENGTH, letters, strict=True):
+            if colour:
+                board.append(f" {letter} ", _TILES.get(mark))
+        board.append(f" {row.note[:_NOTE_WIDTH]}" if row.note else "")
+    if reward is not None:
+        for name, value in {"reward": reward.total, **reward.components}.items():
+            board.append(f"\n{name:<10} {value:6.2f}")
+    return board
 
 
 def boards_side_by_side(
@@ -49,19 +107,12 @@ def boards_side_by_side(
 
     rewards: one per game; the sum and its parts are shown below each board.
     """
-    boards = [_terminal_rows(game, colour) for game in games]
-    if rewards is not None:
-        boards = [
-            board + [(line, len(line)) for line in _reward_lines(reward)]
-            for board, reward in zip(boards, rewards, strict=True)
-        ]
-    if not boards:
-        return ""
-    column = max(columns for board in boards for _, columns in board)
-    across = max(1, (width + len(_GAP)) // (column + len(_GAP)))
-    return "\n\n".join(
-        _beside(boards[start : start + across], column) for start in range(0, len(boards), across)
-    )
+    from rich.columns import Columns
+
+    given = [None] * len(games) if rewards is None else rewards
+    boards = [_board(game, colour, reward) for game, reward in zip(games, given, strict=True)]
+    # Columns collapses the empty lines below and above a board into one.
+    return render(Columns(boards, padding=(1, _GAP, 1, 0), equal=True), width, colour=colour)
 
 
 def paired_boards(
@@ -75,23 +126,38 @@ def paired_boards(
 
     titles: heading of the left boards and of the right ones. A note that is too long is cut.
     """
-    half = (width - len(_GAP)) // 2
-    boards = [[_terminal_rows(game, colour, half) for game in pair] for pair in pairs]
-    rows = [row for pair in boards for board in pair for row in board]
-    column = max([len(title) for title in titles] + [columns for _, columns in rows])
-    heading = _beside([[(title, len(title))] for title in titles], column)
-    return "\n\n".join([heading, *(_beside(pair, column) for pair in boards)])
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, _GAP, 1, 0), pad_edge=False, header_style="")
+    for title in titles:
+        table.add_column(title, no_wrap=True, max_width=(width - _GAP) // 2)
+    for pair in pairs:
+        table.add_row(*(_board(game, colour) for game in pair))
+    return render(table, width, colour=colour)
 
 
-def _beside(boards: Sequence[Sequence[_Row]], column: int) -> str:
-    """Boards side by side, each in so many columns."""
-    height = max(len(board) for board in boards)
-    filled = [[*board, *[("", 0)] * (height - len(board))] for board in boards]
-    lines = (
-        _GAP.join(text + " " * (column - columns) for text, columns in row).rstrip()
-        for row in zip(*filled, strict=True)
-    )
-    return "\n".join(lines)
+class Ended(Protocol):
+    """A game that is over."""
+
+    @property
+    def won(self) -> bool: ...
+
+
+_Ended = TypeVar("_Ended", bound=Ended)
+
+
+def choose_pairs(
+    pairs: Sequence[tuple[_Ended, _Ended]], count: int
+) -> tuple[list[tuple[_Ended, _Ended]], list[tuple[_Ended, _Ended]]]:
+    """The first pairs with another result than before, and the first ones with the same.
+
+    count: pairs in all. Half of them changed, rounded up, as far as there are so many. The choice
+    does not depend on whether a change was for the better.
+    """
+    changed = [pair for pair in pairs if pair[0].won != pair[1].won]
+    same = [pair for pair in pairs if pair[0].won == pair[1].won]
+    first = min(len(changed), max((count + 1) // 2, count - len(same)))
+    return changed[:first], same[: count - first]
 
 
 def markdown_board(game: Game, reward: GameReward | None = None) -> str:
@@ -99,75 +165,75 @@ def markdown_board(game: Game, reward: GameReward | None = None) -> str:
 
     Raises ValueError when reward has another number of turns than the game.
     """
-    given = len(_clues_at_start(game))
-    title = f"**{game.secret.upper()}** {_ending(game)}"
+    title, rows = f"**{game.secret.upper()}** {_ending(game)}", list(_rows(game))
+    lines = [["feedback", "guess", "note"]]
+    for row in rows:
+        squares = "".join(_SQUARES[mark] for mark in row.marks) or "⬜" * WORD_LENGTH
+        lines.append([squares, (row.guess or "").upper(), row.note])
     if reward is not None:
         if len(reward.turns) != len(game.turns):
             raise ValueError(f"reward has {len(reward.turns)} turns, the game {len(game.turns)}")
         title += f", reward {reward.total:.2f}"
-    header = ["feedback", "guess", "note"] + (["reward"] if reward is not None else [])
-    lines = [title, "", _table_row(header), _table_row(["---"] * len(header))]
-    for i, (guess, marks, note) in enumerate(_lines(game)):
-        squares = "".join(_SQUARES[mark] for mark in marks) or "⬜" * WORD_LENGTH
-        cells = [squares, guess, note]
-        if reward is not None:
-            parts = reward.turns[i - given] if i >= given else {}
-            cells.append(", ".join(f"{name} {value:.2f}" for name, value in parts.items()))
-        lines.append(_table_row(cells))
-    return "\n".join(lines)
+        parts = [", ".join(f"{name} {x:.2f}" for name, x in turn.items()) for turn in reward.turns]
+        for line, cell in zip(
+            lines, ["reward", *[""] * (len(rows) - len(parts)), *parts], strict=True
+        ):
+            line.append(cell)
+    return f"{title}\n\n{_markdown(lines)}"
 
 
-def _clues_at_start(game: Game) -> list[_Line]:
-    first = game.turns[0].state if game.turns else game.state
-    return [(clue.guess.upper(), clue.marks, "given") for clue in first.clues]
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
+    """A table whose first row is its head."""
+    escaped = [
+        [cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;") for cell in row]
+        for row in rows
+    ]
+    lines = [escaped[0], ["---"] * len(escaped[0]), *escaped[1:]]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _lines(game: Game) -> list[_Line]:
-    return [*_clues_at_start(game), *map(_turn_line, game.turns)]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GameTable:
+    """Rows of games, for TensorBoard and Weights & Biases. A column's values have one type."""
+
+    columns: list[str]
+    rows: list[list[Cell]]
+
+    @property
+    def markdown(self) -> str:
+        """The table in Markdown, numbers with two decimals."""
+        return _markdown([self.columns, *(list(map(_text, row)) for row in self.rows)])
 
 
-def _turn_line(turn: PlayedTurn) -> _Line:
-    note = turn.reason or _NOTES[turn.kind]
-    # A note may quote a model, whose text must not control the terminal.
-    note = "".join(letter if letter.isprintable() else "?" for letter in note)
-    marks = "" if turn.feedback is None else marks_of(turn.feedback)
-    return (turn.guess or "").upper(), marks, note
+def tabulate_games(games: Sequence[Game], rewards: Sequence[GameReward]) -> GameTable:
+    """Secret, result, guesses, marks, reward and its parts of the first game on each secret.
+
+    rewards: one per game. The table ends after 500 secrets. Guesses that were given at the start
+    are in brackets. An answer without a guess is ?????, and a turn without marks is .....
+    """
+    first: dict[str, tuple[Game, GameReward]] = {}
+    for game, reward in zip(games, rewards, strict=True):
+        first.setdefault(game.secret, (game, reward))
+    shown = list(first.values())[:_MOST_ROWS]
+    parts = list(dict.fromkeys(name for _, reward in shown for name in reward.components))
+    table: list[list[Cell]] = []
+    for game, reward in shown:
+        turns = list(_rows(game))
+        guesses = [(row.given, row.guess or "?" * WORD_LENGTH) for row in turns]
+        marks = [(row.given, row.marks or "." * WORD_LENGTH) for row in turns]
+        texts = (
+            " ".join(f"({text})" if given else text for given, text in column)
+            for column in (guesses, marks)
+        )
+        table.append([
+            game.secret, game.won, game.state.turn, *texts, float(reward.total),
+            *(float(reward.components.get(name, 0.0)) for name in parts),
+        ])  # fmt: skip
+    head = ["secret", "won", "turns", "guesses", "marks", "reward", *parts]
+    return GameTable(columns=head, rows=table)
 
 
-def _ending(game: Game) -> str:
-    if game.status is GameStatus.WON:
-        return f"won in {game.state.turn}"
-    if game.status is GameStatus.PLAYING:
-        return "unfinished"
-    return str(game.status).replace("_", " ")
-
-
-def _terminal_rows(game: Game, colour: bool, width: int | None = None) -> list[_Row]:
-    """The rows of a board. Notes are cut where a row would be wider than width."""
-    title = f"{game.secret.upper()} {_ending(game)}"
-    rows = [(title, len(title))]
-    for guess, marks, note in _lines(game):
-        letters = guess or "?" * WORD_LENGTH
-        if colour:
-            bare = shown = "".join(f" {letter} " for letter in letters)
-            if marks:
-                tiles = zip(marks, letters, strict=True)
-                shown = "".join(f"\x1b[{_TILES[mark]}m {letter} \x1b[0m" for mark, letter in tiles)
-        else:
-            shown = bare = f"{letters} {marks or ' ' * WORD_LENGTH}"
-        room = _NOTE_WIDTH if width is None else min(_NOTE_WIDTH, width - len(bare) - 1)
-        note = f" {note[:room]}" if note else ""
-        rows.append((shown + note, len(bare + note)))
-    return rows
-
-
-def _reward_lines(reward: GameReward) -> list[str]:
-    parts = {"reward": reward.total, **reward.components}
-    return [f"{name:<10} {value:6.2f}" for name, value in parts.items()]
-
-
-def _table_row(cells: Sequence[str]) -> str:
-    escaped = (
-        cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;") for cell in cells
-    )
-    return f"| {' | '.join(escaped)} |"
+def _text(cell: Cell) -> str:
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)

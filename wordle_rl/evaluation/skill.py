@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wordle_rl.evaluation.discovery import discoveries
+from wordle_rl.evaluation.habits import discoveries
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.knowledge import Knowledge, broken_clues, letter_facts
 from wordle_rl.game.rules import Game, PlayedTurn, TurnKind

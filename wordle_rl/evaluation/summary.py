@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wordle_rl.evaluation.depth import given_guesses, results_by_depth
-from wordle_rl.evaluation.discovery import discoveries
+from wordle_rl.evaluation.habits import discoveries, later_guesses
 from wordle_rl.evaluation.intervals import Z95, standard_error, win_interval
 from wordle_rl.evaluation.pass_at_k import passes
-from wordle_rl.evaluation.repetition import later_guesses
 from wordle_rl.evaluation.skill import by_turn, skills, summary
 from wordle_rl.game.rules import Game, GameStatus, Rules, marks_of
 from wordle_rl.runs.files import json_bytes, write_bytes, write_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from wordle_rl.evaluation.before_after import choose_pairs
+from wordle_rl.evaluation.boards import choose_pairs
 from wordle_rl.reports.boards import MARKS, Board
 from wordle_rl.reports.pairs import pair_boards
 from wordle_rl.reports.results import Result

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wordle_rl.evaluation.boards import boards_side_by_side, markdown_board
-from wordle_rl.evaluation.repetition import later_guesses, warn_of_repetition
+from wordle_rl.evaluation.habits import later_guesses, warn_of_repetition
 from wordle_rl.evaluation.summary import game_record, most_common_guesses
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import GameReward

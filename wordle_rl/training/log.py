@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 
-from wordle_rl.evaluation.game_table import tabulate_games
+from wordle_rl.evaluation.boards import tabulate_games
 from wordle_rl.evaluation.summary import game_record
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import GameReward

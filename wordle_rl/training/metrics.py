@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from wordle_rl.evaluation.repetition import later_guesses
+from wordle_rl.evaluation.habits import later_guesses
 from wordle_rl.evaluation.summary import distinct_openers, most_common_guesses, reward_means
 from wordle_rl.game.rules import Game, PlayedTurn
 from wordle_rl.rewards.scoring import GameReward

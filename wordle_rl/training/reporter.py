@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from wordle_rl.evaluation.game_table import GameTable
+from wordle_rl.evaluation.boards import GameTable
 
 
 class Reporter(Protocol):

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wordle_rl.evaluation.before_after import comparison_table, describe_change, show_pairs
-from wordle_rl.evaluation.report_table import report_table
+from wordle_rl.evaluation.tables import describe_change, report_table, show_pairs
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.stages import Stage
 from wordle_rl.runs.files import write_json
@@ -87,7 +86,7 @@ class RunReports:
         if step == 0:
             print("\nThe best checkpoint is the start: both rows show the same model.", flush=True)
         else:
-            self._compare(start, best, games, step)
+            self._compare(games, step)
         return {**best, "start": start}
 
     def _play_as_many_as(self, start: Mapping[str, Any] | None) -> None:
@@ -96,12 +95,9 @@ class RunReports:
         if 1 <= played <= len(self._play.setup.test):
             self._secrets = self._play.setup.test[:played]
 
-    def _compare(
-        self, start: dict[str, Any], best: dict[str, Any], games: Sequence[Game], step: int
-    ) -> None:
-        """Print results and games of before and after."""
+    def _compare(self, games: Sequence[Game], step: int) -> None:
+        """Print the paired gain, and games of before and after."""
         setup, titles = self._play.setup, ("before", f"after step {step}")
-        print(f"\n{comparison_table(start, best, titles)}", flush=True)
         words, rules = setup.recipe.words, setup.recipe.rules
         earlier = read_start_games(self._games, self._secrets, words.allowed_set, rules)
         if not earlier:

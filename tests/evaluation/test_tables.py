@@ -1,16 +1,14 @@
-"""What training changed: the table of numbers, the paired gain, and which games are shown."""
+"""What is printed of players: results and skill, the paired gain, and which games are shown."""
 
 import math
 
 import pytest
 
-from wordle_rl.evaluation.before_after import (
-    choose_pairs,
-    comparison_table,
-    describe_change,
-    show_pairs,
-)
-from wordle_rl.game.rules import Game
+from tests.helpers.played_games import played as game_of
+from tests.helpers.played_games import summary_of
+from wordle_rl.evaluation.boards import choose_pairs
+from wordle_rl.evaluation.tables import describe_change, report_table, results_table, show_pairs
+from wordle_rl.game.rules import Game, Rules
 
 WORDS = ("crane", "slate", "mound", "sleep", "crept", "steel", "abbey")
 
@@ -30,36 +28,37 @@ def pairs_of(*results):
     ]
 
 
-def summary(wins, low, high, mean, upper, *shares, turns=6):
-    keys = ("win_rate", "win_rate_low", "win_rate_high", "mean_guesses_with_losses",
-            "mean_guesses_with_losses_high", "non_words", "consistency", "bits_ratio")  # fmt: skip
-    values = dict(zip(keys, (wins, low, high, mean, upper, *shares), strict=True))
-    return {**values, "rules": {"max_turns": turns}}
+@pytest.mark.parametrize("width", [80, 100])
+def test_the_report_keeps_the_width_and_a_row_has_a_players_numbers(width):
+    games = [game_of("crane", ["crane"])] * 4 + [game_of("sleep", ["crane", "sleep"])]
+    long = {**summary_of(games), "player": "a model with a very long name indeed [bold]"}
+    others = [summary_of(games[4:]), {**summary_of(games), "split": "validation"}]
+    text = report_table([long, *others], width)
+    assert max(map(len, text.splitlines())) <= width
+    assert [line.count("█") for line in text.splitlines()[-7:]] == [60, 15, 0, 0, 0, 0, 0]
+    # Both of 2 secrets are won: low = 2 / (2 + 1.96²).
+    assert text.count("100.0 (34.2-100.0)") == 2
+    assert "[bold]" in text, "a name has no markup"
 
 
-def test_the_table_has_wins_guesses_and_use_of_clues_before_and_after():
-    before = summary(0.125, 0.092, 0.166, 6.62, 6.71, 0.25, 0.312, 0.64)
-    after = summary(0.3, 0.25, 0.353, 6.1, 6.21, 0.05, 0.405, 0.715)
-    lines = comparison_table(before, after, ("before", "after step 60")).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert lines[0].split() == ["before", "after", "step", "60", "change"]
-    rows = {line[:30].strip(): line[30:].split() for line in lines[2:7]}
-    assert rows == {
-        "wins, % (95 %)": ["12.5", "(9.2-16.6)", "30.0", "(25.0-35.3)", "+17.5"],
-        "mean guesses, a loss as 7": ["6.62", "±0.09", "6.10", "±0.11", "-0.52"],
-        "non-words, %": ["25.0", "5.0", "-20.0"],
-        "guesses that fit all clues, %": ["31.2", "40.5", "+9.3"],
-        "bits gained, % of the most": ["64.0", "71.5", "+7.5"],
-    }
+def test_best_and_start_are_rows_of_one_table():
+    start = summary_of([game_of("crane", ["mound"] * 6), game_of("sleep", ["sleep"])])
+    best = summary_of([game_of("crane", ["slate", "crane"]), game_of("sleep", ["sleep"])])
+    table = results_table([best | {"player": "best"}, start | {"player": "start"}], 80)
+    rows = [line.split() for line in table.splitlines() if line.startswith(("best", "start"))]
+    assert rows == [
+        ["best", "2", "100.0", "(34.2-100.0)", "1.50", "±0.98", "0.0", "0.0", "-"],
+        ["start", "2", "50.0", "(9.5-90.5)", "4.00", "±5.88", "0.0", "71.4", "-"],
+    ]
 
 
-def test_what_could_not_be_measured_has_no_change():
-    before = summary(0.0, 0.0, 0.4, 9.0, None, None, None, None, turns=8)
-    after = summary(0.5, 0.1, 0.9, 7.0, 8.5, 0.0, 0.5, 0.5, turns=8)
-    text = comparison_table(before, after, ("before", "after"))
-    rows = [line.split()[-3:] for line in text.splitlines()[2:7]]
-    assert rows[2:] == [["-", "0.0", "-"], ["-", "50.0", "-"], ["-", "50.0", "-"]]
-    assert "a loss as 9" in text and "9.00" in text and "7.00 ±1.50" in text
+def test_the_notes_name_the_lineage_and_the_rules_of_each_player():
+    s = summary_of([game_of("crane", ["crane"])])
+    long = "lineage: " + " -> ".join(f"stage_{i} (12,457 allowed words)" for i in range(9))
+    assert long in report_table([s | {"lineage": long}, s]).replace("\n", " ")
+    other = Rules(invalid="accept")
+    text = report_table([s, summary_of([game_of("crane", ["crane"], other)], other)])
+    assert "a non-word: lose_turn" in text and "a non-word: accept" in text
 
 
 def test_the_gain_takes_the_two_games_of_a_secret_as_a_pair():

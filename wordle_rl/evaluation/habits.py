@@ -1,12 +1,14 @@
-"""What play shows of the word lists, although nobody tells a model: answers, plurals, openers.
+"""What a player guesses whatever the clues are, and what it found out about the word lists.
 
 The original answers hold no word that counts as a plural here, but every fourth allowed word is
-one. So a model that wins by reinforcement should stop guessing them.
+one. So a model that wins by reinforcement should stop guessing them, although nobody tells it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game
 
 _NOT_PLURAL = ("ss", "us", "is", "os")  # glass, virus, basis, chaos
+_MOST = 0.25  # share of the turns after the first above which a word is warned about
+_FEWEST_TURNS = 20  # after the first; below that, one word in four is often chance
 
 
 def is_plural(word: str) -> bool:
@@ -41,10 +45,34 @@ def discoveries(games: Sequence[Game], knowledge: Knowledge) -> dict[str, float 
     return {
         "plurals": _mean([is_plural(guess) for guess in guesses]),
         "answer_guesses": _mean([guess in words.answer_index for guess in guesses]),
-        "opener_bits": _mean(knowledge.opener_bits[openers]) if openers else None,
-        "opener_rank": _mean(knowledge.opener_ranks[openers]) if openers else None,
+        "opener_bits": _mean(knowledge.opener_bits[openers]),
+        "opener_rank": _mean(knowledge.opener_ranks[openers]),
     }
 
 
 def _mean(values: Sequence[float] | np.ndarray) -> float | None:
     return float(np.mean(values)) if len(values) else None
+
+
+def later_guesses(games: Sequence[Game]) -> dict[str, Any]:
+    """The most common guess after the first turn, as entries of a summary.
+
+    An opener may be the same in every game, so first turns do not count. later_turns: all answers
+    after the first turn. later_guess is None if none of them could be read.
+    """
+    turns = [turn for game in games for turn in game.turns if turn.state.turn > 0]
+    counts = Counter(turn.guess for turn in turns if turn.guess is not None)
+    guess, count = next(iter(counts.most_common(1)), (None, 0))
+    return {"later_turns": len(turns), "later_guess": guess, "later_guess_count": count}
+
+
+def warn_of_repetition(name: str, entries: Mapping[str, Any]) -> list[str]:
+    """One line if a word takes more than a quarter of the turns after the first.
+
+    entries: from later_guesses().
+    """
+    turns, count = entries["later_turns"], entries["later_guess_count"]
+    if turns < _FEWEST_TURNS or count <= _MOST * turns:
+        return []
+    word = entries["later_guess"]
+    return [f"WARNING: {name} guesses {word} in {count} of {turns} turns after the first"]

@@ -1,0 +1,446 @@
+"""What training taught: every table and both pictures of docs/LEARNT.md.
+
+    python research/what_rl_teaches.py outputs/<seed 0> outputs/<seed 1> outputs/<seed 2>
+
+Plays the test secrets with the model that all runs began with, with the best checkpoint of each
+run, and with two scripted players. Each turn is a row of one table, turns.csv.gz, and all that is
+printed is computed from it. Shares are in per cent. Intervals are 95 % over secrets, so they do not
+say what another seed of training would do.
+
+It costs 1 ms for each guess that is judged: those of the first JUDGED games on a secret.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from wordle_rl import Game, load_player
+from wordle_rl.evaluation.habits import is_plural
+from wordle_rl.evaluation.intervals import Z95, standard_error, win_interval
+from wordle_rl.evaluation.pass_at_k import pass_at_k, pass_interval
+from wordle_rl.game.knowledge import Knowledge
+
+START, TRAINED, TEACHER, SOLVER = "start", "trained", "random fitting word", "greedy entropy"
+WITHIN = (6, 4, 3)  # wins with so many guesses or fewer are counted
+JUDGED = 4  # games of a player on each secret whose every guess is judged
+SIZES = {2: "1-2", 4: "3-4", 6: "5-6", 10**6: "7 or more"}  # largest size -> label, of a family
+TRAITS = ("plural", "repeated", "answer")  # of a word
+GAME = ["player", "run", "how", "secret", "game"]
+
+
+def words_and_traits(knowledge: Knowledge) -> np.ndarray:
+    """TRAITS of each allowed word, 0 or 1, [allowed, 3]."""
+    words, answers = knowledge.words.allowed, knowledge.words.answer_index
+    return np.array([(is_plural(w), len(set(w)) < len(w), w in answers) for w in words], float)
+
+
+def families(words: Sequence[str]) -> dict[str, list[str]]:
+    """Pattern, such as _aste -> the words that have these four letters in place."""
+    found: dict[str, list[str]] = {}
+    for word in words:
+        for pattern in patterns(word):
+            found.setdefault(pattern, []).append(word)
+    return found
+
+
+def patterns(word: str) -> list[str]:
+    return [f"{word[:place]}_{word[place + 1 :]}" for place in range(len(word))]
+
+
+def rows(games: Sequence[Game], knowledge: Knowledge, **player: Any) -> Iterator[dict[str, Any]]:
+    """One row per turn; NaN or None where a value was not computed or does not exist."""
+    traits, index = words_and_traits(knowledge), knowledge.words.guess_index
+    seen: dict[str, int] = {}
+    for game in games:
+        number = seen[game.secret] = seen.get(game.secret, -1) + 1
+        after = [*(turn.state for turn in game.turns[1:]), game.state]
+        for turn, then in zip(game.turns, after, strict=True):
+            guess, state, accepted = turn.guess, turn.state, turn.kind == "accepted"
+            row = {
+                **player, "secret": game.secret, "game": number, "won": game.won,
+                "length": game.state.turn, "turn": state.turn + 1, "guess": guess,
+                "accepted": accepted, "legal": guess in index, "opens": not state.clues,
+                "left": int(knowledge.candidates(then).sum()),
+            }  # fmt: skip
+            if accepted and state.clues:
+                row["fits"] = knowledge.is_consistent(guess, state)
+            judged, last = number < JUDGED, turn is game.turns[-1] and not game.won
+            if judged or last:
+                mask = knowledge.consistent_allowed(state)
+                row["fitting"] = int(mask.sum())  # allowed words that fit before the guess
+                placed = {i for c in state.clues for i, mark in enumerate(c.marks) if mark == "✓"}
+                row["one_missing"] = len(placed) == 4
+                if judged and row["fitting"] == 1:
+                    row["named"] = guess == knowledge.words.allowed[int(mask.argmax())]
+            if judged and accepted:
+                row["bits"] = knowledge.entropy(guess, knowledge.candidates(state))
+                row["best"] = knowledge.best_entropy(state)
+            if judged and row["legal"]:
+                row |= dict(zip(TRAITS, traits[index[guess]], strict=True))
+                if mask.any():
+                    chance = traits[mask].mean(axis=0)
+                    row |= {f"fitting {name}": x for name, x in zip(TRAITS, chance, strict=True)}
+            yield row
+
+
+def play_all(folders: Sequence[Path], chosen: argparse.Namespace) -> tuple[pd.DataFrame, Knowledge]:
+    """Everybody's turns. A player's `how` is greedy or its temperature."""
+    common = [f"seed={chosen.seed}", *([f"limit={chosen.limit}"] if chosen.limit else [])]
+    frames = []
+
+    def add(name: str, number: int, how: str, settings: Sequence[str], **kind: str) -> Knowledge:
+        player = load_player(**kind, settings=[*common, *settings])
+        samples = 1 if how == "greedy" else chosen.samples
+        secrets = [s for s in player.tournament.secrets for _ in range(samples)]
+        print(f"{name} {number}, {how}: {len(secrets)} games", flush=True)
+        games = player.play(secrets)
+        facts = rows(games, player.knowledge, player=name, run=number, how=how)
+        frames.append(pd.DataFrame(facts))
+        return player.knowledge
+
+    models = [(START, 0, folders[0], "start")]
+    models += [(TRAINED, run, folder, "best") for run, folder in enumerate(folders)]
+    for name, run, folder, checkpoint in models:
+        which = {"run": str(folder)}
+        add(name, run, "greedy", [f"checkpoint={checkpoint}"], **which)
+        for heat in chosen.temperatures:
+            drawn = ["sampling=default", f"sampling.temperature={heat}"]
+            add(name, run, f"{heat:g}", [f"checkpoint={checkpoint}", *drawn], **which)
+    first = f"{chosen.temperatures[0]:g}"
+    add(TEACHER, 0, first, [], player="random_consistent_allowed")
+    knowledge = add(SOLVER, 0, "greedy", [], player="entropy_allowed")
+    return pd.concat(frames, ignore_index=True), knowledge
+
+
+def percent(share: float, interval: tuple[float, float] | None = None) -> str:
+    ends = f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})" if interval else ""
+    return "-" if pd.isna(share) else f"{100 * share:.1f} %{ends}"
+
+
+def show(title: str, table: pd.DataFrame) -> None:
+    """Print a table in Markdown. Its index becomes the first columns."""
+    table = table.reset_index().fillna("-")
+    lines = [table.columns, ["---"] * table.shape[1], *table.astype(str).to_numpy()]
+    print(f"\n## {title}\n\n" + "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
+
+
+def results(games: pd.DataFrame) -> pd.DataFrame:
+    lost_as = 1 + games[~games.won].length.max() if (~games.won).any() else 0
+    guesses = games.length.where(games.won, lost_as)
+    of = games.assign(guesses=guesses).groupby(["player", "how", "run"], sort=False)
+    wins = of.apply(lambda g: percent(g.won.mean(), win_interval(list(g.won), list(g.secret))))
+    return pd.DataFrame(
+        {"games": of.size(), "wins": wins, "mean guesses": of.guesses.mean()}
+    ).round(2)
+
+
+def chances(games: pd.DataFrame, how: str, within: int) -> dict[int, pd.DataFrame]:
+    """k -> pass@k of each player and run (columns) on each secret (rows)."""
+    some = games[(games.how == how) | (games.player == TEACHER)]
+    wins = (some.won & (some.length <= within)).groupby([some.secret, some.player, some.run])
+    table, each = wins.sum().unstack(["player", "run"]), int(wins.size().iloc[0])
+    ks = [*(2**i for i in range(each.bit_length()) if 2**i < each), each]
+    return {k: table.map(lambda won, k=k: pass_at_k(int(won), each, k)) for k in ks}
+
+
+def passes(found: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    lines = {}
+    for k, table in found.items():
+        players = table.T.groupby(level="player").mean().T  # over runs
+        games = max(found) * table.columns.get_level_values("player").value_counts()
+        line = {
+            name: percent(players[name].mean(), pass_interval(list(players[name]), games[name]))
+            for name in (START, TRAINED, TEACHER)
+        }
+        gain = players[TRAINED] - players[START]
+        half = Z95 * (standard_error(list(gain), list(gain.index)) or 0.0)
+        ends = f"{100 * (gain.mean() - half):+.1f} to {100 * (gain.mean() + half):+.1f}"
+        lines[k] = {**line, "trained minus start": f"{100 * gain.mean():+.1f} ({ends})"}
+    return pd.DataFrame(lines).T.rename_axis("k")
+
+
+def never_won(table: pd.DataFrame) -> pd.DataFrame:
+    """table: pass@k for all games of a secret."""
+    missed = table[START][0] == 0
+    columns = {
+        f"{name} {run}": [int((of == 0).sum()), int(((of > 0) & missed).sum()),
+                          int(((of == 0) & ~missed).sum())]
+        for (name, run), of in table.items() if name != TEACHER
+    }  # fmt: skip
+    names = ["never won", "of the start's, it won", "never won, but the start did"]
+    return pd.DataFrame(columns, index=names).T.rename_axis("player")
+
+
+def gains(start: pd.DataFrame, trained: pd.DataFrame) -> pd.DataFrame:
+    """Half of the start's games sort the secrets, and its other half is compared.
+
+    So bad luck in the first half does not look like learning.
+    """
+    half = (start.game.max() + 1) // 2
+    first = start[start.game < half].groupby("secret").won.sum()
+    other = start[start.game >= half].groupby("secret").won.mean()
+    after = trained.groupby(["secret", "run"]).won.mean().groupby("secret").mean()
+    ends = sorted({int(share * half) for share in (0, 0.25, 0.5, 0.75)} | {half - 1, half})
+    edges = [-1, *ends]
+    labels = [str(b) if b == a + 1 else f"{a + 1}-{b}" for a, b in itertools.pairwise(edges)]
+    group = pd.cut(first, edges, labels=labels).rename(f"start won, of {half}")
+    of = pd.DataFrame({"other": other, "after": after}).groupby(group, observed=True)
+    return pd.DataFrame({
+        "secrets": of.size(), "start, its other games": of.other.mean().map(percent),
+        "trained": of.after.mean().map(percent),
+    })  # fmt: skip
+
+
+def by_turn(turns: pd.DataFrame) -> pd.DataFrame:
+    """Skill of judged games; answers left and wins of all games, finished ones included."""
+    judged = turns[turns.game < JUDGED].groupby(["player", "turn"])
+    left = turns.pivot_table(index=GAME, columns="turn", values="left", aggfunc="last")
+    left = left.ffill(axis=1).groupby("player").mean().stack()
+    games = turns.groupby(GAME).first()
+    won = {
+        t: (games.won & (games.length <= t)).groupby("player").mean() for t in turns.turn.unique()
+    }
+    return pd.DataFrame({
+        "bits": judged.bits.sum(min_count=1) / judged.best.sum(),
+        "fit all clues": judged.fits.mean(),
+        "left": left,
+        "won by then": pd.DataFrame(won).rename_axis(columns="turn").stack(),
+    }).loc[list(dict.fromkeys(turns.player))]  # fmt: skip
+
+
+def words(turns: pd.DataFrame) -> pd.DataFrame:
+    """Kinds of words among legal guesses, and among the words that fitted."""
+    legal = turns[turns.legal & (turns.game < JUDGED)]
+    of = legal.groupby(["player", legal.opens.map({True: "openers", False: "later"})], sort=False)
+    table = pd.DataFrame({"guesses": of.size()})
+    for name in TRAITS:
+        made, fitting = of[name].mean(), of[f"fitting {name}"].mean()
+        table[f"{name} (of fitting)"] = made.map(percent) + fitting.map(" ({:.1%})".format)
+    return table
+
+
+def openers(turns: pd.DataFrame, knowledge: Knowledge) -> pd.DataFrame:
+    legal = turns[turns.legal & turns.opens & (turns.player != SOLVER)].copy()
+    index = legal.guess.map(knowledge.words.guess_index)
+    legal["opener_bits"] = knowledge.opener_bits[index]
+    legal["rank"] = knowledge.opener_ranks[index]
+    lines = {}
+    for key, of in legal.groupby(["player", "how", "run"], sort=False):
+        word, count = next(iter(of.guess.value_counts(sort=True).items()))
+        one = of[of.guess == word].iloc[0]
+        lines[key] = {
+            "most common": f"{word} {percent(count / len(of))}", "its bits": one.opener_bits,
+            "its rank": int(one["rank"]), "mean bits": of.opener_bits.mean(),
+            "different": of.guess.nunique(),
+        }  # fmt: skip
+    table = pd.DataFrame(lines).T.rename_axis(["player", "how", "run"])
+    return table.map(lambda cell: f"{cell:.2f}" if isinstance(cell, float) else cell)
+
+
+def hard_secrets(games: pd.DataFrame, drawn: pd.DataFrame, knowledge: Knowledge) -> pd.DataFrame:
+    """The secrets that all greedy runs lose, and how often each player wins them."""
+    greedy = games[(games.player == TRAINED) & (games.how == "greedy")]
+    lost = (~greedy.won).groupby(greedy.secret).all()
+    rates = (~greedy.won).groupby(greedy.run).mean()
+    of_run = ", ".join(str(round(rate * len(lost))) for rate in rates)
+    print(
+        f"\nGreedy games lost by each run: {of_run}. By all: {lost.sum()}, and "
+        f"{rates.prod() * len(lost):.2f} if it did not depend on the secret."
+    )
+    of, answers = families(knowledge.words.allowed), knowledge.words.answer_index
+    wins = drawn.groupby(["secret", "player"]).won.mean().unstack()
+    solver = games[games.player == SOLVER].set_index("secret")
+    lines = {}
+    for secret in lost.index[lost]:
+        pattern = max(patterns(secret), key=lambda one: len(of[one]))
+        like = f"{len(of[pattern])} ({sum(word in answers for word in of[pattern])})"
+        shares = {f"{name} wins": percent(wins[name][secret]) for name in (START, TRAINED, TEACHER)}
+        solved = str(solver.length[secret]) if solver.won[secret] else "lost"
+        lines[secret.upper()] = {"like it": f"{pattern.upper()}, {like}", **shares, SOLVER: solved}
+    return pd.DataFrame(lines).T.rename_axis("secret")
+
+
+def traits_of(secrets: Sequence[str], knowledge: Knowledge) -> dict[str, dict[str, str]]:
+    """Kind of trait -> secret -> its trait: the size of its largest family, and its letters."""
+    of = families(knowledge.words.allowed)
+    largest = {secret: max(len(of[pattern]) for pattern in patterns(secret)) for secret in secrets}
+    return {
+        "largest family": {
+            secret: next(label for most, label in SIZES.items() if size <= most)
+            for secret, size in largest.items()
+        },
+        "letters": {s: "one twice" if len(set(s)) < len(s) else "all different" for s in secrets},
+    }
+
+
+def loss_rates(drawn: pd.DataFrame, trait: Mapping[str, str]) -> pd.DataFrame:
+    """Columns secrets, and for each player lost, low and high in 0..1."""
+    of = drawn.assign(lost=(~drawn.won).astype(float)).groupby([drawn.secret.map(trait), "player"])
+    found = of.apply(
+        lambda g: pd.Series([g.lost.mean(), *win_interval(list(g.lost), list(g.secret))])
+    )
+    found.columns = ["lost", "low", "high"]
+    return found.assign(secrets=of.secret.nunique()).rename_axis(["trait", "player"])
+
+
+def endings(turns: pd.DataFrame) -> pd.DataFrame:
+    """How lost games ended, as shares of them."""
+    lost = turns[~turns.won & (turns.player != SOLVER)].groupby(GAME, sort=False)
+    found = lost[["fitting", "one_missing"]].last()
+    found["known"] = found.fitting == 1
+    found["ignored"] = (lost.fits.min() == 0).astype(float)
+    found["wasted"] = 1.0 - lost.accepted.min()
+    of = found.astype(float).groupby(["player", "how"])
+    shares = of[["known", "one_missing", "ignored", "wasted"]].mean().map(percent)
+    shares.columns = [
+        "one fitting word left",
+        "four letters in place",
+        "ignored a clue",
+        "wasted a turn",
+    ]
+    return shares.assign(lost=of.size(), fitting=of.fitting.median())
+
+
+STYLES: dict[str, dict[str, Any]] = {  # of players, alike in all panels
+    START: {"color": "#0072b2", "marker": "o"},
+    TRAINED: {"color": "#d55e00", "marker": "s"},
+    TEACHER: {"color": "#595959", "marker": "^", "ls": "--"},
+    SOLVER: {"color": "#009e73", "marker": "D", "ls": ":"},
+}
+
+
+def draw_passes(axes: Any, found: Mapping[int, pd.DataFrame], title: str) -> None:
+    """Curves, and a thin line for each run."""
+    for name in (START, TRAINED, TEACHER):
+        shares = [100 * table[name].mean(axis=1).mean() for table in found.values()]
+        axes.plot(list(found), shares, label=name, ms=4, **STYLES[name])
+    for run in found[1][TRAINED].columns:
+        shares = [100 * table[TRAINED][run].mean() for table in found.values()]
+        axes.plot(list(found), shares, color=STYLES[TRAINED]["color"], lw=0.7, alpha=0.7)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(found), list(map(str, found)))
+    axes.set(title=title, xlabel="attempts k", ylabel="secrets won (%)")
+
+
+def draw_attempts(curves: Mapping[tuple[str, int], dict[int, pd.DataFrame]], out: Path) -> None:
+    from matplotlib.figure import Figure
+
+    heats = list(dict.fromkeys(how for how, _ in curves))
+    figure = Figure(figsize=(9.5, 1 + 2.8 * len(heats)), layout="constrained")
+    grid = figure.subplots(len(heats), len(WITHIN), squeeze=False)
+    for axes, ((how, within), found) in zip(grid.flat, curves.items(), strict=True):
+        draw_passes(axes, found, f"in {within} guesses, temperature {how}")
+    grid[0][0].legend(frameon=False, fontsize=8)
+    figure.savefig(out, dpi=150)
+
+
+def draw_summary(
+    found: Mapping[int, pd.DataFrame], skill: pd.DataFrame, made: pd.DataFrame,
+    lost: pd.DataFrame, out: Path,
+) -> None:  # fmt: skip
+    """Four panels: attempts, information by turn, first guesses, lost games."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.5, 8), layout="constrained")
+    attempts, bits, opens, losses = figure.subplots(2, 2).flat
+    draw_passes(attempts, found, f"Won in k attempts, at most {WITHIN[1]} guesses")
+    for name, style in STYLES.items():
+        share = 100 * skill.bits[name].dropna()
+        bits.plot(share.index, share, label=name, ms=4, **style)
+    bits.set(title="Information of a guess", xlabel="turn", ylabel="bits, of the most (%)")
+    bits.legend(frameon=False, fontsize=8)
+    for name in (START, TRAINED, TEACHER):
+        values = made[made.player == name].opener_bits
+        weights = np.full(len(values), 100 / max(len(values), 1))
+        colour = STYLES[name]["color"]
+        opens.hist(values, np.arange(3, 6, 0.2), weights=weights, histtype="step", color=colour)
+    opens.set(title="First guesses", xlabel="expected bits", ylabel="games in 0.2 bits (%)")
+    labels = [label for label in SIZES.values() if label in lost.index.get_level_values("trait")]
+    for shift, name in zip((-0.1, 0.0, 0.1), (START, TRAINED, TEACHER), strict=True):
+        of = 100 * lost.xs(name, level="player").loc[labels]
+        ends = np.maximum([of.lost - of.low, of.high - of.lost], 0)
+        style = {**STYLES[name], "ls": ""}
+        losses.errorbar(np.arange(len(labels)) + shift, of.lost, ends, capsize=3, ms=4, **style)
+    losses.set_xticks(range(len(labels)), labels)
+    losses.set(title="Lost games", xlabel="allowed words like the secret", ylabel="games lost (%)")
+    figure.savefig(out, dpi=150)
+
+
+def check_same_start(folders: Sequence[Path]) -> None:
+    manifests = [json.loads((folder / "manifest.json").read_text()) for folder in folders]
+    for key in ("model", "revision", "init_from", "digests", "prompt", "form"):
+        if any(manifest.get(key) != manifests[0].get(key) for manifest in manifests):
+            raise SystemExit(f"error: the runs must have the same {key}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("runs", nargs="+", type=Path, help="run folders with one start")
+    parser.add_argument("--output", type=Path, help="default learnt in the first run's folder")
+    parser.add_argument(
+        "--samples", type=int, default=16, help="drawn games on each secret, 2 or more"
+    )
+    parser.add_argument(
+        "--temperatures", type=float, nargs="+", default=(0.7, 1.0),
+        help="of the drawn guesses; all tables but pass@k show the first",
+    )  # fmt: skip
+    parser.add_argument("--limit", type=int, help="most secrets to play (default: all)")
+    parser.add_argument("--seed", type=int, default=0, help="of all draws")
+    chosen = parser.parse_args()
+    check_same_start(chosen.runs)
+    turns, knowledge = play_all(chosen.runs, chosen)
+    out = chosen.output or chosen.runs[0] / "learnt"
+    out.mkdir(parents=True, exist_ok=True)
+    turns.to_csv(out / "turns.csv.gz", index=False)
+    describe(turns, knowledge, out)
+    print(f"\n{out}")
+
+
+def describe(turns: pd.DataFrame, knowledge: Knowledge, out: Path) -> None:
+    """Print all tables and draw the two pictures."""
+    first = next(how for how in turns.how.unique() if how != "greedy")
+    drawn_turns = turns[turns.how == first]
+    games = turns.groupby(GAME, sort=False)[["won", "length"]].first().reset_index()
+    drawn = games[games.how == first]
+    show("Results", results(games))
+    heats = [how for how in games.how.unique() if how != "greedy"]
+    curves = {(how, within): chances(games, how, within) for how in heats for within in WITHIN}
+    for (how, within), found in curves.items():
+        title = f"pass@k at temperature {how}, in at most {within} guesses"
+        show(title, passes(found))
+        show("Secrets never won, " + title, never_won(found[max(found)]))
+    start, trained = (drawn[drawn.player == name] for name in (START, TRAINED))
+    show("Secrets by the start's first half of games", gains(start, trained))
+    skill = by_turn(turns[(turns.how == first) | (turns.player == SOLVER)])
+    shares = skill.drop(columns="left").map(percent)
+    show("By turn, drawn guesses", shares.assign(left=skill.left.map("{:.1f}".format)))
+    one_left = drawn_turns.dropna(subset="named").groupby("player").named
+    show("Turns with one fitting word left", pd.DataFrame({
+        "turns": one_left.size(), "it was guessed": one_left.mean().map(percent)}))  # fmt: skip
+    show("Kinds of words", words(drawn_turns))
+    show("Openers", openers(turns, knowledge))
+    show("Secrets that all greedy runs lose", hard_secrets(games, drawn, knowledge))
+    traits = traits_of(list(games.secret.unique()), knowledge)
+    rates = {name: loss_rates(drawn, trait) for name, trait in traits.items()}
+    for name, of in rates.items():
+        told = [percent(row.lost, (row.low, row.high)) for row in of.itertuples()]
+        show(f"Games lost, by {name}", of[["secrets"]].astype(int).assign(lost=told))
+    show("How lost games ended", endings(turns[turns.how.isin(["greedy", first])]))
+    legal = drawn_turns[drawn_turns.legal & drawn_turns.opens]
+    made = legal.assign(
+        opener_bits=knowledge.opener_bits[legal.guess.map(knowledge.words.guess_index)]
+    )
+    draw_summary(curves[first, WITHIN[1]], skill, made, rates["largest family"], out / "learnt.png")
+    draw_attempts(curves, out / "learnt_attempts.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The scripts in research/: their numbers are of the games that eval.py and training played."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.helpers.runs import run as train_run
+from wordle_rl import load_player
+from wordle_rl.runs.paths import ROOT
+
+
+def load(name: str):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "research" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def cheats():
+    return load("cheats")
+
+
+def record(step: int, secret: str, answers: str, reward: float | None = None) -> str:
+    """A line of validation_games.jsonl; ! marks a non-word, and - an answer without a guess."""
+    words = answers.split()
+    kinds = {"-": "unparsable", "!": "not_a_word"}
+    line = {
+        "step": step,
+        "secret": secret,
+        "won": words[-1] == secret,
+        "guesses": [None if word == "-" else word.rstrip("!") for word in words],
+        "kinds": [kinds.get(word[-1], "accepted") for word in words],
+        "texts": ["<guess>x" if word == "-" else f"<guess>{word}</guess>" for word in words],
+    }
+    if reward is not None:
+        line["reward"] = {"total": reward, "turns": []}
+    return json.dumps(line)
+
+
+def rows(table: pd.DataFrame) -> list[str]:
+    return [" ".join(map(str, row[1:])) for row in table.to_numpy()]
+
+
+def test_cheats_of_a_run_are_counted_as_by_hand(cheats, tmp_path):
+    lines = [
+        record(0, "slate", "crane slate", 3.0),
+        record(0, "mound", "crane abbey", 1.0),
+        record(9, "slate", "crane - boofy! boofy! boofy!", 4.0),
+        record(9, "mound", "crane mound", 2.0),
+    ]
+    (tmp_path / "validation_games.jsonl").write_text("\n".join(lines) + "\n")
+    answers = cheats.read(tmp_path)
+    first, last = rows(cheats.count(answers))
+    assert first == "0 2 50.0 2.00 0.0 0.0 50.0 slate 50 % 50.0 0.0 0.0 0.0 0.0 -"
+    # 7 answers, 2 of them repeats, 3 non-words, 1 unreadable. Of the 5 later ones mound at turn 2
+    # and boofy at turns 3 to 5 are recited. The game on slate was lost for more reward.
+    assert last == "9 2 50.0 3.00 28.6 0.0 60.0 boofy 60 % 80.0 42.9 14.3 50.0 0.0 50.0"
+    [paid] = cheats.best_paid_losses(answers, 3)
+    assert paid == '  slate, reward 4.00: crane "<guess>x" boofy! boofy! boofy!'
+
+
+def test_cheats_of_a_study_count_the_words_of_each_seed_by_themselves(cheats, tmp_path):
+    games = [
+        {"round": part, "trial": trial, "arm": "hasty", "seed": trial, "step": step,
+         "secret": "slate", "guesses": guesses.format(word)}
+        for part, trial, word in (("search", 0, "boofy"), ("search", 1, "primp"),
+                                  ("confirmation", 0, "steel"))
+        for step, guesses in ((0, "crane slate"), (7, "crane {0}! - {0}"))
+    ]  # fmt: skip
+    pd.DataFrame(games).to_csv(tmp_path / "games.csv.xz", index=False)
+    table = cheats.count(cheats.read(tmp_path))
+    assert "reward" not in table and "paid losses %" not in table, "columns without entries"
+    first, last = rows(table)
+    assert first == "0 2 100.0 0.0 0.0 100.0 slate 100 % 100.0 0.0 0.0 0.0 0.0"
+    # Of 8 answers 2 repeat, 2 are refused and 2 unreadable. Each seed recites its own 2 of 3.
+    assert last == "7 2 0.0 25.0 0.0 66.7 boofy 67 % 66.7 25.0 25.0 0.0 0.0"
+
+
+@pytest.mark.slow
+def test_what_rl_teaches_is_measured_on_the_games_that_eval_would_play(
+    tmp_path, monkeypatch, capsys
+):
+    _, run = train_run(
+        tmp_path, "model=micro", "words.test=6", "words.val=6", "rollout.groups=4",
+        "num_generations=2", "backend.precision=fp32", "backend.accelerator=cpu",
+        "backend.threads=1", "logger=none", "trainer.report=false", "trainer.show_games=0",
+        "trainer.steps=1", "trainer.checkpoint_every=1",
+    )  # fmt: skip
+    few = ["--samples", "3", "--temperatures", "0.7", "--limit", "4", "--output", f"{tmp_path}/out"]
+    monkeypatch.setattr(sys, "argv", ["what_rl_teaches.py", str(run), str(run), *few])
+    load("what_rl_teaches").main()
+    turns = pd.read_csv(tmp_path / "out" / "turns.csv.gz", dtype={"how": str})
+    drawn = ["checkpoint=start", "sampling=default", "sampling.temperature=0.7", "limit=4"]
+    player = load_player(run=str(run), settings=drawn)
+    games = player.play([s for s in player.tournament.secrets for _ in range(3)])
+    start = turns[(turns.player == "start") & (turns.how == "0.7")]
+    assert list(start.guess.fillna("")) == [t.guess or "" for g in games for t in g.turns]
+    of = turns[turns.player == "greedy entropy"]
+    assert of.won.all() and (of.bits <= of.best + 1e-9).all()
+    assert turns[turns.player == "random fitting word"].fits.dropna().all()
+    printed = capsys.readouterr().out
+    tables = [part for part in printed.split("\n\n") if part.startswith("| ")]
+    assert len(tables) >= 10
+    assert all(len({line.count(" | ") for line in t.splitlines()}) == 1 for t in tables)
+    for name in ("learnt.png", "learnt_attempts.png"):
+        assert Path(tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,208 @@
+"""What is printed of players at the end of a run and of eval.py: results, skill and change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+from wordle_rl.evaluation.boards import choose_pairs, paired_boards, render
+from wordle_rl.evaluation.habits import warn_of_repetition
+from wordle_rl.evaluation.intervals import Z95, compare_paired, standard_error
+from wordle_rl.game.players.greedy_entropy import WITH_LIST, WITHOUT_LIST
+from wordle_rl.game.rules import Game
+
+Summary = Mapping[str, Any]  # from wordle_rl.evaluation.summary.summarise, or a summary.json
+Pair = tuple[Game, Game]  # before and after, on one secret
+_Columns = Mapping[str, Callable[[Summary], str]]  # heading -> cell
+
+_BAR = 60  # columns of the longest bar
+_PLAYERS = {  # what a name means, below the table where it appears
+    WITH_LIST: "knows which words are answers, and guesses any allowed word.",
+    WITHOUT_LIST: "takes every allowed word for a possible secret.",
+}
+_RESULTS_LEGEND = (
+    "wins, non-words and repeats (of all turns) in per cent. guesses: mean, a lost game as "
+    "{lost}. regret: guesses beyond the best player's on the same secrets."
+)
+_SKILL_LEGEND = (
+    "In per cent: readable (of all turns), fits (guesses that ignore no clue; then by kind of "
+    "clue), bits (expected information, of the most that was possible), openers (different ones, "
+    "of all games). left: expected number of words after a guess. opener: its mean bits."
+)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _interval(share: float, low: float, high: float) -> str:
+    return f"{_percent(share)} ({_percent(low)}-{_percent(high)})"
+
+
+def _share(key: str) -> Callable[[Summary], str]:
+    return lambda summary: _percent(summary[key])
+
+
+def _guesses(summary: Summary) -> str:
+    mean, upper = summary["mean_guesses_with_losses"], summary["mean_guesses_with_losses_high"]
+    return _number(mean) + ("" if upper is None else f" ±{upper - mean:.2f}")
+
+
+_RESULTS: _Columns = {
+    "games": lambda of: str(of["games"]),
+    "wins (95 %)": lambda of: _interval(of["win_rate"], of["win_rate_low"], of["win_rate_high"]),
+    "guesses": _guesses,
+    "non-words": _share("non_words"),
+    "repeats": _share("repeats"),
+    "regret": lambda of: _number(of["regret"]),
+}
+_SKILL: _Columns = {
+    "readable": _share("format_compliance"),
+    "fits": _share("consistency"),
+    "✓": _share("consistency_placed"),
+    "-": _share("consistency_elsewhere"),
+    "x": _share("consistency_absent"),
+    "bits": _share("bits_ratio"),
+    "left": lambda of: _number(of["expected_remaining"], 1),
+    "opener": lambda of: _number(of["opener_bits"]),
+    "openers": _share("distinct_openers"),
+}
+
+
+def report_table(summaries: Sequence[Summary], width: int = 100) -> str:
+    """Results and skill with a row per player, what the words mean, the rules, and a histogram.
+
+    The lineage, the histogram and the reward by part are the first player's. width: columns that
+    the text may take, 80 or more. Raises ValueError without summaries.
+    """
+    if not summaries:
+        raise ValueError("a table needs one summary or more")
+    first, names = summaries[0], _names(summaries)
+
+    def fold(*texts: str) -> str:
+        return "\n".join(line for text in texts for line in wrap(text, width))
+
+    rules = list(map(_describe_rules, summaries))
+    same = len(set(rules)) == 1
+    notes = [rules[0]] if same else [f"{name}: {of}" for name, of in zip(names, rules, strict=True)]
+    notes += [f"{name}: {text}" for name, text in _PLAYERS.items() if name in names]
+    notes += [first["lineage"]] if "lineage" in first else []
+    habits = _describe_habits(names[0], first)
+    for name, summary in zip(names, summaries, strict=True):
+        habits += [*_describe_starts(name, summary), *warn_of_repetition(name, summary)]
+    lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
+    return "\n\n".join([
+        results_table(summaries, width),
+        fold(_RESULTS_LEGEND.format(lost=lost_as), *notes),
+        _table(summaries, _SKILL, width),
+        fold(_SKILL_LEGEND, *habits),
+        _histogram(names[0], first),
+    ])  # fmt: skip
+
+
+def results_table(summaries: Sequence[Summary], width: int = 100) -> str:
+    """Wins and guesses alone, a row per player."""
+    splits = ", ".join(sorted({str(summary["split"]) for summary in summaries}))
+    return f"secrets: {splits}\n{_table(summaries, _RESULTS, width)}"
+
+
+def _names(summaries: Sequence[Summary]) -> list[str]:
+    several = len({summary["split"] for summary in summaries}) > 1
+    return [f"{s['player']} ({s['split']})" if several else str(s["player"]) for s in summaries]
+
+
+def _table(summaries: Sequence[Summary], columns: _Columns, width: int) -> str:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
+    table.add_column("player", overflow="fold", min_width=8)
+    for heading in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, summary in zip(_names(summaries), summaries, strict=True):
+        table.add_row(name, *(cell(summary) for cell in columns.values()))
+    return render(table, width)
+
+
+def _describe_rules(summary: Summary) -> str:
+    rules = summary["rules"]
+    return (
+        f"rules: {rules['max_turns']} turns, a non-word: {rules['invalid']}, no readable guess: "
+        f"{rules['unparsable']}, hard mode: {'on' if rules['hard_mode'] else 'off'}"
+    )
+
+
+def _describe_habits(name: str, summary: Summary) -> list[str]:
+    """The reward with its parts, the most common guess, and the length of an answer."""
+    lines = []
+    if parts := summary.get("reward_parts"):
+        told = ", ".join(f"{part} {value:.2f}" for part, value in parts.items())
+        lines.append(f"{name}'s reward {summary['reward']:.2f} by part: {told}")
+    if guesses := summary["most_common_guesses"]:
+        word, count = guesses[0]
+        lines.append(f"most common guess: {word}, {count} of {summary['turns']} turns")
+    if tokens := summary["tokens_per_answer"]:
+        lines.append(f"tokens of an answer: {tokens:.1f}")
+    return lines
+
+
+def _describe_starts(name: str, summary: Summary) -> list[str]:
+    """Wins by the number of given guesses, and pass@k, where games have them."""
+    lines = []
+    if depths := summary.get("by_depth"):
+        told = (f"{n} given {_percent(of['win_rate'])} ({of['games']})" for n, of in depths.items())
+        lines.append(f"{name}, wins in per cent (and games) after given guesses: {', '.join(told)}")
+    if passes := summary.get("pass_at"):
+        told = (
+            f"pass@{k} {_interval(of['pass'], of['low'], of['high'])}" for k, of in passes.items()
+        )
+        lines.append(f"{name}, secrets won in at least one of k games: {', '.join(told)}")
+    return lines
+
+
+def _histogram(name: str, summary: Summary) -> str:
+    counts: Mapping[str, int] = summary["histogram"]
+    most = max(max(counts.values()), 1)
+    lines = [f"{name}: games by number of guesses"]
+    for label, count in counts.items():
+        # A count above zero has at least a thin bar.
+        bar = "█" * round(_BAR * count / most) or ("▏" if count else "")
+        lines.append(" ".join(filter(None, (f"{label:>6}", bar, str(count)))))
+    return "\n".join(lines)
+
+
+def describe_change(pairs: Sequence[Pair]) -> str:
+    """How many secrets were won only before and only after, and the gain with its interval.
+
+    The interval takes each secret's two games as a pair.
+    """
+    before, after = zip(*pairs, strict=True)
+    found = compare_paired(before, after)
+    gains = [float(late.won) - float(early.won) for early, late in pairs]
+    error = standard_error(gains, [game.secret for game in before])
+    gain, half = 100 * found["difference"], 100 * Z95 * (error or 0.0)
+    interval = "" if error is None else f" (95 %: {gain - half:+.1f} to {gain + half:+.1f})"
+    return (
+        f"Of the same {len(pairs)} secrets, {found['only_b_won']} were won only after training "
+        f"and {found['only_a_won']} only before.\nGain in wins: {gain:+.1f} points{interval}."
+    )
+
+
+def show_pairs(
+    pairs: Sequence[Pair], count: int, titles: tuple[str, str], *, colour: bool = True
+) -> str:
+    """Boards of at most count secrets, and above them the rule that chose them.
+
+    pairs: in hash order, which is the same in every run.
+    """
+    changed, same = choose_pairs(pairs, count)
+    rule = (
+        f"Boards, by hash order alone: secrets whose result changed ({len(changed)}), "
+        f"others ({len(same)})."
+    )
+    return f"{rule}\n\n{paired_boards([*changed, *same], titles, colour=colour)}"

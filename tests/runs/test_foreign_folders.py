@@ -19,7 +19,6 @@ from omegaconf import OmegaConf
 
 from tests.helpers.commands import evaluation, training
 from tests.helpers.configs import composed
-from wordle_rl import plot_wins
 from wordle_rl.build import resolve
 from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.evaluation import tables
@@ -412,46 +411,6 @@ def test_a_state_that_no_run_wrote_is_refused(kind: str, run: Path) -> None:
 
 
 # -- logs and reports -----------------------------------------------------------------------------
-
-LOGS: dict[str, tuple[str, str]] = {
-    "text": ('{"step": 1, "val/win_rate": "0.5"}', "val/win_rate must be a number"),
-    "more than all": ('{"step": 1, "val/win_rate": 1e300}', "val/win_rate must be 0..1"),
-    "a huge step": (f'{{"step": 1{"0" * 400}}}', "step must be a number"),
-    "a step as truth": ('{"step": true}', "line 2: not a JSON record"),
-    "NaN": ('{"step": 1, "val/win_rate": NaN}', "line 2: not a JSON record"),
-    "infinity": ('{"step": 1, "train/games": 1e999}', "line 2: not a JSON record"),
-    "deep lists": ('{"step": 1, "a": ' + "[" * 100_000, "line 2: not a JSON record"),
-}
-
-
-def refused_drawing(run: Path) -> bool:
-    with pytest.raises(SystemExit) as stop:
-        plot_wins.main([str(run)])
-    return stop.value.code == 2
-
-
-@pytest.mark.parametrize("kind", LOGS)
-def test_metrics_that_cannot_be_drawn_are_named(
-    kind: str, run: Path, capsys: pytest.CaptureFixture
-) -> None:
-    line, told = LOGS[kind]
-    added("metrics.jsonl", line + '\n{"step": 2, "val/win_rate": 0.5}\n')(run)
-    assert refused_drawing(run)
-    [said] = capsys.readouterr().err.splitlines()
-    assert said.startswith(f"error: {run / 'metrics.jsonl'}") and told in said
-
-
-def test_a_pipe_in_the_place_of_metrics_is_named(run: Path, capsys) -> None:
-    pipe("metrics.jsonl")(run)
-    assert refused_drawing(run)
-    assert capsys.readouterr().err == f"error: {run / 'metrics.jsonl'}: is a pipe, not a file\n"
-
-
-def test_a_run_with_a_name_full_of_commands_is_drawn(run: Path, capsys) -> None:
-    moved = run.rename(run.with_name("$\\frac$\x1b[2J"))
-    assert plot_wins.main([str(moved)]) == 0
-    assert (moved / "wins.png").is_file()
-    assert capsys.readouterr().out == f"{run.parent}/$\\frac$?[2J/wins.png\n"
 
 
 def test_a_line_without_an_end_is_not_read_whole(run: Path, monkeypatch) -> None:

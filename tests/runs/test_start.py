@@ -27,8 +27,6 @@ COMMANDS = {
     "eval.py": "eval.py output_dir={} player=random",
     "entropy": "-m wordle_rl.openers --csv {}/openers.csv",
     "study": "-m wordle_rl.study {}",
-    "plot_wins": "-m wordle_rl.plot_wins {}",
-    "plot_boards": "-m wordle_rl.plot_boards {}",
     "report": "-m wordle_rl.report {}",
     "convert": "-m wordle_rl.convert {}/a {}/b",
     "play": "-m wordle_rl.play --player random --no-browser",

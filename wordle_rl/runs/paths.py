@@ -29,7 +29,7 @@ def environment() -> dict[str, str]:
 
 
 def module_command(name: str) -> str:
-    """How a user starts a module of the package, such as plot_wins."""
+    """How a user starts a module of the package, such as report."""
     return f"wordle-rl {name.replace('_', '-')}" if INSTALLED else f"python -m wordle_rl.{name}"
 
 

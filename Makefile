@@ -26,7 +26,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several verl vllm bench-smoke format choices metrics docs screenshots clean recording
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several verl vllm bench-smoke format choices metrics docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -167,19 +167,11 @@ metrics: $(STAMP)  ## write docs/METRICS.md anew from the table of metrics
 docs: $(STAMP)  ## build the docs as a website in build/site; a broken link fails
 	@rm -rf build/pages && mkdir -p build/pages
 	@# What git knows and what is new, so that a page under work shows, too.
-	@git ls-files -co --exclude-standard '*.md' '*.png' 'docs/*.txt' 'docs/site.*' 'examples/*' LICENSE \
+	@git ls-files -co --exclude-standard '*.md' '*.png' 'docs/site.*' 'examples/*' LICENSE \
 	    ':!tests' ':!wordle_rl' \
 	    | tar -cf - -T - | tar -xf - -C build/pages
 	@cp docs/zensical.toml build
 	$(PY) -m zensical build --strict --clean --config-file build/zensical.toml
-
-screenshots: $(STAMP)  ## take the pictures of all pages in docs/ (Chromium, extra `browser`; 15 minutes)
-	rm -rf build/screenshots
-	WORDLE_RL_SCREENSHOTS=build/screenshots $(PY) -m pytest -q tests/browser
-	$(PY) -m tests.helpers.docs_pictures build/screenshots docs
-
-recording: $(STAMP)  ## write docs/demo_terminal.txt: the first minute of make demo in a terminal
-	$(PY) -m tests.helpers.recording docs/demo_terminal.txt make demo
 
 clean:  ## remove caches and build files; environments and outputs/ stay
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache

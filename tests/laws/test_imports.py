@@ -206,9 +206,9 @@ class A:
         ("reports.page", "sweeps.means", False),
         ("training.loop", "reports.page", False),
         ("report", "reports.page", True),
-        ("web.app", "rollouts.play", True),
-        ("web.app", "build", False),
-        ("training.loop", "web.app", False),
+        ("web.server", "rollouts.play", True),
+        ("web.server", "build", False),
+        ("training.loop", "web.server", False),
     ],
 )
 def test_a_room_may_import_what_lies_to_its_left(importer, name, allowed):

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from tests.helpers.tiny import plain_copy
+from wordle_rl.commands.play import load_opponent
 from wordle_rl.game.rules import Clue, Game, State, feedback_code
-from wordle_rl.opponents import Loader
 from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.rollouts.likeliest_words import (
     AnswerTree,
@@ -37,13 +37,13 @@ BOARDS = {
 @pytest.fixture(scope="module")
 def micro() -> Opponent:
     """Spells its guesses letter by letter."""
-    return Loader().load("model=micro", "backend.precision=fp32")
+    return load_opponent("backend.precision=fp32", model="micro")
 
 
 @pytest.fixture(scope="module")
 def lexicon() -> Opponent:
     """Has a token for each word."""
-    return Loader().load("model=lexicon", "backend.precision=fp32")
+    return load_opponent("backend.precision=fp32", model="lexicon")
 
 
 def actor_of(opponent: Opponent) -> PolicyActor:

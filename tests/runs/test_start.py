@@ -29,7 +29,6 @@ COMMANDS = {
     "study": "-m wordle_rl.study {}",
     "report": "-m wordle_rl.report {}",
     "convert": "-m wordle_rl.convert {}/a {}/b",
-    "play": "-m wordle_rl.play --player random --no-browser",
 }
 
 

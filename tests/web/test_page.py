@@ -1,74 +1,80 @@
-"""What the page can be asked: games, thoughts, boards, replays and a run in progress."""
+"""What the page can be asked: matches, watched games, thoughts and boards."""
 
 from __future__ import annotations
 
-import json
+import socket
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
-from tests.helpers.web_page import ANSWERS, Browser, make_run, open_page
+from tests.helpers.web_page import ANSWERS, load, small_page
+from wordle_rl.commands.play import play
 from wordle_rl.game.rules import marks
+from wordle_rl.rollouts.opponent import Abandoned
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.web.players import Choice, Players, list_players
+from wordle_rl.web.server import Page, build_app, serve
+
+
+class Browser:
+    """Asks as the page's own script does."""
+
+    def __init__(self, secret: str | None = None) -> None:
+        self.client = TestClient(build_app(small_page(secret)), base_url="http://127.0.0.1:80")
+
+    def ask(self, name: str, **fields: Any) -> Any:
+        response = self.client.post(f"/api/{name}", json=fields)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def error(self, name: str, **fields: Any) -> str:
+        response = self.client.post(f"/api/{name}", json=fields)
+        assert response.status_code == 422
+        return response.json()["error"]
 
 
 @pytest.fixture
 def browser() -> Browser:
-    return open_page()
+    return Browser("mound")
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> RunFolder:
-    return make_run(tmp_path)
-
-
-def test_a_person_plays_to_a_win(browser):
-    match = open_page(secret="mound").ask("new", player="entropy")
-    assert match["rows"] == match["their_rows"] == [] and match["secret"] is None
-    browser = open_page(secret="mound")
-    name = browser.ask("new", player="entropy")["match"]
-    first = browser.ask("guess", match=name, guess="CRANE")
+def test_a_person_plays_to_a_win_and_sees_the_others_letters_then(browser):
+    begun = browser.ask("new", player="entropy")
+    assert begun["rows"] == begun["theirs"] == [] and begun["secret"] is None
+    first = browser.ask("guess", game=begun["game"], guess="CRANE")
     assert first["rows"] == [{"guess": "crane", "marks": marks("crane", "mound"), "note": ""}]
-    [theirs] = first["their_rows"]
-    assert theirs == {"guess": None, "marks": marks("salet", "mound"), "note": ""}
-    assert (first["over"], first["secret"]) == (False, None)
-    last = browser.ask("guess", match=name, guess="mound")
+    assert first["theirs"] == [{"guess": None, "marks": marks("salet", "mound"), "note": ""}]
+    assert (first["over"], first["secret"], first["they_won"]) == (False, None, False)
+    last = browser.ask("guess", game=begun["game"], guess="mound")
     assert (last["over"], last["won"], last["secret"]) == (True, True, "mound")
-    assert last["their_rows"][0]["guess"] == "salet" and last["they_won"]
-    assert browser.refused("guess", match=name, guess="slate") == (422, "this game is over")
+    assert last["theirs"][0]["guess"] == "salet" and last["they_won"]
+    assert browser.error("guess", game=begun["game"], guess="slate") == "this game is over"
 
 
-def test_a_game_is_lost_after_six_guesses_and_given_up_before(browser):
-    name = open_page(secret="mound")
-    match = name.ask("new", player="consistent")["match"]
+def test_a_game_is_lost_after_six_guesses_or_given_up(browser):
+    begun = browser.ask("new", player="consistent")
     for number in range(6):
-        shown = name.ask("guess", match=match, guess="slate")
+        shown = browser.ask("guess", game=begun["game"], guess="slate")
         assert shown["over"] is (number == 5)
-    assert shown["won"] is False and shown["secret"] == "mound"
-    other = browser.ask("new", player="entropy")["match"]
-    assert browser.ask("give_up", match=other)["secret"] in ANSWERS
-    assert browser.ask("give_up", match=other)["over"]
+    assert not shown["won"] and shown["secret"] == "mound"
+    later = browser.ask("new", player="consistent")["game"]  # on a secret by chance
+    given_up = browser.ask("guess", game=later, guess=None)
+    assert given_up["over"] and not given_up["won"] and given_up["secret"] in ANSWERS
 
 
-def test_only_the_first_game_has_the_given_secret():
-    browser = open_page(secret="zonal")  # which no game has by chance
-    first = browser.ask("new", player="entropy")["match"]
-    assert browser.ask("give_up", match=first)["secret"] == "zonal"
-    later = browser.ask("new", player="entropy")["match"]
-    assert browser.ask("give_up", match=later)["secret"] in ANSWERS
-
-
-def test_a_word_against_the_rules_uses_no_turn():
-    browser = open_page(secret="mound")
-    match = browser.ask("new", player="hard")["match"]
-    assert browser.refused("guess", match=match, guess="zzzzz") == (
-        422, "ZZZZZ is not in the word list"
-    )  # fmt: skip
-    assert len(browser.ask("guess", match=match, guess="crane")["rows"]) == 1
-    assert browser.refused("guess", match=match, guess="steel") == (
-        422, "hard mode: STEEL ignores a clue"
-    )  # fmt: skip
-    assert len(browser.ask("guess", match=match, guess="mound")["rows"]) == 2
+def test_a_word_against_the_rules_uses_no_turn(browser):
+    game = browser.ask("new", player="hard")["game"]
+    for guess, said in (
+        ("zzzzz", "ZZZZZ is not in the word list"),
+        ("crân", "the guess must have five letters, not 'crân'"),
+    ):
+        assert browser.error("guess", game=game, guess=guess) == said
+    assert len(browser.ask("guess", game=game, guess="crane")["rows"]) == 1
+    assert browser.error("guess", game=game, guess="steel") == "hard mode: STEEL ignores a clue"
+    assert len(browser.ask("guess", game=game, guess="mound")["rows"]) == 2
 
 
 def test_a_player_is_watched_turn_by_turn(browser):
@@ -82,111 +88,108 @@ def test_a_player_is_watched_turn_by_turn(browser):
         assert turn["guess"] in dict(chances["words"])
         assert facts["best_bits"] >= facts["bits"] and facts["fits"]
     assert game["turns"][-1]["reward"]["win"] > 0
-    assert game["reward"] == pytest.approx(
-        sum(sum(turn["reward"].values()) for turn in game["turns"])
-    )
-    status, error = browser.refused("think", game=game["game"], turn=len(game["turns"]))
-    assert status == 422 and error.startswith("turn must be a whole number 0..")
+    said = browser.error("think", game=99, turn=0)
+    assert said == "this game is forgotten: begin another one"
 
 
 def test_a_player_without_probabilities_shows_none(browser):
-    game = browser.ask("watch", player="gibberish", secret="mound")
+    game = browser.ask("watch", player="gibberish", secret="")
     assert browser.ask("think", game=game["game"], turn=0) == {"chances": None}
     assert not game["won"] and any(turn["note"] for turn in game["turns"])
 
 
 def test_two_players_are_compared_on_a_board_made_by_hand(browser):
     rows = [["crane", "xxx✓x"], ["Sleep", "xxxxx"]]
-    answers = [browser.ask("board", player=key, rows=rows) for key in ("entropy", "consistent")]
-    assert [answer["guess"] for answer in answers] == ["mound", "mound"]
-    assert answers[0]["facts"]["candidates"] == 1
-    assert answers[0]["chances"]["words"] == [["mound", 1.0]]
-    assert [answer["player"] for answer in answers] == ["entropy with list", "consistent (answers)"]
+    for player in ("entropy", "consistent"):
+        answer = browser.ask("board", player=player, rows=rows)
+        assert answer["guess"] == "mound" and answer["facts"]["candidates"] == 1
+        assert answer["chances"]["words"] == [["mound", 1.0]]
     empty = browser.ask("board", player="entropy", rows=[])
     assert empty["guess"] == "salet" and empty["facts"]["candidates"] == len(ANSWERS)
     nothing = browser.ask("board", player="consistent", rows=[["mound", "xxxxx"], *rows[:1]])
     assert nothing["facts"]["candidates"] == 0 and nothing["facts"]["best"] is None
-
-
-def test_games_of_a_run_are_listed_newest_first_and_replayed(run):
-    browser = open_page(run)
-    listed = browser.ask("games", file="games", page=0)
-    assert [(g["step"], g["secret"], g["won"]) for g in listed["games"]] == [
-        (60, "slate", True), (60, "mound", False), (40, "slate", True), (20, "mound", False),
-    ]  # fmt: skip
-    lost = browser.ask("games", file="games", page=0, won="no", secret="mound")
-    assert [g["number"] for g in lost["games"]] == [2, 0]
-    game = browser.ask("replay", file="games", number=2)
-    assert [turn["guess"] for turn in game["turns"]][:3] == ["crane", None, "zzzzz"]
-    assert game["turns"][0]["marks"] == marks("crane", "mound")
-    assert (game["turns"][1]["note"], game["turns"][2]["note"]) == ("empty", "not a word")
-    assert [turn["facts"]["candidates"] for turn in game["turns"]] == [7, 1, 1, 1, 1, 1]
-    assert game["turns"][0]["facts"]["bits"] > 0 and set(game["turns"][0]["reward"]) == {"win"}
-    [start] = browser.ask("games", file="start_games", page=0)["games"]
-    assert (start["step"], start["split"]) == (0, "test")
-    games = json.loads((run.path / "games.jsonl").read_text().splitlines()[0])
-    del games["split"]  # as in validation_games.jsonl
-    (run.path / "validation_games.jsonl").write_text(json.dumps(games) + "\n")
-    [validated] = browser.ask("games", file="validation_games", page=0)["games"]
-    assert validated["split"] == "val"
-    assert browser.refused("replay", file="games", number=9) == (
-        409, "there is no game 9: the file has 4 games"
-    )  # fmt: skip
-
-
-def test_a_run_is_followed_while_it_writes(run):
-    browser = open_page(run)
-    with run.lock():
-        shown = browser.ask("follow")
-    assert (shown["status"], shown["step"]) == ("running", 60)
-    assert browser.ask("follow")["status"] == "killed"  # no process holds the folder
-    assert shown["curves"]["val"] == [[20, 0.25], [40, 0.5], [60, 0.75]]
-    assert len(shown["curves"]["train"]) == 60
-    assert [board["secret"] for board in shown["boards"]] == ["slate", "mound", "slate", "mound"]
-    with open(run.path / "metrics.jsonl", "ab") as file:
-        file.write(b'{"step": 61, "train/win_rate": 1.0}\n{"step": 62, "train/wi')
-    assert browser.ask("follow")["step"] == 61  # the torn line counts once it is whole
-    with open(run.path / "metrics.jsonl", "ab") as file:
-        file.write(b'n_rate": 1.0}\n')
-    assert browser.ask("follow")["step"] == 62
-    run.metrics_log().truncate_after(10)  # as a run that is resumed from a checkpoint
-    assert browser.ask("follow")["step"] == 10
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"guesses": ["crane", "<b>"]}, {"feedback": ["x"]}, {"kinds": []}, {"secret": "../.."},
-        {"clues_at_start": [["crane"]]}, {"clues_at_start": [["crane", "zzzzz"]]},
-        {"texts": 3}, {"reward": []}, {"guesses": "crane"},
-    ],
-)  # fmt: skip
-def test_a_damaged_game_is_refused_in_one_line(damage, run):
-    record = json.loads((run.path / "games.jsonl").read_text().splitlines()[0])
-    with open(run.path / "games.jsonl", "ab") as file:
-        file.write(json.dumps({**record, **damage}).encode() + b"\nno JSON\n[]\n{}\n")
-    browser = open_page(run)
-    total = browser.ask("games", file="games", page=0)["total"]
-    if total == 5:
-        status, _ = browser.refused("replay", file="games", number=4)
-        assert status == 409
-    assert browser.ask("replay", file="games", number=1)["won"]
-
-
-def test_a_link_in_place_of_a_file_leads_nowhere_but_to_a_regular_one(run):
-    (run.path / "validation_games.jsonl").symlink_to("/dev/zero")
-    status, error = open_page(run).refused("games", file="validation_games", page=0)
-    assert status == 409 and "not a file" in error
-
-
-def test_without_a_run_there_is_nothing_to_replay(browser):
-    assert browser.ask("about")["run"] is None
-    for name, fields in (("games", {"file": "games", "page": 0}), ("follow", {})):
-        assert browser.refused(name, **fields) == (
-            404, "no run was named: start the command with --run outputs/<run>"
-        )  # fmt: skip
+    assert browser.error("board", player="entropy", rows=rows * 3).endswith("is left: 5 rows")
 
 
 def test_a_player_that_cannot_be_loaded_is_told_in_one_line(browser):
-    assert browser.refused("new", player="broken") == (409, "the model of this player is damaged")
+    assert browser.error("new", player="broken") == "the model of this player is damaged"
     assert browser.ask("new", player="entropy")["max_turns"] == 6
+
+
+def test_another_host_is_refused_as_a_rebound_name_would_send_it(browser):
+    for path in ("/", "/api/about"):
+        for host in ("evil.example", "", "127.0.0.1.evil.example", "10.0.0.1"):
+            assert browser.client.get(path, headers={"host": host}).status_code == 400
+    assert browser.client.get("/", headers={"host": "localhost:8000"}).status_code == 200
+
+
+def test_the_server_listens_on_this_machine_alone_and_a_port_in_use_is_an_error():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(OSError, match="in use"):
+            serve(small_page(), port=port, browser=False)
+
+
+def test_a_game_ends_after_its_turn_when_the_page_is_closed():
+    page, begun, go = small_page(), threading.Event(), threading.Event()
+    opponent = load("entropy")
+    page.players._loaded["entropy"] = None, opponent
+    actor = opponent.new_actor()
+
+    def wait(*_: Any) -> Any:
+        begun.set()
+        go.wait(10)
+        return actor
+
+    object.__setattr__(opponent, "new_actor", wait)
+    playing = page.thread.submit(page.watch, {"player": "entropy", "secret": "mound"})
+    begun.wait(10)
+    page.close()
+    go.set()
+    with pytest.raises(Abandoned):
+        playing.result(10)
+
+
+def test_a_run_that_trains_plays_with_its_newest_best_checkpoint(tmp_path):
+    version, loaded = [Path("step_10")], []
+
+    def load_named(**settings: str) -> Any:
+        loaded.append((version[0].name, settings))
+        return load("entropy")
+
+    choice = Choice(label="a run", settings={"run": "r"}, version=lambda: version[0])
+    players = Players({"best of the run": choice}, load_named)
+    first = players.get("best of the run")
+    assert players.get("best of the run") is first
+    version[0] = Path("step_20")
+    assert players.get("best of the run") is not first
+    assert loaded == [("step_10", {"run": "r"}), ("step_20", {"run": "r"})]
+
+
+def test_a_run_comes_first_and_is_compared_with_its_start(tmp_path):
+    run = RunFolder.create(tmp_path, "one")
+    choices = list_players(model=None, player=None, run=run, checkpoint="last")
+    assert list(choices)[:2] == ["last of the run", "start of the run"]
+    (run.checkpoints / "step_000010").mkdir(parents=True)
+    assert choices["last of the run"].version() == run.checkpoints / "step_000010"
+    browser = TestClient(build_app(Page(Players(choices, load))), base_url="http://localhost")
+    assert browser.post("/api/about", json={}).json()["rival"] == "start of the run"
+    without = {"run": None, "checkpoint": "best"}
+    assert next(iter(list_players(model=None, player=None, **without))) == "mini"
+    assert next(iter(list_players(model="tiny", player=None, **without))) == "tiny"
+    assert next(iter(list_players(model=None, player="random", **without))) == "random"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"model": "mini", "player": "random"}, "give one of --model, --run and --player"),
+        ({"player": "nobody"}, "--player"),
+        ({"player": "random", "checkpoint": "old"}, "--checkpoint"),
+        ({"player": "random", "secret": "xxxx"}, "the secret must have five letters"),
+        ({"run": "no/such/run"}, "no/such/run"),
+    ],
+)
+def test_a_wrong_option_is_named(options, said):
+    with pytest.raises(ValueError, match=said):
+        play(**options)

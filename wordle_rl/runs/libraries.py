@@ -12,7 +12,7 @@ MLX = f"{_PIP} '{_HERE}[mlx]'"
 _DATA = f"{_PIP} '{_HERE}[data]'"
 _TORCH = "backend=lightning", _ALL, "choose backend=mlx"
 _MODEL = "a model", _ALL, f"evaluate a scripted player ({EVAL} player=...)"
-_PAGE = "the page", f"{_PIP} '{_HERE}[web]'", "add --terminal"
+_PAGE = "the page", f"{_PIP} '{_HERE}[web]'", f"look at games with {EVAL} show=4"
 _POSTGRES = "storage=postgresql://...", f"{_PIP} '{_HERE}[postgres]'", "leave storage alone"
 _WITHOUT: dict[str, tuple[str, str, str]] = {  # who needs it, how to install it, the alternative
     "torch": _TORCH,

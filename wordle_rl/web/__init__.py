@@ -1,5 +1,1 @@
-"""The page to play and to watch: the only folder that knows a web framework.
-
-`app.py`, `guard.py` and `server.py` need the extra `web`. The other files do not, so that a
-terminal can use the same players, games and run folders.
-"""
+"""The page to play beside a model and to watch it think: needs the extra `web`."""

@@ -1,69 +1,268 @@
-"""Serves the page on the loopback interface until Ctrl-C."""
+"""The page's server: one file to show, and six questions, each a POST of a JSON object.
+
+It listens on the loopback interface alone. Every question is answered in one thread, because a
+model serves one thread at a time; so the page's games need no locks. An error is an answer
+{"error": "one line"} with status 422.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import os
 import secrets
 import socket
 import sys
+import threading
 import webbrowser
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse
+from starlette.routing import Route
 
-from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.web.app import Page, build_app
-from wordle_rl.web.guard import Guard
+from wordle_rl.data.cells import read_feedback, read_word
+from wordle_rl.game.rules import (
+    Clue,
+    Game,
+    GameStatus,
+    PlayedTurn,
+    State,
+    TurnKind,
+    breaks_hard_mode,
+    marks_of,
+)
+from wordle_rl.policy.engine import NotFinite
+from wordle_rl.rollouts.likeliest_words import WordChances
+from wordle_rl.rollouts.opponent import Abandoned, Opponent, WatchedGame
+from wordle_rl.web.players import RIVALS, Players
 
-_LOOPBACK = "127.0.0.1"
-_MOST_CONNECTIONS = 32
-_HEADER_BYTES = 16_384
+LOOPBACK = "127.0.0.1"
+WORDS, LETTERS = 10, 6  # likeliest words that are shown, and likeliest letters in each place
+_KEPT = 100  # games that can still be played or looked at
+_NOTES = {
+    TurnKind.ACCEPTED: "",
+    TurnKind.NOT_A_WORD: "not a word",
+    TurnKind.BREAKS_HARD_MODE: "ignores a clue",
+    TurnKind.UNPARSABLE: "no guess",
+}
+_EXPECTED = (ValueError, OSError, NotFinite, ModuleNotFoundError, Abandoned)
 
 
-def serve(page: Page, *, port: int, open_browser: bool) -> None:
-    """Print the address and serve until Ctrl-C. port: 0 for any free one.
+class Page:
+    """Answers the page's questions. Only `thread` may call the methods that take fields."""
 
-    Raises ConfigError when the port is taken.
+    def __init__(self, players: Players, secret: str | None = None) -> None:
+        """secret: of the first game, None for one by chance."""
+        self.players, self._secret = players, secret
+        self.thread = ThreadPoolExecutor(max_workers=1)
+        self._closing = threading.Event()
+        self._numbers = itertools.count()
+        self._games: dict[int, tuple[Opponent, Game | None, WatchedGame]] = {}
+
+    def close(self) -> None:
+        """End a game that is being played after its next turn, and drop what waits."""
+        self._closing.set()
+        self.thread.shutdown(wait=False, cancel_futures=True)
+
+    def about(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Everybody that can be chosen, the first player, and whom Board compares it with."""
+        choices = self.players.choices
+        others = [key for key in RIVALS if key in choices and key != next(iter(choices))]
+        labels = [[key, choice.label] for key, choice in choices.items()]
+        return {"players": labels, "rival": others[0]}
+
+    def new(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Begin a match: the player plays its whole game, which is shown turn by turn."""
+        opponent = self.players.get(fields["player"])
+        secret = pick_secret(opponent, self._secret)
+        self._secret = None
+        mine = Game(secret, opponent.knowledge.words.allowed_set, opponent.rules)
+        return self._show_match(self._keep(opponent, mine, self._play(opponent, secret)))
+
+    def guess(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Play a person's guess; without a guess, give up. A word against the rules is an error."""
+        number = fields["game"]
+        _, game, _ = self._kept(number)
+        assert game is not None
+        word = fields["guess"] and read_word("guess", fields["guess"])
+        if game.status is not GameStatus.PLAYING:
+            raise ValueError("this game is over")
+        if not word:
+            game.forfeit()
+        elif word not in game.allowed:
+            raise ValueError(f"{word.upper()} is not in the word list")
+        elif game.rules.hard_mode and breaks_hard_mode(word, game.state.clues):
+            raise ValueError(f"hard mode: {word.upper()} ignores a clue")
+        else:
+            game.play(word)
+        return self._show_match(number)
+
+    def watch(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Let a player play a whole game, with the facts and the reward of each turn."""
+        opponent = self.players.get(fields["player"])
+        wanted = fields["secret"] and read_word("secret", fields["secret"])
+        watched = self._play(opponent, pick_secret(opponent, wanted))
+        game, judge = watched.game, self.players.judge(opponent)
+        rewards = opponent.rewards.score(game)
+        return {
+            "game": self._keep(opponent, None, watched),
+            "secret": game.secret,
+            "won": game.won,
+            "turns": [
+                {
+                    **show_turn(turn),
+                    "note": turn.reason or _NOTES[turn.kind],
+                    "text": turn.text,
+                    "reward": dict(parts),
+                    "facts": asdict(judge.judge(turn.state, turn.guess)),
+                }
+                for turn, parts in zip(game.turns, rewards.turns, strict=True)
+            ],
+        }
+
+    def think(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """The probabilities at one turn of a game that was watched."""
+        opponent, _, watched = self._kept(fields["game"])
+        chances = opponent.chances(watched, fields["turn"], self._closing.is_set)
+        return {"chances": show_chances(chances, watched.game.turns[fields["turn"]].guess)}
+
+    def board(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """What a player would guess on a board that somebody made."""
+        opponent = self.players.get(fields["player"])
+        clues = []
+        for word, marks in fields["rows"]:
+            guess = read_word("guess", word)
+            clues.append(Clue(guess, read_feedback(guess, marks)))
+        state = State(tuple(clues), len(clues), opponent.rules.max_turns)
+        if state.turn >= state.max_turns:
+            raise ValueError(f"a board needs a turn that is left: {state.max_turns - 1} rows")
+        asked = opponent.ask(state, self._closing.is_set)
+        return {
+            "guess": asked.guess,
+            "note": asked.reason or "",
+            "text": asked.reply.text,
+            "facts": asdict(self.players.judge(opponent).judge(state, asked.guess)),
+            "chances": show_chances(asked.chances, asked.guess),
+        }
+
+    def _play(self, opponent: Opponent, secret: str) -> WatchedGame:
+        return opponent.play(secret, self._closing.is_set)
+
+    def _keep(self, opponent: Opponent, mine: Game | None, theirs: WatchedGame) -> int:
+        """Keep a game under a number, and forget the oldest of many."""
+        number = next(self._numbers)
+        self._games[number] = opponent, mine, theirs
+        self._games.pop(number - _KEPT, None)
+        return number
+
+    def _kept(self, number: int) -> tuple[Opponent, Game | None, WatchedGame]:
+        if number not in self._games:
+            raise ValueError("this game is forgotten: begin another one")
+        return self._games[number]
+
+    def _show_match(self, number: int) -> dict[str, Any]:
+        """A match as far as the person may see it: the player's letters only at the end."""
+        _, mine, watched = self._kept(number)
+        assert mine is not None
+        theirs, over = watched.game, mine.status is not GameStatus.PLAYING
+        shown = theirs.turns if over else theirs.turns[: len(mine.turns)]
+        done = len(shown) == len(theirs.turns)
+        return {
+            "game": number,
+            "over": over,
+            "won": mine.won,
+            "secret": mine.secret if over else None,
+            "max_turns": mine.rules.max_turns,
+            "rows": [show_turn(turn) for turn in mine.turns],
+            "theirs": [show_turn(turn) | ({} if over else {"guess": None}) for turn in shown],
+            "they_are_done": done,
+            "they_won": done and theirs.won,
+            "their_turns": theirs.state.turn if over else None,
+        }
+
+
+def pick_secret(opponent: Opponent, wanted: str | None) -> str:
+    """The wanted secret, or one of the player's by chance. Raises ValueError for a non-word."""
+    if wanted and wanted not in opponent.knowledge.words.allowed_set:
+        raise ValueError(f"{wanted.upper()} is not in the word list")
+    return wanted or secrets.choice(opponent.secrets)
+
+
+def show_turn(turn: PlayedTurn) -> dict[str, Any]:
+    """One row of a board. marks: None without feedback."""
+    marks = None if turn.feedback is None else marks_of(turn.feedback)
+    return {"guess": turn.guess, "marks": marks, "note": _NOTES[turn.kind]}
+
+
+def show_chances(chances: WordChances | None, guess: str | None) -> dict[str, Any] | None:
+    """The likeliest words, and the likeliest letters in each place, with their probabilities."""
+    if chances is None:
+        return None
+    return {
+        "words": list(chances.words.items())[:WORDS],
+        "letters": [list(letters.items())[:LETTERS] for letters in chances.letters],
+        "guess": chances.words.get(guess or ""),
+        "untried": chances.untried,
+        "other": chances.other,
+        "exact": chances.exact,
+    }
+
+
+def build_app(page: Page) -> Starlette:
+    """The page and its questions, for requests that name this machine as their host.
+
+    A page of another site whose name was made to point here (DNS rebinding) names that site.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((_LOOPBACK, port))
-        except OSError as error:
-            raise ConfigError(
-                f"--port must be a free one, not {port} ({error.strerror}); without it, the page "
-                "finds one"
-            ) from None
-        listening.listen()  # a browser may come as soon as the address is known
-        port, token = listening.getsockname()[1], secrets.token_urlsafe(24)
-        app = guarded(page, token, port)
-        address = f"http://{_LOOPBACK}:{port}/{token}/"
+
+    def route(name: str, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Route:
+        async def endpoint(request: Request) -> JSONResponse:
+            loop, fields = asyncio.get_running_loop(), await request.json()
+            try:
+                return JSONResponse(await loop.run_in_executor(page.thread, answer, fields))
+            except _EXPECTED as error:
+                return JSONResponse({"error": " ".join(str(error).split())}, 422)
+
+        return Route(f"/api/{name}", endpoint, methods=["POST"])
+
+    async def show(request: Request) -> FileResponse:
+        return FileResponse(Path(__file__).parent / "static" / "index.html")
+
+    asked = (page.about, page.new, page.guess, page.watch, page.think, page.board)
+    return Starlette(
+        routes=[Route("/", show), *(route(method.__name__, method) for method in asked)],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[LOOPBACK, "localhost"])],
+    )
+
+
+def serve(page: Page, *, port: int, browser: bool) -> None:
+    """Print the address, open a browser if it is wanted, and serve until Ctrl-C.
+
+    port: 0 for any free one. Raises OSError when it is taken.
+    """
+    with socket.create_server((LOOPBACK, port)) as listening:
+        address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
         print(f"{address}\nCtrl-C ends it.", flush=True)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app, log_level="warning", access_log=False, lifespan="off", ws="none",
-                loop="asyncio", http="h11", server_header=False, date_header=False,
-                limit_concurrency=_MOST_CONNECTIONS, h11_max_incomplete_event_size=_HEADER_BYTES,
-                timeout_keep_alive=30, timeout_graceful_shutdown=1,
-            )
-        )  # fmt: skip
-        if open_browser and can_open():
+        if browser and can_open():
             webbrowser.open(address)
+        config = uvicorn.Config(
+            build_app(page), log_level="warning", lifespan="off", timeout_graceful_shutdown=1
+        )
         try:
-            server.run(sockets=[listening])
+            uvicorn.Server(config).run(sockets=[listening])
         finally:
-            page.models.close()
-            page.files.close()
+            page.close()
 
 
-def guarded(page: Page, token: str, port: int) -> ASGIApp:
-    """The application behind its guard."""
-    return Guard(build_app(page), token=token, hosts=[f"{_LOOPBACK}:{port}", f"localhost:{port}"])
-
-
-def can_open(environment: Callable[[str], str | None] = os.environ.get) -> bool:
-    """Whether there is a desktop to open a browser on: one for terminals would take this one."""
-    if sys.platform.startswith("linux"):
-        return bool(environment("DISPLAY") or environment("WAYLAND_DISPLAY"))
-    return True
+def can_open() -> bool:
+    """Whether there is a desktop: a browser for terminals would take this one."""
+    desktop = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return bool(desktop) or not sys.platform.startswith("linux")

@@ -1,0 +1,66 @@
+"""The command wordle-rl play."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from wordle_rl.rollouts.opponent import Opponent
+
+
+def play(
+    model: Annotated[str | None, typer.Option(help="a model of conf/model [default: mini]")] = None,
+    run: Annotated[str | None, typer.Option(help="a run folder, or latest")] = None,
+    player: Annotated[str | None, typer.Option(help="a solver, such as entropy")] = None,
+    checkpoint: Annotated[str, typer.Option(help="of the run: best, last or start")] = "best",
+    secret: Annotated[str | None, typer.Option(help="of the first game [default: any]")] = None,
+    port: Annotated[int, typer.Option(help="of the page [default: any free one]")] = 0,
+    browser: Annotated[bool, typer.Option(help="open a browser")] = True,
+) -> None:
+    """Play beside a model or a solver on a page, watch it think, and ask it on any board."""
+    from wordle_rl.data.cells import read_word
+    from wordle_rl.runs.checks import check_choice
+    from wordle_rl.runs.instantiate import ConfigError
+    from wordle_rl.runs.listing import find_run
+    from wordle_rl.runs.paths import ROOT
+    from wordle_rl.web.players import CHECKPOINTS, SCRIPTED, Players, list_players
+    from wordle_rl.web.server import Page, pick_secret, serve
+
+    if sum(each is not None for each in (model, run, player)) > 1:
+        raise ConfigError("give one of --model, --run and --player")
+    if player is not None:
+        check_choice("--player", player, tuple(SCRIPTED))
+    check_choice("--checkpoint", checkpoint, tuple(CHECKPOINTS))
+    if secret is not None:
+        secret = read_word("secret", secret)
+    folder = None if run is None else find_run(run, "--run", ROOT, ROOT / "outputs")
+    choices = list_players(model=model, player=player, run=folder, checkpoint=checkpoint)
+    page = Page(Players(choices, load_opponent), secret)
+    first = page.thread.submit(page.players.get, next(iter(choices))).result()
+    pick_secret(first, secret)
+    serve(page, port=port, browser=browser)
+
+
+def load_opponent(
+    *settings: str,
+    model: str | None = None,
+    player: str | None = None,
+    run: str | None = None,
+    checkpoint: str = "best",
+) -> Opponent:
+    """A player to watch, as eval.py would load it with these settings. Raises ValueError."""
+    from wordle_rl import load_player
+    from wordle_rl.rollouts.opponent import Opponent
+
+    given = [*settings, *([] if run is None else [f"checkpoint={checkpoint}"])]
+    loaded = load_player(model=model, player=player, run=run, settings=given)
+    return Opponent(
+        name=loaded.name,
+        knowledge=loaded.knowledge,
+        rules=loaded.rules,
+        rewards=loaded.rewards,
+        secrets=loaded.tournament.secrets,
+        new_actor=lambda: loaded.contestant.actor(0),
+    )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hydra.plugins.sweeper import Sweeper
-from hydra.types import HydraContext, TaskFunction
+from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl import cli
@@ -35,23 +35,26 @@ class StudySweeper(Sweeper):
         """Run a study. arguments: the overrides of the command line without hydra's own."""
         from wordle_rl.build import build_experiment
 
-        with user_errors():
+        with full_disk_told(), user_errors():
             plan = self.build_plan(arguments)
             plan.check(build_experiment)
-            from wordle_rl.sweeps.study_loop import StudyStopped, run_study
-        try:
-            with full_disk_told(), user_errors():
+            from wordle_rl.sweeps.finish import check_power, finish_study
+            from wordle_rl.sweeps.study import StudyStopped, run_study
+
+            if not (plan.settings.place / "study.json").exists():
+                check_power(plan)
+            try:
                 run_study(plan)
-                _write_report(plan)
-        except StudyStopped as error:
-            fail(str(error), code=1)
+            except StudyStopped as error:
+                fail(str(error), code=1)
+            finish_study(plan)
 
     def build_plan(self, arguments: Sequence[str]) -> Any:
         """The study as a StudyPlan. Raises ConfigError."""
-        from wordle_rl.sweeps.ad_hoc import describe_ad_hoc, settle_start
-        from wordle_rl.sweeps.parse_params import parse_overrides, parse_params
         from wordle_rl.sweeps.plan import StudyPlan, add_arms
-        from wordle_rl.sweeps.settings import build_study_settings
+        from wordle_rl.sweeps.records import settle_start
+        from wordle_rl.sweeps.settings import build_study_settings, describe_ad_hoc
+        from wordle_rl.sweeps.space import parse_overrides, parse_params
 
         assert self.config is not None
         node: Any = OmegaConf.to_container(self.config.hydra.sweeper, resolve=True)
@@ -64,24 +67,19 @@ class StudySweeper(Sweeper):
                     "-m runs a study: give a setting several values, such as optim.lr=1e-4,1e-3, "
                     f"or name a study with sweep=, out of {have}"
                 )
-            node |= {key: value for key, value in describe_ad_hoc(swept, given).items()
-                     if not node.get(key)}  # fmt: skip
+            node |= describe_ad_hoc(swept, given)
         settings = build_study_settings(node)
         space, single = parse_params(settings.params)
-        fixed = settle_start(fixed, settings.report_folder)
+        fixed = settle_start(fixed, settings.place)
         said = {override.partition("=")[0] for override in fixed}
         space = {key: item for key, item in (space | swept).items() if key not in said}
         return StudyPlan(
-            settings=settings,
-            space=add_arms(settings, space),
-            overrides=(*single, *fixed),
+            settings=settings, space=add_arms(settings, space), overrides=(*single, *fixed),
             compose=self._compose,
-        )
+        )  # fmt: skip
 
     def _compose(self, overrides: Sequence[str]) -> dict[str, Any]:
         """The resolved config of a trial's overrides."""
-        from hydra.types import RunMode
-
         from wordle_rl.build import resolve
 
         assert self.hydra_context is not None and self.config is not None
@@ -89,24 +87,8 @@ class StudySweeper(Sweeper):
             return found
         cfg = self.hydra_context.config_loader.load_configuration(
             config_name=self.config.hydra.job.config_name,
-            overrides=[cli.quoted(override) for override in overrides],
-            run_mode=RunMode.RUN,
-        )
+            overrides=[cli.quoted(override) for override in overrides], run_mode=RunMode.RUN,
+        )  # fmt: skip
         OmegaConf.set_struct(cfg, False)
         cfg.pop("hydra")
         return self._composed.setdefault(tuple(overrides), resolve(cfg))
-
-
-def _write_report(plan: Any) -> None:
-    """Write the page and the pictures of a finished study, and print where they are."""
-    from wordle_rl.runs.libraries import missing
-    from wordle_rl.study import write_report
-    from wordle_rl.sweeps.study_loop import StudyPaths
-
-    paths = StudyPaths.of(plan)
-    try:
-        print(f"report: {write_report(paths.folder, paths.url)}", flush=True)
-    except ModuleNotFoundError as error:  # the study itself is done
-        if (advice := missing(error)) is None:
-            raise
-        print(f"no report: {advice}", flush=True)

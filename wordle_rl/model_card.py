@@ -20,7 +20,6 @@ from wordle_rl.licences import LICENCES, find_licence
 from wordle_rl.policy.lineage import describe_lineage
 from wordle_rl.policy.settings import MAIN, UNTRAINED
 from wordle_rl.policy.stages import prompt_name, stages_of
-from wordle_rl.runs.addresses import shown_command
 from wordle_rl.runs.environment import describe_environment
 from wordle_rl.runs.files import write_bytes
 from wordle_rl.runs.folder import given_name, maker
@@ -184,7 +183,7 @@ def describe(card: Card) -> str:
         change=_fill(_describe_change(card)),
         checkpoint=f"step {source.step}",
         training="`, resumed with `".join(_list_commands(manifest)),
-        export=_join(["-m", "wordle_rl.export", *shown_command(sys.argv[1:])]),
+        export=_join(["-m", "wordle_rl.export", *sys.argv[1:]]),
         run=source.run.path.name,
         began=manifest.get("started", "at an unknown time"),
         status=manifest.get("status", "status unknown"),

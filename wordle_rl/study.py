@@ -1,11 +1,10 @@
-"""Writes the report of a study: python -m wordle_rl.study sweeps/<name> [--storage URL].
+"""Writes the report of a study: python -m wordle_rl.study sweeps/<name>.
 
-Writes results.csv, games.csv.xz, effects.json, the pictures and README.md into the folder, and what
-the index beside it says of the studies that it lists; --index adds a study to it. Keeps the
-conclusion that a person wrote into README.md. Also works while a study runs.
+Reads results.csv and games.csv.xz, and writes effects.json, the pictures and README.md into the
+folder, and what the index beside it says of the studies that it lists; --index adds a study to it.
+Keeps the conclusion that a person wrote into README.md.
 
---recompute reads results.csv and games.csv.xz alone. --power says which difference a study of
-conf/sweep can find, before it starts.
+--power says which difference a study of conf/sweep can find, before it starts.
 """
 
 from __future__ import annotations
@@ -19,24 +18,20 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from wordle_rl.runs.addresses import STORAGE
 from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import printable
 
 
-def write_report(
-    folder: Path, url: str | None = None, *, listed: bool = False, recompute: bool = False
-) -> Path:
+def write_report(folder: Path, *, listed: bool = False) -> Path:
     """Write the report of a study. Returns its page. Raises ValueError.
 
-    listed: whether the index of studies beside the folder gets it. recompute: whether to read its
-    files alone, not its database and runs.
+    listed: whether the index of studies beside the folder gets it.
     """
     from wordle_rl.references import find_study_references
     from wordle_rl.runs.files import write_bytes, write_json
-    from wordle_rl.sweeps import games, table
+    from wordle_rl.sweeps import games
     from wordle_rl.sweeps.comparisons import compare, compare_confirmed
     from wordle_rl.sweeps.effect_table import FILE, describe_effects, describes_games
     from wordle_rl.sweeps.index import write_index
@@ -45,21 +40,16 @@ def write_report(
     from wordle_rl.sweeps.report import format_page
     from wordle_rl.sweeps.results import ReportError
 
-    study = read_study(folder, url, files_only=recompute)
-    if recompute and not study.games and describes_games(folder):
+    study = read_study(folder)
+    if not study.games and describes_games(folder):
         raise ReportError(
             f"{folder / games.FILE}: missing, or without games, from which {folder / FILE} was "
             "computed"
         )
     effects = [*compare(study), *compare_confirmed(study)]
-    if not recompute:
-        write_bytes(folder / table.FILE, table.format_csv(study.results).encode())
-        packed = games.pack_games(study.games)
-        if study.games and len(packed) <= games.MOST_BYTES:
-            write_bytes(folder / games.FILE, packed)
     write_json(folder / FILE, describe_effects(study, effects))
     references = [(one.name, 100 * one.rate) for one in find_study_references(study)]
-    pictures = write_plots(study, folder, references, keep=recompute)
+    pictures = write_plots(study, folder, references, keep=True)
     path = folder / "README.md"
     before = path.read_text(encoding="utf-8") if path.exists() else None
     write_bytes(path, format_page(study, effects, pictures, before, []).encode())
@@ -84,7 +74,7 @@ def print_power(name: str) -> None:
 
 def _folder(text: str) -> Path:
     if "://" in text:
-        raise argparse.ArgumentTypeError("must be a folder; --storage takes an address")
+        raise argparse.ArgumentTypeError("must be a folder")
     return Path(text)
 
 
@@ -95,14 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "folder", type=_folder, metavar="FOLDER", help="of the study, sweeps/<name>"
     )
     parser.add_argument(
-        "--storage", metavar="URL",
-        help=f"the database, if study.json leaves out its password; or set {STORAGE}",
-    )  # fmt: skip
-    parser.add_argument(
         "--index", action="store_true", help="also list it in README.md beside its folder"
-    )
-    parser.add_argument(
-        "--recompute", action="store_true", help="read results.csv and games.csv.xz alone"
     )
     parser.add_argument(
         "--power", action="store_true",
@@ -114,9 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.power:
             print_power(str(options.folder))
             return 0
-        page = write_report(
-            options.folder, options.storage, listed=options.index, recompute=options.recompute
-        )
+        page = write_report(options.folder, listed=options.index)
         print(printable(str(page)))
     return 0
 

@@ -28,7 +28,6 @@ from wordle_rl.earlier_run import (
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.policy.stages import prompt_name
 from wordle_rl.resolved_choices import hydra_choices, print_choices
-from wordle_rl.runs.addresses import shown_command
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import fail, full_disk_told, user_errors
 from wordle_rl.runs.files import remove_temporary_files
@@ -268,7 +267,7 @@ def _write_start(folder: RunFolder, setup: Experiment, start: dict[str, Any] | N
         print(warning, file=sys.stderr)
     folder.write_manifest(
         seeds={"seed": setup.recipe.seed},
-        command=shown_command(sys.argv),
+        command=sys.argv,
         model=setup.model.path,
         revision=setup.model.revision,
         init_from=start,
@@ -282,7 +281,7 @@ def _reopen(folder: RunFolder, changes: dict[str, Any], *, restart: bool) -> Non
         folder.checkpoints.rename(folder.path / f"checkpoints_damaged_{time.time_ns()}")
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
-    folder.note_resume(step=count_steps(folder), command=shown_command(sys.argv), changes=changes)
+    folder.note_resume(step=count_steps(folder), command=sys.argv, changes=changes)
 
 
 if __name__ == "__main__":

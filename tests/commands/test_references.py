@@ -18,7 +18,7 @@ TEACHER = TEACHERS["random_consistent_allowed"]
 
 @cache
 def shipped(name: str) -> Study:
-    return read_study(ROOT / "sweeps" / name, files_only=True)
+    return read_study(ROOT / "sweeps" / name)
 
 
 @pytest.mark.parametrize("name", ["history_weak", "joint"])

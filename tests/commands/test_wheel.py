@@ -107,7 +107,7 @@ def test_a_study_keeps_its_files_in_the_current_folder(run, tmp_path):
     assert written(tmp_path) == {"outputs"}
     [page] = (tmp_path / "outputs" / "studies").iterdir()
     assert (page / "study.db").is_file()
-    assert str(page.name) in run(f"study outputs/studies/{page.name}")
+    assert str(page.name) in run(f"study outputs/sweeps/{page.name}")
 
 
 def test_two_processes_train_without_the_checkout(run):

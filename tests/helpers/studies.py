@@ -12,10 +12,10 @@ from typing import Any
 
 import optuna
 
-from wordle_rl.sweeps.parse_params import parse_params
 from wordle_rl.sweeps.plan import StudyPlan, add_arms
 from wordle_rl.sweeps.settings import build_study_settings
-from wordle_rl.sweeps.study_loop import run_study
+from wordle_rl.sweeps.space import parse_params
+from wordle_rl.sweeps.study import run_study
 
 TESTS = Path(__file__).resolve().parent
 FAKE = [sys.executable, str(TESTS / "fake_train.py")]
@@ -26,7 +26,7 @@ def plan_of(root: Path, **node: Any) -> StudyPlan:
     settings = build_study_settings(
         {
             "name": "study", "params": {"x": "choice(0.1, 0.9, 0.5)"}, "command": FAKE,
-            "folder": str(root / "study"), "trials": str(root / "trials"), "poll": 0.05, **node,
+            "folder": str(root / "study"), "poll": 0.05, **node,
         }
     )  # fmt: skip
     space, single = parse_params(settings.params)
@@ -65,9 +65,10 @@ def states(study: optuna.Study) -> list[str]:
 def steps_done(root: Path) -> dict[str, list[int]]:
     """The steps that the runs in each trial's folder did, in their order."""
     found = {}
-    for path in sorted((root / "trials").rglob("steps.log")):
+    trials = root / "study" / "trials"
+    for path in sorted(trials.rglob("steps.log")):
         records: Sequence[dict[str, Any]] = [json.loads(s) for s in path.read_text().splitlines()]
-        found[str(path.parent.parent.relative_to(root / "trials"))] = [r["step"] for r in records]
+        found[str(path.parent.parent.relative_to(trials))] = [r["step"] for r in records]
     return found
 
 

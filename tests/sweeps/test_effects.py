@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -14,11 +13,10 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps import settings
 from wordle_rl.sweeps.comparisons import list_pairs, measure_cells
 from wordle_rl.sweeps.effects import Spread, find_resolution, judge, measure_spread
-from wordle_rl.sweeps.games import collect_games
 from wordle_rl.sweeps.measures import MEASURES
-from wordle_rl.sweeps.parse_params import parse_params
 from wordle_rl.sweeps.power import plan_power
 from wordle_rl.sweeps.results import JudgedGame, Result, Study
+from wordle_rl.sweeps.space import parse_params
 
 WINS = MEASURES["wins"]
 
@@ -162,22 +160,6 @@ def test_a_trial_is_judged_by_the_games_of_its_last_step_and_the_mean_over_sampl
     assert measure_cells([trial], {}, WINS) == {(5, ""): 0.9}
     assert measure_cells([trial], {}, MEASURES["idle_groups"]) == {(5, ""): 0.25}
     assert measure_cells([trial], {}, MEASURES["repeats"]) == {}
-
-
-def test_a_study_keeps_the_games_of_the_first_and_the_last_validation_or_of_all(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr("wordle_rl.sweeps.games.ROOT", tmp_path)
-    lines = [{"step": step, "secret": "crane", "guesses": ["slate"], "kinds": ["accepted"]}
-             for step in (0, 2, 4)]  # fmt: skip
-    (tmp_path / "run").mkdir()
-    path = tmp_path / "run/validation_games.jsonl"
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    trial = Result(number=0, confirms=False, state="complete", params={"arm": "a"}, value=0.9,
-                   figures={"run": "run"})  # fmt: skip
-    for every, steps in ((False, [0, 4]), (True, [0, 2, 4])):
-        kept = collect_games([trial], {}, every=every)
-        assert [game.step for game in kept[(False, 0)]] == steps
 
 
 def test_over_time_every_validation_counts_but_the_one_of_the_start():

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
+import os
 import signal
-import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,12 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.studies import plan_of, states, steps_done, stored, work, worker
+from tests.helpers.studies import states, steps_done, stored, work, worker
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.sweeps import objective
-from wordle_rl.sweeps.study_loop import StudyPaths, StudyStopped, _write_record
+from wordle_rl.sweeps.study import StudyStopped
 
-TWENTY = {"params": {"x": "range(0, 19)"}}
+TWO = {"params": {"x": "choice(0.1, 0.9)"}}
+SOON = {"heartbeat": 1, "grace": 3}  # seconds; a real study has 60 and 180
+TPE = {"_target_": "optuna.samplers.TPESampler", "seed": 0, "constant_liar": True}
+SIX = [1, 2, 3, 4, 5, 6]
+MEDIAN = {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 1}
 
 
 @pytest.fixture
@@ -55,59 +55,105 @@ def alive(pid: int) -> bool:
 
 def processes_of(root: Path) -> set[int]:
     """The processes that did the steps of a study's runs."""
-    logs = [*(root / "trials").rglob("steps.log")]
+    logs = [*(root / "study" / "trials").rglob("steps.log")]
     return {json.loads(s)["pid"] for log in logs for s in log.read_text().splitlines()}
 
 
-def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
-    return {
-        str(path): (path.stat().st_mtime_ns, path.read_bytes())
-        for path in root.rglob("*")
-        if path.is_file()
-    }
+def complete(root: Path) -> list[float]:
+    """The values of x with a complete trial."""
+    return sorted(t.params["x"] for t in stored(root).trials if t.state.name == "COMPLETE")
 
 
-def test_a_study_tries_each_point_once_and_says_so(tmp_path):
-    said = work(tmp_path)
-    trials = stored(tmp_path).trials
-    assert [t.params["x"] for t in trials] == [0.1, 0.9, 0.5]
-    # 0.5 * x + 0.01 at each of four steps
-    assert [t.value for t in trials] == pytest.approx([0.09, 0.49, 0.29])
-    assert trials[0].intermediate_values == pytest.approx({1: 0.06, 2: 0.07, 3: 0.08, 4: 0.09})
-    assert trials[0].user_attrs["games"] == 40 and trials[0].user_attrs["seconds"] == 2.0
-    ended = [line for line in said if "to go" in line]
-    assert [line.split()[:5] for line in ended] == [
-        ["trial", str(i), f"x={x}", "complete", f"{value}"]
-        for i, x, value in [(0, 0.1, 9.0), (1, 0.9, 49.0), (2, 0.5, 29.0)]
-    ]
-    assert "best 49.0 % (trial 1)  1 to go, about 0 min" in ended[1]
-    assert "x=0.9" in said[-1]
+def test_after_kill_9_of_a_worker_another_one_finishes_its_trial(tmp_path):
+    fake = held(tmp_path, steps=6)
+    both = [worker(tmp_path, fake, **TWO, **SOON) for _ in range(2)]
+    until(lambda: [*steps_done(tmp_path).values()] == [[1, 2]] * 2)
+    both[0].kill()
+    both[0].communicate()
+    # The run of the dead worker goes on. Nobody else touches its folder before it has ended.
+    assert all(map(alive, processes_of(tmp_path)))
+    release(tmp_path)
+    said, _ = both[1].communicate(timeout=240)
+    assert both[1].returncode == 0, said
+    assert sorted(states(stored(tmp_path))) == ["COMPLETE", "COMPLETE", "FAIL"]
+    assert complete(tmp_path) == [0.1, 0.9]
+    assert steps_done(tmp_path) == {"0000": SIX, "0001": SIX}
+    assert len(processes_of(tmp_path)) == 2
 
 
-def test_a_finished_study_run_again_changes_no_file(tmp_path):
-    work(tmp_path, confirm_seeds=[7, 8])
-    before = snapshot(tmp_path)
-    said = work(tmp_path, confirm_seeds=[7, 8])
-    assert snapshot(tmp_path) == before
-    table, ending = said
-    assert table.lstrip().startswith("arm ") and "finished" in ending
+def test_after_kill_9_of_a_trial_it_continues_in_its_folder(tmp_path):
+    fake = held(tmp_path, steps=6)
+    one = worker(tmp_path, fake, **TWO)
+    until(lambda: steps_done(tmp_path).get("0000") == [1, 2])
+    [child] = processes_of(tmp_path)
+    os.kill(child, signal.SIGKILL)
+    release(tmp_path)
+    said, _ = one.communicate(timeout=240)
+    assert one.returncode == 0 and "was killed and is queued again" in said, said
+    assert complete(tmp_path) == [0.1, 0.9]
+    assert steps_done(tmp_path) == {"0000": SIX, "0001": SIX}
+    assert len(processes_of(tmp_path)) == 3, "two processes did each step of the first trial once"
 
 
-def test_winner_and_default_run_again_with_fresh_seeds(tmp_path):
-    work(tmp_path, confirm_seeds=[7, 8], default={"x": 0.1})
-    trials = stored(tmp_path, "study-confirm").trials
-    assert sorted((t.params["arm"], t.params["seed"]) for t in trials) == [
-        ("default", 7), ("default", 8), ("winner", 7), ("winner", 8),
-    ]  # fmt: skip
-    assert {t.params["arm"]: t.value for t in trials} == pytest.approx(
-        {"winner": 0.49, "default": 0.09}
-    )
+def test_after_kill_9_of_both_the_same_command_continues(tmp_path):
+    fake = held(tmp_path, steps=6)
+    killed = worker(tmp_path, fake, **TWO, **SOON)
+    until(lambda: steps_done(tmp_path).get("0000") == [1, 2])
+    [child] = processes_of(tmp_path)
+    killed.kill()
+    os.kill(child, signal.SIGKILL)
+    killed.communicate()
+    release(tmp_path)
+    after = worker(tmp_path, fake, **TWO, **SOON)
+    said, _ = after.communicate(timeout=240)
+    assert after.returncode == 0 and "resumes in" in said, said
+    assert complete(tmp_path) == [0.1, 0.9]
+    assert steps_done(tmp_path) == {"0000": SIX, "0001": SIX}
+    retried = stored(tmp_path).trials[-1]
+    assert retried.user_attrs["games"] == 60 and len(retried.intermediate_values) == 6
 
 
-def test_success_is_the_summary_whatever_the_exit_code(tmp_path, fake):
-    fake(code=9)
-    work(tmp_path)
+@pytest.mark.parametrize(
+    ("signum", "code"),
+    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+)
+def test_a_signal_lets_the_runs_save_and_the_same_command_continues(tmp_path, signum, code):
+    fake, node = held(tmp_path, steps=4), {"jobs": 2}
+    stopped = worker(tmp_path, fake, **node)
+    until(lambda: [*steps_done(tmp_path).values()] == [[1, 2]] * 2)
+    stopped.send_signal(signum)
+    said, _ = stopped.communicate(timeout=240)
+    assert stopped.returncode == code and "same command to continue" in said
+    assert len(processes_of(tmp_path)) == 2 and not any(map(alive, processes_of(tmp_path)))
+    assert states(stored(tmp_path)) == ["WAITING"] * 3, "at once, before a heartbeat is old"
+    release(tmp_path)
+    after = worker(tmp_path, fake, **node)
+    said, _ = after.communicate(timeout=240)
+    assert after.returncode == 0, said
     assert states(stored(tmp_path)) == ["COMPLETE"] * 3
+    assert [*steps_done(tmp_path).values()] == [[1, 2, 3, 4]] * 3
+
+
+@pytest.mark.parametrize("sampler", [None, pytest.param(TPE, marks=pytest.mark.slow)])
+def test_two_workers_share_the_trials_of_one_sqlite_file(tmp_path, sampler):
+    node: dict[str, Any] = {"params": {"x": "range(0, 9)"}}
+    if sampler:
+        node = {"params": {"x": "interval(0.0, 1.0)"}, "n_trials": 10, "sampler": sampler}
+    both = [worker(tmp_path, {"steps": 1}, **node) for _ in range(2)]
+    said = [process.communicate(timeout=240)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert states(stored(tmp_path)) == ["COMPLETE"] * 10
+    assert len(set(complete(tmp_path))) == 10 == len(steps_done(tmp_path))
+    assert all("complete" in lines for lines in said), "both worked"
+
+
+def test_a_poor_trial_is_pruned_and_its_run_ends(tmp_path, fake):
+    fake(steps=6, seconds=0.1)
+    work(tmp_path, params={"x": "choice(0.8, 0.1)"}, pruner=MEDIAN)
+    assert states(stored(tmp_path)) == ["COMPLETE", "PRUNED"]
+    assert steps_done(tmp_path)["0000"] == [1, 2, 3, 4, 5, 6]
+    assert len(steps_done(tmp_path)["0001"]) < 6
+    assert not any(map(alive, processes_of(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -115,10 +161,10 @@ def test_success_is_the_summary_whatever_the_exit_code(tmp_path, fake):
     [
         ({"fail": "the model is broken"}, "the model is broken (exit code 1"),
         ({"summary": False}, "exit code 0, no summary.json"),
-        pytest.param({"value": math.nan}, "val_win_rate", marks=pytest.mark.slow),
-        pytest.param({"value": None}, "is None, not a number", marks=pytest.mark.slow),
+        ({"value": math.nan}, "val_win_rate"),
+        ({"steps": 1, "spoil": ["metrics.jsonl", ""]}, "no training step"),
     ],
-    ids=["error", "no summary", "nan", "null"],
+    ids=["error", "no summary", "nan", "no step"],
 )
 def test_three_failures_in_a_row_stop_a_study_with_the_cause(tmp_path, fake, how, cause):
     fake(**how)
@@ -130,188 +176,50 @@ def test_three_failures_in_a_row_stop_a_study_with_the_cause(tmp_path, fake, how
     # Once mended, the same command continues and repeats what failed.
     fake(steps=1)
     work(tmp_path, **node)
-    done = [t.params["x"] for t in stored(tmp_path).trials if t.state.name == "COMPLETE"]
-    assert sorted(done) == [0, 1, 2, 3]
+    assert complete(tmp_path) == [0, 1, 2, 3]
 
 
-def test_one_point_that_fails_is_left_out_and_tried_again_by_the_same_command(tmp_path, fake):
+def test_a_trial_that_fails_is_left_out_and_tried_again_by_the_same_command(tmp_path, fake):
     fake(fail="broken", fail_at=0.9)
     said = work(tmp_path)
     assert states(stored(tmp_path)) == ["COMPLETE", "FAIL", "COMPLETE"]
     assert "x=0.5; 1 failed" in said[-1]
     fake()
-    said = work(tmp_path)
-    assert states(stored(tmp_path)) == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
-    assert said[-1].endswith("x=0.9")
+    assert work(tmp_path)[-1].endswith("x=0.9")
+    assert complete(tmp_path) == [0.1, 0.5, 0.9]
 
 
-def test_a_fault_of_the_worker_itself_is_raised_and_no_failed_trial(tmp_path, monkeypatch):
-    def broken(*_: object, **__: object) -> None:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(objective, "run_child", broken)
-    with pytest.raises(ZeroDivisionError):
-        work(tmp_path, jobs=2)
-
-
-def test_a_password_is_in_no_file(tmp_path, monkeypatch):
-    url = "postgresql://me:secret@host/db"
-    monkeypatch.setattr(sys, "argv", ["train.py", "-m", f"hydra.sweeper.storage={url}"])
-    paths = StudyPaths(folder=tmp_path, trials=tmp_path / "t", url=url)
-    _write_record(plan_of(tmp_path, storage=url), paths)
-    text = (tmp_path / "study.json").read_text()
-    assert "postgresql://me:***@host/db" in text and "secret" not in text
-
-
-def test_a_changed_space_is_refused_by_name(tmp_path):
+def test_success_is_the_summary_whatever_the_exit_code(tmp_path, fake):
+    fake(code=9)
     work(tmp_path)
-    before = snapshot(tmp_path)
-    with pytest.raises(
-        ConfigError, match=r"x was choice\(0.1, 0.9, 0.5\), is choice\(1, 2\)"
-    ) as no:
+    assert states(stored(tmp_path)) == ["COMPLETE"] * 3
+
+
+def test_other_settings_are_refused_by_name(tmp_path):
+    work(tmp_path)
+    with pytest.raises(ConfigError, match=r"params was .*0.1.*, is .*choice\(1, 2\)") as no:
         work(tmp_path, params={"x": "choice(1, 2)"})
     assert "hydra.sweeper.name" in str(no.value) and "\n" not in str(no.value)
-    with pytest.raises(ConfigError, match="budget: games was None, is 160"):
+    with pytest.raises(ConfigError, match=r"budget was .*None.*160"):
         work(tmp_path, budget={"games": 160})
-    assert snapshot(tmp_path) == before
-
-
-@pytest.mark.slow
-def test_a_study_may_grow(tmp_path):
-    node = {"params": {"x": "interval(0.0, 1.0)"}, "sampler": {"name": "random"}}
-    work(tmp_path, **node, n_trials=2)
-    work(tmp_path, **node, n_trials=5)
-    drawn = [t.params["x"] for t in stored(tmp_path).trials]
-    assert len(set(drawn)) == 5 == states(stored(tmp_path)).count("COMPLETE")
-    work(tmp_path / "at once", **node, n_trials=5)
-    assert [t.params["x"] for t in stored(tmp_path / "at once").trials] == drawn
-
-
-def test_a_bad_trial_is_pruned_and_its_child_ends(tmp_path, fake):
-    fake(steps=6, seconds=0.1)
-    work(tmp_path, params={"x": "choice(0.8, 0.1)"}, pruner={"name": "median", "startup_trials": 1})
-    study = stored(tmp_path)
-    assert states(study) == ["COMPLETE", "PRUNED"]
-    assert steps_done(tmp_path)["0000"] == [1, 2, 3, 4, 5, 6]
-    assert len(steps_done(tmp_path)["0001"]) < 6
-    assert not any(map(alive, processes_of(tmp_path)))
-
-
-@pytest.mark.slow
-def test_a_worker_that_was_killed_is_replaced_and_no_step_is_counted_twice(tmp_path):
-    fake, node = held(tmp_path, steps=8), {"params": {"x": "choice(0.1, 0.9)"}}
-    killed = worker(tmp_path, fake, **node)
-    until(lambda: len(steps_done(tmp_path).get("0000", [])) >= 2)
-    [child] = processes_of(tmp_path)
-    killed.kill()
-    killed.communicate()
-    until(lambda: not alive(child))  # a child ends with its parent
-    release(tmp_path)
-    after = worker(tmp_path, fake, **node)
-    said, _ = after.communicate(timeout=240)
-    assert after.returncode == 0, said
-    trials = stored(tmp_path).trials
-    assert [t.state.name for t in trials] == ["FAIL", "COMPLETE", "COMPLETE"]
-    assert sorted(t.params["x"] for t in trials[1:]) == [0.1, 0.9]
-    # The retried trial continued in the first one's folder: two processes did each step once.
-    every = list(range(1, 9))
-    assert steps_done(tmp_path) == {"0000": every, "0001": every}
-    assert len(processes_of(tmp_path)) == 3
-    retried = next(t for t in trials[1:] if t.params["x"] == 0.1)
-    assert retried.user_attrs["games"] == 80 and len(retried.intermediate_values) == 8
-
-
-def test_another_worker_takes_over_from_one_that_was_killed(tmp_path):
-    fake, node = held(tmp_path, steps=6), {"params": {"x": "choice(0.1, 0.9)"}}
-    both = [worker(tmp_path, fake, **node) for _ in range(2)]
-    until(lambda: len(steps_done(tmp_path)) == 2 and all(steps_done(tmp_path).values()))
-    assert states(stored(tmp_path)) == ["RUNNING", "RUNNING"]
-    both[0].kill()
-    release(tmp_path)
-    said, _ = both[1].communicate(timeout=240)
-    both[0].communicate()
-    assert both[1].returncode == 0, said
-    assert sorted(states(stored(tmp_path))) == ["COMPLETE", "COMPLETE", "FAIL"]
-    assert set(map(tuple, steps_done(tmp_path).values())) == {(1, 2, 3, 4, 5, 6)}
-
-
-def stopped_between_writes(worker: subprocess.Popen[str], root: Path) -> bool:
-    """Stop a worker, or let it go on if it holds the database."""
-    worker.send_signal(signal.SIGSTOP)
-    with contextlib.closing(sqlite3.connect(root / "study" / "study.db", timeout=0.5)) as database:
-        try:
-            database.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError:
-            worker.send_signal(signal.SIGCONT)
-            return False
-        database.rollback()
-        return True
+    (tmp_path / "study" / "study.db").unlink()
+    (tmp_path / "study" / "study.json").unlink()
+    with pytest.raises(ConfigError, match=r"0000 holds a trial of an earlier study: remove "):
+        work(tmp_path, params={"x": "choice(0.2, 0.3)"})
 
 
 @pytest.mark.slow
 def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tmp_path):
     fake = held(tmp_path, steps=4)
-    node = {"params": {"x": "choice(0.1, 0.9)"}, "heartbeat": 1, "grace": 2}
-    slow = worker(tmp_path, fake, **node)
-    until(lambda: steps_done(tmp_path).get("0000"))
-    until(lambda: stopped_between_writes(slow, tmp_path))
-    release(tmp_path)  # its child continues
-    said, _ = worker(tmp_path, fake, **node).communicate(timeout=240)
-    slow.send_signal(signal.SIGCONT)
-    late, _ = slow.communicate(timeout=240)
-    assert slow.returncode == 0 and "another worker took over a trial" in late, said + late
-    assert sorted(states(stored(tmp_path))) == ["COMPLETE", "COMPLETE", "FAIL"]
-    assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4]] * 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sampler", ["grid", "tpe"])
-def test_two_workers_share_twenty_trials(tmp_path, sampler):
-    node: dict[str, Any] = {**TWENTY, "sampler": {"name": sampler}}
-    if sampler != "grid":
-        node |= {"n_trials": 20, "params": {"x": "interval(0.0, 1.0)"}}
-    both = [worker(tmp_path, {"steps": 1}, **node) for _ in range(2)]
-    said = [process.communicate(timeout=240)[0] for process in both]
-    assert [process.returncode for process in both] == [0, 0], said
-    study = stored(tmp_path)
-    done = [t.params["x"] for t in study.trials if t.state.name == "COMPLETE"]
-    assert len(done) == len(set(done)) and 20 <= len(done) <= (20 if sampler == "grid" else 21)
-    assert len(steps_done(tmp_path)) == len(done)
-    assert all("complete" in lines for lines in said), "both must have worked"
-
-
-@pytest.mark.parametrize(
-    ("signum", "code"),
-    [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow)],
-)
-@pytest.mark.slow
-def test_a_signal_ends_the_children_and_the_same_command_continues(tmp_path, signum, code):
-    fake, node = held(tmp_path, steps=4), {"jobs": 2}
-    stopped = worker(tmp_path, fake, **node)
-    until(lambda: [*steps_done(tmp_path).values()] == [[1, 2]] * 2)
-    stopped.send_signal(signum)
-    said, _ = stopped.communicate(timeout=240)
-    assert stopped.returncode == code and "same command to continue" in said
-    assert len(processes_of(tmp_path)) == 2 and not any(map(alive, processes_of(tmp_path)))
+    slow = worker(tmp_path, fake, **TWO, **SOON)
+    until(lambda: steps_done(tmp_path).get("0000") == [1, 2])
+    slow.send_signal(signal.SIGSTOP)
+    quick = worker(tmp_path, fake, **TWO, **SOON)
+    until(lambda: "FAIL" in states(stored(tmp_path)))
     release(tmp_path)
-    after = worker(tmp_path, fake, **node)
-    said, _ = after.communicate(timeout=240)
-    assert after.returncode == 0, said
-    assert states(stored(tmp_path)).count("COMPLETE") == 3
-    assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4]] * 3
-
-
-@pytest.mark.slow
-def test_a_database_that_is_locked_for_20_seconds_is_waited_for(tmp_path):
-    process = worker(tmp_path, {"steps": 6, "seconds": 0.2}, heartbeat=5, grace=60)
-    until(lambda: len(steps_done(tmp_path).get("0000", [])) >= 2)
-    lock = sqlite3.connect(tmp_path / "study" / "study.db", timeout=30)
-    lock.execute("BEGIN EXCLUSIVE")
-    time.sleep(20)
-    assert process.poll() is None
-    lock.rollback()
-    lock.close()
-    said, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, said
-    assert states(stored(tmp_path)) == ["COMPLETE"] * 3
-    assert list(steps_done(tmp_path).values()) == [[1, 2, 3, 4, 5, 6]] * 3
+    slow.send_signal(signal.SIGCONT)
+    said = [process.communicate(timeout=240)[0] for process in (slow, quick)]
+    assert [slow.returncode, quick.returncode] == [0, 0], said
+    assert "another worker took it" in said[0], said
+    assert complete(tmp_path) == [0.1, 0.9]
+    assert [*steps_done(tmp_path).values()] == [[1, 2, 3, 4]] * 2

@@ -135,7 +135,8 @@ def test_workers_on_two_machines_share_a_study(tmp_path_factory, tmp_path, monke
 
 
 def test_workers_share_a_study_in_postgresql_and_take_over_from_the_killed(url, tmp_path):
-    fake, node = {"steps": 6, "seconds": 0.3}, {"params": {"x": "range(0, 5)"}, "storage": url}
+    fake = {"steps": 6, "seconds": 0.3}
+    node = {"params": {"x": "range(0, 5)"}, "storage": url, "heartbeat": 1, "grace": 3}
     both = [worker(tmp_path, fake, **node) for _ in range(2)]
     end = time.monotonic() + 60
     while len(steps_done(tmp_path)) < 2:

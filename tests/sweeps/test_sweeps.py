@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,18 +12,27 @@ from typing import Any
 import optuna
 import pytest
 from omegaconf import OmegaConf
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
 from tests.helpers.studies import plan_of, work
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.sweeps.dead_workers import WorkerLock
-from wordle_rl.sweeps.parse_params import parse_overrides, parse_params
+from wordle_rl.sweeps.ledger import build_pruner, build_sampler, open_storage
 from wordle_rl.sweeps.plan import StudyPlan, insert_start
-from wordle_rl.sweeps.rounds import find_winner
-from wordle_rl.sweeps.samplers import build_sampler, suggest_params
-from wordle_rl.sweeps.settings import SamplerSettings, build_study_settings
-from wordle_rl.sweeps.space import Choice, Range, format_params, list_grid_points, list_probes
+from wordle_rl.sweeps.progress import format_arms
+from wordle_rl.sweeps.records import read_record
+from wordle_rl.sweeps.rounds import build_confirmation, find_winner
+from wordle_rl.sweeps.settings import build_study_settings, describe_ad_hoc
+from wordle_rl.sweeps.space import (
+    format_distribution,
+    format_overrides,
+    format_params,
+    list_grid_points,
+    list_probes,
+    parse_overrides,
+    parse_params,
+)
 
 STUDIES = sorted(p.stem for p in (ROOT / "conf" / "sweep").glob("*.yaml"))
 
@@ -31,23 +40,30 @@ STUDIES = sorted(p.stem for p in (ROOT / "conf" / "sweep").glob("*.yaml"))
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("choice(2, 4)", Choice(values=(2, 4), texts=("2", "4"))),
-        ("a, b", Choice(values=("a", "b"), texts=("a", "b"))),
-        ("choice(2, 0.5, true)", Choice(values=(2, 0.5, True), texts=("2", "0.5", "True"))),
-        ("choice('a b', c)", Choice(values=("a b", "c"), texts=("a\\ b", "c"))),
-        ("choice([1,2], {a:3})", Choice(values=("[1,2]", "{a:3}"), texts=("[1,2]", "{a:3}"))),
-        ("range(1, 4)", Range(low=1, high=4, step=1)),
-        ("range(0, 1, step=0.25)", Range(low=0.0, high=1.0, step=0.25)),
-        ("interval(0.1, 0.3)", Range(low=0.1, high=0.3)),
-        ("int(interval(1, 8))", Range(low=1, high=8)),
-        ("tag(log, interval(1e-5, 1e-3))", Range(low=1e-5, high=1e-3, log=True)),
-        ("tag(log, int(interval(1, 64)))", Range(low=1, high=64, log=True)),
+        ("choice(2, 4)", CategoricalDistribution((2, 4))),
+        ("a, b", CategoricalDistribution(("a", "b"))),
+        ("choice(2, 0.5, true)", CategoricalDistribution((2, 0.5, True))),
+        ("choice('a b', c)", CategoricalDistribution(("a b", "c"))),
+        ("choice([1,2], {a:3})", CategoricalDistribution(("[1,2]", "{a:3}"))),
+        ("range(1, 4)", IntDistribution(1, 4)),
+        ("range(0, 1, step=0.25)", FloatDistribution(0.0, 1.0, step=0.25)),
+        ("interval(0.1, 0.3)", FloatDistribution(0.1, 0.3)),
+        ("int(interval(1, 8))", IntDistribution(1, 8)),
+        ("tag(log, interval(1e-5, 1e-3))", FloatDistribution(1e-5, 1e-3, log=True)),
+        ("tag(log, int(interval(1, 64)))", IntDistribution(1, 64, log=True)),
     ],
-)  # fmt: skip
-def test_the_official_grammar_is_read(text, expected):
+)
+def test_the_official_grammar_is_read_and_written_again(text, expected):
     space, single = parse_params({"a.b": text})
     assert space == {"a.b": expected} and single == []
-    assert type(getattr(space["a.b"], "low", None)) is type(getattr(expected, "low", None))
+    again, _ = parse_params({"a.b": format_distribution(expected)})
+    assert again == space
+
+
+def test_values_are_written_so_that_hydra_reads_them_again():
+    given = {"a": 1e-05, "b": True, "c": None, "d": "x y", "e": "[1,2]", "f": "it's", "g": "tiny"}
+    written = format_overrides(given)
+    assert written == ["a=1e-05", "b=true", "c=null", "d='x y'", "e=[1,2]", "f='it\\'s'", "g=tiny"]
 
 
 def test_single_values_are_no_parameters():
@@ -61,9 +77,9 @@ def test_single_values_are_no_parameters():
     [
         ("shuffle(1, 2)", "shuffle"),
         ("tag(wide, interval(1, 2))", "the only tag is log"),
-        ("interval(2, 1)", "lower end"),
-        ("tag(log, interval(0, 1))", "above 0"),
-        ("choice(1, 1)", "each of them once"),
+        ("interval(2, 1)", "low"),
+        ("tag(log, interval(0, 1))", "low"),
+        ("choice(1, 1)", "each of its values once"),
         ("glob(*)", "give choice"),
     ],
 )
@@ -136,7 +152,7 @@ def test_arms_and_stages_make_the_command_lines():
         ["algorithm=sft", "trainer.steps=9", "prompt=letters", "seed=1"],
         ["model.path={start}", "prompt=letters", "seed=1", *budget],
     ]
-    assert made.build_default_stages()[0] == ["algorithm=sft", "trainer.steps=3"]
+    assert made.build_stages({"arm": "short"})[0] == ["algorithm=sft", "trainer.steps=3"]
     assert [p["arm"] for p in made.list_points()] == ["long", "short", "long", "short"]
     assert insert_start(["model.path={start}"], Path("/a b/model")) == ["model.path='/a b/model'"]
 
@@ -148,7 +164,7 @@ def test_what_the_sweeper_sets_itself_is_refused(key):
 
 
 def test_a_grid_needs_lists():
-    with pytest.raises(ConfigError, match=r"params.x: a grid needs lists"):
+    with pytest.raises(ConfigError, match=r"params: a grid needs lists"):
         plan(params={"x": "interval(0.0, 1.0)"})
 
 
@@ -156,11 +172,8 @@ def test_a_grid_needs_lists():
     ("node", "said"),
     [
         ({"name": "a/b"}, "letters, digits"),
-        ({"sampler": {"name": "cmaes"}}, "grid, random, tpe"),
-        ({"sampler": {"nmae": "tpe"}}, "hydra.sweeper.sampler has no setting nmae"),
-        ({"sampler": {"name": "tpe"}}, "n_trials must be given"),
-        ({"n_trials": 3}, "must be null for a grid"),
-        ({"pruner": {"name": "median", "percentile": 0.0}}, "between 0 and 100"),
+        ({"sampler": {"_target_": "optuna.samplers.TPESampler"}}, "n_trials must be given"),
+        ({"n_trials": 3}, "n_trials must be given with a sampler, and only then"),
         ({"grace": 60}, "grace must be 61"),
         ({"jobs": 0}, "jobs must be 1 or more"),
         ({"confirm_seeds": [1, 1]}, "must all differ"),
@@ -195,60 +208,94 @@ def test_the_winner_has_the_best_mean_over_all_seeds():
     assert find_winner([]) is None
 
 
-@pytest.mark.parametrize("name", ["tpe", "random"])
-def test_a_sampler_repeats_itself_by_trial_and_differs_by_seed(name):
-    space, _ = parse_params({"a": "tag(log, interval(1e-4, 1e-2))", "b": "choice(1, 2, 3)"})
+TPE = {"_target_": "optuna.samplers.TPESampler", "n_startup_trials": 3, "multivariate": True}
 
-    def points(seed: int, interrupted: bool) -> list[dict[str, Any]]:
-        storage = optuna.storages.InMemoryStorage()
-        optuna.create_study(storage=storage, study_name="s")
-        found = []
-        for _ in range(6):
-            settings = SamplerSettings(name=name, seed=seed, startup_trials=3)
-            if not found or interrupted:
-                study = optuna.load_study(
-                    storage=storage, study_name="s", sampler=build_sampler(settings)
-                )
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+@pytest.mark.parametrize("node", [TPE, {"_target_": "optuna.samplers.RandomSampler"}])
+def test_a_sampler_repeats_itself_by_trial_and_differs_by_seed(node):
+    def points(seed: int) -> list[float]:
+        study, found = optuna.create_study(), []
+        for number in range(6):
+            study.sampler = build_sampler({**node, "seed": seed}, number)
             trial = study.ask()
-            found.append(suggest_params(trial, space))
-            study.tell(trial, found[-1]["a"])
+            found.append(trial.suggest_float("a", 1e-4, 1e-2, log=True))
+            study.tell(trial, found[-1])
         return found
 
-    one = points(0, interrupted=False)
-    assert one == points(0, interrupted=True) != points(1, interrupted=False)
-    assert len({p["a"] for p in one}) == 6
+    assert points(0) == points(0) != points(1)
+    assert len(set(points(0))) == 6
 
 
-def test_the_folder_of_another_trial_is_never_taken_for_this_ones(tmp_path):
-    work(tmp_path)
-    (tmp_path / "study" / "study.db").unlink()
-    with pytest.raises(ConfigError, match=r"0000 holds a trial of an earlier study: remove "):
-        work(tmp_path, params={"x": "choice(0.2, 0.3)"})
+def test_samplers_and_pruners_are_optunas_classes_and_nothing_else():
+    inner = {"_target_": "optuna.pruners.MedianPruner"}
+    patient = {"_target_": "optuna.pruners.PatientPruner", "patience": 1, "wrapped_pruner": inner}
+    with pytest.warns(optuna.exceptions.ExperimentalWarning):
+        assert isinstance(build_pruner(patient)._wrapped_pruner, optuna.pruners.MedianPruner)
+    for target in ("os.system", "optuna.samplers.os.system", "optuna.samplers.warnings", "TPE"):
+        with pytest.raises(ConfigError, match=r"sampler\._target_ must be optuna\.samplers\."):
+            build_sampler({"_target_": target}, 0)
+    with pytest.raises(ConfigError, match=r"sampler: .*wrong"):
+        build_sampler({**TPE, "wrong": 1}, 0)
 
 
-@pytest.mark.slow
-def test_a_study_that_starts_again_elsewhere_records_where(tmp_path):
-    work(tmp_path)
-    before = (tmp_path / "study" / "study.json").read_bytes()
-    work(tmp_path)
-    assert (tmp_path / "study" / "study.json").read_bytes() == before
-    url = f"sqlite:///{tmp_path}/other.db"
-    work(tmp_path, storage=url, trials=str(tmp_path / "new"))
-    assert json.loads((tmp_path / "study" / "study.json").read_bytes())["storage"] == url
+def test_an_address_that_cannot_be_opened_is_one_line_without_its_password():
+    for url in ("postgresql+nodriver://me:s3cret@x/y", "journal:s3cret"):
+        settings = build_study_settings({"name": "s", "storage": url})
+        with pytest.raises(ConfigError, match=r"hydra\.sweeper\.storage") as error:
+            open_storage(settings)
+        assert "s3cret" not in str(error.value) and "\n" not in str(error.value)
 
 
-def test_workers_with_cores_of_their_own_take_all_of_them(tmp_path):
-    one, other = WorkerLock(tmp_path), WorkerLock(tmp_path)
-    one.cores, other.cores = {0, 1}, {2, 3}
-    study = optuna.create_study()
-    trial = study.ask()
-    other.sign(trial)
-    [running] = study.get_trials()
-    assert not one.shares_cores(running) and other.shares_cores(running)
-    one.cores = {1, 2}
-    assert one.shares_cores(running)
-    one.close()
-    other.close()
+def test_the_same_arguments_are_the_same_study_and_others_are_another_one():
+    arguments = ["optim.lr=1e-4,1e-3", "model=mini"]
+    made = describe_ad_hoc(["optim.lr"], arguments)
+    assert re.fullmatch(r"optim\.lr-[0-9a-f]{8}", made["name"])
+    assert made == describe_ad_hoc(["optim.lr"], arguments[::-1])
+    assert made["name"] != describe_ad_hoc(["optim.lr"], ["optim.lr=1e-4,1e-2"])["name"]
+    build_study_settings(describe_ad_hoc([f"+a.long.setting_{i}" for i in range(20)], arguments))
+
+
+# -- what a study prints ---------------------------------------------------------------------------
+
+
+def test_a_study_tries_each_point_once_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    said = work(tmp_path, confirm_seeds=[7, 8], default={"x": 0.1})
+    ended = [line for line in said if "to go" in line]
+    assert [line.split()[:5] for line in ended[:3]] == [
+        ["trial", str(i), f"x={x}", "complete", f"{value}"]
+        for i, x, value in [(0, 0.1, 9.0), (1, 0.9, 49.0), (2, 0.5, 29.0)]
+    ]
+    assert "best 49.0 % (trial 1)  1 to go, about 0 min" in ended[1]
+    # winner and default again, with fresh seeds
+    assert [line.split()[2:4] for line in ended[3:]] == [
+        [f"arm={arm}", f"seed={seed}"] for seed in (7, 8) for arm in ("winner", "default")
+    ]
+    _, *rows = said[-2].strip().splitlines()
+    assert [row.split()[0] for row in rows] == ["x=0.9", "x=0.5", "x=0.1"]
+    assert rows[0].split() == ["x=0.9", "1", "49.0", "25.0", "4.50", "0.0"]
+    assert said[-1] == "study study is finished; best on validation secrets: x=0.9"
+
+
+def test_a_study_of_seeds_alone_ends_with_mean_interval_and_each_seed(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE", '{"by_seed": 0.1}')
+    said = work(tmp_path, params={"seed": "choice(0, 1, 2)"})
+    # wins of 4, 14 and 24 %: t(2 df) * 10 points / sqrt(3)
+    of_seeds = "14.0 ± 24.8 % (seed 0 4.0, seed 1 14.0, seed 2 24.0)"
+    assert f"validation wins {of_seeds}" in said[-1]
+    seeds = plan(params={"seed": "choice(0, 1)"}, confirm_seeds=[7, 8])
+    assert build_confirmation(seeds, {}).points == [
+        {"seed": 7, "arm": "winner"}, {"seed": 8, "arm": "winner"},
+    ]  # fmt: skip
+
+
+def test_arms_without_a_result_are_counted():
+    failed = trial(None, x=1)
+    failed.state, failed.user_attrs = TrialState.FAIL, {"cause": "broken"}
+    _, best, worst = format_arms([failed, trial(0.5, x=2)]).splitlines()
+    assert best.split()[:3] == ["x=2", "1", "50.0"]
+    assert worst.split()[:5] == ["x=1", "0", "of", "1", "-"]
 
 
 # -- the shipped files, and the command line -------------------------------------------------------
@@ -285,7 +332,9 @@ def test_every_shipped_study_composes_and_builds(name, study_plan):
 
     made: StudyPlan = study_plan(f"sweep={name}")
     made.check(build_experiment)
-    if made.settings.sampler.name != "grid":
+    if shipped := read_record(ROOT / "sweeps" / name):
+        assert shipped["identity"] == made.identity(), "so that the shipped study can continue"
+    if made.settings.sampler is not None:
         return
     budgets = {games_of(made, made.build_stages(point)[-1]) for point in list_probes(made.space)}
     # Equal in half of gen_count are the groups, in idle_groups the games with those of replaced
@@ -309,7 +358,7 @@ def test_the_values_of_the_command_line_join_a_study(study_plan):
 def test_several_values_alone_are_a_study_of_one_s_own(study_plan):
     made = study_plan("optim.lr=1e-4,2e-4", "seed=0,1", "model=tiny")
     assert [*made.space] == ["optim.lr", "seed"] and made.overrides == ("model='tiny'",)
-    assert made.settings.report_folder.parent == ROOT / "outputs" / "studies"
+    assert made.settings.place.parent == ROOT / "outputs" / "sweeps"
     assert [" ".join(stage[-2:]) for [stage] in map(made.build_stages, made.list_points())] == [
         f"seed={seed} optim.lr={lr}" for seed in (0, 1) for lr in (0.0001, 0.0002)
     ]
@@ -318,7 +367,7 @@ def test_several_values_alone_are_a_study_of_one_s_own(study_plan):
 def test_a_study_of_one_s_own_may_have_a_name(study_plan):
     named = study_plan("optim.lr=1e-4,2e-4", "hydra.sweeper.name=mine")
     assert named.settings.name == "mine"
-    assert named.settings.report_folder == ROOT / "sweeps" / "mine"
+    assert named.settings.place == ROOT / "outputs" / "sweeps" / "mine"
 
 
 @pytest.fixture
@@ -356,16 +405,10 @@ COMMANDS = {
     "-m sweep=gen_count optim.lrr=1,2": "there is no setting optim.lrr",
     "-m sweep=gen_count num_generations=3,4": "num_generations must be one of",
     "-m sweep=gen_count optim.lr=1e-3,100": "optim.lr must be 0..10",
-    "-m sweep=gen_count hydra.sweeper.storage=postgresql+nodriver://me:s3cret@x/y": (
-        "hydra.sweeper.storage=postgresql+nodriver://me:***@x/y: "
-    ),
-    "-m sweep=gen_count hydra.sweeper.storage=postgresql://x/y?user=me&password=s3cret": (
-        "hydra.sweeper.storage=postgresql://x/y?password=***&user=me: settings are given as"
-    ),
 }
 
 
-SLOW = [line for line in COMMANDS if "nodriver" in line or "optim.lr=" in line]
+SLOW = [line for line in COMMANDS if "optim.lr=" in line]
 
 
 @pytest.mark.parametrize(
@@ -381,4 +424,3 @@ def test_a_wrong_command_is_one_line_and_exit_code_2(line, tmp_path):
     assert done.returncode == 2, done.stderr
     [said] = done.stderr.strip().splitlines()
     assert said.startswith("error: ") and COMMANDS[line] in said and not done.stdout
-    assert "s3cret" not in said

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import NoReturn
 
-from wordle_rl.runs.addresses import hidden
 from wordle_rl.runs.errors import fail
 
 
@@ -16,4 +15,4 @@ class CommandParser(argparse.ArgumentParser):
     """
 
     def error(self, message: str) -> NoReturn:
-        fail(f"{hidden(message, [message])}; see --help")
+        fail(f"{message}; see --help")

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from wordle_rl.runs import libraries
-from wordle_rl.runs.addresses import hidden
 from wordle_rl.runs.full_disk import full_disk
 from wordle_rl.runs.start import Failed, end_at_once, say
 from wordle_rl.runs.untrusted import printable
@@ -33,8 +32,8 @@ def whole_command() -> Iterator[None]:
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """End the command with one line on standard error; passwords in arguments are masked."""
-    message = printable(" ".join(hidden(message, sys.argv).split()))
+    """End the command with one line on standard error."""
+    message = printable(" ".join(message.split()))
     say(f"error: {message}")
     raise Failed(message, code)
 

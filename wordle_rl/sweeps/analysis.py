@@ -11,5 +11,5 @@ from wordle_rl.sweeps.reading import read_study
 
 def judge_study(folder: Path) -> list[Effect]:
     """The effects of a study's comparisons, the one with fresh seeds last. Raises ValueError."""
-    study = read_study(folder, files_only=True)
+    study = read_study(folder)
     return [*compare(study), *compare_confirmed(study)]

@@ -15,14 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.files import StepLog
-from wordle_rl.runs.paths import ROOT
 from wordle_rl.runs.untrusted import FolderError, read_file
-from wordle_rl.sweeps.results import JudgedGame, Result
+from wordle_rl.sweeps.results import JudgedGame
 from wordle_rl.sweeps.space import format_params
 
 FILE = "games.csv.xz"
-MOST_BYTES = 2_000_000  # a bigger file would burden the repository
 _MOST_TEXT = 200_000_000  # bytes of an unpacked file
 _COLUMNS = ("round", "trial", "arm", "seed", "step", "secret", "guesses")
 UNREADABLE, REFUSED = "-", "!"
@@ -30,55 +27,6 @@ UNREADABLE, REFUSED = "-", "!"
 
 Key = tuple[bool, int]  # confirms and trial, which name a trial
 Games = Mapping[Key, Sequence[JudgedGame]]
-
-
-def collect_games(
-    results: Sequence[Result], known: Games, *, every: bool = False
-) -> dict[Key, list[JudgedGame]]:
-    """The games of all trials that ended, from their run folders.
-
-    known: games for trials whose run folder is not here. every: whether to keep all validations,
-    not the first and the last alone. Raises FolderError for a damaged folder.
-    """
-    found = {}
-    for result in results:
-        if result.state not in ("complete", "pruned"):
-            continue
-        key = (result.confirms, result.number)
-        games = _read_run(result, every=every) or [*known.get(key, ())]
-        if games:
-            found[key] = games
-    return found
-
-
-def _read_run(result: Result, *, every: bool) -> list[JudgedGame]:
-    """The games of a trial's first and last validation, or of all; none if its run is not here."""
-    run = result.figures.get("run")
-    path = ROOT / str(run) / "validation_games.jsonl"
-    if run is None or not path.is_file():
-        return []
-    steps: dict[int, list[JudgedGame]] = {}
-    for record in StepLog(path).records():
-        game = _read_game(path, record, result)
-        steps.setdefault(game.step, []).append(game)
-    kept = steps if every else {0, max(steps, default=0)}
-    return [game for step, games in steps.items() if step in kept for game in games]
-
-
-def _read_game(path: Path, record: Mapping[str, Any], result: Result) -> JudgedGame:
-    try:
-        pairs = zip(record["guesses"], record["kinds"], strict=True)
-        return JudgedGame(
-            confirms=result.confirms, trial=result.number, arm=format_arm(result.arm),
-            seed=int(result.params.get("seed") or 0), step=int(record["step"]),
-            secret=str(record["secret"]),
-            guesses=tuple(
-                UNREADABLE if guess is None else guess if kind == "accepted" else guess + REFUSED
-                for guess, kind in pairs
-            ),
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError):
-        raise FolderError(f"{path}: a line is no game") from None
 
 
 def format_arm(arm: Mapping[str, Any]) -> str:

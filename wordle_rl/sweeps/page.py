@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from wordle_rl.runs.files import write_bytes, write_json
-from wordle_rl.sweeps import games, table
 from wordle_rl.sweeps.comparisons import compare, compare_confirmed
 from wordle_rl.sweeps.effect_table import FILE, describe_effects
 from wordle_rl.sweeps.index import write_index
@@ -20,10 +19,6 @@ def write_study(folder: Path) -> Path:
     Raises ValueError in one line for a folder without a study.
     """
     study = read_study(folder)
-    write_bytes(folder / table.FILE, table.format_csv(study.results).encode())
-    packed = games.pack_games(study.games)
-    if study.games and len(packed) <= games.MOST_BYTES:
-        write_bytes(folder / games.FILE, packed)
     effects = [*compare(study), *compare_confirmed(study)]
     write_json(folder / FILE, describe_effects(study, effects))
     pictures = write_plots(study, folder)

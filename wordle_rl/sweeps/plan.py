@@ -6,20 +6,24 @@ A stage is one training run. `{start}` in its overrides is the model of the prev
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from optuna.distributions import CategoricalDistribution
+
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps.settings import StudySettings
 from wordle_rl.sweeps.space import (
-    Choice,
+    Distribution,
     Params,
     Space,
+    format_distribution,
     format_overrides,
     list_grid_points,
     list_probes,
+    quote,
 )
 
 Compose = Callable[[Sequence[str]], dict[str, Any]]  # overrides -> the resolved config
@@ -48,61 +52,50 @@ class StudyPlan:
             key = override.partition("=")[0].lstrip("+~")
             if key in _RESERVED:
                 raise ConfigError(f"{override}: a study sets {', '.join(_RESERVED)} itself")
-        if self.settings.sampler.name == "grid":
-            for name, item in self.space.items():
-                try:
-                    item.listed()
-                except ValueError as error:
-                    raise ConfigError(f"hydra.sweeper.params.{name}: {error}") from None
+        self.list_points()
 
-    def list_points(self) -> list[dict[str, Any]]:
-        """All points of a grid, in the order in which they are tried."""
-        return list_grid_points(self.space)
+    def list_points(self) -> list[dict[str, Any]] | None:
+        """All points of a grid, in the order in which they are tried; None with a sampler."""
+        try:
+            return list_grid_points(self.space) if self.settings.sampler is None else None
+        except ValueError as error:
+            raise ConfigError(f"hydra.sweeper.params: {error}") from None
 
     def build_stages(self, params: Params) -> list[list[str]]:
         """The overrides of each stage of a trial, output folder aside."""
-        given = format_overrides(self.space, params)
-        return self._build_stages(given.pop(ARM, None), [f"{k}={v}" for k, v in given.items()])
-
-    def build_default_stages(self) -> list[list[str]]:
-        """The overrides of each stage of a trial of the default."""
-        given = {k: _format_value(v) for k, v in (self.settings.default or {}).items()}
-        return self._build_stages(given.pop(ARM, None), [f"{k}={v}" for k, v in given.items()])
+        settings, arm = self.settings, params.get(ARM)
+        if arm is not None and arm not in settings.arms:
+            raise ConfigError(
+                f"hydra.sweeper: arm must be one of {', '.join(settings.arms)}, not {arm!r}"
+            )
+        given = format_overrides({name: v for name, v in params.items() if name != ARM})
+        stages = []
+        for number, stage in enumerate(settings.stages, 1):
+            own = _pick_for_stage(number, settings.arms[str(arm)] if arm is not None else [])
+            stages.append([*stage, *self.overrides, *own, *given])
+        return [*stages[:-1], [*stages[-1], *self._fit_budget(stages[-1])]]
 
     def check(self, build: Callable[[dict[str, Any]], object]) -> None:
         """Compose and build every value once, so that a wrong one is found before the first trial.
 
         build: raises ValueError for a config that cannot be trained.
         """
-        for params in list_probes(self.space):
+        for params in [*list_probes(self.space), self.settings.default or {}]:
             for stage in self.build_stages(params):
                 build(self._compose_stage(stage))
-        for stage in self.build_default_stages():
-            build(self._compose_stage(stage))
 
     def identity(self) -> dict[str, Any]:
         """The settings that cannot change once a study has started."""
         settings = self.settings
         return {
-            "params": {name: str(item) for name, item in self.space.items()},
+            "params": {name: format_distribution(item) for name, item in self.space.items()},
             "arms": settings.arms,
             "stages": settings.stages,
             "budget": vars(settings.budget),
             "overrides": list(self.overrides),
             "default": settings.default,
-            "grid": settings.sampler.name == "grid",
+            "grid": settings.sampler is None,
         }
-
-    def _build_stages(self, arm: str | None, given: Sequence[str]) -> list[list[str]]:
-        if arm is not None and arm not in self.settings.arms:
-            raise ConfigError(
-                f"hydra.sweeper: arm must be one of {', '.join(self.settings.arms)}, not {arm!r}"
-            )
-        stages = []
-        for number, stage in enumerate(self.settings.stages, 1):
-            arm_overrides = _pick_for_stage(number, self.settings.arms.get(arm or "", []))
-            stages.append([*stage, *self.overrides, *arm_overrides, *given])
-        return [*stages[:-1], [*stages[-1], *self._fit_budget(stages[-1])]]
 
     def _fit_budget(self, stage: Sequence[str]) -> list[str]:
         """Overrides that make a stage play the study's games, unless it sets its own steps."""
@@ -134,24 +127,18 @@ class StudyPlan:
         return self.compose([override.replace(START, SHIPPED) for override in stage])
 
 
-def add_arms(settings: StudySettings, space: Mapping[str, Any]) -> dict[str, Any]:
+def add_arms(settings: StudySettings, space: Space) -> dict[str, Distribution]:
     """The space with the study's arms as its first parameter, unless it already has some."""
     if ARM in space or not settings.arms:
         return dict(space)
     names = tuple(settings.arms)
-    return {ARM: Choice(values=names, texts=names), **space}
+    return {ARM: CategoricalDistribution(names), **space}
 
 
 def insert_start(overrides: Sequence[str], model: Path | None) -> list[str]:
     """The overrides of a stage, with the model of the stage before in the place of {start}."""
-    path = quote_path(model) if model else ""
+    path = quote(str(model)) if model else ""
     return [override.replace(START, path) for override in overrides]
-
-
-def quote_path(path: Path) -> str:
-    """A path as a value on the command line."""
-    text = str(path).replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{text}'"
 
 
 def _pick_for_stage(number: int, overrides: Sequence[str]) -> list[str]:
@@ -164,10 +151,3 @@ def _pick_for_stage(number: int, overrides: Sequence[str]) -> list[str]:
         elif int(found[1]) == number:
             picked.append(found[2])
     return picked
-
-
-def _format_value(value: Any) -> str:
-    """A value as it is written on the command line."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value)

@@ -15,19 +15,19 @@ from typing import Any
 
 from hydra import compose
 from omegaconf import OmegaConf
+from optuna.distributions import CategoricalDistribution
 
 from wordle_rl.runs.config import compose_from_conf
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.paths import CONF, ROOT
 from wordle_rl.sweeps.comparisons import list_pairs, measure_cells
 from wordle_rl.sweeps.effects import Spread, find_resolution, measure_spread
 from wordle_rl.sweeps.measures import Measure, find_measure
-from wordle_rl.sweeps.parse_params import parse_params
 from wordle_rl.sweeps.plan import add_arms
-from wordle_rl.sweeps.records import StudyRecord
+from wordle_rl.sweeps.records import read_record
 from wordle_rl.sweeps.results import ReportError, Study
 from wordle_rl.sweeps.settings import StudySettings, build_study_settings
-from wordle_rl.sweeps.space import Choice, Space, list_grid_points, same_params
+from wordle_rl.sweeps.space import Space, list_grid_points, parse_params, same_params
 from wordle_rl.sweeps.table import read_space
 
 
@@ -71,7 +71,7 @@ def plan_power(
     """The power of a study with this space. Raises ConfigError and ReportError."""
     measure = find_measure(analysis)
     seeds = space.get("seed")
-    count = len(seeds.values) if isinstance(seeds, Choice) else 0
+    count = len(seeds.choices) if isinstance(seeds, CategoricalDistribution) else 0
     if count < 2:
         raise ConfigError(
             "hydra.sweeper.params.seed must be a choice of two seeds or more, which a study's "
@@ -146,18 +146,18 @@ def read_plan(name: str) -> PlannedStudy:
     A study that ran is its own pilot.
     """
     folder = Path(name)
-    if (folder / "study.json").is_file():
-        record = StudyRecord.read(folder)
+    if (record := read_record(folder)) is not None:
+        identity = record["identity"]
         return PlannedStudy(
-            name=record.name, space=read_space(record.identity), analysis=record.analysis,
-            default=record.identity.get("default"), pilot=folder,
+            name=record["name"], space=read_space(identity), analysis=record["analysis"],
+            default=identity.get("default"), pilot=folder,
         )  # fmt: skip
     if folder.name not in list_studies():
         raise ConfigError(
             f"{name}: neither the folder of a study, nor one of {', '.join(list_studies())}"
         )
     settings = _compose_study(folder.name)
-    pilot = settings.report_folder.parent / (settings.analysis.pilot or settings.name)
+    pilot = find_pilot(settings.place, settings.analysis.pilot or settings.name)
     if settings.analysis.pilot is None and not (pilot / "study.json").is_file():
         raise ConfigError(
             f"study {settings.name} did not run, so conf/sweep/{settings.name}.yaml must name "
@@ -169,6 +169,12 @@ def read_plan(name: str) -> PlannedStudy:
         name=settings.name, space=add_arms(settings, space), default=settings.default,
         analysis=asdict(settings.analysis), pilot=pilot,
     )  # fmt: skip
+
+
+def find_pilot(folder: Path, name: str) -> Path:
+    """The shipped study of that name, or the one beside a study's folder."""
+    shipped = ROOT / "sweeps" / name
+    return shipped if shipped.is_dir() else folder.parent / name
 
 
 def list_studies() -> list[str]:

@@ -6,10 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import optuna
-from optuna.trial import FrozenTrial, TrialState
-
-from wordle_rl.sweeps.rounds import read_point
 from wordle_rl.sweeps.space import Params
 
 
@@ -73,24 +69,3 @@ class Study:
     games: Mapping[tuple[bool, int], Sequence[JudgedGame]]  # by confirms and number of the trial
     best: Params | None
     importance: Mapping[str, Share]  # of each parameter; may be empty
-
-
-def read_results(study: optuna.Study, *, confirms: bool) -> list[Result]:
-    """All trials except the ones that were stopped or lost their worker, and ran again."""
-    names = {TrialState.FAIL: "failed"}
-    return [
-        Result(
-            number=trial.number, confirms=confirms,
-            state=names.get(trial.state, trial.state.name.lower()),
-            params=read_point(trial), figures={**_times(trial), **trial.user_attrs},
-            value=trial.value if trial.state == TrialState.COMPLETE else None,
-        )
-        for trial in study.get_trials(deepcopy=False)
-        if trial.state != TrialState.FAIL or "cause" in trial.user_attrs
-    ]  # fmt: skip
-
-
-def _times(trial: FrozenTrial) -> dict[str, str]:
-    """When a trial began and ended, in local time."""
-    times = {"began": trial.datetime_start, "ended": trial.datetime_complete}
-    return {name: time.isoformat(timespec="seconds") for name, time in times.items() if time}

@@ -8,58 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
-from optuna.trial import TrialState, create_trial
+from optuna.distributions import CategoricalDistribution
 
-from wordle_rl.runs.paths import ROOT, module_command
+from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.untrusted import FolderError, read_text
-from wordle_rl.sweeps.parse_params import parse_params
 from wordle_rl.sweeps.plan import ARM
-from wordle_rl.sweeps.records import LINEAGE, TEST_GUESSES, TEST_WINS
 from wordle_rl.sweeps.results import Result
-from wordle_rl.sweeps.space import Choice, Scalar, Space
+from wordle_rl.sweeps.space import Scalar, Space, parse_params
 
 FILE = "results.csv"
 _BEFORE, _VALUE = ("trial", "round", "state"), "val_win_rate"  # columns around the parameters
-_TEXTS = ("run", "cause", "began", "ended", LINEAGE)  # figures that are no numbers
-_FIGURES = ("run", "best_step", "games", "seconds", "games_per_second", "no_spread",
-            TEST_WINS, TEST_GUESSES, "cause", "began", "ended", "curve", LINEAGE)  # fmt: skip
-_STATES = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
-
-
-def format_csv(results: Sequence[Result]) -> str:
-    """The text of results.csv. Run folders are relative to the project."""
-    params = list(dict.fromkeys(name for r in results for name in r.params))
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*_BEFORE, *params, _VALUE, *_FIGURES])
-    for r in results:
-        values = [r.params.get(name) for name in params]
-        part = "confirmation" if r.confirms else "search"
-        figures = {name: _plain(name, r.figures.get(name)) for name in _FIGURES}
-        if figures["run"] is not None:
-            figures["run"] = str(figures["run"]).removeprefix(f"{ROOT}/")
-        writer.writerow([r.number, part, r.state, *values, r.value, *figures.values()])
-    return out.getvalue()
-
-
-def _plain(name: str, figure: Any) -> Any:
-    """A figure as it is written, the same however often it is read and written again."""
-    if name == "curve" and figure is not None:
-        return json.dumps([[float(games), float(wins)] for games, wins in figure])
-    return figure if figure is None or name in _TEXTS else float(figure)
+_TEXTS = ("run", "cause", "began", "ended", "lineage")  # figures that are no numbers
+_STATES = ("complete", "pruned", "failed", "running", "waiting")
 
 
 def read_table(folder: Path, space: Space) -> list[Result]:
@@ -91,9 +56,9 @@ def _read_row(
     own = [name for name in names if (row[name] if confirms else name in space)]
     if None in row.values():
         raise FolderError(f"{path}: the line of trial {str(row['trial'])[:20]!r} is cut off")
-    state, states = str(row["state"]), (*_STATES, "running", "waiting")
-    if state not in states:
-        raise FolderError(f"{path}: a trial's state is {', '.join(states)}, not {state[:20]!r}")
+    state = str(row["state"])
+    if state not in _STATES:
+        raise FolderError(f"{path}: a trial's state is {', '.join(_STATES)}, not {state[:20]!r}")
     try:
         curve = json.loads(given.pop("curve", "null") or "null")
         figures: dict[str, Any] = {n: v if n in _TEXTS else float(v) for n, v in given.items()}
@@ -124,51 +89,5 @@ def read_space(identity: Mapping[str, Any]) -> Space:
     texts = {name: text for name, text in identity["params"].items() if name != ARM or not arms}
     space, _ = parse_params(texts)
     if arms:
-        space[ARM] = Choice(values=arms, texts=arms)
+        space[ARM] = CategoricalDistribution(arms)
     return space
-
-
-def restore_trials(study: optuna.Study, results: Sequence[Result], space: Space) -> None:
-    """Put finished trials into an empty Optuna study, each under its number."""
-    for result in sorted(results, key=lambda r: r.number):
-        if result.state not in _STATES:
-            continue
-        for _ in range(result.number - len(study.get_trials(deepcopy=False))):
-            study.add_trial(create_trial(state=TrialState.FAIL))  # a number that nothing came of
-        params = {name: _match(space[name], value) for name, value in result.params.items()}
-        done = result.state != "failed"
-        study.add_trial(
-            create_trial(
-                state=_STATES[result.state],
-                value=result.value,
-                params=params if done else {},
-                distributions={n: _distribution(space[n]) for n in params} if done else {},
-                user_attrs=dict(result.figures),
-                system_attrs={} if done else {"fixed_params": params},
-                intermediate_values=_reports(result) if done else {},
-            )
-        )
-
-
-def _match(item: Any, value: Scalar) -> Scalar:
-    """The value of a choice that is written in the same way."""
-    if not isinstance(item, Choice):
-        return value
-    same = [one for one in item.values if str(one) == str(value)]
-    return same[0] if same else value
-
-
-def _reports(result: Result) -> dict[int, float]:
-    """The trial's validations after the start, as the pruner saw them."""
-    after = [wins for games, wins in result.figures.get("curve") or [] if games > 0]
-    return dict(enumerate(after, 1))
-
-
-def _distribution(item: Any) -> BaseDistribution:
-    if isinstance(item, Choice):
-        return CategoricalDistribution(item.values)
-    if item.whole:
-        return IntDistribution(
-            int(item.low), int(item.high), log=item.log, step=int(item.step or 1)
-        )
-    return FloatDistribution(item.low, item.high, log=item.log, step=item.step)

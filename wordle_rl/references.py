@@ -1,23 +1,18 @@
-"""The players that a run's picture is compared with: the model's teacher, and the optimum."""
+"""The players that a study's picture is compared with: the model's teacher, and the optimum."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from wordle_rl.api import compose_config
 from wordle_rl.policy.model_names import locate
 from wordle_rl.policy.stages import stages_of
-from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.labels import list_changes
 from wordle_rl.runs.untrusted import FolderError
 from wordle_rl.sweeps.results import Study
-from wordle_rl.words.lists import load_words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,21 +35,6 @@ TEACHERS = {  # by the name in algorithm.player; tests/commands/test_evaluate.py
         name="teacher: greedy entropy, all words", rate=1.0, guesses=3.965
     ),
 }
-
-
-def read_references(folder: Path) -> tuple[Reference, ...]:
-    """The teacher that the run's model imitated, if it is known, and the optimum.
-
-    Empty for a run with other words or rules, and for a folder without a manifest.
-    """
-    with suppress(FolderError, ConfigError, OSError):
-        manifest = RunFolder.open(folder).manifest()
-        rules = manifest.get("choices", {}).get("rules", "original")
-        changed = any(key.startswith(("rules", "words")) for key in list_changes(manifest))
-        if rules == "original" and not changed and _original_words(manifest):
-            teacher = TEACHERS.get(str(_find_player(manifest)))
-            return (OPTIMUM,) if teacher is None else (OPTIMUM, teacher)
-    return ()
 
 
 def find_study_references(study: Study) -> tuple[Reference, ...]:
@@ -90,10 +70,6 @@ def describe_start(settings: tuple[str, ...]) -> tuple[bool, str | None]:
     original = config.words.preset == "original"
     original = original and not any(setting.startswith("rules") for setting in settings)
     return original, _find_player({"model": config.model.path})
-
-
-def _original_words(manifest: Mapping[str, Any]) -> bool:
-    return manifest.get("digests", {}).get("words") == load_words().digest
 
 
 def _find_player(manifest: Mapping[str, Any]) -> str | None:

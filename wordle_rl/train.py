@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 
 from wordle_rl.backends import load_backend
 from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.report import write_page
 from wordle_rl.earlier_model import describe_untaught_prompt
 from wordle_rl.earlier_run import (
     begin_from,
@@ -90,17 +91,6 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     ]
     print(printable("\n".join(line for line in lines if line)), flush=True)
     return summary
-
-
-def write_page(folder: RunFolder) -> None:
-    """Write report.html and print its path. The run is saved already, so a failure is a warning."""
-    from wordle_rl.report import write_run_report
-
-    try:
-        print(printable(f"report: {write_run_report(folder.path)}"), flush=True)
-    except Exception as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        print(printable(f"warning: no report.html ({reason})"), file=sys.stderr, flush=True)
 
 
 def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:

@@ -13,7 +13,7 @@ import pytest
 
 from wordle_rl.runs.paths import ROOT
 
-FUNCTION, CLASS, FILE = 60, 200, 300  # lines of code in wordle_rl/
+FUNCTION, CLASS, FILE = 60, 200, 500  # lines of code in wordle_rl/
 PARAMETERS = 5  # of a function in the rooms below, self and cls aside
 FEW_PARAMETERS = ("wordle_rl/training", "wordle_rl/rollouts")
 
@@ -75,7 +75,7 @@ def told(problems: Iterable[str]) -> str:
     [
         ("def f():\n" + "    x = 1\n" * 60, "x.py line 1: f has 61 lines, and at most 60"),
         ("class C:\n" + "    x = 1\n" * 200, "x.py line 1: C has 201 lines, and at most 200"),
-        ("x = 1\n" * 301, "x.py: has 301 lines, and at most 300"),
+        ("x = 1\n" * 501, "x.py: has 501 lines, and at most 500"),
         ("def f():\n" + "    x = 1\n" * 59, ""),
     ],
 )

@@ -27,7 +27,7 @@ COMMANDS = {
     "eval.py": "eval.py output_dir={} player=random",
     "entropy": "-m wordle_rl.openers --csv {}/openers.csv",
     "study": "-m wordle_rl.study {}",
-    "report": "-m wordle_rl.report {}",
+    "report": "-m wordle_rl report {}",
     "convert": "-m wordle_rl.convert {}/a {}/b",
 }
 

@@ -1,4 +1,1 @@
-"""Pages and pictures of runs and studies. They read run folders, and play nothing.
-
-Commands call these modules; no other folder imports them.
-"""
+"""Pages and pictures of runs. They read run folders, and play nothing."""

@@ -1,46 +1,83 @@
 """Everything that a page says about one run, read from its folder.
 
-A folder may be damaged, of a run that was interrupted, or from somebody else. What cannot be read
-is named in `missing`, and the rest is shown.
+A run may still train, have stopped, or have lost files. What cannot be read is named in `missing`,
+and the rest is shown. Shares are in 0..1, and intervals are 95 %.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from wordle_rl.reports.boards import Board, read_games
-from wordle_rl.reports.results import (
-    MAX_TURNS,
-    Estimate,
-    Result,
-    from_report,
-    from_validation,
-    guesses_of,
-    number,
-    summarise_guesses,
-)
-from wordle_rl.runs.folder import RunFolder, given_name
-from wordle_rl.runs.untrusted import FolderError, check_all_entries, check_entries, read_object
+import numpy as np
+import pandas as pd
+import yaml
 
-STAGES = "wordle_rl.json"  # in a model's folder
-_STAGE = {
-    **dict.fromkeys(("algorithm", "player", "protocol", "prompt", "form", "start"), str | None),
-    **dict.fromkeys(("secrets", "held_out"), int),
+from wordle_rl.evaluation.intervals import Z95, sign_test, standard_error, win_interval
+from wordle_rl.runs.files import StepLog
+from wordle_rl.runs.folder import RunFolder, given_name
+
+MAX_TURNS = 6  # where a report does not say
+START = "best checkpoint: step 0, the start"
+_MARKS = str.maketrans("✓-x", "012")
+_NOTES = {
+    "not_a_word": "not a word",
+    "breaks_hard_mode": "ignores a clue",
+    "unparsable": "no guess",
 }
+_LONGEST = 120  # characters that are kept of an answer without a guess
+_SAME = ("output_dir", "resume", "restart")  # settings that say nothing about a run
 _Read = TypeVar("_Read")
 
 
-class Setting(NamedTuple):
-    """A setting of a run that differs from the default."""
+class Estimate(NamedTuple):
+    """A number with its interval, if that is known."""
 
-    key: str
-    default: str
-    value: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of_mean(cls, values: Sequence[float], secrets: Sequence[str]) -> Estimate:
+        """A mean over games. secrets: one per game; games on one secret are not independent."""
+        mean, error = sum(values) / len(values), standard_error(values, secrets)
+        return cls(mean) if error is None else cls(mean, mean - Z95 * error, mean + Z95 * error)
+
+
+class Board(NamedTuple):
+    """One game as it is shown."""
+
+    secret: str
+    won: bool
+    # Of a turn: the guess, its marks (0 in place, 1 elsewhere, 2 absent, "" if rejected), a note
+    # and the text of an answer without a guess.
+    rows: list[tuple[str, str, str, str]]
+
+    def guesses(self, max_turns: int) -> int:
+        """Guesses that it took, one more than the turns if it was lost."""
+        return min(len(self.rows), max_turns) if self.won else max_turns + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How one player did on some secrets."""
+
+    label: str
+    step: int = 0  # training steps that the player had seen
+    games: int
+    wins: Estimate  # share of games
+    guesses: Estimate  # mean, a lost game as one more than the turns
+    measures: Mapping[str, Any] = field(default_factory=dict)  # of a report or a validation
+    histogram: Mapping[str, int] = field(default_factory=dict)  # guesses or "lost" -> games
+    boards: Sequence[Board] = ()  # empty where the games were not written
+    lineage: str = ""
+    max_turns: int = MAX_TURNS
+    hard_mode: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,34 +87,29 @@ class Run:
     folder: Path
     name: str
     manifest: Mapping[str, Any]
-    metrics: Sequence[Mapping[str, Any]]  # a record for each step, ascending
-    validations: Mapping[int, tuple[Estimate, Estimate]]  # step -> wins and mean guesses
+    metrics: pd.DataFrame  # a row for each step, which is the index
+    validations: pd.DataFrame  # of step: wins, guesses, and each with _low and _high
     validation_games: int  # of the last validation whose games were written
     summary: Mapping[str, Any]  # empty until the run has finished
     start: Result | None  # both on the same kind of secrets
-    end: Result | None
-    secrets: str  # that start and end played: test, all or validation
-    other: Result | None  # the report on the start, if there is none on the end
-    stages: Sequence[Mapping[str, Any]]
-    settings: Sequence[Setting] | None  # None where they cannot be read
+    best: Result | None
+    secrets: str  # that start and best played: test, all or validation
+    reports: Sequence[Result]  # on test secrets
+    stages: Sequence[Mapping[str, Any]]  # the runs that made the model, oldest first
+    settings: Mapping[str, str] | None  # of config.yaml, None where it cannot be read
     missing: Sequence[str]  # a sentence each
 
     @property
-    def max_turns(self) -> int:
-        result = self.end or self.start or self.other
-        return result.max_turns if result else MAX_TURNS
-
-    @property
-    def hard_mode(self) -> bool:
-        return any(r.hard_mode for r in (self.end, self.start, self.other) if r)
-
-    @property
-    def exported_step(self) -> int | None:
-        return _step(self.summary)
+    def results(self) -> list[Result]:
+        return [result for result in (self.start, self.best) if result]
 
     @property
     def lineage(self) -> str:
-        return next((r.lineage for r in (self.end, self.start, self.other) if r and r.lineage), "")
+        return next((r.lineage for r in (*self.reports[::-1], *self.results) if r.lineage), "")
+
+    @property
+    def max_turns(self) -> int:
+        return next((r.max_turns for r in (*self.results, *self.reports)), MAX_TURNS)
 
     @property
     def teachers(self) -> set[str]:
@@ -85,195 +117,273 @@ class Run:
         return {str(stage["player"]) for stage in self.stages if stage.get("player")}
 
     @property
-    def words_digest(self) -> str | None:
-        return self.manifest.get("digests", {}).get("words")
-
-    @property
     def seconds(self) -> float | None:
         """Wall-clock seconds from the start to the last change of its status."""
         try:
-            begin, end = (
-                datetime.fromisoformat(str(self.manifest[key]))
-                for key in ("started", "status_since")
-            )
-            return (end - begin).total_seconds()
+            begin, end = (self.manifest[key] for key in ("started", "status_since"))
+            return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
         except (KeyError, ValueError, TypeError):
             return None
 
-    def series(self, key: str) -> tuple[list[float], list[float]]:
-        """Steps and values of a metric where it was logged."""
-        points = [
-            (float(record["step"]), value)
-            for record in self.metrics
-            if (value := number(record.get(key))) is not None
-        ]
-        return [step for step, _ in points], [value for _, value in points]
+    def series(self, key: str) -> pd.Series:
+        """Values of a metric by step, where it was logged."""
+        values: Any = self.metrics.get(key, pd.Series(dtype=float))
+        numbers: Any = pd.to_numeric(values, errors="coerce")
+        return numbers.replace([np.inf, -np.inf], np.nan).dropna()
 
 
-def mapping(value: object) -> Mapping[str, Any]:
-    """An entry that should be an object; empty for anything else."""
-    return value if isinstance(value, Mapping) else {}
+def read_run(folder: Path) -> Run:
+    """Read a run. Raises RunFolderError for a folder without a readable manifest.json."""
+    manifest, missing = RunFolder.open(folder).manifest(), list[str]()
 
-
-class _Reader:
-    """Reads parts of a folder, and notes what cannot be read."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.missing = folder, list[str]()
-
-    def read(self, what: Callable[[], _Read], default: _Read, absent: str = "") -> _Read:
-        """absent: the sentence for a missing file."""
+    def read(what: Callable[[], _Read], default: _Read, absent: str = "") -> _Read:
         try:
             return what()
         except FileNotFoundError:
-            self.note(absent)
-        except (FolderError, OSError) as error:
-            self.note(f"Not readable: {str(error).replace(f'{self.folder}/', '')}.")
+            missing.extend([absent] * bool(absent))
+        except (ValueError, TypeError, KeyError, AttributeError, OSError, yaml.YAMLError) as error:
+            text = " ".join(str(error).replace(f"{folder}/", "").split())
+            missing.append(f"Not readable: {text}.")
         return default
 
-    def note(self, sentence: str) -> None:
-        if sentence:
-            self.missing.append(sentence)
-
-
-def read_run(folder: Path, settings: Sequence[Setting] | None = None) -> Run:
-    """Read a run. Raises RunFolderError for a folder without a readable manifest.json.
-
-    settings: that differ from the default, None where they are unknown.
-    """
-    opened = RunFolder.open(folder)
-    manifest, reader = opened.manifest(), _Reader(folder)
     status = manifest.get("status", "unknown")
-    unfinished = f"summary.json is missing: the run is {status}, so nothing says how it ended."
-    summary = reader.read(lambda: read_object(folder / "summary.json"), {}, unfinished)
-    metrics = reader.read(lambda: opened.metrics_log().read(), [])
-    metrics = sorted(
-        (record for record in metrics if number(record["step"]) is not None),
-        key=lambda record: record["step"],
-    )
-    if not metrics:
-        reader.note("metrics.jsonl is missing or empty, so there are no curves.")
-    before, after = _read_reports(reader, summary)
-    tested = bool(before and after)
-    turns = max((r.max_turns for r in (before, after) if r), default=MAX_TURNS)
-    validations, played, first, last = _read_validations(reader, metrics, _step(summary), turns)
-    if tested:
-        start, end, secrets = before, after, str(summary.get("split", "test"))
+    summary = read(
+        lambda: _read_json(folder / "summary.json"), {},
+        f"summary.json is missing: the run is {status}, so nothing says how it ended.",
+    )  # fmt: skip
+    metrics = read(lambda: _read_metrics(folder / "metrics.jsonl"), pd.DataFrame())
+    if metrics.empty:
+        missing.append("metrics.jsonl is missing or empty, so there are no curves.")
+    exported = summary.get("exported_step") or 0
+    before = read(lambda: _read_report(folder, "start", 0, "before training"), None)
+    label = f"after step {exported}" if exported else START
+    after = read(lambda: _read_report(folder, "summary", exported, label), None)
+    missing += [
+        f"{name}_games.jsonl is missing, so some test games cannot be shown."
+        for name, result in (("start", before), ("best", after))
+        if result and not result.boards
+    ]
+    reports = [result for result in (before, after) if result]
+    turns = max((result.max_turns for result in reports), default=MAX_TURNS)
+    games = read(lambda: _read_validation_games(folder), {})
+    validations = _summarise_validations(metrics, games, turns)
+    if before and after:
+        start, best, secrets = before, after, str(summary.get("split", "test"))
     else:
-        start, end, secrets = first, last, "validation"
-        reader.note(
+        start, best = _compare_validations(metrics, validations, games, summary, turns)
+        secrets = "validation"
+        missing.append(
             "There are no reports on the test secrets from both the start and the end "
             "(trainer.report), so this page compares validations."
         )
+        if validations.empty:
+            missing.append("No validation was logged.")
+    if lost := [step for step in validations.index if step not in games]:
+        missing.append(
+            f"validation_games.jsonl has no games of {len(lost)} of {len(validations)} "
+            f"validations, the first at step {lost[0]}, so these have no interval."
+        )
     return Run(
-        folder=folder, name=given_name(folder.resolve().name), manifest=manifest,
-        metrics=metrics, validations=validations, validation_games=played, summary=summary,
-        start=start, end=end,
-        secrets=secrets, other=None if tested else before or after,
-        stages=reader.read(lambda: _read_stages(opened), []), settings=settings,
-        missing=tuple(reader.missing),
+        folder=folder, name=given_name(folder.resolve().name), manifest=manifest, metrics=metrics,
+        validations=validations, validation_games=len(games[max(games)]) if games else 0,
+        summary=summary, start=start, best=best, secrets=secrets, reports=reports,
+        stages=read(lambda: _read_stages(folder, manifest), []),
+        settings=read(lambda: _read_settings(folder), None), missing=missing,
     )  # fmt: skip
 
 
-def _read_reports(
-    reader: _Reader, summary: Mapping[str, Any]
-) -> tuple[Result | None, Result | None]:
-    """The reports on the start and on the exported model."""
-    folder = reader.folder
-    games = {
-        name: reader.read(lambda name=name: [*read_games(folder / f"{name}_games.jsonl")], [])
-        for name in ("start", "best")
-    }
-
-    def before() -> Result:
-        path = folder / "start.json"
-        found = read_object(path)
-        boards = games["start"]
-        return from_report(path, found, label="before training", step=0, boards=boards)
-
-    def after() -> Result | None:
-        if "win_rate" not in summary:
-            return None
-        step = _step(summary) or 0
-        label = f"after step {step}" if step else "best checkpoint: step 0, the start"
-        path, boards = folder / "summary.json", games["best"]
-        return from_report(path, summary, label=label, step=step, boards=boards)
-
-    found = (reader.read(before, None), reader.read(after, None))
-    for name, result in zip(("start", "best"), found, strict=True):
-        if result and not result.boards:
-            reader.note(f"{name}_games.jsonl is missing, so some test games cannot be shown.")
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: not a JSON object")
     return found
 
 
-def _read_validations(
-    reader: _Reader, metrics: Sequence[Mapping[str, Any]], exported: int | None, max_turns: int
-) -> tuple[dict[int, tuple[Estimate, Estimate]], int, Result | None, Result | None]:
-    """Wins and guesses of each validation, and the results of the first and of the best or last.
+def _read_metrics(path: Path) -> pd.DataFrame:
+    records = StepLog(path).read()
+    return pd.DataFrame(records).set_index("step").sort_index() if records else pd.DataFrame()
 
-    The number is of the games in the last one that was written.
-    """
-    records = {r["step"]: r for r in metrics if number(r.get("val/win_rate")) is not None}
-    last: int = max(records, default=0)
-    if exported is not None and exported in records:
-        last = exported
-    needed: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
-    kept: defaultdict[int, list[Board]] = defaultdict(list)
 
-    def read() -> None:
-        for board in read_games(reader.folder / "validation_games.jsonl"):
-            needed[board.step].append((guesses_of(board, max_turns), board.secret))
-            if board.step in (min(records, default=0), last):
-                kept[board.step].append(board)
+def _read_report(folder: Path, name: str, step: int, label: str) -> Result | None:
+    """The report on the start or, in summary.json, on the best checkpoint; None without one."""
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return None
+    found = _read_json(path)
+    if "win_rate" not in found:  # trainer.report=false
+        return None
+    rules = found.get("rules", {})
+    mean = "mean_guesses_with_losses"
+    games = folder / f"{'start' if name == 'start' else 'best'}_games.jsonl"
+    try:
+        wins, guesses = (
+            Estimate(float(found[key]), found[f"{key}_low"], found[f"{key}_high"])
+            for key in ("win_rate", mean)
+        )
+    except KeyError as error:
+        raise ValueError(f"{path}: {error} is missing") from None
+    return Result(
+        label=label, step=step, games=found["games"], wins=wins, guesses=guesses,
+        measures=found, histogram=found.get("histogram", {}), lineage=found.get("lineage", ""),
+        max_turns=rules.get("max_turns", MAX_TURNS), hard_mode=rules.get("hard_mode", False),
+        boards=[_board(record) for record in StepLog(games).records()],
+    )  # fmt: skip
 
-    reader.read(read, None)
-    if lost := sorted(records.keys() - needed.keys()):
-        reader.note(
-            f"validation_games.jsonl has no games of {len(lost)} of {len(records)} validations, "
-            f"the first at step {lost[0]}, so these have no interval."
-        )
-    found = {
-        step: summarise_guesses(
-            [guesses for guesses, _ in games], [secret for _, secret in games], max_turns
-        )
-        for step, games in sorted(needed.items())
-    }
-    played = len(needed[max(needed)]) if needed else 0
-    if not records:
-        reader.note("No validation was logged.")
-        return found, played, None, None
-    first = min(records)
-    labels = {first: "before training" if first == 0 else f"after step {first}"}
-    ends = [
-        from_validation(
-            records[step], kept[step], label=labels.get(step, f"after step {step}"),
-            max_turns=max_turns,
-        )
-        for step in (first, last)
-    ]  # fmt: skip
+
+def _board(record: Mapping[str, Any]) -> Board:
+    texts = record.get("texts", [])
+    rows = [(w, m.translate(_MARKS), "given", "") for w, m in record.get("clues_at_start", [])]
+    turns = zip(record["guesses"], record["feedback"], record["kinds"], strict=True)
+    for i, (guess, marks, kind) in enumerate(turns):
+        text = texts[i][:_LONGEST] if guess is None and i < len(texts) else ""
+        rows.append((guess or "", (marks or "").translate(_MARKS), _NOTES.get(kind, ""), text))
+    return Board(record["secret"], record["won"], rows)
+
+
+def _read_validation_games(folder: Path) -> dict[int, list[Board]]:
+    games = defaultdict(list)
+    for record in StepLog(folder / "validation_games.jsonl").records():
+        games[record["step"]].append(_board(record))
+    return dict(games)
+
+
+def _summarise_validations(
+    metrics: pd.DataFrame, games: Mapping[int, Sequence[Board]], max_turns: int
+) -> pd.DataFrame:
+    """Wins and mean guesses of each validation that was logged, with intervals of its games."""
+    rows = {}
+    keys = ["val/win_rate", "val/mean_guesses_with_losses"]
+    logged = metrics[keys].dropna() if set(keys) <= {*metrics.columns} else metrics[:0]
+    for step, rate, mean in logged.itertuples():
+        rows[step] = {"wins": rate, "guesses": mean}
+        if played := games.get(step):
+            wins, guesses = summarise(
+                [board.guesses(max_turns) for board in played],
+                [board.secret for board in played], max_turns,
+            )  # fmt: skip
+            rows[step] |= {"wins_low": wins.low, "wins_high": wins.high}
+            if guesses.low is not None and guesses.high is not None:
+                # A retry uses no turn, so a logged mean may differ from the boards' by a constant.
+                shift = mean - guesses.value
+                rows[step] |= {"guesses_low": guesses.low + shift,
+                               "guesses_high": guesses.high + shift}  # fmt: skip
+    columns = ["wins", "wins_low", "wins_high", "guesses", "guesses_low", "guesses_high"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=None).reindex(columns=columns)
+
+
+def _compare_validations(
+    metrics: pd.DataFrame, validations: pd.DataFrame, games: Mapping[int, Sequence[Board]],
+    summary: Mapping[str, Any], max_turns: int,
+) -> tuple[Result | None, Result | None]:  # fmt: skip
+    """The results of the first validation, and of the exported step's or else the last one."""
+    if validations.empty:
+        return None, None
+
+    def result(step: int) -> Result:
+        row: Any = {k: None if pd.isna(v) else float(v) for k, v in validations.loc[step].items()}
+        measures = {
+            key.removeprefix("val/").removeprefix("skill/"): value
+            for key, value in metrics.loc[step].items()
+            if str(key).startswith("val/") and not pd.isna(value)
+        }
+        boards = games.get(step, ())
+        counts = Counter(board.guesses(max_turns) for board in boards)
+        histogram = {str(turn): counts[turn] for turn in range(1, max_turns + 1)}
+        return Result(
+            label=f"after step {step}" if step else "before training", step=step,
+            games=len(boards), measures=measures, boards=boards, max_turns=max_turns,
+            histogram={**histogram, "lost": counts[max_turns + 1]} if boards else {},
+            wins=Estimate(*(row[f"wins{end}"] for end in ("", "_low", "_high"))),
+            guesses=Estimate(*(row[f"guesses{end}"] for end in ("", "_low", "_high"))),
+        )  # fmt: skip
+
+    exported, first = summary.get("exported_step", -1), int(validations.index[0])
+    last = int(exported if exported in validations.index else validations.index[-1])
     if last != first:
-        return found, played, ends[0], ends[1]
-    same = None
-    if exported == first and ends[0]:
-        same = replace(ends[0], label="best checkpoint: step 0, the start")
-    return found, played, ends[0], same
+        return result(first), result(last)
+    return result(first), replace(result(first), label=START) if exported == first else None
 
 
-def _read_stages(run: RunFolder) -> list[dict[str, Any]]:
-    """The runs that made the model, oldest first. Raises FolderError for other types than ours."""
-    models = [run.path / "model", *sorted(run.checkpoints.glob("*/model"), reverse=True)]
-    path = next((found for model in models if (found := model / STAGES).is_file()), None)
-    if path is None:
-        manifest = run.manifest()
-        return [{"run": run.path.name, **{k: manifest[k] for k in _STAGE if k in manifest}}]
-    record = read_object(path)
-    check_all_entries(path, record, {"stages": list[dict]})
-    for stage in record["stages"]:
-        check_all_entries(path, stage, {"run": str})
-        check_entries(path, stage, _STAGE)
-    return record["stages"]
+def summarise(
+    needed: Sequence[int], secrets: Sequence[str], max_turns: int
+) -> tuple[Estimate, Estimate]:
+    """Wins and mean guesses. needed: guesses of each game, max_turns + 1 for a lost one."""
+    won = [float(guesses <= max_turns) for guesses in needed]
+    wins = Estimate(sum(won) / len(won), *win_interval(won, secrets))
+    return wins, Estimate.of_mean([float(guesses) for guesses in needed], secrets)
 
 
-def _step(summary: Mapping[str, Any]) -> int | None:
-    step = number(summary.get("exported_step"))
-    return None if step is None else int(step)
+def _read_stages(folder: Path, manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    models = [folder, *sorted((folder / "checkpoints").glob("*"), reverse=True)]
+    found = (path for model in models if (path := model / "model" / "wordle_rl.json").is_file())
+    if (path := next(found, None)) is None:
+        return [{**manifest, "run": folder.name}]
+    return _read_json(path)["stages"]
+
+
+def _read_settings(folder: Path) -> dict[str, str]:
+    found = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    return flat_settings(found)
+
+
+def flat_settings(config: Mapping[str, Any]) -> dict[str, str]:
+    """Every single value of a resolved config by its key, as it is written on the command line."""
+
+    def walk(part: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+        for name, value in part.items():
+            if isinstance(value, Mapping) and value:
+                yield from walk(value, f"{prefix}{name}.")
+            elif prefix or name not in _SAME:
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                yield f"{prefix}{name}", text
+
+    return dict(walk(config, ""))
+
+
+class Difference(NamedTuple):
+    """What the second player did better than the first, secret by secret."""
+
+    secrets: int
+    wins: Estimate  # share of games
+    guesses: Estimate  # below 0 for fewer
+    only_first: int  # secrets of which the first won more games
+    only_second: int
+    p_value: float  # of equal win rates, an exact sign test over secrets
+
+
+def difference(first: Result, second: Result) -> Difference | None:
+    """Compare two players on the secrets that both played. None without any."""
+    one, other = _by_secret(first), _by_secret(second)
+    shared = [secret for secret in one if secret in other]
+    if not shared:
+        return None
+    gains, saved = (
+        [other[secret][i] - one[secret][i] for secret in shared] for i in range(2)
+    )  # fmt: skip
+    lost, won = sum(gain < 0 for gain in gains), sum(gain > 0 for gain in gains)
+    return Difference(
+        len(shared), Estimate.of_mean(gains, shared), Estimate.of_mean(saved, shared), lost, won,
+        sign_test(lost, won),
+    )  # fmt: skip
+
+
+def _by_secret(result: Result) -> dict[str, tuple[float, float]]:
+    """Secret -> share of its games that were won, and mean guesses with losses."""
+    found = defaultdict(list)
+    for board in result.boards:
+        found[board.secret].append((float(board.won), float(board.guesses(result.max_turns))))
+    return {
+        secret: (sum(w for w, _ in games) / len(games), sum(g for _, g in games) / len(games))
+        for secret, games in found.items()
+    }
+
+
+def first_boards(result: Result) -> dict[str, Board]:
+    """Secret -> its first game, in the order in which they were played."""
+    found: dict[str, Board] = {}
+    for board in result.boards:
+        found.setdefault(board.secret, board)
+    return found

@@ -1,7 +1,7 @@
 """The scripted players on any secrets of the original lists, without playing: solvers.json.
 
 The file has the number of guesses of each player on every answer, as digits in alphabetical order
-of the answers, 7 for a loss. `python -m wordle_rl.solver_games` makes it.
+of the answers, 7 for a loss. A slow test plays all of them again and compares.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from wordle_rl.reports.results import MAX_TURNS, Estimate, Result, summarise_guesses
+from wordle_rl.reports.run import MAX_TURNS, Estimate, Result, Run, summarise
 from wordle_rl.words.lists import load_words
 
 FILE = Path(__file__).with_name("solvers.json")
@@ -21,12 +21,12 @@ TITLES = {  # name of algorithm.player -> title on a page
     "random_consistent": "random answer that fits all clues",
     "random_consistent_allowed": "random allowed word that fits all clues",
 }
-OPTIMUM = Estimate(value=3.421)  # mean guesses over all answers, with no loss
+OPTIMUM = Estimate(3.421)  # mean guesses over all answers, with no loss
 OPTIMUM_TITLE = "optimum (published, all 2,315 answers)"
 
 
 @lru_cache(maxsize=1)
-def _guesses() -> tuple[str, dict[str, dict[str, int]]]:
+def _known() -> tuple[str, dict[str, dict[str, int]]]:
     """The digest of the original lists, and player -> secret -> guesses."""
     known, answers = json.loads(FILE.read_text(encoding="utf-8")), load_words().answers
     return known["words"], {
@@ -35,24 +35,21 @@ def _guesses() -> tuple[str, dict[str, dict[str, int]]]:
     }
 
 
-def are_known(words_digest: str | None, max_turns: int) -> bool:
-    """Whether the file is about these word lists and this number of turns."""
-    return max_turns == MAX_TURNS and words_digest == _guesses()[0]
+def solvers_of(run: Run, secrets: Sequence[str] | None = None) -> dict[str, Result]:
+    """Each player's result, teachers of the run marked; empty for other word lists or rules.
 
-
-def all_answers() -> tuple[str, ...]:
-    """The answers of the original lists."""
-    return tuple(next(iter(_guesses()[1].values())))
-
-
-def play_solvers(secrets: Sequence[str]) -> dict[str, Result]:
-    """Each player's result on some secrets; empty when there are none, or one is no answer."""
-    distinct = list(dict.fromkeys(secrets))
+    secrets: that were played, None for all answers.
+    """
+    digest, players = _known()
+    hard = any(result.hard_mode for result in (*run.results, *run.reports))
+    if hard or run.max_turns != MAX_TURNS or run.manifest.get("digests", {}).get("words") != digest:
+        return {}
     found = {}
-    for name, guesses in _guesses()[1].items():
-        if not distinct or any(secret not in guesses for secret in distinct):
-            continue
-        needed = [guesses[secret] for secret in distinct]
-        wins, mean = summarise_guesses(needed, distinct, MAX_TURNS)
-        found[name] = Result(label=TITLES[name], games=len(needed), wins=wins, guesses=mean)
+    for name, guesses in players.items():
+        played = [*guesses] if secrets is None else [*dict.fromkeys(secrets)]
+        if not played or any(secret not in guesses for secret in played):
+            return {}
+        wins, mean = summarise([guesses[secret] for secret in played], played, MAX_TURNS)
+        title = f"teacher: {TITLES[name]}" if name in run.teachers else TITLES[name]
+        found[name] = Result(label=title, games=len(played), wins=wins, guesses=mean)
     return found

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.runs.files import write_bytes
-from wordle_rl.runs.untrusted import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,11 +32,6 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def plain_text(text: str) -> str:
-    """Text that neither steers a terminal nor is a formula to matplotlib."""
-    return printable(text).replace("$", r"\$")
 
 
 def new_panels(count: int) -> tuple[Figure, list[Axes]]:

@@ -37,9 +37,9 @@
 
     const board = (game, player) => {
       const box = make("div", "board");
-      const end = game ? (game[0] ? `won in ${game[1]}` : "lost") : "not played";
+      const end = game ? (game[0] ? `won in ${game[1].length}` : "lost") : "not played";
       box.append(make("p", "", `${player}: ${end}`));
-      for (const turn of game ? game[2] : []) box.append(row(turn));
+      for (const turn of game ? game[1] : []) box.append(row(turn));
       return box;
     };
 
@@ -58,7 +58,7 @@
       const guess = form.elements["guess"].value.trim().toLowerCase();
       const fits = games.filter(([name, ...played]) =>
         tests[wanted](played) && name.toLowerCase().includes(secret) &&
-        (!guess || played.some((game) => game && game[2].some(([word]) => word === guess))));
+        (!guess || played.some((game) => game && game[1].some(([word]) => word === guess))));
       list.replaceChildren(...fits.slice(0, shown).map(([name, ...played]) => {
         const item = make("li");
         item.append(make("h3", "", name.toUpperCase()));

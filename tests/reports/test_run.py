@@ -7,18 +7,16 @@ import statistics
 
 import pytest
 
-from wordle_rl.reports.boards import Board, Row
-from wordle_rl.reports.pairs import difference, pair_boards
-from wordle_rl.reports.results import Estimate, Result
+from tests.helpers.run_folders import make_run
+from wordle_rl.reports.run import Board, Estimate, Result, difference, read_run
 
 
 def player(*games: tuple[str, bool, int]) -> Result:
-    boards = tuple(
-        Board(step=0, secret=secret, won=won, rows=(Row("crane", "xxxxx", ""),) * turns)
-        for secret, won, turns in games
-    )
-    nothing = Estimate(value=0.0)
-    return Result(label="x", games=len(boards), wins=nothing, guesses=nothing, boards=boards)
+    boards = [
+        Board(secret, won, [("crane", "22222", "", "")] * turns) for secret, won, turns in games
+    ]
+    return Result(label="x", games=len(boards), wins=Estimate(0.0), guesses=Estimate(0.0),
+                  boards=boards)  # fmt: skip
 
 
 def test_the_interval_is_over_the_differences_of_the_secrets():
@@ -30,9 +28,7 @@ def test_the_interval_is_over_the_differences_of_the_secrets():
     half = 1.959964 * statistics.stdev(gains) / math.sqrt(8)
     mean = statistics.mean(gains)
     assert found is not None
-    assert (found.wins.value, found.wins.low, found.wins.high) == pytest.approx(
-        (mean, mean - half, mean + half)
-    )
+    assert found.wins == pytest.approx((mean, mean - half, mean + half))
     # Lost games count as 7: the first needs 6 or 7, the second 4 or 7.
     assert found.guesses.value == pytest.approx((3 * (4 - 6) + 4 * (4 - 7) + (7 - 6)) / 8)
     assert (found.secrets, found.only_first, found.only_second) == (8, 1, 4)
@@ -43,8 +39,7 @@ def test_only_secrets_of_both_players_count():
     first = player(("crane", True, 3), ("slate", False, 6))
     second = player(("slate", True, 3), ("abbey", True, 3))
     found = difference(first, second)
-    assert found is not None and found.secrets == 1 and found.wins == Estimate(value=1.0)
-    assert [(a.secret, b.secret) for a, b in pair_boards(first, second)] == [("slate", "slate")]
+    assert found is not None and found.secrets == 1 and found.wins == Estimate(1.0)
     assert difference(first, player(("mound", True, 3))) is None
 
 
@@ -54,4 +49,12 @@ def test_several_games_on_one_secret_are_one_difference():
     found = difference(first, second)
     assert found is not None
     assert found.secrets == 2 and found.wins.value == pytest.approx(0.25)
-    assert len(pair_boards(first, second)) == 2
+
+
+def test_a_logged_mean_keeps_its_value_and_takes_the_interval_of_the_boards(tmp_path):
+    found = read_run(make_run(tmp_path)).validations
+    assert found.wins.tolist() == pytest.approx([1 / 3, 1 / 3, 1, 1, 1])
+    assert found.guesses.tolist() == [5.0, 4.75, 4.5, 4.25, 4.0]
+    half = 1.959964 * statistics.stdev([2, 7, 7]) / math.sqrt(3)
+    low, high = found.loc[0, ["guesses_low", "guesses_high"]]
+    assert (low, high) == pytest.approx((5 - half, 5 + half))

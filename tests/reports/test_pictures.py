@@ -1,0 +1,62 @@
+"""What the pictures of runs draw, as SVG and as PNG."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from matplotlib.figure import Figure
+
+from tests.helpers.run_folders import make_run
+from wordle_rl.reports.pictures import Picture, draw_dots, run_pictures, to_svg, write_png
+from wordle_rl.reports.run import Estimate, read_run
+from wordle_rl.runs.files import StepLog
+from wordle_rl.words.lists import load_words
+
+
+def lines_of(picture: Picture):
+    """Label -> values of each curve that a picture draws."""
+    axes = Figure().subplots()
+    picture.draw(axes)
+    return {line.get_label(): list(line.get_ydata()) for line in axes.get_lines()}
+
+
+def test_curves_are_the_logged_numbers_beside_the_solvers(tmp_path):
+    folder = make_run(tmp_path, digests={"words": load_words().digest})
+    wins, guesses, totals = map(lines_of, run_pictures(read_run(folder)))
+    assert wins["validation"] == pytest.approx([100 / 3, 100 / 3, 100, 100, 100])
+    rates = [100 * (100 + 5 * step) / 512 for step in range(0, 41, 10)]
+    assert wins["training"] == pytest.approx(rates)
+    assert wins["random answer that fits all clues"][0] == pytest.approx(98.2, abs=0.1)
+    assert guesses["validation"] == [5.0, 4.75, 4.5, 4.25, 4.0]
+    assert guesses["optimum (published)"][0] == 3.421
+    assert totals["won"] == [100, 250, 450, 700, 1000] and totals["played"][-1] == 5 * 512
+
+
+def test_greedy_games_on_training_and_test_secrets_have_their_gap(tmp_path):
+    folder = make_run(tmp_path)
+    for step, rate in ((50, 0.5), (60, 0.75)):
+        record = {"watch/train/win_rate": rate, "watch/test/win_rate": 0.25}
+        StepLog(folder / "metrics.jsonl").append(step, record)
+    picture = run_pictures(read_run(folder))[0]
+    assert lines_of(picture)["test secrets, greedy"] == [25.0, 25.0]
+    assert "gap, at the end +50 points" in to_svg(picture)
+
+
+def test_texts_are_escaped_and_dollars_are_dollars(tmp_path):
+    def draw(axes):
+        draw_dots(axes, [("<b>$x^2$", Estimate(0.3, 0.2))], strong=1, percent=True)
+
+    picture = Picture("a", 'A "&" B', "n", draw)
+    svg = to_svg(picture)
+    assert "<b>" not in svg and "&lt;b&gt;$x^2$" in svg and 'aria-label="A &#34;&amp;&#34;' in svg
+    assert "currentColor" in svg and "#1a1a1a" not in svg
+    assert write_png(picture, tmp_path).read_bytes().startswith(b"\x89PNG")
+
+
+def test_pictures_of_a_page_share_no_names(tmp_path):
+    svgs = [to_svg(picture) for picture in run_pictures(read_run(make_run(tmp_path)))]
+    names = [set(re.findall(r' id="([^"]+)"', svg)) for svg in svgs]
+    assert sum(map(len, names)) == len(set.union(*names)) > 3
+    for svg, own in zip(svgs, names, strict=True):
+        assert set(re.findall(r'(?:href="|url\()#([\w-]+)', svg)) <= own

@@ -1,0 +1,59 @@
+"""wordle-rl report: the page of one run, or of several beside each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from wordle_rl.runs.folder import RunFolder
+
+
+def report(
+    runs: Annotated[
+        list[str], typer.Argument(metavar="RUN ...", help="Run folders; latest is the newest.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to write the page; by default into the folder of a run, or beside "
+            "the first of several as comparison.html."
+        ),
+    ] = None,
+    png: Annotated[bool, typer.Option(help="Also write its pictures as PNG, beside it.")] = False,
+) -> None:
+    """Write the page of a run, or of several runs beside each other."""
+    from wordle_rl.reports.page import write_report
+    from wordle_rl.runs.listing import find_run
+    from wordle_rl.runs.paths import ROOT
+
+    folders = [find_run(run, "run", Path(), ROOT / "outputs").path for run in runs]
+    for path in write_report(folders, default_settings(), output, png):
+        print(path)
+
+
+def default_settings() -> dict[str, str]:
+    """The settings of python train.py without any argument."""
+    from hydra import compose
+
+    from wordle_rl.build import resolve
+    from wordle_rl.reports.run import flat_settings
+    from wordle_rl.runs.config import compose_from_conf
+
+    with compose_from_conf():  # at the end of a training run, Hydra still runs
+        return flat_settings(resolve(compose("config")))
+
+
+def write_page(folder: RunFolder) -> None:
+    """Write a run's page and print its path. The run is saved, so a failure is a warning."""
+    import sys
+
+    from wordle_rl.reports.page import write_report
+
+    try:
+        print(f"report: {write_report([folder.path], default_settings())[0]}", flush=True)
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        print(f"warning: no report.html ({reason})", file=sys.stderr, flush=True)

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from wordle_rl.evaluation.intervals import Z95, sign_test, standard_error, win_interval
+from wordle_rl.runs.config import read_config
 from wordle_rl.runs.files import StepLog
 from wordle_rl.runs.folder import RunFolder, given_name
 
@@ -141,7 +141,7 @@ def read_run(folder: Path) -> Run:
             return what()
         except FileNotFoundError:
             missing.extend([absent] * bool(absent))
-        except (ValueError, TypeError, KeyError, AttributeError, OSError, yaml.YAMLError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
             text = " ".join(str(error).replace(f"{folder}/", "").split())
             missing.append(f"Not readable: {text}.")
         return default
@@ -188,7 +188,7 @@ def read_run(folder: Path) -> Run:
         validations=validations, validation_games=len(games[max(games)]) if games else 0,
         summary=summary, start=start, best=best, secrets=secrets, reports=reports,
         stages=read(lambda: _read_stages(folder, manifest), []),
-        settings=read(lambda: _read_settings(folder), None), missing=missing,
+        settings=read(lambda: flat_settings(read_config(folder)), None), missing=missing,
     )  # fmt: skip
 
 
@@ -322,11 +322,6 @@ def _read_stages(folder: Path, manifest: Mapping[str, Any]) -> list[Mapping[str,
     if (path := next(found, None)) is None:
         return [{**manifest, "run": folder.name}]
     return _read_json(path)["stages"]
-
-
-def _read_settings(folder: Path) -> dict[str, str]:
-    found = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    return flat_settings(found)
 
 
 def flat_settings(config: Mapping[str, Any]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from wordle_rl.runs.files import write_bytes
@@ -36,6 +37,19 @@ def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:
     from omegaconf import OmegaConf
 
     write_bytes(folder.path / CONFIG, OmegaConf.to_yaml(OmegaConf.create(config)).encode())
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The resolved config in a run folder. Raises ValueError for what is no YAML of settings."""
+    import yaml
+
+    try:
+        found = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
+    except yaml.YAMLError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"{folder / CONFIG}: not YAML of settings")
+    return found
 
 
 def check_plain_yaml(text: str) -> None:

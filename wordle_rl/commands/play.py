@@ -16,7 +16,7 @@ def play(
     player: Annotated[str | None, typer.Option(help="a solver, such as entropy")] = None,
     checkpoint: Annotated[str, typer.Option(help="of the run: best, last or start")] = "best",
     secret: Annotated[str | None, typer.Option(help="of the first game [default: any]")] = None,
-    port: Annotated[int, typer.Option(help="of the page [default: any free one]")] = 0,
+    port: Annotated[int, typer.Option(help="of the page, 0 for any free one")] = 0,
     browser: Annotated[bool, typer.Option(help="open a browser")] = True,
 ) -> None:
     """Play beside a model or a solver on a page, watch it think, and ask it on any board."""

@@ -10,7 +10,7 @@ from wordle_rl.evaluation.turn_facts import TurnJudge
 from wordle_rl.policy.model_names import EMBEDDED
 from wordle_rl.rollouts.opponent import Opponent
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.runs.paths import CONF
 
 SCRIPTED = {  # by their names in eval.py
@@ -77,7 +77,7 @@ def _of_run(run: RunFolder, checkpoint: str) -> dict[str, Choice]:
     versions = {"best": store.best, "last": store.latest}
     return {
         f"{name} of the run": Choice(
-            label=f"{CHECKPOINTS[name]} of {run.path.name}",
+            label=f"{CHECKPOINTS[name]} of {given_name(run.path.name)}",
             settings={"run": str(run.path), "checkpoint": name},
             version=versions.get(name, lambda: None),
         )

@@ -49,6 +49,8 @@ def test_the_page_says_what_training_changed_with_its_interval(page):
     # Gains of 0, 1 and 1: a mean of 2/3 with a standard error of 1/3.
     assert "a change of +66.7 (+1.3 to +132.0) points" in prose
     assert "2 secrets went better and 0 worse" in prose
+    told = "Validation games won training step wins, % 0 33.3 (6.1 to 79.2) 10 33.3"
+    assert told in " ".join(prose.split())
     assert prose.count("lineage: untrained.") == 2  # under both tables of results
 
 

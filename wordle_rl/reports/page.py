@@ -48,6 +48,7 @@ _MOST_GAMES = 2_500  # secrets in the filter; the original lists have 2,315
 _MOST_TEXTS = 300  # of them with the texts of unreadable answers
 _PAIRS = 6  # secrets side by side
 _FEW = 5  # players in the filter
+_MOST_STEPS = 40  # of the table of wins
 _LONGEST = 300  # characters of a cell
 # Entry of a report or a validation -> how it is called, its scale and its digits.
 _MEASURES = {
@@ -130,6 +131,7 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> tuple[str, li
         missing=[_label(run, one, line) for run in runs for line in run.missing],
         headline=_headline(one, what) if one else _compare(players, what), what=what,
         known=bool(solvers), standings=standings, curves=curves,
+        validations=_validations_table(runs),
         results=_result_tables(players, everyone, what, optimum=bool(solvers)),
         lineage=[_label(run, one, run.lineage) for run in runs if run.lineage],
         measures=_measures_table(players, what) if players else None,
@@ -304,6 +306,22 @@ def _differences_table(players: Sequence[Result]) -> Table:
         note="Both play the same secrets, and intervals (95 %) are over the differences on each. p "
         "is of an exact sign test: how often chance alone would be as uneven.",
     )  # fmt: skip
+
+
+def _validations_table(runs: Sequence[Run]) -> Table:
+    """The curves of wins as numbers, for those who cannot see them: a column for each run."""
+    steps = sorted({int(step) for run in runs for step in run.validations.index})
+    most = -(-len(steps) // _MOST_STEPS) if steps else 1
+    rows = []
+    for step in [step for i, step in enumerate(reversed(steps)) if i % most == 0][::-1]:
+        found = [run.validations[run.validations.index == step] for run in runs]
+        ends: list[Any] = [
+            [None if math.isnan(end) else end for end in one.filter(like="wins").to_numpy(float)[0]]
+            if len(one) else None for one in found
+        ]  # fmt: skip
+        rows.append([str(step), *(_percent(Estimate(*one)) if one else _NONE for one in ends)])
+    names = ["wins, %"] if len(runs) == 1 else [run.name for run in runs]
+    return Table(caption="Validation games won", columns=["training step", *names], rows=rows)
 
 
 def _measures_table(players: Sequence[Result], what: str) -> Table:

@@ -62,7 +62,7 @@ def run_pictures(run: Run) -> list[Picture]:
                 f"secrets, played greedily.{_LEVELS if levels else ''}",
                 partial(draw_wins, run=run, levels=levels)),
     ]  # fmt: skip
-    if len(run.validations):
+    if len(run.validations) > 1:
         note = f"A lost game counts as {run.max_turns + 1}. {_count_games(run)}{_BAND}"
         draw = partial(draw_guesses, run=run, levels=levels)
         found.append(Picture("guesses", "Mean number of guesses", note, draw))
@@ -317,11 +317,9 @@ def write_png(picture: Picture, folder: Path) -> Path:
     """Write the picture with its title and its note. Returns its path."""
     file = io.BytesIO()
     with _figure(picture) as figure:
-        wide = int(14 * figure.get_figwidth())
-        figure.suptitle(textwrap.fill(picture.title, wide), fontsize=11, weight="bold")
-        note = textwrap.fill(picture.note, wide)
-        figure.set_figheight(figure.get_figheight() + 0.3 + 0.13 * note.count("\n"))
-        figure.axes[0].set_title(note, loc="left", fontsize=7.5, color=_GREY)
+        lines = textwrap.wrap(picture.note, int(14 * figure.get_figwidth()))
+        figure.set_figheight(figure.get_figheight() + 0.16 * len(lines))
+        figure.suptitle("\n".join([picture.title, *lines]), fontsize=9)
         figure.savefig(file, format="png", dpi=300)
     write_bytes(folder / f"{picture.name}.png", file.getvalue())
     return folder / f"{picture.name}.png"

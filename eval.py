@@ -9,6 +9,9 @@ if __name__ == "__main__":  # before anything slow is imported
 
     start.begin()
 
-    from wordle_rl.hydra_commands import evaluate
+    from wordle_rl.runs.errors import whole_command
 
-    evaluate()
+    with whole_command():
+        from wordle_rl.hydra_commands import evaluate
+
+        evaluate()

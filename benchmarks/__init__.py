@@ -3,8 +3,8 @@
 import os
 import sys
 
-from wordle_rl.cli import shorten_spins
-
+# As commands do, see wordle_rl/runs/start.py.
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 # Makes an x86 processor compute with AVX2 alone, as the Makefile's variable of this name does.
 AVX2 = {
     "ATEN_CPU_CAPABILITY": "avx2",
@@ -19,6 +19,5 @@ def restart_with_avx2() -> None:
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **AVX2})
 
 
-# Libraries read these settings when they are loaded, so both run before torch is imported.
+# Libraries read these settings when they are loaded, so it runs before torch is imported.
 restart_with_avx2()
-shorten_spins()

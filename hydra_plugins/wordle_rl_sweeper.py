@@ -13,8 +13,8 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from wordle_rl import cli
-from wordle_rl.runs.errors import fail, full_disk_told, user_errors
+from wordle_rl.runs.config import quoted
+from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 
@@ -35,7 +35,7 @@ class StudySweeper(Sweeper):
         """Run a study. arguments: the overrides of the command line without hydra's own."""
         from wordle_rl.build import build_experiment
 
-        with full_disk_told(), user_errors():
+        with user_errors():
             plan = self.build_plan(arguments)
             plan.check(build_experiment)
             from wordle_rl.sweeps.finish import check_power, finish_study
@@ -87,7 +87,7 @@ class StudySweeper(Sweeper):
             return found
         cfg = self.hydra_context.config_loader.load_configuration(
             config_name=self.config.hydra.job.config_name,
-            overrides=[cli.quoted(override) for override in overrides], run_mode=RunMode.RUN,
+            overrides=[quoted(override) for override in overrides], run_mode=RunMode.RUN,
         )  # fmt: skip
         OmegaConf.set_struct(cfg, False)
         cfg.pop("hydra")

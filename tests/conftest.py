@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wordle_rl import build, cli, evaluate
+from wordle_rl import build, evaluate
 from wordle_rl import train as train_command
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.runs.config import run_hydra
 from wordle_rl.words import settings as word_settings
 from wordle_rl.words.lists import WordLists, load_words
 
@@ -148,7 +149,7 @@ def refused(capsys, monkeypatch) -> Callable[[Callable[[], object]], str]:
         monkeypatch.setattr(sys, "argv", ["train.py"])
         capsys.readouterr()
         with pytest.raises(SystemExit) as stop:
-            cli.run(command)
+            run_hydra(command)
         [line] = capsys.readouterr().err.strip().splitlines()
         assert stop.value.code == 2 and line.startswith("error: ")
         return line

@@ -35,8 +35,7 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import BackendSettings, ModelSettings
 from wordle_rl.rollouts.base import Recipe, RolloutKind
 from wordle_rl.rollouts.history import History
-from wordle_rl.runs.checks import check_seed
-from wordle_rl.runs.instantiate import ConfigError, check_type, instantiate
+from wordle_rl.runs.instantiate import ConfigError, check_seed, check_type, instantiate
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.settings import LoggerSettings, TrainerSettings
 from wordle_rl.words.settings import WordSettings

@@ -17,13 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wordle_rl.build import build_experiment, resolve
-from wordle_rl.cli import quoted
 from wordle_rl.data.synth import Synthesis
 from wordle_rl.earlier_run import list_keys
-from wordle_rl.hydra_errors import describe_hydra_error
 from wordle_rl.runs.command_line import CommandParser
-from wordle_rl.runs.config import compose_from_conf
-from wordle_rl.runs.errors import fail, run_plain, user_errors
+from wordle_rl.runs.config import compose_from_conf, quoted
+from wordle_rl.runs.errors import describe_hydra_error, fail, run_plain, user_errors
 from wordle_rl.runs.instantiate import ConfigError, check_range
 from wordle_rl.runs.paths import module_command
 from wordle_rl.runs.tables import FORMATS, file_digest, write_table

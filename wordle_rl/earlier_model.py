@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.policy.lineage import is_clean
-from wordle_rl.policy.stages import Stage, prompt_name, stages_of
+from wordle_rl.policy.stages import prompt_name, stages_of
 from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.runs.folder import maker
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
@@ -26,24 +24,9 @@ def check_secrets(protocol: str, words: WordLists, splits: Splits, model: str) -
         if not is_clean(stage, words, splits):
             raise ConfigError(
                 f"the model {model} comes from the run {stage['run']}, which may have trained on "
-                f"secrets that are now held out: {_name_cure(stage, model, splits)}"
+                "secrets that are now held out: use its words.protocol, words.test and words.val "
+                f"(it held out {stage['held_out']} secrets), or words.protocol=all"
             )
-
-
-def _name_cure(stage: Stage, model: str, splits: Splits) -> str:
-    """What to set when a stage of a model may have had secrets that are now held out."""
-    run = maker(model)
-    other = stage.get("digests", {}).get("splits") != splits.digest
-    by_split = other and stage.get("protocol") in ("split", "allowed") and "data" not in stage
-    if by_split and run is not None and run.path.name == stage["run"]:
-        words = read_saved_config(run).words
-        return (
-            f"use its split, words.test={words.get('test')} words.val={words.get('val')}, or "
-            "words.protocol=all"
-        )
-    return (
-        "use words.protocol=all, or a run with words.protocol=split or allowed and the same words"
-    )
 
 
 def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: WordLists) -> None:

@@ -4,59 +4,46 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import re
 from collections.abc import Iterable, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
+from yaml import YAMLError, safe_load
 
-from wordle_rl.earlier_versions import convert_config
 from wordle_rl.policy.settings import MAIN, UNTRAINED
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, CheckpointStore
-from wordle_rl.runs.checks import check_choice
-from wordle_rl.runs.config import CONFIG, check_plain_yaml, names_are_text
+from wordle_rl.runs.config import CONFIG
+from wordle_rl.runs.files import read_text
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.instantiate import ConfigError, check_choice
 from wordle_rl.runs.listing import LATEST, find_run
 from wordle_rl.runs.paths import TRAIN
-from wordle_rl.runs.untrusted import FolderError, read_file
 
 # A resumed run cannot change these: what it trains, and where its folder is.
 _KEPT = (
     *("model", "words", "data", "prompt", "rollout.form", "name", "output_dir"),
     *("init_from", "init_checkpoint"),
 )
-_LARGEST = 100_000  # bytes of a saved config, which usually has about 5,000
 _GROUPS = ("model", "backend", "prompt", "words")  # in every saved config
 REQUIRED = "required"  # the value of init_from in an experiment that needs it
 _OWN_MODEL = ("model", "model.path", "model.shape", "model.name")  # exclude init_from
 
 
 def read_saved_config(folder: RunFolder) -> DictConfig:
-    """Read the config that a run was started with. Raises ConfigError."""
+    """Read the config that a run was started with. Raises ConfigError or FolderError."""
     path = folder.path / CONFIG
-    if not path.is_file():
-        raise ConfigError(f"{path} is missing: the run folder is incomplete")
+    text = read_text(path)
     try:
-        text = read_file(path, _LARGEST).decode()
-        check_plain_yaml(text)
-        loaded = OmegaConf.load(StringIO(text))
-    except FolderError:
-        raise
-    except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
+        values = safe_load(text)
+        loaded = OmegaConf.create(values) if isinstance(values, dict) else None
+    except (ValueError, YAMLError, OmegaConfBaseException) as error:
         raise ConfigError(f"{path}: cannot be read as YAML ({error})") from None
-    if not isinstance(loaded, DictConfig):
-        raise ConfigError(f"{path}: must be a mapping from names to settings")
-    if not names_are_text(OmegaConf.to_container(loaded)):
-        raise ConfigError(f"{path}: the names of settings must be text")
     for part in _GROUPS:
-        if not isinstance(loaded.get(part), DictConfig):
+        if loaded is None or not isinstance(loaded.get(part), DictConfig):
             raise ConfigError(f"{path}: {part} must be a group of settings")
-    loaded = convert_config(loaded)
+    assert loaded is not None
     OmegaConf.set_struct(loaded, True)
     return loaded
 
@@ -72,17 +59,6 @@ def adopt(cfg: DictConfig, saved: DictConfig, node: str, given: Iterable[str]) -
     OmegaConf.update(cfg, node, saved[node], merge=False, force_add=True)
     for key, value in values.items():
         OmegaConf.update(cfg, key, value, force_add=True)
-
-
-def _adopt_optimizer(cfg: DictConfig, saved: DictConfig) -> None:
-    """Take over which optimizer a run trained with, but none of its settings."""
-    if target := OmegaConf.select(saved, "optim._target_"):
-        cfg.optim._target_ = target
-
-
-def read_form(saved: DictConfig) -> str:
-    """The form that a run was trained in. Earlier versions did not record it."""
-    return OmegaConf.select(saved, "rollout.form") or "conversation"
 
 
 def list_keys(overrides: Iterable[str]) -> set[str]:
@@ -135,10 +111,10 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     if saved.model.path == UNTRAINED:  # its name and learning rate are for learning from scratch
         cfg.model.name, cfg.model.learning_rate = saved.name, rate
     adopt(cfg, saved, "prompt", given)
-    if "optim" not in given:
-        _adopt_optimizer(cfg, saved)
+    if "optim" not in given:  # which optimizer, but none of its settings
+        cfg.optim._target_ = saved.optim._target_
     if "rollout.form" not in given:
-        cfg.rollout.form = read_form(saved)
+        cfg.rollout.form = saved.rollout.form
     # Weights work with either backend, but adapters only with their own.
     if saved.backend._target_ != cfg.backend._target_:
         adopt(cfg, saved, "backend", given)
@@ -209,13 +185,8 @@ def _plain(value: Any) -> Any:
 
 def _start_anew(folder: RunFolder, override: str) -> str:
     """How a new run begins where another one is, with a setting that a resume cannot change."""
-    override = re.sub(r"='([\w.-]+)'$", r"=\1", override)  # as a person types it
-    if override.partition("=")[0].partition(".")[0] in ("model", "init_from", "init_checkpoint"):
-        return f"start a new run: {TRAIN} {override}"
-    anew = f"start a new run from its model: {TRAIN} init_from={folder.path} {override}"
-    if folder.manifest().get("status") == "finished":
-        return anew
-    return f"finish it without that change, then {anew}"
+    own, override = override.startswith(("model", "init_")), override.replace("'", "")
+    return f"start a new run: {TRAIN} {'' if own else f'init_from={folder.path} '}{override}"
 
 
 def keep_precision(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]) -> DictConfig:

@@ -10,7 +10,7 @@ from __future__ import annotations
 if __name__ == "__main__":  # before anything slow is imported
     from wordle_rl.runs import start
 
-    start.begin("torch", "transformers")
+    start.begin()
 
 import hashlib
 import json
@@ -36,7 +36,6 @@ from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.held_out_play import HeldOutPlay
-from wordle_rl.training.outcome import stages_of_run
 
 _MODELS = {  # name: purpose, Makefile target, experiment
     "tiny": (
@@ -129,7 +128,7 @@ def embed(run: RunFolder, name: str, *, last: bool = False) -> str:
     else:
         copy_as_bfloat16(source / "model", folder)
     # Only new stages: one of an earlier embedded model keeps that model's name.
-    write_stages(folder, [{"embedded": name, **stage} for stage in read_stages(run)])
+    write_stages(folder, [{"embedded": name, **stage} for stage in stages_of(run.path / "model")])
     written = setup.model.__class__(
         name=name, path=str(folder), learning_rate=1.0, max_context=setup.model.max_context,
         max_tokens=setup.model.max_tokens,
@@ -243,25 +242,6 @@ def _stage_row(stage: Stage) -> str:
         f"| {given_name(stage['run'])} | {describe_secrets(stage)} | "
         f"`{stage.get('algorithm', 'unknown')}` | {teacher} |"
     )
-
-
-def read_stages(run: RunFolder) -> list[Stage]:
-    """The stages of a run's model.
-
-    What a run of an earlier version did not record comes from its config. Raises ValueError if the
-    folder of such a run is missing.
-    """
-    stages = stages_of(run.path / "model")
-    missing = {stage["run"] for stage in stages if "held_out" not in stage}
-    rebuilt: dict[str, Stage] = {}
-    folder: RunFolder | None = run
-    while folder is not None and missing - set(rebuilt):
-        setup = build_experiment(resolve(read_saved_config(folder)))
-        name = folder.path.name
-        rebuilt[name] = stages_of_run(setup, name)[-1]
-        start = folder.manifest().get("init_from")
-        folder = RunFolder.open(start["run"]) if start else None
-    return [{**stage, **rebuilt.get(stage["run"], {})} for stage in stages]
 
 
 def main() -> None:

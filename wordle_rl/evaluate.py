@@ -22,7 +22,7 @@ from wordle_rl.contestants import (
     build_solvers,
     check_opener,
 )
-from wordle_rl.earlier_run import adopt, list_keys, read_form, read_saved_config
+from wordle_rl.earlier_run import adopt, list_keys, read_saved_config
 from wordle_rl.eval_settings import EvalSettings
 from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.regret import Regret
@@ -34,12 +34,11 @@ from wordle_rl.game.rules import Game, Rules
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rollouts.history import fixed_states
-from wordle_rl.runs.errors import fail, full_disk_told, user_errors
+from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.listing import find_run
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.runs.start import say
 from wordle_rl.runs.terminal import columns, shows_colours
 from wordle_rl.words.settings import WordSettings
 from wordle_rl.words.splits import Splits
@@ -54,7 +53,6 @@ _FOR_TRAINING = {"optim", "rollout", "num_generations"}  # a model's file may ch
 _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run unless overridden
 
 
-@full_disk_told()
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Play, write summary.json and games.jsonl, print the tables. Returns the summary."""
     with user_errors():
@@ -161,7 +159,11 @@ def _leave_no_empty_folder(folder: Path) -> Iterator[None]:
         with suppress(OSError):
             folder.rmdir()
             if isinstance(error, SystemExit) and error.code in (130, 143):
-                say("stopped before the last game, so nothing was written")
+                print(
+                    "stopped before the last game, so nothing was written",
+                    file=sys.stderr,
+                    flush=True,
+                )
         raise
 
 
@@ -195,7 +197,7 @@ def add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         adopt(cfg, saved, node, given)
     config = resolve(cfg)
     if "form" not in given:
-        config["form"] = read_form(saved)
+        config["form"] = saved.rollout.form
     if "words" not in given and "words.split" not in given:
         config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
     config["run"] = str(folder.path)

@@ -11,7 +11,7 @@ from __future__ import annotations
 if __name__ == "__main__":  # before anything slow is imported
     from wordle_rl.runs import start
 
-    start.begin("torch", "transformers")
+    start.begin()
 
 import dataclasses
 import os
@@ -33,9 +33,8 @@ from wordle_rl.export_check import (
 from wordle_rl.export_settings import ExportSettings
 from wordle_rl.export_source import ExportSource, read_source
 from wordle_rl.model_card import Card, find_start, write_card
-from wordle_rl.runs.errors import full_disk_told, run_plain, user_errors
+from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.files import sync_folder
-from wordle_rl.runs.full_disk import full_disk_named
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.listing import find_run
 from wordle_rl.runs.paths import ROOT, module_command
@@ -55,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if {"-h", "--help"} & set(given):
         print(_USAGE)
         return
-    with full_disk_told(), user_errors():
+    with user_errors():
         settings = read_settings(given)
         folder, written, change = export(settings)
     what = "adapter" if settings.format == "peft" else f"{written} weights"
@@ -95,10 +94,7 @@ def export(settings: ExportSettings) -> tuple[Path, str, Change]:
         raise ConfigError(f"output must be in a folder that exists, not in {target.parent}")
     source = read_source(run, settings.checkpoint)
     check_format(source, settings.format)
-    with (
-        full_disk_named(target),
-        tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as room,
-    ):
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as room:
         folder = Path(room) / "model"
         precision = _write(source, folder, settings)
         change = _compare(source, folder, settings.format)

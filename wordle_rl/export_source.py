@@ -11,7 +11,7 @@ from omegaconf import DictConfig
 
 from wordle_rl.build import resolve
 from wordle_rl.build_parts import build_backend_settings, build_model_settings, build_style
-from wordle_rl.earlier_run import read_form, read_saved_config
+from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import (
@@ -23,9 +23,8 @@ from wordle_rl.policy.settings import (
 )
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.checks import check_choice
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.instantiate import ConfigError, check_choice, instantiate
 from wordle_rl.runs.paths import TRAIN
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.settings import WordSettings
@@ -102,7 +101,7 @@ def _build(run: RunFolder, saved: DictConfig, folder: Path, step: int) -> Export
         model=model,
         start=config["model"],
         backend=_build_backend(config["backend"], model),
-        form=read_form(saved),
+        form=saved.rollout.form,
         style=build_style(config, rules),
         sampling=instantiate("sampling", config["sampling"], Sampling),
         rules=rules,

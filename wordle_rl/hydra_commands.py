@@ -11,8 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from wordle_rl import cli
-from wordle_rl.runs.config import compose_from_conf
+from wordle_rl.runs.config import compose_from_conf, run_hydra
 from wordle_rl.runs.errors import user_errors, whole_command
 from wordle_rl.runs.launch import read_launch
 from wordle_rl.runs.paths import CONF
@@ -64,7 +63,7 @@ def _run(config_name: str, start: Callable[[DictConfig, Sequence[str]], Any]) ->
 
     decorate = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
     asked = _HELP & set(sys.argv[1:])
-    cli.run((lambda: print_help(config_name)) if asked else decorate(main))
+    run_hydra((lambda: print_help(config_name)) if asked else decorate(main))
 
 
 def print_help(config_name: str) -> None:

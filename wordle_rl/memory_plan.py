@@ -17,12 +17,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from wordle_rl import cli
-from wordle_rl.runs.config import compose_from_conf
+from wordle_rl.runs.config import compose_from_conf, quoted, run_hydra
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import module_command
-from wordle_rl.runs.start import say
 
 _MOST_COLUMNS = 12
 _PLAN = "+model.plan_only=true"
@@ -43,7 +41,7 @@ def print_plans(overrides: Sequence[str]) -> None:
 
         def compose_all(*more: str) -> list[Any]:
             return [
-                compose("config", overrides=[*(cli.quoted(o) for o in (*column, *more)), _PLAN])
+                compose("config", overrides=[*(quoted(o) for o in (*column, *more)), _PLAN])
                 for _, column in columns
             ]
 
@@ -51,7 +49,11 @@ def print_plans(overrides: Sequence[str]) -> None:
         configs = compose_all()
         only = chosen or configs[0].model.get("backend") is not None
         groups = [configs] if only else [compose_all(f"backend={b}") for b in _NAMES]
-    say("computing plans from config.json alone (model=qwen3b: 15 s of one core)")
+    print(
+        "computing plans from config.json alone (model=qwen3b: 15 s of one core)",
+        file=sys.stderr,
+        flush=True,
+    )
     names = [name for name, _ in columns]
     for number, group in enumerate(groups):
         print(("\n" if number else "") + describe_plans(names, group), flush=True)
@@ -114,7 +116,7 @@ def main() -> None:
         with user_errors():
             print_plans(overrides)
 
-    cli.run(run)
+    run_hydra(run)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 
 from wordle_rl.earlier_run import list_keys
+from wordle_rl.runs.files import printable
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.terminal import fold
-from wordle_rl.runs.untrusted import printable
 
 _ORDER = (  # of the line; other groups follow
     *("experiment", "model", "backend", "algorithm", "reward", "curriculum", "rollout"),
@@ -37,7 +37,7 @@ def hydra_choices() -> dict[str, str]:
 
 
 def print_choices(folder: RunFolder, config: Mapping[str, Any]) -> None:
-    """Print what a run chose, as its manifest records it. Runs of earlier versions record nothing.
+    """Print what a run chose, as its manifest records it.
 
     config: the resolved config of the run.
     """
@@ -53,9 +53,7 @@ def print_choices(folder: RunFolder, config: Mapping[str, Any]) -> None:
 
 
 def _list_options(group: str) -> list[str]:
-    """The options that a group of conf/ has. Somebody else may have written the group's name."""
-    folders = {path.name: path for path in CONF.iterdir() if path.is_dir()}
-    return [path.stem for path in folders[group].glob("*.yaml")] if group in folders else []
+    return [path.stem for path in (CONF / group).glob("*.yaml")]
 
 
 def choice_lines(
@@ -110,8 +108,6 @@ def _chosen_by(
     found: dict[str, dict[str, Any]] = {}
     for group in (g for g in _CHOOSERS if g in choices):
         file = CONF / group / f"{choices[group]}.yaml"
-        if not file.is_file():  # the file of an earlier version
-            continue
         settings = {g: o for g, o in _overridden(file) if g not in given and choices.get(g) == o}
         if group != "experiment":  # whose single values are what it is chosen for
             settings |= {

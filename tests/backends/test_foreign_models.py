@@ -23,7 +23,7 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import CHAT_TEMPLATE, build_tokenizer
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.runs.checkpoints import MANIFEST, _seal
-from wordle_rl.runs.untrusted import printable
+from wordle_rl.runs.files import printable
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

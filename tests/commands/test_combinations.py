@@ -29,12 +29,11 @@ from tests.helpers.marks import NEEDS_SMOLLM2
 from tests.helpers.runs import metrics_of, run
 from tests.helpers.tiny import QWEN_TOOLS, SHAPE, many_stops, sharpen
 from tests.helpers.tool_calls import call, guess
-from wordle_rl import build, cli
+from wordle_rl import build
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
 from wordle_rl.build import build_experiment
 from wordle_rl.build_parts import PLAYERS
-from wordle_rl.cli import quoted
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players.base import guess_text
@@ -43,6 +42,7 @@ from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import FORMS, build_form, check_room
 from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.config import quoted, run_hydra
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import load_words
@@ -324,7 +324,7 @@ def test_every_pair_of_options_trains_or_is_refused_in_one_line(
     for pair, row in covering.refused.items():
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
-            cli.run(lambda row=row: run(tmp_path, *command(row, places)))
+            run_hydra(lambda row=row: run(tmp_path, *command(row, places)))
         [told[pair]] = capsys.readouterr().err.strip().splitlines()
         assert end.value.code == 2
     with capsys.disabled():

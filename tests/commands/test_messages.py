@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.helpers.commands import command, evaluation, trained, training
-from tests.helpers.configs import composed
 from wordle_rl import contestants
 from wordle_rl.backends import loggers
-from wordle_rl.build import build_experiment, resolve
 from wordle_rl.earlier_model import describe_untaught_prompt
 from wordle_rl.evaluate import choose_games
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.model_names import locate
 from wordle_rl.prompts.styles import Places, Symbols
-from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.settings import LoggerSettings
 
@@ -42,12 +38,6 @@ def test_a_refused_part_of_a_resume_names_the_way_to_it(small, refused):
     assert f"python train.py init_from={small} reward=win_only" in told
     told = refused(training(f"resume={small} model=mini"))
     assert told.endswith("start a new run: python train.py model=mini")
-
-
-def test_a_start_with_fewer_held_out_secrets_names_the_split_that_fits(small):
-    model = small / "checkpoints" / "step_000002" / "model"
-    with pytest.raises(ConfigError, match=r"use its split, words\.test=6 words\.val=6, or words"):
-        build_experiment(resolve(composed(f"model.path={model}", "prompt=symbols")))
 
 
 def test_a_prompt_that_an_embedded_model_was_not_taught_is_warned_about():
@@ -138,11 +128,3 @@ def test_the_first_lines_of_a_run_come_before_the_heavy_imports(tmp_path):
     assert first.startswith("lineage: ") and place.startswith("run folder: ")
     assert choices.startswith("choices: model=micro")
     assert seconds < 12 * alone
-
-
-@pytest.mark.slow
-def test_a_python_without_the_libraries_says_so_in_one_line():
-    done, _ = command("-S", "train.py", "experiment=smoke")
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "is not installed" in done.stderr and "make venv" in done.stderr
-    assert sys.executable in done.stderr

@@ -14,8 +14,8 @@ from omegaconf import open_dict
 
 from tests.helpers.commands import SMALL_RUN
 from wordle_rl.build import resolve
-from wordle_rl.cli import quoted
 from wordle_rl.resolved_choices import choice_lines
+from wordle_rl.runs.config import quoted
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.train import train

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,13 +26,9 @@ def many(path: Path) -> None:
 
 
 FILES: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "a folder": ("a.txt", Path.mkdir, "is a folder, not a file"),
-    "a pipe": ("a.txt", os.mkfifo, "is a pipe, not a file"),
-    "a device": ("a.txt", lambda p: p.symlink_to("/dev/zero"), "is a device, not a file"),
+    "a folder": ("a.txt", Path.mkdir, "cannot be read (Is a directory)"),
     "a file of 2 GB": ("a.txt", lambda p: large(p, 2**31), "larger than 67,108,864 bytes"),
     "a binary file": ("a.txt", lambda p: p.write_bytes(bytes(range(256))), "row "),
-    "a file in a file": ("a.txt/b.txt", lambda p: p.parent.touch(), "(Not a directory)"),
-    "a link to nothing": ("a.txt", lambda p: p.symlink_to("nothing.txt"), "no such file"),
     "not UTF-8": ("a.txt", latin, "row 2: not UTF-8"),
     "an empty file": ("a.txt", Path.touch, "no words in it"),
     "a long word": ("a.txt", lambda p: p.write_text("crane\nslates\n"), "row 2: 'slates' has 6"),
@@ -55,14 +50,7 @@ def test_a_word_list_that_cannot_be_used_is_named(kind: str, tmp_path: Path, ref
     assert told in line and (kind == "too few words" or named in line)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_word_list_that_may_not_be_read_is_named(tmp_path: Path, refused) -> None:
-    (tmp_path / "a.txt").touch(0)
-    line = refused(training(f"words=custom words.answers={tmp_path / 'a.txt'}"))
-    assert f"words.answers={tmp_path / 'a.txt'}: cannot be read (Permission denied)" in line
-
-
-@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a device", "a file of 2 GB"])
+@pytest.mark.parametrize("kind", ["a folder", "a file of 2 GB"])
 @pytest.mark.parametrize("setting", ["trainer.tree", "tree", "player=tree tree", "words.allowed"])
 def test_so_is_every_other_file_that_is_read(
     setting: str, kind: str, tmp_path: Path, refused

@@ -12,7 +12,6 @@ import pytest
 from tests.helpers.commands import contents, evaluation, trained, training
 from tests.helpers.configs import composed
 from wordle_rl.build import build_experiment, resolve
-from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.files import StepLog, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.train import train
@@ -70,17 +69,32 @@ def test_a_resumed_run_stays_the_same_run(line: str, finished: Path, refused) ->
 
 SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "config.yaml is not YAML": (lambda r: (r / "config.yaml").write_text("a: [1"), "YAML"),
-    "config.yaml is not text": (lambda r: (r / "config.yaml").write_bytes(b"\xff\xfe\x00"), "YAML"),
+    "config.yaml is not text": (
+        lambda r: (r / "config.yaml").write_bytes(b"\xff\xfe\x00"),
+        "not UTF-8",
+    ),
     "config.yaml is a list": (lambda r: (r / "config.yaml").write_text("- 1\n"), "config.yaml"),
     "config.yaml is a folder": (
         lambda r: ((r / "config.yaml").unlink(), (r / "config.yaml").mkdir()),
-        "config.yaml is missing",
+        "cannot be read (Is a directory)",
     ),
     "config.yaml has an evil target": (
         lambda r: (r / "config.yaml").write_text(
             (r / "config.yaml").read_text().replace("wordle_rl.policy.optim.Muon", "os.system")
         ),
         "optim._target_",
+    ),
+    "config.yaml has Python objects": (
+        lambda r: (r / "config.yaml").write_text("a: !!python/name:os.system\n"),
+        "YAML",
+    ),
+    "manifest.json has a list of digests": (
+        lambda r: write_json(r / "manifest.json", {**RunFolder(r).manifest(), "digests": []}),
+        "digests must be names with text each, not []",
+    ),
+    "manifest.json is too large": (
+        lambda r: os.truncate(r / "manifest.json", 2**27),
+        "larger than 67,108,864 bytes",
     ),
     "manifest.json is not JSON": (lambda r: (r / "manifest.json").write_text("{"), "not JSON"),
 }
@@ -121,36 +135,19 @@ def test_a_copied_model_still_says_what_it_was_trained_on(
     )
 
 
-def test_a_run_of_an_earlier_version_says_it_by_its_manifest(
-    other: Path, tmp_path: Path, refused
-) -> None:
-    run = shutil.copytree(other, tmp_path / "run")
-    for record in run.rglob("wordle_rl.json"):
-        record.unlink()
-    line = f"words.test=6 words.val=6 model.path={run / 'model'}"
-    assert "words.protocol=all" in refused(training(line))
-
-
 def test_a_model_that_no_run_made_is_taken_as_it_is(finished: Path, tmp_path: Path) -> None:
     model = shutil.copytree(finished / "model", tmp_path / "m")
     (model / "wordle_rl.json").unlink()
     assert build_experiment(resolve(composed("words.test=7", f"model.path={model}"))).test
 
 
-def test_a_run_that_says_it_began_with_its_own_model_has_one_stage(run: Path) -> None:
-    manifest = RunFolder(run).manifest()
-    (run / "model" / "wordle_rl.json").unlink()
-    write_json(run / "manifest.json", manifest | {"model": str(run / "model")})
-    assert [stage["run"] for stage in stages_of(run / "model")] == ["run"]
-
-
 @pytest.mark.parametrize(
     "text",
     [
         "", "[]", "{}", '{"stages": []}', '{"stages": [{}]}', '{"stages": 5}',
-        '{"stages": [{"run": "a", "digests": []}]}', '{"stages": ' + "[" * 5000 + "]" * 5000 + "}",
+        '{"stages": [{"run": "a", "digests": []}]}',
     ],
-    ids=range(8),
+    ids=range(7),
 )  # fmt: skip
 def test_a_broken_record_of_a_model_is_named(
     text: str, finished: Path, tmp_path: Path, refused

@@ -15,8 +15,8 @@ from wordle_rl.data.settings import DataSettings
 from wordle_rl.data.states import StateReader
 from wordle_rl.game.rules import Clue, Rules, feedback_code
 from wordle_rl.rollouts.given import Exchange
+from wordle_rl.runs.files import FolderError
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.untrusted import FolderError
 from wordle_rl.words.lists import load_words
 
 WORDS = load_words()

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.helpers.configs import composed
-from wordle_rl import cli
 from wordle_rl.evaluate import evaluate
+from wordle_rl.runs.config import quoted
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.train import train
 
@@ -28,7 +28,7 @@ SMALL_RUN = (
 def training(line: str) -> Callable[[], object]:
     """What `python train.py <line>` does."""
     overrides = shlex.split(line)
-    return lambda: train(composed(*overrides), [cli.quoted(o) for o in overrides])
+    return lambda: train(composed(*overrides), [quoted(o) for o in overrides])
 
 
 def evaluation(line: str) -> Callable[[], object]:

@@ -10,7 +10,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from wordle_rl.cli import quoted
+from wordle_rl.runs.config import quoted
 from wordle_rl.runs.paths import ROOT
 
 GROUPS = sorted(path.name for path in (ROOT / "conf").iterdir() if path.is_dir())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.runs.__main__ import describe_age, main
+from wordle_rl.commands.runs import describe_age, runs
 from wordle_rl.runs.files import RunFolderError, write_json
 from wordle_rl.runs.folder import UNFINISHED, RunFolder
 from wordle_rl.runs.instantiate import ConfigError
@@ -101,7 +101,7 @@ def test_a_list_says_how_each_run_stands(outputs):
 def test_the_command_prints_a_line_for_each_run(outputs, capsys):
     run = make_run(outputs, "measured", 7)
     run.metrics_log().append(30, {"val/win_rate": 0.314})
-    assert main([str(outputs)]) == 0
+    runs(outputs)
     title, newest, *others = capsys.readouterr().out.splitlines()
     assert title.split() == [
         "run",
@@ -120,11 +120,10 @@ def test_the_command_prints_a_line_for_each_run(outputs, capsys):
 
 
 def test_a_folder_without_runs_says_so(tmp_path, capsys):
-    main([str(tmp_path)])
+    runs(tmp_path)
     assert capsys.readouterr().out == f"{tmp_path}: no runs yet\n"
-    with pytest.raises(SystemExit, match="2"):
-        main([str(tmp_path / "missing")])
-    assert "no such folder" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="missing: no such folder"):
+        runs(tmp_path / "missing")
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.rows import write_rows
+from wordle_rl.runs.files import FolderError
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.runs.tables import Table, file_digest, read_table, write_table
-from wordle_rl.runs.untrusted import FolderError
 
 ROWS = [{"word": f"w{i}", "list": [{"a": "✓" * (i % 3)}] * (i % 2)} for i in range(20)]
 

@@ -379,7 +379,7 @@ def study_plan():
     from hydra.core.plugins import Plugins
     from hydra.types import HydraContext, RunMode
 
-    from wordle_rl.cli import quoted
+    from wordle_rl.runs.config import quoted
 
     def plan(*arguments: str) -> StudyPlan:
         hydra = Hydra.create_main_hydra2("train", create_config_search_path(str(ROOT / "conf")))

@@ -23,7 +23,7 @@ from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rollouts import base as scene
 from wordle_rl.rollouts.base import Recipe
-from wordle_rl.runs.untrusted import FolderError
+from wordle_rl.runs.files import FolderError
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.step import StepResult, collect_rollouts

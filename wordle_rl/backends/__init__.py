@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from wordle_rl.policy.settings import BackendSettings
+from wordle_rl.runs.errors import install_command
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.libraries import MLX
 from wordle_rl.training.progress import announce
 
 
@@ -46,5 +46,5 @@ def need_mlx() -> Iterator[None]:
             raise
         raise ConfigError(
             "backend=mlx needs mlx-lm, which runs on Apple silicon and on Linux: install it "
-            f"with {MLX}, or choose backend=lightning"
+            f"with {install_command('mlx')}, or choose backend=lightning"
         ) from None

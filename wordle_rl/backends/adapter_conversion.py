@@ -18,16 +18,16 @@ from typing import Any, Literal
 import numpy as np
 
 from wordle_rl.policy.stages import stages_of, write_stages
-from wordle_rl.runs.files import write_bytes, write_json
-from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import module_command
-from wordle_rl.runs.untrusted import (
+from wordle_rl.runs.files import (
     FolderError,
     check_all_entries,
     check_entries,
-    parse_json,
     read_object,
+    write_bytes,
+    write_json,
 )
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import module_command
 
 Form = Literal["peft", "mlx"]
 
@@ -218,7 +218,7 @@ def _read_tensors(file: Path) -> dict[str, Tensor]:
     try:
         data = file.read_bytes()
         start = 8 + int.from_bytes(data[:8], "little")
-        header = parse_json(data[8:start])
+        header = json.loads(data[8:start])
         header.pop("__metadata__", None)
         tensors = {}
         for name, entry in header.items():

@@ -21,7 +21,7 @@ from typing import Any
 
 from jinja2 import Environment, TemplateError
 
-from wordle_rl.runs.untrusted import FolderError
+from wordle_rl.runs.files import FolderError
 
 _LARGEST = 200_000  # characters of a template; the longest known have about 30,000
 _MOST_TEXT = 200_000  # characters that it may write

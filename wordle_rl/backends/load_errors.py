@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from wordle_rl.runs.full_disk import full_disk
+from wordle_rl.runs.errors import full_disk, missing
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.libraries import missing
 
 
 @contextmanager

@@ -20,10 +20,10 @@ from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 
 from wordle_rl.evaluation.boards import GameTable
+from wordle_rl.runs.errors import advice
 from wordle_rl.runs.files import plain
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.labels import list_changes
-from wordle_rl.runs.libraries import advice
 from wordle_rl.training.cards import Cards
 from wordle_rl.training.metric_names import tag_of
 from wordle_rl.training.metric_table import FLAT, REPORT

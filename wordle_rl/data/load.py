@@ -13,9 +13,9 @@ from wordle_rl.data.cells import BadRow
 from wordle_rl.data.dialogues import ANSWERS, MESSAGES, TableDialogues, has_answers, read_dialogue
 from wordle_rl.data.settings import DataSettings
 from wordle_rl.data.states import SECRETS, StateReader, TableStates, read_secret
+from wordle_rl.runs.files import FolderError, printable
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.tables import Table, file_digest, read_table
-from wordle_rl.runs.untrusted import FolderError, printable
 
 _NAMED = 3  # bad rows that a line names
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.policy.stages import Stage
+from wordle_rl.runs.files import printable
 from wordle_rl.runs.folder import given_name
-from wordle_rl.runs.untrusted import printable
 from wordle_rl.words.lists import WordLists, words_digest
 from wordle_rl.words.splits import Splits
 
@@ -24,7 +24,7 @@ def is_clean(stage: Stage, words: WordLists, splits: Splits) -> bool:
 
     Held-out secrets are the first in hash order. So a stage that held out as many or more of the
     same lists held out these ones, too. A record that names other secrets than its protocol allows
-    is not clean. Records of earlier versions lack these numbers and must have the same splits. A
+    is not clean. A
     stage on a file is clean if no row lacks its secret, and none has a held-out one.
     """
     digests = stage.get("digests", {})
@@ -32,8 +32,6 @@ def is_clean(stage: Stage, words: WordLists, splits: Splits) -> bool:
         return _is_clean_data(stage, splits)
     if stage.get("protocol") not in ("split", "allowed"):
         return False
-    if "held_out" not in stage:
-        return digests.get("splits") == splits.digest
     if digests.get("words") != words.digest:
         return False
     if stage["held_out"] < len(splits.test) + len(splits.val):

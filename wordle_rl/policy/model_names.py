@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from wordle_rl.game.feedback_table import cache_folder
-from wordle_rl.runs.libraries import SMOLLM2
-from wordle_rl.runs.untrusted import check_entries, read_object
+from wordle_rl.runs.errors import SMOLLM2
+from wordle_rl.runs.files import check_entries, read_object
 
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 FETCHED = {"smollm2": SMOLLM2}  # models that a command fetches, once, and that command

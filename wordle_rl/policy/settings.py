@@ -18,8 +18,15 @@ from wordle_rl.policy.model_names import (
 )
 from wordle_rl.policy.optim import MOST_LEARNING_RATE
 from wordle_rl.policy.sampling import MOST_TOKENS
-from wordle_rl.runs.checks import MOST_GAMES, check_choice, check_seed
-from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range, check_type
+from wordle_rl.runs.instantiate import (
+    MOST,
+    MOST_GAMES,
+    check_above_zero,
+    check_choice,
+    check_range,
+    check_seed,
+    check_type,
+)
 from wordle_rl.runs.launch import read_launch
 
 UNTRAINED = "untrained"

@@ -13,8 +13,6 @@ it. A model that no run of this package made has no record. Entries of a stage:
   many of them have no secret (unknown_rows), and the secrets of the others, joined by blanks.
 - prompt, form: how the model was asked.
 - embedded: the name of the embedded model that it became a part of, if any.
-
-Stages of earlier versions have run, protocol, digests (of words and splits), prompt and form alone.
 """
 
 from __future__ import annotations
@@ -23,10 +21,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wordle_rl.runs.files import write_json
-from wordle_rl.runs.folder import maker
+from wordle_rl.runs.files import (
+    FolderError,
+    check_all_entries,
+    check_entries,
+    read_object,
+    write_json,
+)
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.untrusted import FolderError, check_all_entries, check_entries, read_object
 
 if TYPE_CHECKING:
     from wordle_rl.prompts.styles import PromptStyle
@@ -36,7 +38,7 @@ _KINDS: dict[str, Any] = {
     "digests": dict[str, str],
     **dict.fromkeys(("protocol", "prompt", "form", "player"), str | None),
     **dict.fromkeys(("start", "algorithm", "embedded"), str),
-    **dict.fromkeys(("secrets", "held_out"), int),
+    "secrets": int,
     **dict.fromkeys(("allowed_share", "careless"), float),
     "data": dict,
 }
@@ -48,28 +50,13 @@ _DATA_KINDS: dict[str, Any] = {
 Stage = dict[str, Any]
 
 
-def stages_of(model: str | Path, seen: frozenset[Path] = frozenset()) -> list[Stage]:
-    """The stages of a model, given its hub name or folder. Empty when no run is known.
+def stages_of(model: str | Path) -> list[Stage]:
+    """The stages of a model, given its hub name or folder. Empty without a record.
 
-    Runs of earlier versions wrote no record. For a model that is still in its run's folder, the
-    run's manifest has the same information. seen: folders already visited. Raises ConfigError in
-    one line when the record cannot be read.
+    Raises ConfigError in one line when the record cannot be read.
     """
-    folder = Path(model)
-    if not folder.is_dir() or folder.resolve() in seen:
-        return []
-    seen |= {folder.resolve()}
-    if (folder / RECORD).is_file():
-        return _read(folder / RECORD)
-    run = maker(folder)
-    if run is None:
-        return []
-    manifest = run.manifest()
-    own = {key: manifest[key] for key in _KINDS if key in manifest}
-    earlier = stages_of(str(manifest.get("model")), seen)
-    if not earlier and (start := manifest.get("model")) is not None:
-        own = {"start": start, **own}
-    return [*earlier, {"run": run.path.name, **own}]
+    file = Path(model) / RECORD
+    return _read(file) if file.is_file() else []
 
 
 def write_stages(folder: Path, stages: Sequence[Stage]) -> None:
@@ -88,11 +75,10 @@ def _read(file: Path) -> list[Stage]:
         record = read_object(file)
         check_all_entries(file, record, {"stages": list[dict]})
         for stage in record["stages"]:
-            check_all_entries(file, stage, {"run": str})
+            check_all_entries(file, stage, {"run": str, "held_out": int})
             check_entries(file, stage, _KINDS)
             if "data" in stage:
-                check_all_entries(file, stage["data"], {"secrets": str, "unknown_rows": int})
-                check_entries(file, stage["data"], _DATA_KINDS)
+                check_all_entries(file, stage["data"], _DATA_KINDS)
     except (FolderError, OSError) as error:
         raise ConfigError(f"{error}; it should list the runs that made the model") from None
     if not record["stages"]:

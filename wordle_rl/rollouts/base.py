@@ -22,8 +22,7 @@ from wordle_rl.rollouts.play import new_games, play, record_rollouts
 from wordle_rl.rollouts.policy_actor import PolicyActor, build_actor
 from wordle_rl.rollouts.records import Rollout, TokenTurn
 from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
-from wordle_rl.runs.checks import MOST_GAMES, check_choice
-from wordle_rl.runs.instantiate import ConfigError, check_range, option_of
+from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, check_choice, check_range, option_of
 from wordle_rl.words.lists import WordLists
 
 

@@ -16,7 +16,7 @@ from wordle_rl.rollouts.base import RolloutKind, RolloutTask
 from wordle_rl.rollouts.play import Reply, take
 from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.rollouts.records import Rollout, isolate_last_turn
-from wordle_rl.runs.checks import check_choice
+from wordle_rl.runs.instantiate import check_choice
 
 
 @dataclass(frozen=True, kw_only=True)

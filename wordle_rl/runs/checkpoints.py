@@ -16,25 +16,20 @@ import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.files import sync_folder, write_bytes, write_json
-from wordle_rl.runs.full_disk import full_disk_named
-from wordle_rl.runs.untrusted import (
+from wordle_rl.runs.files import (
     FolderError,
     check_all_entries,
-    check_plain,
-    contents,
-    open_regular,
-    printable,
-    read_file,
     read_object,
+    sync_folder,
+    write_bytes,
+    write_json,
 )
 
 MANIFEST = "checkpoint.json"
 _STEP = re.compile(r"step_(\d{6,})")
-_POINTER = 1000  # bytes that a file with the name of a checkpoint may have
 _TEMPORARY, _REPLACED = ".tmp_", ".old_"  # left behind by a killed process, removed on start
 
 
@@ -71,8 +66,7 @@ class CheckpointStore:
         """Write a checkpoint and return its folder. write: fills an empty folder.
 
         An earlier checkpoint of this step is replaced. When write or the disk fails, the error is
-        raised (a full disk as DiskFullError), older checkpoints are unchanged and nothing
-        half-written is left.
+        raised, older checkpoints are unchanged and nothing half-written is left.
         """
         self._check_writable()
         if step < 0:
@@ -81,9 +75,8 @@ class CheckpointStore:
         temporary = self._beside(_TEMPORARY, target)
         temporary.mkdir()
         try:
-            with full_disk_named(target):
-                write(temporary)
-                _seal(temporary, step)
+            write(temporary)
+            _seal(temporary, step)
             replaced = self._beside(_REPLACED, target) if target.exists() else None
             if replaced:
                 target.rename(replaced)
@@ -106,10 +99,8 @@ class CheckpointStore:
             manifest = _read_manifest(path)
             for name, expected in manifest["files"].items():
                 _verify(path / name, expected)
-        except CheckpointError:
-            raise
         except FolderError as error:
-            raise CheckpointError(printable(str(error))) from None
+            raise CheckpointError(str(error)) from None
         return Checkpoint(path=path, step=manifest["step"])
 
     def load_latest(self) -> Checkpoint | None:
@@ -215,8 +206,8 @@ class CheckpointStore:
 
     def _pointed(self, pointer: str) -> Path | None:
         try:
-            name = read_file(self.folder / pointer, _POINTER).decode(errors="replace").strip()
-        except (FileNotFoundError, FolderError):
+            name = (self.folder / pointer).read_text(errors="replace").strip()
+        except FileNotFoundError:
             return None
         path = self.folder / name
         return path if _STEP.fullmatch(name) and path.is_dir() else None
@@ -231,57 +222,47 @@ def _step_of(path: Path) -> int:
 
 
 def _seal(folder: Path, step: int) -> None:
-    """Flush every file to disk and list it with its hash."""
+    """Flush every file to disk and list it with its size and hash."""
     files: dict[str, dict[str, Any]] = {}
     folders = [folder]
     for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink():
-            raise CheckpointError(f"{path}: a checkpoint cannot hold links")
         if path.is_dir():
             folders.append(path)
             continue
-        if name == MANIFEST:
-            raise CheckpointError(f"{path}: this name is taken by the checkpoint's own list")
         with open(path, "rb") as file:
             os.fsync(file.fileno())
             digest = hashlib.file_digest(file, "sha256").hexdigest()
+        name = path.relative_to(folder).as_posix()
         files[name] = {"bytes": path.stat().st_size, "sha256": digest}
-    if not files:
-        raise CheckpointError(f"{folder}: nothing was written into the checkpoint")
     write_json(folder / MANIFEST, {"step": step, "files": files})
     for path in reversed(folders):
         sync_folder(path)
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
+    """The list in a checkpoint's folder. Raises FolderError unless it is about this checkpoint."""
     if not path.is_dir():
         raise CheckpointError(f"{path}: no such checkpoint")
-    manifest_path = path / MANIFEST
+    listed = path / MANIFEST
     try:
-        manifest = read_object(manifest_path)
+        manifest = read_object(listed)
     except FileNotFoundError:
-        raise CheckpointError(f"{manifest_path}: missing") from None
-    check_all_entries(manifest_path, manifest, {"step": int, "files": dict[str, dict]})
-    step = manifest["step"]
-    if step < 0 or (_STEP.fullmatch(path.name) and step != _step_of(path)):
-        raise CheckpointError(f"{manifest_path}: is about step {step}")
+        raise CheckpointError(f"{listed}: missing") from None
+    check_all_entries(listed, manifest, {"step": int, "files": dict[str, dict]})
+    if _STEP.fullmatch(path.name) and manifest["step"] != _step_of(path):
+        raise CheckpointError(f"{listed}: is about step {manifest['step']}")
     for name, expected in manifest["files"].items():
-        check_all_entries(f"{manifest_path}: {name}", expected, {"bytes": int, "sha256": str})
-        inside = PurePosixPath(name)
-        if inside.is_absolute() or ".." in inside.parts or printable(name) != name:
-            raise CheckpointError(f"{manifest_path}: {name!r} is no file of a checkpoint")
-    for inner, about in contents(path):
-        check_plain(inner, about)
+        check_all_entries(f"{listed}: {name}", expected, {"bytes": int, "sha256": str})
     return manifest
 
 
 def _verify(path: Path, expected: dict[str, Any]) -> None:
+    """Raise CheckpointError unless a file has the size and the hash that were listed."""
     try:
-        with open(open_regular(path), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != expected["bytes"]:
-                raise CheckpointError(f"{path}: has {size} bytes, not {expected['bytes']}")
+        size = path.stat().st_size
+        if size != expected["bytes"]:
+            raise CheckpointError(f"{path}: has {size} bytes, not {expected['bytes']}")
+        with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None

@@ -1,22 +1,39 @@
-"""Composes configs from conf/, and writes the resolved one into a run folder."""
+"""Composes configs from conf/, and keeps the resolved one in a run folder."""
 
 from __future__ import annotations
 
+import argparse
+import os
 import re
-from collections.abc import Iterator
+import sys
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.files import write_bytes
+from wordle_rl.runs.errors import fail, whole_command
+from wordle_rl.runs.files import FolderError, read_text, write_bytes
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import CONF
-from wordle_rl.runs.untrusted import printable
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
-_MOST = 5_000  # names and values in it; ours have some 500
-_DEEPEST = 20  # groups within each other
-_NO_TEXT = re.compile("[\udc80-\udcff]")
+_DATA = ("data", "data.path", "data.split")
+_NO_DATA = ("", "none", "null")
+_PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
+
+
+def run_hydra(main: Callable[[], None]) -> None:
+    """Call a Hydra main function with the arguments in sys.argv. Its errors end in one line."""
+    # Makes Hydra raise its errors instead of printing paragraphs about them.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    argparse.ArgumentParser.error = lambda self, message: fail(  # type: ignore[method-assign]
+        f"{message}; settings are given as key=value, see --help"
+    )
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    sys.argv = [quoted(argument) for argument in sys.argv]
+    with whole_command():
+        main()
 
 
 @contextmanager
@@ -40,44 +57,36 @@ def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The resolved config in a run folder. Raises ValueError for what is no YAML of settings."""
+    """The resolved config in a run folder. Raises FolderError for what is no YAML of settings."""
     import yaml
 
+    text = read_text(folder / CONFIG)
     try:
-        found = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
-    except yaml.YAMLError:
-        found = None
+        found = yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        raise FolderError(f"{folder / CONFIG}: cannot be read as YAML ({error})") from None
     if not isinstance(found, dict):
-        raise ValueError(f"{folder / CONFIG}: not YAML of settings")
+        raise FolderError(f"{folder / CONFIG}: not YAML of settings")
     return found
 
 
-def check_plain_yaml(text: str) -> None:
-    """Raise ValueError for what a saved config never holds, and what could blow it up."""
-    import yaml
+def quoted(argument: str) -> str:
+    """Quote an argument for Hydra if it must be read as text, not as a number, null or a list.
 
-    depth = 0
-    for count, event in enumerate(yaml.parse(text, yaml.SafeLoader)):
-        if count > _MOST:
-            raise ValueError(f"more than {_MOST} names and values")
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise ValueError(f"more than {_DEEPEST} levels")
-        where = f"line {event.start_mark.line + 1}"
-        if getattr(event, "anchor", None) is not None:
-            raise ValueError(f"{where}: anchors and aliases are not allowed")
-        if getattr(event, "tag", None) is not None:
-            raise ValueError(f"{where}: tags are not allowed")
-        value = getattr(event, "value", "")
-        if "${" in value:
-            raise ValueError(f"{where}: references are not allowed, {value[:60]!r}")
-        value = _NO_TEXT.sub("", value)  # of a path, whose bytes need not be text
-        if printable(value) != value:
-            raise ValueError(f"{where}: control characters are not allowed")
-
-
-def names_are_text(node: Any) -> bool:
-    if isinstance(node, dict):
-        return all(isinstance(key, str) and names_are_text(node[key]) for key in node)
-    return not isinstance(node, list) or all(map(names_are_text, node))
+    That applies to options of a group, and to values with non-ASCII letters, such as paths.
+    """
+    key, equals, value = argument.partition("=")
+    if key in _DATA and equals and value not in _NO_DATA:
+        # A file's name may hold anything, and a slice has brackets.
+        key = "data.path" if key == "data" else key
+        escaped = value.strip("'").replace("\\", "\\\\").replace("'", "\\'")
+        return f"{key}='{escaped}'"
+    if argument == "data=null":
+        return "data=none"
+    if not value.isascii() and _PLAIN.fullmatch(value) and not {",", "\\"} & set(value):
+        return f"{key}='{value}'"
+    if not equals or not key or "/" in key or not (CONF / key).is_dir():
+        return argument
+    if _PLAIN.fullmatch(value):
+        return f"{key}=" + ",".join(f"'{option}'" for option in value.split(","))
+    return f"{key}='{value}'" if value[0] in "[{" and "'" not in value else argument

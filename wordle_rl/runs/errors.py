@@ -1,16 +1,49 @@
-"""How a command ends: its output is flushed, and an error of the user is one line."""
+"""How a command ends: an error of its user is one line, and the output is flushed.
+
+Exit codes: 2 for wrong input, a full disk and a missing library, 1 when nobody reads the output any
+more. Every other exception is a bug and keeps its traceback. The lines about Hydra's errors rely on
+the classes and texts of Hydra 1.3 and OmegaConf 2.3.
+"""
 
 from __future__ import annotations
 
+import difflib
+import errno
+import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from wordle_rl.runs import libraries
-from wordle_rl.runs.full_disk import full_disk
-from wordle_rl.runs.start import Failed, end_at_once, say
-from wordle_rl.runs.untrusted import printable
+from wordle_rl.runs.files import printable
+from wordle_rl.runs.paths import CONF, INSTALLED, TRAIN
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room, above a quota, above ulimit -f
+_RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors and tokenizers say it
+SMOLLM2 = "wordle-rl smollm2" if INSTALLED else "make smollm2"  # fetches that model
+_EXTRAS = {  # library: the extra that installs it
+    **dict.fromkeys(("mlx", "mlx_lm"), "mlx"),
+    **dict.fromkeys(("datasets", "pyarrow"), "data"),
+    **dict.fromkeys(("starlette", "uvicorn"), "web"),
+    **dict.fromkeys(("psycopg", "psycopg2"), "postgres"),
+    **{"bitsandbytes": "quantize", "gguf": "gguf", "wandb": "wandb", "gymnasium": "gym"},
+}
+
+
+class Failed(SystemExit):
+    """Ends a command for a reason that fits in one line, `message`."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(code)
+        self.message = message
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    """End the command with one line on standard error."""
+    message = printable(" ".join(message.split()))
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    raise Failed(message, code)
 
 
 def run_plain(main: Callable[[], int | None]) -> NoReturn:
@@ -21,50 +54,160 @@ def run_plain(main: Callable[[], int | None]) -> NoReturn:
 
 @contextmanager
 def whole_command() -> Iterator[None]:
-    """Wrap a whole command: its output is flushed when the block is left."""
+    """Wrap a whole command: an error of the user ends it in one line, see describe()."""
     try:
-        yield
-    except ModuleNotFoundError as error:
-        fail_without_library(error)
-    finally:
-        sys.stdout.flush()
-        end_at_once()
-
-
-def fail(message: str, code: int = 2) -> NoReturn:
-    """End the command with one line on standard error."""
-    message = printable(" ".join(message.split()))
-    say(f"error: {message}")
-    raise Failed(message, code)
-
-
-def fail_without_library(error: ImportError) -> NoReturn:
-    """End the command when an optional library is missing; raise any other import error."""
-    advice = libraries.missing(error)
-    if advice is None:
-        raise error
-    fail(advice)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # its buffer would fail again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except Exception as error:
+        if (line := describe(error)) is None:
+            raise
+        fail(line)
 
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn errors about values, files and missing libraries in this block into one line, exit 2."""
+    """Wrap what only reads and checks input: every ValueError there is about a wrong value."""
     try:
         yield
-    except (ValueError, OSError) as error:
-        if type(error).__module__.startswith("hydra."):
-            raise  # the command reads these
-        fail(str(error))
-    except ModuleNotFoundError as error:
-        fail_without_library(error)
-
-
-@contextmanager
-def full_disk_told() -> Iterator[None]:
-    """End the command with one line when the disk is full in this block or decorated function."""
-    try:
-        yield
-    except Exception as error:
-        if full_disk(error) is None:
+    except ValueError as error:
+        fail(describe(error) or str(error))
+    except (OSError, ModuleNotFoundError) as error:
+        if (line := describe(error)) is None:
             raise
-        fail(str(error))
+        fail(line)
+
+
+def describe(error: Exception) -> str | None:
+    """The line about an error of the user, None for any other error.
+
+    The user's are our own ValueErrors, those of Hydra and OmegaConf, OSErrors, libraries that are
+    not installed, and a full disk in the words of any library.
+    """
+    if reason := full_disk(error):
+        return (
+            f"{reason}: make room, then continue with {TRAIN} resume=<run folder>, or start again; "
+            "what was saved before is whole"
+        )
+    if isinstance(error, ImportError):
+        return missing(error)
+    module = type(error).__module__.partition(".")[0]
+    if module in ("hydra", "omegaconf"):
+        return describe_hydra_error(error)
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    return str(error) if isinstance(error, ValueError) and module == "wordle_rl" else None
+
+
+def full_disk(error: BaseException | None) -> str | None:
+    """The system's words for a full disk when the error or one of its causes is one; else None."""
+    while error is not None:
+        number = error.errno if isinstance(error, OSError) else None
+        if found := _RUST.search(str(error)):
+            number = int(found[1])
+        if number in _FULL:
+            return os.strerror(number)
+        error = error.__cause__ or error.__context__
+    return None
+
+
+# -- libraries ------------------------------------------------------------------------------------
+
+
+def missing(error: ImportError) -> str | None:
+    """One line of advice for a failed import; None when the fault is another one."""
+    cause: BaseException | None = error
+    while cause is not None:  # transformers raises an error of its own
+        library = (getattr(cause, "name", None) or "").partition(".")[0]
+        if isinstance(cause, ModuleNotFoundError) and library not in ("", "wordle_rl"):
+            return advice(library)
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def advice(library: str) -> str:
+    """One line of advice for a library that is not installed."""
+    return f"{library} is not installed: {install_command(_EXTRAS.get(library))}"
+
+
+def install_command(extra: str | None = None) -> str:
+    """How to install the package, with one of its extras."""
+    pip, package = ("pip install", "wordle-rl")
+    if not INSTALLED:
+        pip, package = ("pip install -c constraints.txt -e", ".")
+    return f"{pip} '{package}[{extra}]'" if extra else f"{pip} {package}"
+
+
+# -- Hydra ----------------------------------------------------------------------------------------
+
+
+def describe_hydra_error(error: Exception) -> str:
+    """The line about an error of Hydra or OmegaConf: what is allowed in its place."""
+    from hydra.errors import MissingConfigException, OverrideParseException
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError
+
+    cause = error.__cause__
+    if isinstance(error, OverrideParseException):
+        return (
+            f"{error.override}: settings are given as key=value; a value with blanks or any of "
+            "()[]{}:=~ needs quotes, such as \"name='my run'\""
+        )
+    if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
+        group, _, option = error.missing_cfg_file.partition("/")
+        options = sorted(error.options, key=lambda o: (o.isdigit() and int(o), o))
+        allowed = f"{group} must be one of {', '.join(options)}, not {option!r}"
+        return allowed + _did_you_mean(option, options)
+    if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
+        return _describe_unknown_key(cause.full_key, cause.parent_node)
+    if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
+        return f"{found[1]}: give one value, or compare several in a study: {TRAIN} -m {found[1]}"
+    if found := re.match("Could not override '(.*)'. No match in the defaults list", str(error)):
+        return f"there is no choice {found[1]} in this command, see --help"
+    return re.sub(r"To append to .*|full_key: \S+|object_type=\S+", "", f"{error} {cause or ''}")
+
+
+def _describe_unknown_key(key: str, node: Any) -> str:
+    """node: the group of settings that lacks the key, or None."""
+    group, _, name = key.rpartition(".")
+    there = [str(k) for k in node or {} if k not in ("hydra", "_target_")]
+    if not there:
+        return f"there is no setting {key}: {group} is a single value"
+    every = {"experiment": "experiment", "sweep": "sweep"}  # not kept in the composed config
+    for path in _list_paths(node._get_root()):
+        every.setdefault(path.rpartition(".")[2], path)
+    near = difflib.get_close_matches(name, there, 1, 0.7)
+    meant = [f"{group}.{near[0]}".lstrip(".")] if near else []
+    meant = meant or [every[end] for end in difflib.get_close_matches(name, every, 1, 0.75)]
+    files = sorted((CONF / group).glob("*.yaml")) if group else []
+    lists = [f.stem for f in files if re.search(rf"^{re.escape(name)}:", f.read_text(), re.M)]
+    only = f"; it is for {' and '.join(f'{group}={option}' for option in lists)}" if lists else ""
+    if "_target_" in node and _has_field(node["_target_"], name):
+        return f"{key} is not listed in the YAML file of {group}: list it there, or write +{key}="
+    told = f", did you mean {meant[0]}?" if meant else ";"
+    return f"there is no setting {key}{told} {group or 'the config'} has {', '.join(sorted(there))}{only}"
+
+
+def _has_field(target: str, name: str) -> bool:
+    from wordle_rl.runs.instantiate import settings_of
+
+    return name in settings_of(target)
+
+
+def _list_paths(node: Any, above: str = "") -> Iterator[str]:
+    """The dotted paths of all settings in a config."""
+    for key in node:
+        path = f"{above}{key}"
+        if key not in ("hydra", "_target_"):
+            yield path
+            value = node._get_node(key)
+            if isinstance(value, Mapping):
+                yield from _list_paths(value, f"{path}.")
+
+
+def _did_you_mean(given: str, allowed: list[str]) -> str:
+    close = difflib.get_close_matches(given, allowed, 1, 0.6)
+    return f"; did you mean {close[0]}?" if close else ""

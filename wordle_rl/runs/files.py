@@ -1,7 +1,7 @@
 """Files that a killed process cannot spoil: JSON replaced as a whole, and logs of a line per step.
 
-A reader never sees half a file. Only the last line of a log can be torn, and it is dropped. Cutting
-a log back rewrites it, so logs should stay below a gigabyte.
+A reader never sees half a file. Only the last line of a log can be torn, and it is dropped. What is
+read has a limit of size and is checked, because it may come from somebody else.
 """
 
 from __future__ import annotations
@@ -9,20 +9,98 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.full_disk import full_disk_named
-from wordle_rl.runs.untrusted import FolderError, open_regular, parse_json
+from wordle_rl.runs.instantiate import ConfigError, check_type
 
-_LONGEST = 2**26  # bytes of a line in a log; ours stay below a megabyte
+_LARGEST = 64 * 2**20  # bytes of a file that is read as a whole; ours stay below a megabyte
+_CONTROL = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but newline and tab
+
+
+class FolderError(ValueError):
+    """What a folder holds cannot be used; the message is one line that names folder or file."""
 
 
 class RunFolderError(FolderError):
     """A run folder cannot be used; the message is one line that names the path."""
+
+
+def printable(text: str) -> str:
+    """The text with ? for each control character, so that it can be shown in a terminal."""
+    return _CONTROL.sub("?", text)
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def read_file(path: Path) -> bytes:
+    """A whole file. Raises FolderError in one line, also for one of more than 64 MiB."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        raise FolderError(f"{path}: no such file") from None
+    except OSError as error:
+        raise FolderError(f"{path}: cannot be read ({error.strerror})") from None
+    if len(data) > _LARGEST:
+        raise FolderError(f"{path}: larger than {_LARGEST:,} bytes, the most that is read")
+    return data
+
+
+def read_text(path: Path) -> str:
+    """The UTF-8 text of a file, without a byte order mark. Raises FolderError."""
+    try:
+        return read_file(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        row = error.object.count(b"\n", 0, error.start) + 1
+        raise FolderError(f"{path} row {row}: not UTF-8 text") from None
+
+
+def read_json(path: Path) -> Any:
+    """The value of a JSON file. Raises FolderError in one line, FileNotFoundError without it."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        return json.loads(read_file(path))
+    except FolderError:
+        raise
+    except ValueError as error:
+        raise FolderError(f"{path}: not JSON ({error})") from None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The object of a JSON file. Raises what read_json() raises."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise FolderError(f"{path}: not a JSON object")
+    return value
+
+
+def check_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Raise FolderError unless the entries are of these annotated types; any may be missing.
+
+    place: the file, or the part of it, for the message.
+    """
+    for name, kind in kinds.items():
+        if name in entries:
+            try:
+                check_type(f"{place}: {name}", entries[name], kind)
+            except ConfigError as error:
+                raise FolderError(str(error)) from None
+
+
+def check_all_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Raise FolderError unless all these entries exist and are of these annotated types."""
+    if missing := [name for name in kinds if name not in entries]:
+        raise FolderError(f"{place}: {missing[0]} is missing")
+    check_entries(place, entries, kinds)
+
+
+# -- writing --------------------------------------------------------------------------------------
 
 
 def plain(value: Any) -> Any:
@@ -46,50 +124,6 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names of a folder's files survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace a whole file: after a crash it holds the old bytes or the new, never a mix."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.tmp")
-    try:
-        with full_disk_named(path), open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def overwrite(path: Path, data: bytes) -> None:
-    """Overwrite a file in place with equally many bytes, which needs no room on the disk.
-
-    Raises ValueError for more or fewer bytes.
-    """
-    with open(path, "r+b") as file:
-        if len(data) != os.fstat(file.fileno()).st_size:
-            raise ValueError(f"{path} has another size than the {len(data)} bytes to be written")
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def remove_temporary_files(folder: Path) -> None:
-    """Remove what killed writers left in a folder that nobody else writes to."""
-    for left in folder.glob(".*.tmp"):
-        if not left.is_dir():
-            left.unlink()
-
-
 def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
     """An object as UTF-8 JSON with a final newline; plain() says how NaN is written."""
     text = json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
@@ -102,11 +136,41 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, json_bytes(value, indent=2))
 
 
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace a whole file: after a crash it holds the old bytes or the new, never a mix."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(3)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of a folder's files survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_temporary_files(folder: Path) -> None:
+    """Remove what killed writers left in a folder that nobody else writes to."""
+    for left in folder.glob(".*.tmp"):
+        left.unlink()
+
+
 class StepLog:
     """A file of JSON lines that a killed process cannot spoil.
 
     Each line has the number of its step. Only the last line can be torn. Readers skip a torn
-    line, and the next append removes it.
+    line, and the next append removes it. Cutting a log back rewrites it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -132,7 +196,7 @@ class StepLog:
         if not self._whole:
             self._drop_torn_line()
         # Opened anew each time: an open file would outlive truncate_after elsewhere.
-        with full_disk_named(self.path), open(self.path, "ab") as file:
+        with open(self.path, "ab") as file:
             if file.tell() + sum(map(len, lines)) > most:
                 return False
             self._whole = False  # until these lines are written, too
@@ -182,14 +246,14 @@ class StepLog:
     def _lines(self) -> Iterator[tuple[bytes, dict[str, Any]]]:
         if not self.path.exists():
             return
-        with open(open_regular(self.path), "rb") as file:
-            pending: int | None = None
-            for number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
-                if pending is not None:
-                    raise RunFolderError(f"{self.path} line {pending}: not a JSON record of a step")
+        with open(self.path, "rb") as file:
+            torn: int | None = None
+            for number, line in enumerate(file, 1):
+                if torn is not None:  # forgiven when nothing follows
+                    raise RunFolderError(f"{self.path} line {torn}: not a JSON record of a step")
                 record = _record(line)
                 if record is None:
-                    pending = number  # forgiven when nothing follows
+                    torn = number
                 else:
                     yield line, record
 
@@ -197,7 +261,7 @@ class StepLog:
 def _record(line: bytes) -> dict[str, Any] | None:
     """The record in a line, or None when the line is torn."""
     try:
-        record = parse_json(line) if line.endswith(b"\n") else None
+        record = json.loads(line) if line.endswith(b"\n") else None
     except ValueError:
         return None
     step = record.get("step") if isinstance(record, dict) else None

@@ -11,25 +11,21 @@ import os
 import re
 import secrets
 import shutil
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from wordle_rl.runs.environment import describe_environment
-from wordle_rl.runs.files import RunFolderError, StepLog, overwrite, write_json
-from wordle_rl.runs.full_disk import DiskFullError
-from wordle_rl.runs.untrusted import (
+from wordle_rl.runs.files import (
     FolderError,
+    RunFolderError,
+    StepLog,
     check_entries,
-    check_plain,
-    contents,
-    open_regular,
-    printable,
     read_object,
+    write_json,
 )
 
 __all__ = ["RunFolder", "RunFolderError", "StepLog", "write_json"]
@@ -49,7 +45,6 @@ _KINDS: dict[str, Any] = {  # types of the manifest's entries that are read agai
     "allowed_share": float,
 }
 _RUN_FOLDER = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_(.+)_\d+-[0-9a-f]{6}")
-_FOREIGN = "wandb"  # the folder in which this logger keeps links of its own
 _NAME_LENGTH = 60  # characters of a run's name that its folder keeps
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 
@@ -66,7 +61,6 @@ class RunFolder:
         stamp = (now or datetime.now()).strftime("%Y-%m-%d_%H-%M-%S")
         label = re.sub(r"[^A-Za-z0-9._=-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
         path = Path(root) / f"{stamp}_{label}_{os.getpid()}-{secrets.token_hex(3)}"
-        _check_text(path)
         try:
             Path(root).mkdir(parents=True, exist_ok=True)
             path.mkdir(exist_ok=False)
@@ -81,9 +75,6 @@ class RunFolder:
         if not path.is_dir():
             wrong = "is a file, not a run folder" if path.exists() else "no such run folder"
             raise RunFolderError(f"{path}: {wrong}")
-        _check_text(path)
-        if printable(str(path)) != str(path):
-            raise RunFolderError(f"{path}: rename it, its path holds control characters")
         folder = cls(path)
         folder.manifest()
         return folder
@@ -110,11 +101,6 @@ class RunFolder:
         try:
             manifest = read_object(path)
             check_entries(path, manifest, _KINDS)
-            for part in (manifest, *manifest.get("resumes", [])):
-                check_entries(path, part, {"computing": dict})
-                check_entries(
-                    path, part.get("computing", {}), {"precision": Literal["fp32", "bf16"]}
-                )
         except FileNotFoundError:
             raise RunFolderError(f"{self.path}: not a run folder (no manifest.json)") from None
         except FolderError as error:
@@ -153,17 +139,11 @@ class RunFolder:
         self._update_manifest(status=status, status_since=_now(), status_reason=reason)
 
     def set_failed(self, error: BaseException) -> None:
-        """Record that the run failed and why; works on a full disk, too."""
+        """Record that the run failed and why. On a full disk it stays running, as after a kill."""
         reason = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
         reason = " ".join(reason.split())[:_REASON_LENGTH]
         with suppress(OSError, FolderError):  # the error itself matters more
-            try:
-                self.set_status("failed", reason)
-            except DiskFullError:
-                # Overwriting in place needs no room, and "failed" is shorter than "running".
-                path = self.path / "manifest.json"
-                running, failed = b'"status": "running"', b'"status": "failed" '
-                overwrite(path, path.read_bytes().replace(running, failed, 1))
+            self.set_status("failed", reason)
 
     def _update_manifest(self, **entries: Any) -> None:
         write_json(self.path / "manifest.json", {**self.manifest(), **entries})
@@ -182,7 +162,7 @@ class RunFolder:
             self._update_manifest(computing=dict(record))
 
     def computing(self) -> dict[str, Any]:
-        """The last record of note_computing(); empty in runs of earlier versions."""
+        """The last record of note_computing(); empty before the first."""
         manifest = self.manifest()
         parts = [manifest, *manifest.get("resumes", [])]
         return next((part["computing"] for part in reversed(parts) if "computing" in part), {})
@@ -210,34 +190,14 @@ class RunFolder:
             shutil.rmtree(self.path, ignore_errors=True)
         return not begun
 
-    def _lock_file(self) -> int:
-        """Open .lock, which is made when missing, and return its descriptor."""
-        path = self.path / ".lock"
-        if path.is_symlink():
-            check_plain(path, path.lstat())
-        return open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW)
-
-    def _check_own(self) -> None:
-        """Raise FolderError when writing into the folder would write elsewhere, or wait."""
-        for path, about in contents(self.path, leave_out=_FOREIGN):
-            check_plain(path, about)
-            # Checkpoints are replaced as a whole, so their files may be shared with a copy.
-            shared = about.st_nlink > 1 and stat.S_ISREG(about.st_mode)
-            if shared and self.checkpoints not in path.parents:
-                raise FolderError(
-                    f"{path}: has another name elsewhere (a hard link), and writing would change "
-                    "that file: copy the run folder with cp -r"
-                )
-
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder for this process alone; the kernel unlocks it when the process dies.
 
-        Raises RunFolderError at once when another process, or another lock in this one, holds it,
-        and FolderError when links lead out of the folder. A forked child also holds the lock;
-        processes started with subprocess do not.
+        Raises RunFolderError at once when another process, or another lock in this one, holds it.
+        A forked child also holds the lock; processes started with subprocess do not.
         """
-        with open(self._lock_file(), "a+b") as file:
+        with open(self.path / ".lock", "a+b") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -246,7 +206,6 @@ class RunFolder:
                 raise RunFolderError(
                     f"{self.path}: process {holder} is training in this folder"
                 ) from None
-            self._check_own()
             file.truncate(0)
             file.write(str(os.getpid()).encode())
             file.flush()
@@ -265,14 +224,6 @@ def maker(model: str | Path) -> RunFolder | None:
         if (folder / "manifest.json").is_file() and (folder / "checkpoints").is_dir():
             return RunFolder(folder)
     return None
-
-
-def _check_text(path: Path) -> None:
-    """Raise RunFolderError for a path that is not UTF-8: no model could be written there."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        raise RunFolderError(f"{path}: a run folder needs a path that is UTF-8 text") from None
 
 
 def _now() -> str:

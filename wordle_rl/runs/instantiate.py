@@ -15,6 +15,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 PACKAGE, BACKENDS = "wordle_rl.", "wordle_rl.backends."  # which has no components
 MOST = 1_000_000_000  # of anything that is counted: steps, tokens, games
+MOST_GAMES = 1_000_000  # side by side; more would fill any memory
+MOST_SAMPLES = 10_000  # games per secret
 
 
 class ConfigError(ValueError):
@@ -77,6 +79,18 @@ def check_above_zero(key: str, value: float, most: float, *, unit: str = "") -> 
     """Raise ConfigError unless the value of a setting is above 0 and at most so much."""
     if not 0 < value <= most:
         raise ConfigError(f"{key} must be above 0{unit} and at most {most}, not {value}")
+
+
+def check_choice(key: str, value: object, allowed: tuple[str, ...]) -> None:
+    """Raise ConfigError unless the value of a setting is one of the allowed ones."""
+    if value not in allowed:
+        raise ConfigError(f"{key} must be one of {', '.join(allowed)}, not {value!r}")
+
+
+def check_seed(key: str, value: int) -> None:
+    """Raise ConfigError unless every generator takes this seed."""
+    if not 0 <= value < 2**63:
+        raise ConfigError(f"{key} must be a whole number from 0 to below 2**63, not {value}")
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.runs.files import FolderError, read_object
 from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.untrusted import FolderError, open_regular, read_object
 
 LATEST = "latest"  # given in place of a run's folder
 UNREADABLE, KILLED = "unreadable", "killed"
@@ -123,13 +122,10 @@ def _number(value: object) -> float | None:
 def is_held(path: Path) -> bool:
     """Whether a process trains in a run folder."""
     try:
-        descriptor = open_regular(path / ".lock")
-    except (FolderError, OSError):
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with open(path / ".lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    finally:
-        os.close(descriptor)
+    except OSError:
+        return False
     return False

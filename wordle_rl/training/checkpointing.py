@@ -10,7 +10,6 @@ from wordle_rl.policy.stages import Stage, write_stages
 from wordle_rl.runs.checkpoints import Checkpoint, CheckpointStore
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.full_disk import full_disk_named
 from wordle_rl.runs.terminal import fold
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.outcome import describe_export
@@ -79,9 +78,8 @@ class Checkpointing:
         """Write the policy to the run's folder `model`. step: the one its weights are from."""
         if not self._writes:
             return
-        with full_disk_named(self._model):
-            self._policy.export(self._model)
-            write_stages(self._model, self._stages)
+        self._policy.export(self._model)
+        write_stages(self._model, self._stages)
         line = describe_export(self._model, step, state.step, state.best_step, state.best)
         print(f"\n{fold(line)}", flush=True)
 

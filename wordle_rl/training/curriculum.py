@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 from wordle_rl.game.rules import Game
 from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.records import Rollout
-from wordle_rl.runs.files import plain
+from wordle_rl.runs.files import FolderError, plain
 from wordle_rl.runs.instantiate import option_of
-from wordle_rl.runs.untrusted import FolderError
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.step import StepResult
 

@@ -41,9 +41,11 @@ def describe_export(
     if step != best_step:
         lost = f"best checkpoint: step {best_step}, but it is lost"
         return f"{lost}\nexported step {step} to {folder}"
-    wins, guesses, *reward = best  # earlier versions kept no reward here
-    reached = f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts one more)"
-    reached += "".join(f", reward {value:.2f}" for value in reward)
+    wins, guesses, reward = best
+    reached = (
+        f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts one more), "
+        f"reward {reward:.2f}"
+    )
     found = f"step {step} of {steps}" if step else "step 0, the start"
     return f"best checkpoint: {found}; validation had {reached}\nexported to {folder}"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES
-from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range
+from wordle_rl.runs.instantiate import MOST, MOST_GAMES, MOST_SAMPLES, check_above_zero, check_range
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The files of a run's reports: start.json, and the games in start_games.jsonl, best_games.jsonl.
 
-Those of the start are read when a run ends. They may come from somebody else, so they are checked.
+Those of the start are read when a run ends.
 """
 
 from __future__ import annotations
@@ -13,9 +13,16 @@ from typing import Any
 
 from wordle_rl.evaluation.summary import game_record
 from wordle_rl.game.rules import Game, GameStatus, Rules
-from wordle_rl.runs.files import StepLog, json_bytes, write_bytes
+from wordle_rl.runs.files import (
+    FolderError,
+    StepLog,
+    check_all_entries,
+    check_entries,
+    json_bytes,
+    read_object,
+    write_bytes,
+)
 from wordle_rl.runs.folder import RunFolderError
-from wordle_rl.runs.untrusted import FolderError, check_all_entries, check_entries, read_object
 from wordle_rl.words.lists import WORD_LENGTH
 
 _NUMBER = float | None
@@ -27,8 +34,6 @@ _REPORT: dict[str, Any] = {  # entries that report_table() shows
     "consistency_placed": _NUMBER, "consistency_elsewhere": _NUMBER, "consistency_absent": _NUMBER,
     "expected_remaining": _NUMBER, "by_turn": dict[str, dict], "histogram": dict[str, int],
     "most_common_guesses": list[list],
-}  # fmt: skip
-_LATER_ENTRIES = {  # entries that reports of earlier versions lack
     "out_of_time": int, "distinct_openers": _NUMBER, "reward": float,
     "reward_parts": dict[str, float], "lineage": str, "plurals": _NUMBER,
     "turns": int, "tokens_per_answer": _NUMBER,
@@ -47,21 +52,14 @@ _RULES = {"max_turns": int, "invalid": str, "unparsable": str, "hard_mode": bool
 def read_report(path: Path) -> dict[str, Any]:
     """Read a summary that report_table() can show. Raises RunFolderError or FileNotFoundError."""
     try:
-        given = {k: v for k, v in read_object(path).items() if k not in _OF_EVAL}
-        report = {_rename(name): value for name, value in given.items()}
+        report = {k: v for k, v in read_object(path).items() if k not in _OF_EVAL}
         check_all_entries(path, report, {**_REPORT, "rules": dict})
-        check_entries(path, report, _LATER_ENTRIES)
         check_all_entries(f"{path}: rules", report["rules"], _RULES)
         for turn in report["by_turn"].values():
             check_entries(f"{path}: by_turn", turn, {"consistency": _NUMBER})
     except FolderError as error:
         raise RunFolderError(str(error)) from None
     return report
-
-
-def _rename(name: str) -> str:
-    """The name of an entry that earlier versions called differently."""
-    return name.replace("mean_guesses_losses_as_7", "mean_guesses_with_losses")
 
 
 def read_start_report(path: Path) -> dict[str, Any] | None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.runs.checkpoints import CheckpointError
-from wordle_rl.runs.files import write_json
-from wordle_rl.runs.untrusted import FolderError, check_all_entries, read_object
+from wordle_rl.runs.files import FolderError, check_all_entries, read_object, write_json
 
 FILE = "state.json"  # in a checkpoint's folder
 _KINDS: dict[str, Any] = {
@@ -33,11 +32,10 @@ class RunState:
 
     step: int = 0  # whole steps that the policy has seen
     # Rank of the best checkpoint, see rank_validation: empty before the first validation, then
-    # three numbers. Earlier versions wrote two.
+    # three numbers.
     best: list[float] = field(default_factory=list)
     best_step: int = 0
-    # Rank of the start. Earlier versions did not keep it.
-    start: list[float] = field(default_factory=list)
+    start: list[float] = field(default_factory=list)  # rank of the start
     totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0.0))
     failures: int = 0  # steps in a row with a failed update
     curriculum: dict[str, Any] = field(default_factory=dict)  # its state_dict()
@@ -57,21 +55,15 @@ class RunState:
         """Read the state in a checkpoint's folder. Raises CheckpointError naming the file."""
         path = checkpoint / FILE
         try:
-            entries = {"start": [], **read_object(path)}
+            entries = read_object(path)
             check_all_entries(path, entries, _KINDS)
             state = cls(**{name: entries[name] for name in _KINDS})
-            if min(state.step, state.best_step, state.failures) < 0:
-                raise FolderError(f"{path}: step, best_step and failures must be 0 or more")
-            for name in ("best", "start"):
-                if len(getattr(state, name)) not in (0, 2, 3):
-                    raise FolderError(f"{path}: {name} must be three numbers")
             if checkpoint.name != f"step_{state.step:06d}":
                 raise FolderError(f"{path}: is about step {state.step}")
         except FileNotFoundError:
             raise CheckpointError(f"{path}: missing") from None
         except FolderError as error:
             raise CheckpointError(str(error)) from None
-        state.totals = dict.fromkeys(_COUNTED, 0.0) | state.totals
         return state
 
     def write(self, checkpoint: Path) -> None:

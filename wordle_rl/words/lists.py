@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from wordle_rl.runs.untrusted import read_text
+from wordle_rl.runs.files import read_text
 
 WORD_LENGTH = 5
 

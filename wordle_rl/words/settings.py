@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wordle_rl.runs.checks import check_choice
-from wordle_rl.runs.instantiate import MOST, check_range
+from wordle_rl.runs.instantiate import MOST, check_choice, check_range
 from wordle_rl.words.lists import WordLists, load_words
 from wordle_rl.words.splits import Splits, in_hash_order, split_secrets
 

@@ -12,7 +12,7 @@ import transformers
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from wordle_rl.runs.full_disk import full_disk
+from wordle_rl.runs.errors import full_disk
 from wordle_rl.runs.instantiate import ConfigError
 
 # What transformers notes about the file. With it, save_pretrained refuses.

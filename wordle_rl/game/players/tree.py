@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from wordle_rl.game.rules import Clue, State, feedback_code
-from wordle_rl.runs.untrusted import read_text
+from wordle_rl.runs.files import read_text
 from wordle_rl.words.lists import WORD_LENGTH
 
 _WORD = re.compile(rf"[A-Za-z]{{{WORD_LENGTH}}}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.runs.untrusted import check_all_entries
+from wordle_rl.runs.files import check_all_entries
 from wordle_rl.training.curricula.base import Curriculum, StepPlan, check_first
 
 

@@ -105,7 +105,7 @@ def test_no_test_that_reads_conf_minds_the_new_parts(tmp_path):
         shutil.copy(ROOT / name, tmp_path)
     follow(tmp_path)
     files = (
-        *("commands/test_configs", "commands/test_misuse", "rewards/test_laws"),
+        *("commands/test_configs", "commands/test_wrong_input", "rewards/test_laws"),
         *("rewards/test_scoring", "training/test_curricula", "algorithms/test_every_algorithm"),
     )
     new = [path for path in STEPS if path.startswith("tests/")]

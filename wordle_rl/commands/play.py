@@ -21,8 +21,7 @@ def play(
 ) -> None:
     """Play beside a model or a solver on a page, watch it think, and ask it on any board."""
     from wordle_rl.data.cells import read_word
-    from wordle_rl.runs.checks import check_choice
-    from wordle_rl.runs.instantiate import ConfigError
+    from wordle_rl.runs.instantiate import ConfigError, check_choice
     from wordle_rl.runs.listing import find_run
     from wordle_rl.runs.paths import ROOT
     from wordle_rl.web.players import CHECKPOINTS, SCRIPTED, Players, list_players

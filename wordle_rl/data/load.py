@@ -141,7 +141,7 @@ def _check_rows(
     for number, row in table.rows():
         try:
             if all(cell is None for cell in row.values()):
-                raise BadRow("is empty or no JSON object")
+                raise BadRow("is empty")
             secret, clues = check(number, row)
         except BadRow as error:
             found.bad += 1

@@ -188,7 +188,8 @@ def _describe_unknown_key(key: str, node: Any) -> str:
     if "_target_" in node and _has_field(node["_target_"], name):
         return f"{key} is not listed in the YAML file of {group}: list it there, or write +{key}="
     told = f", did you mean {meant[0]}?" if meant else ";"
-    return f"there is no setting {key}{told} {group or 'the config'} has {', '.join(sorted(there))}{only}"
+    has = f"{group or 'the config'} has {', '.join(sorted(there))}"
+    return f"there is no setting {key}{told} {has}{only}"
 
 
 def _has_field(target: str, name: str) -> bool:

@@ -11,14 +11,12 @@ import glob
 import hashlib
 import io
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.files import json_bytes, write_bytes
+from wordle_rl.runs.files import FolderError, json_bytes, write_bytes
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.untrusted import FolderError, open_regular
 
 KINDS = {".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}  # by extension
 FORMATS = ("jsonl", "parquet")  # that are written
@@ -61,50 +59,12 @@ def read_table(path: Path, split: str | None, cache: Path) -> Table:
     """
     if path.suffix.lower() not in KINDS:
         raise FolderError(f"{path}: must end in {', '.join(KINDS)}")
-    try:
-        descriptor = open_regular(path)
-    except FileNotFoundError:
-        raise FolderError(f"{path}: no such file") from None
-    except OSError as error:
-        raise FolderError(f"{path}: cannot be read ({error.strerror})") from None
-    size = os.fstat(descriptor).st_size
-    os.close(descriptor)
-    if not size:
-        raise FolderError(f"{path}: no rows")
-    try:
-        data = _load(path, KINDS[path.suffix.lower()], cache)
-    except FolderError:
-        blanked = _blank_bad_lines(path, cache) if path.suffix.lower() == ".jsonl" else None
-        if blanked is None:
-            raise
-        data = _load(blanked, "json", cache)
+    if not path.is_file():
+        raise FolderError(f"{path}: no such file")
+    data = _load(path, KINDS[path.suffix.lower()], cache) if path.stat().st_size else ()
     if not len(data):
         raise FolderError(f"{path}: no rows")
     return Table(data, _places(split or "train", len(data)))
-
-
-def _blank_bad_lines(path: Path, cache: Path) -> Path | None:
-    """A copy in the cache in which every line that is no JSON object is an empty object.
-
-    So rows keep their numbers. None if no line is bad, or none is good.
-    """
-    lines, bad = [], 0
-    with path.open("rb") as file:
-        for line in file:
-            if not line.strip():
-                continue
-            try:
-                good = isinstance(json.loads(line), dict)
-            except (ValueError, RecursionError):
-                good = False
-            lines.append(line.strip() if good else b"{}")
-            bad += not good
-    if not bad or bad == len(lines):
-        return None
-    copy = cache / f"{file_digest(path)[:16]}.jsonl"
-    cache.mkdir(parents=True, exist_ok=True)
-    write_bytes(copy, b"\n".join(lines) + b"\n")
-    return copy
 
 
 def _load(path: Path, kind: str, cache: Path) -> Any:
@@ -127,11 +87,22 @@ def _load(path: Path, kind: str, cache: Path) -> Any:
         reason = _reason(error)
         if reason.endswith("corresponds to no data!"):
             raise FolderError(f"{path}: no rows") from None
-        raise FolderError(f"{path}: cannot be read as {kind} ({reason})") from None
+        where = _find_bad_line(path) if path.suffix.lower() == ".jsonl" else ""
+        raise FolderError(f"{path}{where}: cannot be read as {kind} ({reason})") from None
     finally:
         datasets.logging.set_verbosity(verbosity)
         if not shown:
             datasets.enable_progress_bars()
+
+
+def _find_bad_line(path: Path) -> str:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                json.loads(line or b"{}")
+            except ValueError:
+                return f" line {number}"
+    return ""
 
 
 def _reason(error: BaseException) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from wordle_rl.build import build_experiment, resolve
 from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.policy.stages import RECORD, stages_of
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
 
@@ -97,22 +94,6 @@ def test_the_card_and_the_record_name_each_stage(taught: Path, folder: Path):
     assert [{k: v for k, v in s.items() if k != "embedded"} for s in stages] == stages_of(
         taught / "model"
     )
-
-
-def test_what_an_earlier_version_did_not_record_comes_from_its_config(
-    taught: Path, folder: Path, tmp_path: Path
-):  # row 38
-    wanted = stages_of(taught / "model")
-    run = shutil.copytree(taught, tmp_path / taught.name)
-    record = json.loads((run / "model" / RECORD).read_text())
-    old = [{k: v for k, v in stage.items() if k in OLD} for stage in record["stages"]]
-    for stage in old:
-        stage["digests"].pop("secrets")
-    write_json(run / "model" / RECORD, {"stages": old})
-    assert [s.get("secrets") for s in stages_of(run / "model")] == [None, None]
-    assert embed.read_stages(RunFolder.open(run)) == wanted
-    embedded(run)
-    assert [{k: v for k, v in s.items() if k != "embedded"} for s in stages_of(folder)] == wanted
 
 
 def test_a_run_of_reinforcement_keeps_the_stages_before_it(

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.commands import largest_file
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, resume, run, settings
 from wordle_rl import contestants
@@ -73,15 +72,6 @@ def test_a_failed_run_is_recorded_as_failed_with_its_reason(
     resume(folder, "trainer.steps=2")
     manifest = RunFolder(folder).manifest()
     assert (manifest["status"], manifest["status_reason"]) == ("finished", None)
-
-
-def test_a_disk_without_any_room_still_takes_the_status(folder):
-    run_folder = RunFolder(folder)
-    run_folder.set_status("running")
-    before = run_folder.manifest()
-    with largest_file((folder / "manifest.json").stat().st_size):
-        run_folder.set_failed(OSError("the disk is full"))
-    assert run_folder.manifest() == before | {"status": "failed"}
 
 
 def test_weights_that_are_no_numbers_end_the_run_with_all_that_is_known(folder, capsys):

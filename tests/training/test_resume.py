@@ -39,7 +39,6 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training import run_reports, step
 from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.log import RunLog
-from wordle_rl.training.state import RunState
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -233,15 +232,6 @@ def test_a_run_that_only_equals_its_start_is_warned_about_after_a_resume_too(
     assert "no validation was better" in capsys.readouterr().err
 
 
-def test_a_state_of_an_earlier_version_does_not_know_its_start(done, tmp_path):
-    checkpoint = shutil.copytree(done / "checkpoints" / "step_000003", tmp_path / "step_000003")
-    state = json.loads((checkpoint / "state.json").read_text())
-    assert state.pop("start") == [0.0, -7.0, 0.0]
-    (checkpoint / "state.json").write_text(json.dumps(state))
-    read = RunState.read(checkpoint)
-    assert read.start == [] and read.improved
-
-
 @pytest.fixture(scope="module")
 def done(tmp_path_factory) -> Path:
     """A finished run with a report, whose best checkpoint is of step 1 and its newest of step 3."""
@@ -355,7 +345,7 @@ def test_games_of_the_start_that_do_not_fit_are_left_out_with_the_reason(
     assert "after step 1" in shown and "Boards" not in shown
 
 
-def test_a_run_of_an_earlier_version_has_no_games_of_its_start_to_show(spoiled, capsys):
+def test_without_games_of_the_start_no_boards_are_shown(spoiled, capsys):
     (spoiled / "start_games.jsonl").unlink()
     resume(spoiled, "trainer.show_games=2")
     shown = capsys.readouterr().out

@@ -34,6 +34,8 @@ _REPORT: dict[str, Any] = {  # entries that report_table() shows
     "consistency_placed": _NUMBER, "consistency_elsewhere": _NUMBER, "consistency_absent": _NUMBER,
     "expected_remaining": _NUMBER, "by_turn": dict[str, dict], "histogram": dict[str, int],
     "most_common_guesses": list[list],
+}  # fmt: skip
+_NOT_ALWAYS = {  # entries that depend on the games and on the settings
     "out_of_time": int, "distinct_openers": _NUMBER, "reward": float,
     "reward_parts": dict[str, float], "lineage": str, "plurals": _NUMBER,
     "turns": int, "tokens_per_answer": _NUMBER,
@@ -54,6 +56,7 @@ def read_report(path: Path) -> dict[str, Any]:
     try:
         report = {k: v for k, v in read_object(path).items() if k not in _OF_EVAL}
         check_all_entries(path, report, {**_REPORT, "rules": dict})
+        check_entries(path, report, _NOT_ALWAYS)
         check_all_entries(f"{path}: rules", report["rules"], _RULES)
         for turn in report["by_turn"].values():
             check_entries(f"{path}: by_turn", turn, {"consistency": _NUMBER})

@@ -10,12 +10,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError, safe_load
+from yaml import YAMLError
 
 from wordle_rl.policy.settings import MAIN, UNTRAINED
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, CheckpointStore
-from wordle_rl.runs.config import CONFIG
-from wordle_rl.runs.files import read_text
+from wordle_rl.runs.config import CONFIG, read_config
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_choice
 from wordle_rl.runs.listing import LATEST, find_run
@@ -34,16 +33,13 @@ _OWN_MODEL = ("model", "model.path", "model.shape", "model.name")  # exclude ini
 def read_saved_config(folder: RunFolder) -> DictConfig:
     """Read the config that a run was started with. Raises ConfigError or FolderError."""
     path = folder.path / CONFIG
-    text = read_text(path)
     try:
-        values = safe_load(text)
-        loaded = OmegaConf.create(values) if isinstance(values, dict) else None
-    except (ValueError, YAMLError, OmegaConfBaseException) as error:
+        loaded = OmegaConf.create(read_config(folder.path))
+    except OmegaConfBaseException as error:
         raise ConfigError(f"{path}: cannot be read as YAML ({error})") from None
     for part in _GROUPS:
-        if loaded is None or not isinstance(loaded.get(part), DictConfig):
+        if not isinstance(loaded.get(part), DictConfig):
             raise ConfigError(f"{path}: {part} must be a group of settings")
-    assert loaded is not None
     OmegaConf.set_struct(loaded, True)
     return loaded
 

@@ -15,7 +15,8 @@ from tests.helpers.studies import plan_of, states, stored, work
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.untrusted import FolderError
-from wordle_rl.sweeps import records
+from wordle_rl.sweeps import finish, records
+from wordle_rl.sweeps.finish import finish_study
 from wordle_rl.sweeps.records import settle_start, write_record
 
 NODE = {
@@ -183,3 +184,17 @@ def test_latest_is_one_run_for_all_trials_even_when_the_study_continues(tmp_path
     assert settle_start(["init_from=latest", "seed=1"], tmp_path / "study") == settled
     [start] = settle_start(["init_from=latest"], tmp_path / "another")
     assert start == f"init_from='{outputs / 'new'}'"
+
+
+def test_a_study_ends_with_the_shipped_verdicts_beside_its_own(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(finish, "ROOT", tmp_path)
+    copy_files(root, tmp_path / "sweeps")
+    said: list[str] = []
+    finish_study(plan_of(root, **NODE), said.append)
+    title, row, *_ = said[0].splitlines()
+    assert title.split() == ["comparison", "here", "shipped"]
+    assert row.startswith("high, too against low") and row.count("better, +40.00") == 2
+    assert said[-1] == f"report: {root / 'study' / 'README.md'}"
+    copied = plan_of(tmp_path / "sweeps", **NODE)
+    finish_study(copied, said.append)
+    assert said[-2].splitlines()[0].split() == ["comparison", "here"]

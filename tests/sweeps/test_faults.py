@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.helpers.studies import states, steps_done, stored, work, worker
@@ -151,6 +152,7 @@ def test_a_poor_trial_is_pruned_and_its_run_ends(tmp_path, fake):
     fake(steps=6, seconds=0.1)
     work(tmp_path, params={"x": "choice(0.8, 0.1)"}, pruner=MEDIAN)
     assert states(stored(tmp_path)) == ["COMPLETE", "PRUNED"]
+    assert pd.read_csv(tmp_path / "study" / "results.csv").val_win_rate.isna().tolist() == [0, 1]
     assert steps_done(tmp_path)["0000"] == [1, 2, 3, 4, 5, 6]
     assert len(steps_done(tmp_path)["0001"]) < 6
     assert not any(map(alive, processes_of(tmp_path)))

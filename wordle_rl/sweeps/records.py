@@ -107,7 +107,7 @@ def write_results(folder: Path, trials: Trials) -> None:
     rows = [
         {
             "trial": trial.number, "round": part, "state": _STATES[trial.state],
-            **read_point(trial), "val_win_rate": trial.value, **_list_figures(trial),
+            **read_point(trial), **_list_figures(trial),
         }
         for part, trial in list_results(trials)
     ]  # fmt: skip
@@ -131,7 +131,9 @@ def _list_figures(trial: FrozenTrial) -> dict[str, Any]:
         figures["curve"] = json.dumps([[float(g), float(w)] for g, w in figures["curve"]])
     if figures.get("run") is not None:
         figures["run"] = str(figures["run"]).removeprefix(f"{ROOT}/")
-    return {
+    # Optuna gives a pruned trial the value of its last report.
+    value = trial.value if trial.state == TrialState.COMPLETE else None
+    return {"val_win_rate": value} | {
         name: value if value is None or name in ("curve", *_TEXTS) else float(value)
         for name, value in figures.items()
         if name in _FIGURES

@@ -109,7 +109,7 @@ class Tab:
 
 
 def wait(page: Any, condition: str) -> None:
-    """Wait until an expression is true. The page's policy forbids Playwright's own way."""
+    """Wait until an expression is true."""
     end = time.monotonic() + 30
     while not page.evaluate(condition):
         assert time.monotonic() < end, f"never true: {condition}"

@@ -54,7 +54,8 @@ _NOTES = {
     TurnKind.BREAKS_HARD_MODE: "ignores a clue",
     TurnKind.UNPARSABLE: "no guess",
 }
-_EXPECTED = (ValueError, OSError, NotFinite, ModuleNotFoundError, Abandoned)
+_AT_THE_END = (Abandoned, asyncio.CancelledError)  # of the server, for questions that still wait
+_EXPECTED = (ValueError, OSError, NotFinite, ModuleNotFoundError, *_AT_THE_END)
 
 
 class Page:

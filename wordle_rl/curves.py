@@ -23,10 +23,10 @@ from tempfile import TemporaryDirectory
 
 from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import fail, run_plain
+from wordle_rl.runs.files import FolderError, printable
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.labels import label_run
 from wordle_rl.runs.paths import ROOT, module_command
-from wordle_rl.runs.untrusted import FolderError, printable
 
 _EVERY = 10.0  # seconds between two looks for new runs
 _LONGEST = 120  # characters of a name; file systems allow 255 bytes

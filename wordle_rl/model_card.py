@@ -21,9 +21,8 @@ from wordle_rl.policy.lineage import describe_lineage
 from wordle_rl.policy.settings import MAIN, UNTRAINED
 from wordle_rl.policy.stages import prompt_name, stages_of
 from wordle_rl.runs.environment import describe_environment
-from wordle_rl.runs.files import write_bytes
+from wordle_rl.runs.files import FolderError, printable, read_object, write_bytes
 from wordle_rl.runs.folder import given_name, maker
-from wordle_rl.runs.untrusted import FolderError, printable, read_object
 from wordle_rl.training.start_report import read_report
 
 _LIBRARIES = {"peft": "peft", "merged": "transformers", "mlx": "mlx"}

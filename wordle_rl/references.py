@@ -10,8 +10,8 @@ from typing import Any
 from wordle_rl.api import compose_config
 from wordle_rl.policy.model_names import locate
 from wordle_rl.policy.stages import stages_of
+from wordle_rl.runs.files import FolderError
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.untrusted import FolderError
 from wordle_rl.sweeps.results import Study
 
 

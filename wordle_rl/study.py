@@ -20,8 +20,8 @@ from pathlib import Path
 
 from wordle_rl.runs.command_line import CommandParser
 from wordle_rl.runs.errors import run_plain, user_errors
+from wordle_rl.runs.files import printable
 from wordle_rl.runs.paths import module_command
-from wordle_rl.runs.untrusted import printable
 
 
 def write_report(folder: Path, *, listed: bool = False) -> Path:

@@ -15,10 +15,15 @@ from typing import Any
 
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Purpose, generator
-from wordle_rl.runs.files import write_bytes, write_json
+from wordle_rl.runs.files import (
+    FolderError,
+    check_all_entries,
+    read_object,
+    write_bytes,
+    write_json,
+)
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.tables import file_digest, read_table, write_table
-from wordle_rl.runs.untrusted import FolderError, check_all_entries, read_object
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.verl_game import AGENT, PARTS, build_game, check_row, choose_settings, write_clues
 from wordle_rl.verl_keys import CHECKPOINTS, HERE, VERSION, Keys

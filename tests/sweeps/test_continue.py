@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 from tests.helpers.studies import plan_of, states, stored, work
+from wordle_rl.runs.files import FolderError
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.untrusted import FolderError
 from wordle_rl.sweeps import finish, records
 from wordle_rl.sweeps.finish import finish_study
 from wordle_rl.sweeps.records import settle_start, write_record

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.untrusted import read_object
+from wordle_rl.runs.files import read_object
 from wordle_rl.sweeps.comparisons import read_margin, read_measure
 from wordle_rl.sweeps.effects import UNDECIDED, Effect
 from wordle_rl.sweeps.measures import Measure

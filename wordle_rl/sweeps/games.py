@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.untrusted import FolderError, read_file
+from wordle_rl.runs.files import FolderError, read_file
 from wordle_rl.sweeps.results import JudgedGame
 from wordle_rl.sweeps.space import format_params
 

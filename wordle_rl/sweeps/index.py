@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.files import write_bytes
+from wordle_rl.runs.files import FolderError, read_object, write_bytes
 from wordle_rl.runs.paths import module_command
-from wordle_rl.runs.untrusted import FolderError, read_object
 from wordle_rl.sweeps.effect_table import FILE, format_headline, wrap
 from wordle_rl.sweeps.report import BEGIN, CONCLUSION, END, UNWRITTEN
 

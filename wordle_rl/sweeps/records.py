@@ -18,10 +18,9 @@ from typing import Any
 import pandas as pd
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from wordle_rl.runs.files import StepLog, write_bytes, write_json
+from wordle_rl.runs.files import FolderError, StepLog, read_object, write_bytes, write_json
 from wordle_rl.runs.listing import LATEST, find_run
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.runs.untrusted import FolderError, read_object
 from wordle_rl.sweeps.plan import ARM, StudyPlan
 from wordle_rl.sweeps.space import Params, Space, format_params, quote, read_value
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from optuna.distributions import CategoricalDistribution
 
+from wordle_rl.runs.files import FolderError, read_text
 from wordle_rl.runs.paths import module_command
-from wordle_rl.runs.untrusted import FolderError, read_text
 from wordle_rl.sweeps.plan import ARM
 from wordle_rl.sweeps.results import Result
 from wordle_rl.sweeps.space import Scalar, Space, parse_params

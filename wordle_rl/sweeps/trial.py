@@ -19,11 +19,17 @@ from typing import Any
 
 import optuna
 
-from wordle_rl.runs.files import StepLog, write_json
+from wordle_rl.runs.files import (
+    FolderError,
+    StepLog,
+    check_entries,
+    read_json,
+    read_object,
+    write_json,
+)
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.launch import without_launch
 from wordle_rl.runs.paths import environment, train_command
-from wordle_rl.runs.untrusted import FolderError, check_entries, read_json, read_object
 from wordle_rl.sweeps.plan import insert_start
 from wordle_rl.sweeps.settings import StudySettings
 from wordle_rl.sweeps.space import quote

@@ -26,7 +26,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several verl vllm bench-smoke format choices metrics docs clean
+.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several verl vllm bench-smoke format docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -158,18 +158,13 @@ format: $(STAMP)  ## format the code and mend what can be mended
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-choices: $(STAMP)  ## write docs/CHOICES.md anew from the comments in conf/
-	$(PY) -m wordle_rl.choices
-
-metrics: $(STAMP)  ## write docs/METRICS.md anew from the table of metrics
-	$(PY) -m wordle_rl.metrics
-
 docs: $(STAMP)  ## build the docs as a website in build/site; a broken link fails
 	@rm -rf build/pages && mkdir -p build/pages
 	@# What git knows and what is new, so that a page under work shows, too.
 	@git ls-files -co --exclude-standard '*.md' '*.png' 'docs/site.*' 'examples/*' LICENSE \
 	    ':!tests' ':!wordle_rl' \
 	    | tar -cf - -T - | tar -xf - -C build/pages
+	$(PY) docs/make_pages.py build/pages/docs
 	@cp docs/zensical.toml build
 	$(PY) -m zensical build --strict --clean --config-file build/zensical.toml
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from wordle_rl.runs.config import compose_from_conf, run_hydra
 from wordle_rl.runs.errors import user_errors, whole_command
@@ -70,12 +70,9 @@ def print_help(config_name: str) -> None:
     """Print the page of --help for the settings in sys.argv."""
     from hydra import compose
 
-    from wordle_rl.help_page import format_help
+    from wordle_rl.commands.help import format_help
 
     overrides = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
     with compose_from_conf():
         cfg = compose(config_name, overrides=overrides, return_hydra_config=True)
-    chosen = dict(cfg.hydra.runtime.choices)
-    OmegaConf.set_struct(cfg, False)
-    cfg.pop("hydra")
-    print(format_help(config_name, cfg, chosen))
+    print(format_help(config_name, cfg))

@@ -6,19 +6,15 @@ import re
 
 import pytest
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
-from wordle_rl.help_page import format_help
+from wordle_rl.commands.help import format_help, read_comments
 from wordle_rl.runs.paths import CONF
 
 
 def page(name: str, *overrides: str) -> str:
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         cfg = compose(name, overrides=[*overrides], return_hydra_config=True)
-    chosen = dict(cfg.hydra.runtime.choices)
-    OmegaConf.set_struct(cfg, False)
-    cfg.pop("hydra")
-    return format_help(name, cfg, chosen)
+    return format_help(name, cfg)
 
 
 @pytest.mark.parametrize("columns", [80, 100])
@@ -52,3 +48,39 @@ def test_the_page_of_eval_has_its_own_settings():
     text = " ".join(page("eval").split())
     assert "json=false Whether the last line is the content of summary.json." in text
     assert "trainer.steps" not in text and "hydra.sweeper" not in text
+
+
+def test_a_study_has_its_settings_at_the_end():
+    text = " ".join(page("config", "sweep=gen_count").split())
+    assert "hydra.sweeper.jobs=" in text and "Trials at a time in this worker" in text
+
+
+FILE = """\
+# @package _global_
+# What it is.
+first: 1
+defaults: [none]
+mine:
+  _target_: wordle_rl.some.Class
+  behind: "a # b"  # Behind the key.
+  # Above the key,
+  # in two lines.
+  above: {_target_: wordle_rl.some.Class, weight: 2}
+  silent: null
+"""
+
+
+def test_comments_are_found_behind_a_key_or_above_it_but_never_in_the_header(tmp_path):
+    (tmp_path / "group").mkdir()
+    path = tmp_path / "group" / "option.yaml"
+    path.write_text(FILE)
+    assert read_comments(path, tmp_path) == {
+        "first": "",
+        "mine.behind": "Behind the key.",
+        "mine.above": "Above the key, in two lines.",
+        "mine.silent": "",
+    }
+    path.write_text(FILE.replace("_global_", "other"))
+    assert "other.first" in read_comments(path, tmp_path)
+    path.write_text(FILE.partition("\n")[2])
+    assert "group.first" in read_comments(path, tmp_path)

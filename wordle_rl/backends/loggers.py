@@ -123,8 +123,11 @@ class LightningReporter:
                 logger.log_metrics({tag_of(tag): histogram}, step=step)
 
 
-def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
-    """The loggers of a run, for its first process."""
+def build_loggers(settings: LoggerSettings, folder: Path, label: str = "") -> list[Logger]:
+    """The loggers of a run, for its first process.
+
+    label: what TensorBoard shows beside the name of the folder.
+    """
     # Under srun, torchrun or jsrun, Lightning's loggers write only in the process with number 0.
     # Here each of those processes is a run of its own.
     rank_zero_only.rank = 0  # pyright: ignore[reportFunctionMemberAccess]
@@ -133,7 +136,9 @@ def build_loggers(settings: LoggerSettings, folder: Path) -> list[Logger]:
         if wanted and importlib.util.find_spec(library) is None:
             raise ValueError(advice(library))
     if settings.tensorboard:
-        loggers.append(TensorBoardLogger(folder, name="", version="tensorboard"))
+        loggers.append(
+            TensorBoardLogger(folder, name="tensorboard", version=label.replace("/", "-"))
+        )
     if settings.csv:
         csv = CSVLogger(folder, name="", version="csv", flush_logs_every_n_steps=1)
         loggers.append(csv)

@@ -1,10 +1,9 @@
-"""Short names of runs: the model, what the command line changed, and when the run began."""
+"""Short names of runs: the model, and what the command line changed."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 # Settings that say nothing about what is learnt, and groups of them with their exceptions.
@@ -33,20 +32,16 @@ def _tells(key: str) -> bool:
     return key in _KEPT or not left_out
 
 
-def label_run(manifest: Mapping[str, Any], *, seconds: bool = False) -> str:
-    """A short name such as `mini, lr=1e-4 seed=1, 11-23 14:02`.
-
-    seconds: whether its time has them, for runs that began in one minute.
-    """
+def label_run(manifest: Mapping[str, Any]) -> str:
+    """A short name such as `mini, lr=1e-4 seed=1`, which no later resume changes."""
     model = _model(manifest)
-    changes = list_changes(manifest)
+    changes = list_changes({**manifest, "resumes": []})
     experiment = changes.pop("experiment", None)
     words = [experiment] if experiment else []
     words += [f"{key.rpartition('.')[2]}={_shorten(value)}" for key, value in changes.items()]
     text = " ".join(words)
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-    parts = [model.rpartition("/")[2], text, _time(manifest, seconds)]
-    return ", ".join(part for part in parts if part)
+    return ", ".join(part for part in (_shorten(model), text) if part)
 
 
 def tell_apart(manifests: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -73,11 +68,3 @@ def _model(manifest: Mapping[str, Any]) -> str:
 def _shorten(value: str) -> str:
     """A path by its last part."""
     return value.rstrip("/").rpartition("/")[2] or value
-
-
-def _time(manifest: Mapping[str, Any], seconds: bool) -> str:
-    try:
-        started = datetime.fromisoformat(str(manifest["started"]))
-    except (KeyError, ValueError):
-        return ""
-    return started.strftime("%m-%d %H:%M:%S" if seconds else "%m-%d %H:%M")

@@ -1,7 +1,7 @@
 """Every metric of a run: its name in metrics.jsonl, its name in TensorBoard, and what it means.
 
 metrics.jsonl keeps short names that code reads. TensorBoard and Weights & Biases show other ones,
-sorted by what matters: the part before the slash is the group. docs/METRICS.md is made from this
+sorted by what matters: the part before the slash is the group. `make docs` makes a page of this
 table. A name in angle brackets matches any text without a slash.
 """
 

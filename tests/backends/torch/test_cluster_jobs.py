@@ -36,7 +36,8 @@ TASKS = {
 
 def scalars(folder: Path) -> dict[str, list[int]]:
     """The curves of a run that TensorBoard shows, and the steps that each has."""
-    events = EventAccumulator(str(folder / "tensorboard"), {"scalars": 0}).Reload()
+    [curves] = (folder / "tensorboard").iterdir()
+    events = EventAccumulator(str(curves), {"scalars": 0}).Reload()
     return {tag: [e.step for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 

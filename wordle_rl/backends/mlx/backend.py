@@ -22,6 +22,7 @@ from wordle_rl.policy.settings import MlxSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupts
+from wordle_rl.runs.labels import label_run
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
 from wordle_rl.training.progress import announce
@@ -88,7 +89,7 @@ def train(
             setup.model, setup.backend,
             temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim,
         )  # fmt: skip
-        loggers = build_loggers(setup.logger, Path(folder.path))
+        loggers = build_loggers(setup.logger, Path(folder.path), label_run(folder.manifest()))
         training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
 
     def fit() -> None:

@@ -45,6 +45,7 @@ from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupts
+from wordle_rl.runs.labels import label_run
 from wordle_rl.runs.launch import Launch, read_launch
 from wordle_rl.runs.paths import TRAIN
 from wordle_rl.runs.processes import ALONE, Processes
@@ -154,7 +155,7 @@ def train(
             processes = stack.enter_context(_join(launch, folder, interrupts))
         with user_errors():
             policy, setup = _build_policy(setup)
-            loggers = build_loggers(setup.logger, folder.path)
+            loggers = build_loggers(setup.logger, folder.path, label_run(folder.manifest()))
         if setup.backend.devices > 1:
             started = start_processes(setup.backend.devices, interrupts, folder.set_failed)
             processes = stack.enter_context(started)

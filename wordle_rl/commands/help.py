@@ -1,0 +1,157 @@
+"""The page of --help: the choices with their options, and every setting with its comment in conf/.
+
+A setting is explained by the comment behind it, or else by the comment lines right above it. The
+page is as wide as the terminal, and at most 100 columns.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import DictConfig, OmegaConf
+
+from wordle_rl.runs.paths import CONF, EVAL, TRAIN
+
+STUDY = CONF / "hydra" / "sweeper" / "study.yaml"  # the settings of a study
+_WIDTH = 100  # columns at most
+_COLUMN = 34  # where the comments of settings begin
+_OPTIONS = 18  # where the options of choices begin
+_UNEXPLAINED = ("_target_", "defaults", "hydra")  # the program's own keys
+_HEADS = {
+    "config": f"""\
+usage: {TRAIN} [choice=option] [setting=value] ...
+       {TRAIN} resume=<run> ...      continues a run
+       {TRAIN} init_from=<run> ...   starts from the model of a run
+       {TRAIN} -m sweep=<study> ...  runs a study
+       {TRAIN} --cfg job ...         prints the composed settings""",
+    "eval": f"""\
+usage: {EVAL} run=<run> [setting=value] ...
+       {EVAL} model=<option> ...
+       {EVAL} player=<name> ...
+       {EVAL} --cfg job ...    prints the composed settings""",
+}
+
+
+def format_help(name: str, cfg: DictConfig) -> str:
+    """The page of a command. name: of its config, cfg: composed, with the node hydra."""
+    file, chosen = CONF / f"{name}.yaml", cfg.hydra.runtime.choices
+    values: Any = OmegaConf.to_container(cfg, resolve=False)
+    study = {"hydra": {"sweeper": values.pop("hydra")["sweeper"]}}
+    listed = {group: said for group, (_, said) in read_defaults(file).items() if "/" not in group}
+    lines = [_HEADS[name], "", "Choices, each one word such as model=mini; * is chosen:", ""]
+    for group, said in listed.items():
+        names = [path.stem for path in list_options(group)]
+        marked = ", ".join(f"*{name}" if name == chosen.get(group) else name for name in names)
+        lines += _row(f"  {group}=", marked, _OPTIONS) + _row("", said, _OPTIONS)
+    lines += ["", "Settings, with their values here:", ""]
+    lines += _format_settings(values, _collect_comments(file, listed, chosen))
+    if name == "config":
+        lines += ["", "Settings of a study:", "", *_format_settings(study, read_comments(STUDY))]
+    return "\n".join(lines)
+
+
+def list_options(group: str) -> list[Path]:
+    """The files of a group: the one that config.yaml chooses, then numbers, then the alphabet."""
+    default = read_defaults(CONF / "config.yaml").get(group, ("", ""))[0]
+
+    def order(path: Path) -> tuple[bool, int, str]:
+        number = int(path.stem) if path.stem.isdigit() else 0
+        return path.stem != default, number, path.stem
+
+    return sorted((CONF / group).glob("*.yaml"), key=order)
+
+
+def read_defaults(file: Path) -> dict[str, tuple[str, str]]:
+    """Group -> option and comment of a file's defaults list."""
+    entry = re.compile(r'^  - ([\w/]+): "?(\w+)"?(?:  # (.*))?$', re.M)
+    found = entry.findall(file.read_text(encoding="utf-8"))
+    return {group: (option, meaning) for group, option, meaning in found}
+
+
+def read_header(path: Path) -> list[str]:
+    """The comment lines at the top of a file; the first one says what the option is."""
+    top = takewhile(lambda line: line.startswith("#"), path.read_text("utf-8").splitlines())
+    return [line.removeprefix("#").strip() for line in top]
+
+
+def read_comments(path: Path, conf: Path = CONF) -> dict[str, str]:
+    """Setting, as on the command line -> its comment, which may be empty.
+
+    A mapping in braces is a single setting. Any other one is listed only with a comment.
+    """
+    text, header = path.read_text(encoding="utf-8"), read_header(path)
+    prefix = path.parent.relative_to(conf).as_posix().replace("/", ".").strip(".")
+    if header and header[0].startswith("@package "):
+        prefix = header[0].removeprefix("@package ").replace("_global_", "")
+    root = yaml.compose(text)
+    lines = ["" if n < len(header) else line for n, line in enumerate(text.splitlines())]
+    return dict(_comments(root, lines, f"{prefix}." if prefix else "")) if root else {}
+
+
+def _comments(node: yaml.Node, lines: Sequence[str], prefix: str) -> Iterator[tuple[str, str]]:
+    assert isinstance(node, yaml.MappingNode)
+    for name, value in node.value:
+        if name.value in _UNEXPLAINED:
+            continue
+        first, end = name.start_mark.line, value.end_mark
+        group = isinstance(value, yaml.MappingNode) and not value.flow_style
+        rest = lines[first].partition(":")[2] if group else lines[end.line][end.column :]
+        behind = re.fullmatch(r"\s*# *(.+)", rest)
+        above = takewhile(lambda line: line.lstrip().startswith("#"), reversed(lines[:first]))
+        over = " ".join(line.strip("# ") for line in reversed([*above]))
+        if (meaning := behind[1] if behind else over) or not group:
+            yield prefix + name.value, meaning
+        if group:
+            yield from _comments(value, lines, f"{prefix}{name.value}.")
+
+
+def _collect_comments(
+    file: Path, groups: Mapping[str, str], chosen: Mapping[str, str | None]
+) -> dict[str, str]:
+    """What conf/ says about each setting, the chosen options first."""
+    said: dict[str, str] = {}
+    for group in groups:
+        for path in sorted(list_options(group), key=lambda path: path.stem != chosen.get(group)):
+            said = {k: v for k, v in read_comments(path).items() if v} | said
+    return read_comments(file) | said
+
+
+def _format_settings(values: Mapping[str, Any], comments: Mapping[str, str]) -> list[str]:
+    rows = (
+        _row(f"  {key}={_show(v)}", comments.get(key, ""), _COLUMN) for key, v in _flatten(values)
+    )
+    return [line for row in rows for line in row]
+
+
+def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every setting of a composed config, its classes left out."""
+    for key, value in node.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{prefix}{key}.")
+        elif key != "_target_":
+            yield f"{prefix}{key}", value
+
+
+def _show(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value).replace("'", "") if isinstance(value, list) else str(value)
+
+
+def _row(head: str, text: str, column: int) -> list[str]:
+    """Lines with a text beside its head, or below a long one."""
+
+    def wrap(line: str, indent: int) -> list[str]:
+        width = min(shutil.get_terminal_size((_WIDTH, 24)).columns, _WIDTH)
+        return textwrap.wrap(line, width, subsequent_indent=" " * indent, break_on_hyphens=False)
+
+    if len(head) < column:
+        return wrap(f"{head:<{column}}{text}", column) if head or text else []
+    return wrap(head, 4) + wrap(f"{'':<{column}}{text}", column)

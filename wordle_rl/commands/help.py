@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def read_comments(path: Path, conf: Path = CONF) -> dict[str, str]:
     return dict(_comments(root, lines, f"{prefix}." if prefix else "")) if root else {}
 
 
-def _comments(node: yaml.Node, lines: Sequence[str], prefix: str) -> Iterator[tuple[str, str]]:
+def _comments(node: yaml.Node, lines: list[str], prefix: str) -> Iterator[tuple[str, str]]:
     assert isinstance(node, yaml.MappingNode)
     for name, value in node.value:
         if name.value in _UNEXPLAINED:

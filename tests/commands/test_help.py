@@ -41,7 +41,7 @@ def test_settings_show_their_values_and_the_comments_of_conf():
     assert "model.path=Qwen/Qwen2.5-1.5B-Instruct" in text
     assert re.search(r"optim\.lr=0\.5 \w+", text)
     assert "trainer.report=true Whether to play the test secrets at the start" in text
-    assert "_target_" not in text and "hydra.run" not in text
+    assert "_target_=" not in text and "hydra.run" not in text
 
 
 def test_the_page_of_eval_has_its_own_settings():

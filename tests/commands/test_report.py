@@ -63,7 +63,7 @@ def test_settings_that_differ_from_the_default_are_found(tmp_path):
     [
         (["{}/missing"], "no such run folder"),
         (["{}"], "not a run folder (no manifest.json)"),
-        (["{}/a", "--output", "{}/missing/a.html"], "No such file or directory: "),
+        (["{}/a", "--output", "{}/missing/a.html"], "No such file or directory"),
         ([], "RUN"),
     ],
 )

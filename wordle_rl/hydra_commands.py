@@ -59,7 +59,8 @@ def _run(config_name: str, start: Callable[[DictConfig, Sequence[str]], Any]) ->
     from hydra.core.hydra_config import HydraConfig
 
     def main(cfg: DictConfig) -> None:
-        start(cfg, HydraConfig.get().overrides.task)
+        with whole_command():  # Hydra adds a line about an error that leaves this function
+            start(cfg, HydraConfig.get().overrides.task)
 
     decorate = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
     asked = _HELP & set(sys.argv[1:])

@@ -10,9 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wordle_rl.api import board, build_knowledge, build_prompt, build_rewards, score_guess
+    from wordle_rl.adapters.api import (
+        board,
+        build_knowledge,
+        build_prompt,
+        build_rewards,
+        score_guess,
+    )
+    from wordle_rl.commands.players import load_player
     from wordle_rl.game.rules import Game, Rules, State, marks
-    from wordle_rl.loaded_player import load_player
     from wordle_rl.prompts.parser import parse
     from wordle_rl.words.lists import load_words
     from wordle_rl.words.splits import split_secrets
@@ -36,9 +42,9 @@ __all__ = [
 ]
 
 _HOMES = {  # module -> names that it defines
-    "api": ("board", "build_knowledge", "build_prompt", "build_rewards", "score_guess"),
+    "adapters.api": ("board", "build_knowledge", "build_prompt", "build_rewards", "score_guess"),
     "game.rules": ("Game", "Rules", "State", "marks"),
-    "loaded_player": ("load_player",),
+    "commands.players": ("load_player",),
     "prompts.parser": ("parse",),
     "words.lists": ("load_words",),
     "words.splits": ("split_secrets",),

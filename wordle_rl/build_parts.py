@@ -27,51 +27,15 @@ from wordle_rl.policy.settings import (
 )
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.rewards.base import Reward
+from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.format import Format
-from wordle_rl.rewards.scoring import MOST_WEIGHT, RewardSet
+from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.base import Recipe, RolloutKind
 from wordle_rl.rollouts.history import History, HistorySettings
 from wordle_rl.rollouts.lesson import TeacherSettings
-from wordle_rl.runs.instantiate import ConfigError, check_range, check_type, instantiate, option_of
+from wordle_rl.runs.instantiate import ConfigError, instantiate, option_of
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.curricula.none import NoCurriculum
-from wordle_rl.words.lists import WordLists
-
-
-def build_reward_set(
-    node: Any,
-    words: WordLists,
-    knowledge: Knowledge,
-    form: str = "conversation",
-    where: str = "reward",
-) -> RewardSet:
-    """Build a RewardSet. The node's `components` map names to rewards, each with its weight.
-
-    where: the key of the node, for error messages.
-    """
-    components = node.get("components") if isinstance(node, Mapping) else node
-    if not isinstance(components, Mapping):
-        raise ConfigError(f"{where}.components must be a group of rewards, not {components!r}")
-    parts, weights = {}, {}
-    for name, given in components.items():
-        if given is None:
-            continue  # switched off by an override
-        key = f"{where}.components.{name}"
-        settings = dict(given) if isinstance(given, Mapping) else given
-        if isinstance(settings, dict):
-            weights[name] = settings.pop("weight", 1.0)
-            check_type(f"{key}.weight", weights[name], float)
-            check_range(f"{key}.weight", weights[name], 0, MOST_WEIGHT)
-        parts[name] = instantiate(
-            key, settings, Reward, words=words, knowledge=knowledge, form=form
-        )
-    head = {k: v for k, v in node.items() if k != "components"}
-    if "weights" in head:
-        raise ConfigError(
-            f"{where}.weights: a weight belongs to its reward, {where}.components.<name>.weight"
-        )
-    return instantiate(where, {**head, "components": parts, "weights": weights}, RewardSet)
 
 
 def check_thoughts_asked(rewards: RewardSet, style: PromptStyle, where: str = "reward") -> None:

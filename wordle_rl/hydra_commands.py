@@ -46,7 +46,7 @@ def evaluate() -> None:
     """Run the eval command with the arguments in sys.argv."""
 
     def start(cfg: DictConfig, overrides: Sequence[str]) -> None:
-        from wordle_rl.evaluate import evaluate
+        from wordle_rl.commands.eval import evaluate
 
         evaluate(cfg, overrides)
 

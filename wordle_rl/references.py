@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from wordle_rl.api import compose_config
+from wordle_rl.adapters.api import compose_config
 from wordle_rl.policy.model_names import locate
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.files import FolderError

@@ -17,6 +17,7 @@ from omegaconf import DictConfig
 from wordle_rl.backends import load_backend
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.commands.report import write_page
+from wordle_rl.commands.resolved_choices import describe_choices, hydra_choices
 from wordle_rl.earlier_model import describe_untaught_prompt
 from wordle_rl.earlier_run import (
     begin_from,
@@ -28,7 +29,6 @@ from wordle_rl.earlier_run import (
 )
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.policy.stages import prompt_name
-from wordle_rl.resolved_choices import hydra_choices, print_choices
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import FolderError, printable, remove_temporary_files
@@ -150,7 +150,8 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
     try:
         interrupts.on_second(partial(_note_hard_stop, folder))
         print(f"run folder: {folder.path}", flush=True)
-        print_choices(folder, setup.config)
+        if choices := folder.manifest().get("choices"):
+            print(fold(printable(describe_choices(choices))), flush=True)
         print_data(setup)
         with user_errors():
             backend = load_backend(setup.backend)

@@ -16,7 +16,7 @@ if __name__ == "__main__":  # before anything slow is imported
 import sys
 from collections.abc import Sequence
 
-from wordle_rl.api import compose_config
+from wordle_rl.adapters.api import compose_config
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.game.feedback_table import cache_folder
 from wordle_rl.runs.errors import run_plain, user_errors

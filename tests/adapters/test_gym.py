@@ -15,8 +15,8 @@ gymnasium = pytest.importorskip("gymnasium", reason="needs the extra gym: pip in
 
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 
+from wordle_rl.adapters.api import build_knowledge, build_rewards  # noqa: E402
 from wordle_rl.adapters.gym import WordleEnv  # noqa: E402
-from wordle_rl.api import build_knowledge, build_rewards  # noqa: E402
 from wordle_rl.game.rules import Game, Rules  # noqa: E402
 from wordle_rl.words.lists import WordLists  # noqa: E402
 

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 
 from tests.helpers.configs import composed
 from tests.helpers.verl import stand_in
-from wordle_rl.api import build_knowledge, build_rewards
+from wordle_rl.adapters.api import build_knowledge, build_rewards
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.game.rules import Game, marks
 from wordle_rl.policy.model_names import locate

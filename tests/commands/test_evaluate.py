@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.helpers.configs import composed
-from wordle_rl import contestants
-from wordle_rl.contestants import build_solvers
-from wordle_rl.evaluate import evaluate
+from wordle_rl.commands import players
+from wordle_rl.commands.eval import evaluate
+from wordle_rl.commands.players import build_solvers
 from wordle_rl.game.feedback_table import build_table, feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players.greedy_entropy import WITHOUT_LIST, GreedyEntropy
@@ -84,8 +84,8 @@ def test_a_model_sees_solved_examples_of_training_games_first(tmp_path: Path, mo
 
     monkeypatch.setattr(PolicyActor, "start", start)
     given = []
-    draw = contestants.draw_shots
-    monkeypatch.setattr(contestants, "draw_shots", lambda *a: given.append(a) or draw(*a))
+    draw = players.draw_shots
+    monkeypatch.setattr(players, "draw_shots", lambda *a: given.append(a) or draw(*a))
     summary = play(
         tmp_path, "model=tiny", "shots=3", "limit=2", "backend.threads=1", "model.max_context=1024"
     )
@@ -125,7 +125,7 @@ def test_entropy_over_allowed_words_is_compared_where_it_knows_other_words(monke
 
     assert WITHOUT_LIST in names(("crane", "slate"))
     assert WITHOUT_LIST not in names(("crane", "moist", "slate"))
-    monkeypatch.setattr("wordle_rl.contestants._MOST_ALLOWED", 2)
+    monkeypatch.setattr("wordle_rl.commands.players._MOST_ALLOWED", 2)
     assert WITHOUT_LIST not in names(("crane", "slate"))
 
 

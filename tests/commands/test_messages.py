@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.commands import command, evaluation, trained, training
-from wordle_rl import contestants
 from wordle_rl.backends import loggers
+from wordle_rl.commands import players
+from wordle_rl.commands.eval import choose_games
 from wordle_rl.earlier_model import describe_untaught_prompt
-from wordle_rl.evaluate import choose_games
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.model_names import locate
 from wordle_rl.prompts.styles import Places, Symbols
@@ -78,7 +78,7 @@ def test_an_evaluation_that_is_stopped_says_so_in_one_line_and_leaves_no_folder(
     def stop(*_: object, **__: object) -> None:
         raise SystemExit(130)
 
-    monkeypatch.setattr(contestants, "play", stop)
+    monkeypatch.setattr(players, "play", stop)
     with pytest.raises(SystemExit, match="130"):
         evaluation(f"player=random limit=5 output_dir={tmp_path}")()
     assert capsys.readouterr().err == "stopped before the last game, so nothing was written\n"

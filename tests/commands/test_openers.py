@@ -1,56 +1,40 @@
-"""The openers command: published scores, its files, and its errors."""
+"""The openers command: published scores, its file, and its errors."""
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import Counter
-from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from wordle_rl.__main__ import run
+from wordle_rl.commands.openers import score_openers
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.rules import feedback_code
-from wordle_rl.openers import Opener, main, name_csv, openers
 from wordle_rl.words.lists import WordLists, load_words
 
 
 @pytest.fixture(scope="module")
-def scored() -> list[Opener]:
+def scored() -> pd.DataFrame:
     words = load_words()
-    return openers(words, build_table(words))
+    return score_openers(words, build_table(words))
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "answers.txt").write_text("crane\nslate\neerie\n")
-    return tmp_path
-
-
-def test_five_best_first_words_are_the_published_ones(scored):
-    assert [o.word for o in scored[:5]] == ["soare", "roate", "raise", "raile", "reast"]
-    assert scored[0].bits == pytest.approx(5.886, abs=5e-4)
-
-
-def test_best_first_word_among_the_answers_is_raise_with_its_published_bits(scored):
-    best = next(o for o in scored if o.answer)
+def test_the_best_first_words_are_the_published_ones(scored):
+    assert list(scored.word[:5]) == ["soare", "roate", "raise", "raile", "reast"]
+    assert scored.bits[1] == pytest.approx(5.886, abs=5e-4)
+    best = scored[scored.answer].iloc[0]
     assert best.word == "raise"
-    assert best.bits == pytest.approx(5.878, abs=5e-4)
-    assert best.remaining == pytest.approx(61.00, abs=0.01)
-
-
-def test_every_allowed_word_is_scored_once(scored):
+    assert (best.bits, best.remaining) == pytest.approx((5.878, 61.00), abs=0.01)
     words = load_words()
-    assert sorted(o.word for o in scored) == list(words.allowed)
-    assert sum(o.answer for o in scored) == len(words.answers)
+    assert sorted(scored.word) == list(words.allowed) and scored.answer.sum() == len(words.answers)
 
 
 def test_scores_are_the_definition_and_ties_go_by_the_alphabet():
     answers = ("crane", "crate", "eerie", "grate", "slate")
     words = WordLists(answers=answers, allowed=tuple(sorted((*answers, "fuzzy", "jumpy"))))
-    scored = openers(words, build_table(words))
+    scored = list(score_openers(words, build_table(words)).itertuples())
     for o in scored:
         counts = Counter(feedback_code(o.word, secret) for secret in answers).values()
         assert o.bits == pytest.approx(-sum(c / 5 * math.log2(c / 5) for c in counts), abs=1e-12)
@@ -60,56 +44,30 @@ def test_scores_are_the_definition_and_ties_go_by_the_alphabet():
     assert [o.word for o in scored[-2:]] == ["fuzzy", "jumpy"]  # both tell nothing
 
 
-def test_command_prints_the_best_and_writes_all_of_them(folder, capsys):
-    assert main(["--answers", "answers.txt", "--top", "2"]) == 0
+def test_the_command_prints_the_best_and_writes_all_of_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "list.csv").write_text("id,word\n1,crane\n2,slate\n3,eerie\n")
+    answers = ["--answers", f"{tmp_path}/list.csv", "--column", "word"]
+    run(["openers", *answers, "--top", "2", "--csv", f"{tmp_path}/there/scores.csv"])
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0].split()[:3] == ["rank", "word", "bits"]
-    assert printed[1].split() == ["1", "crane", "1.585", "1.00", "yes"]
-    assert printed[2].split()[0] == "2" and not printed[3].startswith("   3")
-    [path] = (folder / "outputs").iterdir()
-    assert path.name.startswith("openers_"), "openers.csv is for the original lists"
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 3
-    assert rows[0] == {
-        "rank": "1", "word": "crane", "bits": "1.584963", "remaining": "1.0000", "answer": "1",
-    }  # fmt: skip
-
-
-def test_each_pair_of_word_lists_has_a_file_of_its_own(folder):
-    words = load_words(answers="answers.txt")
-    other = load_words(answers="answers.txt", allowed="answers.txt")
-    assert name_csv(words, original=True).name == "openers.csv"
-    assert name_csv(words, original=False) == name_csv(other, original=False)
-    (folder / "more.txt").write_text("crane\nslate\nvixen\n")
-    assert name_csv(load_words(answers="more.txt"), original=False) != name_csv(
-        words, original=False
-    )
-
-
-def test_command_reads_csv_lists_and_writes_where_it_is_told(folder, capsys):
-    (folder / "list.csv").write_text("id,word\n1,crane\n2,slate\n")
-    arguments = ["--answers", "list.csv", "--column", "word", "--csv", "there/scores.csv"]
-    assert main(arguments) == 0
-    assert (folder / "there" / "scores.csv").read_text().count("\n") == 3
-    assert "2 in there/scores.csv" in capsys.readouterr().out.replace("all ", "")
+    assert printed[2].split() == ["1", "crane", "1.585", "1.0", "True"]
+    assert printed[3].split()[0] == "2" and "best possible secret: crane" in printed[4]
+    rows = (tmp_path / "there" / "scores.csv").read_text().splitlines()
+    assert rows[:2] == ["rank,word,bits,remaining,answer", "1,crane,1.584963,1.0,1"]
+    assert len(rows) == 4
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["--answers", "nope.txt"], "nope.txt: no such file"),
-        (["--answers", "answers.txt", "--column", "word"], "--column applies to .csv files"),
-        (["--allowed", "answers.txt"], "--allowed needs --answers"),
-        (["--top", "0"], "--top must be at least 1, not 0"),
-        (["--top", "many"], "--top"),
-        (["--tops", "3", "x"], "unrecognized"),
-        (["--answers", "answers.txt", "--csv", "answers.txt/x.csv"], "cannot be written"),
+        (["--allowed", "nope.txt"], "--allowed needs --answers"),
+        (["--top", "0"], "--top"),
     ],
 )
-def test_error_is_one_line_and_exit_code_2(folder, capsys, arguments, told):
+def test_an_error_is_one_line_and_exit_code_2(capsys, arguments, told):
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        run(["openers", *arguments])
     error = capsys.readouterr().err
     assert ended.value.code == 2
     assert told in error and error.count("\n") == 1

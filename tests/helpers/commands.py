@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.helpers.configs import composed
-from wordle_rl.evaluate import evaluate
+from wordle_rl.commands.eval import evaluate
 from wordle_rl.runs.config import quoted
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.train import train

@@ -20,8 +20,7 @@ from tests.helpers.configs import OPTIONS, composed
 from wordle_rl import algorithms, rewards
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.build_parts import PLAYERS
-from wordle_rl.contestants import build_player
-from wordle_rl.eval_settings import EvalSettings
+from wordle_rl.commands.players import EvalSettings, build_player
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.prompts.styles import PromptStyle

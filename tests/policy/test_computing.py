@@ -231,7 +231,7 @@ def test_a_run_of_an_earlier_version_resumes_with_threads_chosen_by_themselves(s
 
 
 def test_eval_chooses_by_the_same_rule(small, tmp_path, monkeypatch, capsys):
-    from wordle_rl.evaluate import evaluate
+    from wordle_rl.commands.eval import evaluate
 
     root = tmp_path / "runs"
     root.mkdir()

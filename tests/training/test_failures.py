@@ -15,12 +15,12 @@ import torch
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, resume, run, settings
-from wordle_rl import contestants
 from wordle_rl import train as run_command
 from wordle_rl.backends.mlx import engine as mlx_engine
 from wordle_rl.backends.torch import engine as torch_engine
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.evaluate import evaluate
+from wordle_rl.commands import players
+from wordle_rl.commands.eval import evaluate
 from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.sampling import Sampling
@@ -127,7 +127,7 @@ def test_nothing_is_drawn_from_logits_that_are_no_numbers(sampling):
 def test_an_evaluation_of_weights_that_are_no_numbers_ends_in_one_line(tmp_path, capsys):
     given = ["player=random", "limit=2", f"output_dir={tmp_path}"]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
-        patch.setattr(contestants.Tournament, "games", raises(NotFinite()))
+        patch.setattr(players.Tournament, "games", raises(NotFinite()))
         evaluate(composed(*given, name="eval"), given)
     error = capsys.readouterr().err.strip()
     assert stop.value.code == 2 and len(error.splitlines()) == 1

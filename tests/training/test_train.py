@@ -281,7 +281,7 @@ def test_grpo_improves_the_embedded_model_by_more_than_chance(tmp_path) -> None:
 
 
 def test_eval_plays_a_run_by_the_runs_own_rules_and_prompt(reinforced, tmp_path) -> None:
-    from wordle_rl.evaluate import evaluate
+    from wordle_rl.commands.eval import evaluate
 
     folder = reinforced[1]
     given = [f"run={folder}", "checkpoint=best", "compare=false", f"output_dir={tmp_path}"]

@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from wordle_rl.adapters import register_gymnasium
-from wordle_rl.api import build_knowledge, build_rewards
+from wordle_rl.adapters.api import build_knowledge, build_rewards
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import MARKS, Game, GameStatus, PlayedTurn, Rules, TurnKind, marks_of
 from wordle_rl.rewards.scoring import RewardSet

@@ -26,7 +26,7 @@ from tests.helpers.runs import (
     stop,
 )
 from wordle_rl.backends.mlx.policy import MlxPolicy
-from wordle_rl.evaluate import evaluate
+from wordle_rl.commands.eval import evaluate
 from wordle_rl.policy.engine import StopReason
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.paths import ROOT

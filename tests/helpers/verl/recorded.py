@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.api import build_knowledge, build_rewards
+from wordle_rl.adapters.api import build_knowledge, build_rewards
 from wordle_rl.game.rules import Game
 from wordle_rl.prompts.parser import parse
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from omegaconf import DictConfig, OmegaConf
 
-from wordle_rl.build_parts import build_reward_set
 from wordle_rl.data.cells import read_feedback, read_word
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State, TurnKind
 from wordle_rl.prompts.styles import PromptStyle
+from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.runs.config import compose_from_conf, quoted
 from wordle_rl.runs.errors import describe_hydra_error

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wordle_rl import build, evaluate
+from wordle_rl import build
 from wordle_rl import train as train_command
+from wordle_rl.commands import players
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.runs.config import run_hydra
@@ -91,7 +92,7 @@ def word_lists_are_read_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_settings, "load_words", read)
-        for module in (build, evaluate):
+        for module in (build, players):
             patch.setattr(module, "feedback_table", tables)
             patch.setattr(module, "Knowledge", lambda words, table: known(words))
         yield

@@ -12,9 +12,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.helpers.configs import GROUPS, OPTIONS, composed
-from wordle_rl import evaluate
-from wordle_rl.build import KEYS, build_experiment, check_keys, resolve
+from wordle_rl.build import KEYS, build_experiment, resolve
 from wordle_rl.build_parts import build_model_settings
+from wordle_rl.commands import players
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT
 
@@ -109,8 +109,8 @@ def test_what_a_model_chooses_for_training_does_not_disturb_its_evaluation(name:
     given = [f"model={name}"]
     if name.startswith("smollm2"):  # fetched or not
         given.append("model.path=embedded/micro")
-    config = evaluate.add_run(composed(*given, name="eval"), given)
-    check_keys(config, evaluate.KEYS)
+    config = players.add_run(composed(*given, name="eval"), given)
+    players.read_settings(config)
     assert build_model_settings(config["model"]).name == name
 
 

@@ -29,7 +29,7 @@ def line(*overrides: str) -> str:
 
 def test_a_run_names_what_differs_from_the_defaults_whoever_chose_it():
     assert line() == line("reward=phase2") == "choices: the defaults of conf/config.yaml"
-    assert line("rollout=turn", "seed=3") == "choices: history=upto4 rollout=turn"
+    assert line("rollout=turn", "seed=3") == "choices: rollout=turn history=upto4"
     assert "optim=adamw" in line("model=qwen3b")
     assert "optim" not in line("model=qwen3b", "optim=muon")
 

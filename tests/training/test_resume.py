@@ -27,9 +27,9 @@ from tests.helpers.runs import (
     settings,
     stop,
 )
-from wordle_rl import contestants
 from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.commands import players
 from wordle_rl.earlier_run import read_saved_config
 from wordle_rl.rollouts import base as scene
 from wordle_rl.runs import files as json_files
@@ -276,7 +276,7 @@ def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
     assert "best checkpoint: step 1, but it is lost\nexported step 3 to" in capsys.readouterr().out
     with pytest.warns(UserWarning, match="step_000003 takes its place"):
         config = {"model": dict(read_saved_config(RunFolder(spoiled)).model)}
-        chosen = contestants.choose_model(config, contestants.EvalSettings(run=str(spoiled)))
+        chosen = players.choose_model(config, players.EvalSettings(run=str(spoiled)))
     assert chosen.path == str(weights(spoiled, 3).parent)
 
 

@@ -1,7 +1,7 @@
 """Parts of the laboratory for programs with their own loop: boards, knowledge, rewards, prompts.
 
 Programs import these functions from wordle_rl itself. Wrong input raises ValueError in one line.
-Nothing here imports torch. loaded_player.py loads models.
+Nothing here imports torch. commands/players.py loads models.
 """
 
 from __future__ import annotations

@@ -54,6 +54,10 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         others = [tournament.summary(contestant)[0] for contestant in contestants[1:]]
     except NotFinite as error:
         fail(f"{error}: the weights of the model may be broken")
+    except SystemExit as stopped:  # by a signal
+        if stopped.code in (130, 143):
+            print("stopped before the last game, so nothing was written", file=sys.stderr)
+        raise
     if late := sum(one["out_of_time"] for one in (summary, *others)):
         print(f"warning: {late} games ran out of time and count as lost", file=sys.stderr)
     folder = RunFolder.create(ROOT / settings.output_dir, "eval").path

@@ -28,6 +28,7 @@ from wordle_rl.build_parts import (
     build_model_settings,
     build_style,
 )
+from wordle_rl.commands.eval_settings import EvalSettings
 from wordle_rl.earlier_model import check_match, check_secrets, describe_untaught_prompt
 from wordle_rl.earlier_run import adopt, list_keys, read_form, read_saved_config
 from wordle_rl.evaluation.regret import Regret
@@ -50,7 +51,7 @@ from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import FORMS, build_form, check_room
+from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.given_opener import GivenOpener
 from wordle_rl.rollouts.history import fixed_states
 from wordle_rl.rollouts.play import Actor, Reply, new_games, play
@@ -58,15 +59,8 @@ from wordle_rl.rollouts.policy_actor import build_actor
 from wordle_rl.rollouts.scripted_actor import ScriptedActor
 from wordle_rl.rollouts.shots import draw_shots
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_seed
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import (
-    MOST,
-    ConfigError,
-    check_above_zero,
-    check_range,
-    instantiate,
-)
+from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.listing import find_run
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.progress import GameCount, announce
@@ -76,64 +70,9 @@ from wordle_rl.words.splits import Splits
 
 _GAMES_AT_ONCE = 512
 _MOST_ALLOWED = 15_000  # up to so many allowed words, entropy over all of them is cheap enough
-_MOST_SHOTS = 100
 _FOR_TRAINING = {"optim", "rollout", "num_generations"}  # a model's file may choose these
 _FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run unless overridden
 _PARTS = {"model", "backend", "prompt", "reward", "words", "rules", "sampling", "history"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvalSettings:
-    """What to evaluate and how, see conf/eval.yaml."""
-
-    run: str | None = None
-    checkpoint: str = "best"
-    player: str | None = None
-    form: str = "conversation"
-    allow_mismatch: bool = False
-    opener: str | None = None
-    tree: str | None = None
-    compare: bool = True
-    shots: int = 0
-    samples: int = 1
-    limit: int | None = None
-    time_limit: float | None = None
-    show: int = 4
-    seed: int = 0
-    output_dir: str = "outputs"
-    json: bool = False
-
-    def __post_init__(self) -> None:
-        if self.player is not None and self.run is not None:
-            raise ValueError("player and run exclude each other: give one of them")
-        if self.opener is not None:  # pages show words in capitals
-            object.__setattr__(self, "opener", self.opener.lower())
-        if self.player == "tree" and self.tree is None:
-            raise ValueError("player=tree needs tree=<file of a decision tree>")
-        if self.player == "tree" and self.opener is not None:
-            raise ValueError("player=tree and opener exclude each other: a tree has its own opener")
-        if self.checkpoint != "best" and self.run is None:
-            raise ValueError(f"checkpoint={self.checkpoint} needs run=<its run>")
-        check_choice("form", self.form, FORMS)
-        check_seed("seed", self.seed)
-        check_range("shots", self.shots, 0, _MOST_SHOTS)
-        if self.shots and self.player is not None:
-            raise ValueError("player and shots exclude each other: only a model reads examples")
-        if self.shots and self.form == "tool":
-            raise ValueError("shots needs form=conversation or fresh, not tool")
-        check_range("samples", self.samples, 1, MOST_SAMPLES)
-        check_range("show", self.show, 0, MOST_GAMES)
-        if self.limit is not None:
-            check_range("limit", self.limit, 1, MOST)
-        if self.time_limit is not None:
-            check_above_zero("time_limit", self.time_limit, MOST, unit=" seconds")
-
-    def check_history(self) -> None:
-        """Raise ValueError for settings of games that must begin with an empty board."""
-        if self.opener is not None:
-            raise ValueError("opener and history exclude each other: a game has one first guess")
-        if self.player == "tree":
-            raise ValueError("player=tree needs history=none: a tree knows only its own guesses")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,7 @@ def summarise(
     - by_depth: results by the number of given guesses; only if a game began with one.
     - pass_at: pass@k; only if each secret has several games.
     - What wordle_rl.evaluation.skill measures: over accepted guesses, together and by turn.
-    - What wordle_rl.evaluation.discovery measures: over legal guesses.
+    - What wordle_rl.evaluation.habits measures: over legal guesses.
 
     Raises ValueError without games, or when one was played by other rules.
     """

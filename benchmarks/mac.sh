@@ -72,9 +72,9 @@ gemma() {  # form, numbers of generations...
     part "eval_$form" python eval.py run="$run" limit=4 compare=false output_dir="$OUT/eval"
     part "generate_$form" python -m mlx_lm generate --model "$model" \
         --adapter-path "${run}model" --prompt "Name a five-letter word." --max-tokens 32
-    part "fuse_$form" python -m wordle_rl.convert "${run}model" "$OUT/fused_$form" --fuse
-    part "peft_$form" python -m wordle_rl.convert "${run}model" "$OUT/peft_$form" \
-        --base google/gemma-3-4b-it
+    part "mlx_$form" python -m wordle_rl export "$run" --format mlx --output "$OUT/mlx_$form"
+    part "peft_$form" python -m wordle_rl export "${run}model" --format peft \
+        --output "$OUT/peft_$form" --base google/gemma-3-4b-it
 }
 if [ "$memory" -ge 48 ]; then gemma 4bit 2 4 8; gemma bf16 2 4 8
 elif [ "$memory" -ge 24 ]; then gemma 4bit 2 4 8; gemma bf16 2 4

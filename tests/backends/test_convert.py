@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,11 +20,11 @@ from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import gemma, policy_of, qwen, qwen_like_tokenizer
 from tests.helpers.updates import PLAIN, games
-from wordle_rl import convert as command
 from wordle_rl.backends.adapter_conversion import convert_adapter
 from wordle_rl.backends.mlx import load as mlx_models
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.backends.torch.load import add_lora
+from wordle_rl.commands.export import export
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.policy.stages import RECORD, stages_of, write_stages
@@ -175,15 +174,20 @@ def test_a_weight_that_cannot_be_mapped_is_refused_by_name(name, tmp_path):
     assert not (tmp_path / "mlx").exists()
 
 
-def test_the_command_converts_and_refuses_in_one_line(tmp_path, capsys, monkeypatch):
+def test_the_command_converts_and_refuses_in_one_line(tmp_path, capsys):
     _, _, peft = adapted("qwen2", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["convert", str(peft), str(tmp_path / "mlx"), "--base", "x/y"])
-    command.main()
+    given = {"format": "mlx-adapter", "output": str(tmp_path / "mlx"), "base": "x/y"}
+    export(str(peft), **given)
     config = json.loads((tmp_path / "mlx/adapter_config.json").read_text())
-    assert config["model"] == "x/y" and "mlx" in capsys.readouterr().out
-    with pytest.raises(SystemExit) as stop:
-        command.main()
-    assert stop.value.code == 2 and "exists already" in capsys.readouterr().err
+    assert config["model"] == "x/y" and "form of mlx" in capsys.readouterr().out
+    for change, said in (
+        ({}, "exists already"),
+        ({"format": "peft"}, "has the form of peft already"),
+        ({"format": "merged"}, "must be peft or mlx-adapter"),
+        ({"output": None}, "output must be given"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            export(str(peft), **{**given, **change})
 
 
 def test_an_adapter_says_in_either_form_what_it_was_trained_on(tmp_path):
@@ -239,31 +243,6 @@ def run(command: str, *arguments: Any) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_fusing_says_what_rounding_costs(precision, tmp_path, capsys, monkeypatch):
-    _, base, peft = adapted("gemma3", tmp_path)
-    weights = load_file(base / "model.safetensors")
-    dtype = getattr(torch, precision)
-    save_file({n: t.to(dtype) for n, t in weights.items()}, base / "model.safetensors")
-    small = load_file(peft / "adapter_model.safetensors")
-    small = {n: t * 0.01 if "lora_B" in n else t for n, t in small.items()}
-    save_file(small, peft / "adapter_model.safetensors")
-    convert_adapter(peft, tmp_path / "mlx")
-    shutil.copy(base / "tokenizer.json", tmp_path / "mlx")
-    write_stages(tmp_path / "mlx", STAGES)
-    arguments = ["convert", str(tmp_path / "mlx"), str(tmp_path / "fused"), "--fuse"]
-    monkeypatch.setattr(sys, "argv", arguments)
-    command.main()
-    said = capsys.readouterr().out
-    gap = float(said.partition("at most ")[2].partition(" ")[0])
-    if precision == "float32":
-        assert gap < 1e-3 and "warning" not in said
-    else:
-        assert "rounding to bfloat16" in said and "%" in said
-    assert (tmp_path / "fused/config.json").is_file()
-    assert stages_of(tmp_path / "fused") == STAGES
 
 
 def test_a_folder_that_holds_a_whole_model_is_refused_as_such(tmp_path):

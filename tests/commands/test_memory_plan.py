@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,14 +11,13 @@ import pytest
 from tests.helpers.commands import SMALL_RUN, training
 from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen, qwen_like_tokenizer
-from wordle_rl import memory_plan
 from wordle_rl.backends.torch import memory_checks
 from wordle_rl.backends.torch.backend import share_choices
 from wordle_rl.backends.torch.memory_checks import limit_product_caches, plan_run
 from wordle_rl.backends.torch.memory_plan import Planner
 from wordle_rl.backends.torch.model_configs import build_config
 from wordle_rl.build import build_experiment, resolve
-from wordle_rl.memory_plan import spread
+from wordle_rl.commands.memory import memory, spread
 from wordle_rl.policy.computing import Computing
 from wordle_rl.policy.memory_plan import GB
 from wordle_rl.runs.instantiate import ConfigError
@@ -57,9 +55,8 @@ def test_several_values_make_every_combination():
     ]
 
 
-def test_the_command_prints_a_table_for_each_backend(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["memory_plan", "model=mini", "num_generations=2,8"])
-    memory_plan.main()
+def test_the_command_prints_a_table_for_each_backend(capsys):
+    memory(["model=mini", "num_generations=2,8"])
     out = capsys.readouterr().out
     assert [b for b in re.findall(r"on (torch|MLX) in bf16", out)] == ["torch", "MLX"]
     assert len(re.findall(r"num_generations=2 +num_generations=8", out)) == 2
@@ -67,22 +64,18 @@ def test_the_command_prints_a_table_for_each_backend(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_a_folder_with_config_json_alone_is_planned_and_not_trained(monkeypatch, capsys, tmp_path):
+def test_a_folder_with_config_json_alone_is_planned_and_not_trained(capsys, tmp_path):
     build_config("Qwen/Qwen2.5-3B-Instruct").save_pretrained(tmp_path)
     given = ["model=qwen3b", f"model.path={tmp_path}", "backend=lightning"]
-    monkeypatch.setattr(sys, "argv", ["memory_plan", *given])
-    memory_plan.main()
+    memory(given)
     assert "3,085,938,688 weights, 59,867,136 trained" in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"is no model folder: it needs config.json or"):
         setup(*given)
 
 
-def test_wrong_settings_end_the_command_in_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["memory_plan", "model=qwen3b", "num_generations=0"])
-    with pytest.raises(SystemExit) as end:
-        memory_plan.main()
-    error = capsys.readouterr().err
-    assert end.value.code == 2 and error.startswith("error: num_generations must be one of")
+def test_wrong_settings_end_the_command_in_one_line():
+    with pytest.raises(ConfigError, match=r"^num_generations must be one of"):
+        memory(["model=qwen3b", "num_generations=0"])
 
 
 def test_512_games_of_qwen3b_hold_40_gb_of_keys_and_values():

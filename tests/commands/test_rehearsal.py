@@ -70,7 +70,7 @@ def assert_within_plan(printed: str, folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_all_stages_of_the_headline_run_on_a_stand_in(stand_in: Path, tmp_path: Path) -> None:
-    planned = command("-m", "wordle_rl.memory_plan", "model=qwen3b", "reward=phase2")
+    planned = command("-m", "wordle_rl", "memory", "model=qwen3b", "reward=phase2")
     assert "3,085,938,688" in planned  # the weights of the real model
     common = [f"output_dir={tmp_path}", *SMALL]
     printed = command(
@@ -93,8 +93,8 @@ def test_all_stages_of_the_headline_run_on_a_stand_in(stand_in: Path, tmp_path: 
     assert summary["total_games"] == 3 * 4 * 4
     # In bfloat16 the sums would lose most of what so few steps changed, and export refuses that.
     command(
-        "-m", "wordle_rl.export", f"run={played}", "format=merged", "checkpoint=last",
-        "precision=float32", f"output={tmp_path / 'merged'}",
+        "-m", "wordle_rl", "export", str(played), "--format", "merged", "--checkpoint", "last",
+        "--precision", "float32", "--output", str(tmp_path / "merged"),
     )  # fmt: skip
     command(
         "eval.py", f"model.path={tmp_path / 'merged'}", "model=qwen3b", "prompt=spelled",

@@ -27,7 +27,6 @@ from wordle_rl.runs.files import (
     write_json,
 )
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import module_command
 
 Form = Literal["peft", "mlx"]
 
@@ -35,6 +34,7 @@ ADAPTER = "adapter_config.json"
 FILES: dict[Form, str] = {"peft": "adapter_model.safetensors", "mlx": "adapters.safetensors"}
 _LIBRARIES: dict[Form, str] = {"peft": "PEFT", "mlx": "mlx-lm"}
 _BACKENDS: dict[Form, str] = {"peft": "lightning", "mlx": "mlx"}
+_FORMATS: dict[Form, str] = {"peft": "peft", "mlx": "mlx-adapter"}  # of wordle-rl export
 _RECORD = "peft_config"  # entry of an mlx-lm config: the PEFT config it was converted from
 _PEFT = re.compile(r"base_model\.model\.(.+)\.layers\.(\d+)\.(.+)\.lora_([AB])\.weight")
 _MLX = re.compile(r"(.+)\.layers\.(\d+)\.(.+)\.lora_([ab])")
@@ -101,7 +101,8 @@ def check_adapter_form(folder: Path, wanted: Form) -> None:
     if form != wanted:
         raise ConfigError(
             f"model.path={folder} is an adapter in {_LIBRARIES[form]}'s form: convert it with "
-            f"{module_command('convert')} {folder} <new folder>, or use backend={_BACKENDS[form]}"
+            f"wordle-rl export {folder} --format {_FORMATS[wanted]} --output <new folder>, or use "
+            f"backend={_BACKENDS[form]}"
         )
 
 

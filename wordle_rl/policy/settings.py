@@ -94,7 +94,7 @@ class ModelSettings:
         None  # the only backend that loads this model, if there is only one
     )
     games_at_once: int = 512  # outside training; limits the memory for keys and values
-    plan_only: bool = False  # a folder needs no weights; wordle_rl.memory_plan sets it
+    plan_only: bool = False  # a folder needs no weights; wordle-rl memory sets it
 
     def __post_init__(self) -> None:
         check_range("model.learning_rate", self.learning_rate, 0, MOST_LEARNING_RATE)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.mlx_tiny import mlx_policy_of, same_weights
 from tests.helpers.tiny import lora_of, qwen, qwen_like_tokenizer
-from wordle_rl import convert
+from wordle_rl.backends.adapter_conversion import convert_adapter
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.runs.checkpoints import CheckpointError
 
@@ -76,7 +76,7 @@ def adapters(tmp_path_factory: pytest.TempPathFactory) -> Path:
     qwen_like_tokenizer().save_pretrained(folder / "base")
     qwen(340).save_pretrained(folder / "base")
     lora_of(str(folder / "base")).save_pretrained(folder / "peft", selected_adapters=["default"])
-    convert.main([str(folder / "peft"), str(folder / "mlx")])
+    convert_adapter(folder / "peft", folder / "mlx")
     return folder
 
 
@@ -111,13 +111,12 @@ ADAPTERS: dict[str, tuple[str, Callable[[Path], object]]] = {
 
 @pytest.mark.parametrize("kind", ADAPTERS)
 def test_an_adapter_that_nobody_wrote_is_converted_into_one_line(
-    kind: str, adapters: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+    kind: str, adapters: Path, tmp_path: Path
 ) -> None:
     form, spoil = ADAPTERS[kind]
     folder = shutil.copytree(adapters / form, tmp_path / "adapter")
     spoil(folder)
-    with pytest.raises(SystemExit) as stop:
-        convert.main([str(folder), str(tmp_path / "new")])
-    [line] = capsys.readouterr().err.splitlines()
-    assert stop.value.code == 2 and line.startswith("error: ") and len(line) < 1000
+    with pytest.raises(ValueError) as refused:
+        convert_adapter(folder, tmp_path / "new")
+    assert len(str(refused.value)) < 1000
     assert not (tmp_path / "new").exists()

@@ -149,7 +149,7 @@ def test_an_adapter_of_mlx_is_named_where_lightning_meets_it(tmp_path, root, cap
     with pytest.raises(SystemExit) as end:
         train(composed(*again), again)
     error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert end.value.code == 2 and "wordle_rl.convert" in error and "backend=mlx" in error
+    assert end.value.code == 2 and "wordle-rl export" in error and "backend=mlx" in error
 
 
 def test_a_model_of_one_backend_chooses_it():

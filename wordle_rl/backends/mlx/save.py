@@ -28,7 +28,7 @@ VALUE_HEAD_PREFIX = "value_head."  # of the names of its weights
 def save_model_or_adapter(folder: Path, loaded: LoadedModel, weights: Weights) -> None:
     """Write the adapter if the model has one, else the whole model. A value head has its own file.
 
-    transformers can read a whole model as written here. wordle_rl.convert makes an adapter readable
+    transformers can read a whole model as written here. wordle-rl export makes an adapter readable
     for peft.
     """
     folder.mkdir(parents=True, exist_ok=True)

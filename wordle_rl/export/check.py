@@ -1,4 +1,4 @@
-"""Compares an exported model with the model that a run trained, on the run's own prompts.
+"""Exports a checkpoint, and compares what was written with the trained model before it gets a name.
 
 The trained model answers in a few games on held-out secrets. Both models score the sampled tokens,
 in float32. So a difference comes from the written weights, and not from how they are computed with.
@@ -6,22 +6,25 @@ in float32. So a difference comes from the written weights, and not from how the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wordle_rl.backends import load_backend
-from wordle_rl.export_source import ExportSource
+from wordle_rl.export import formats
+from wordle_rl.export.formats import Format
+from wordle_rl.export.source import Source
 from wordle_rl.game.rules import State
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Stream
-from wordle_rl.policy.settings import LightningSettings, ModelSettings
+from wordle_rl.policy.settings import MAIN, LightningSettings, ModelSettings
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form
 from wordle_rl.rollouts.play import new_games, play, record_rollouts
@@ -44,6 +47,30 @@ LIMITS = {"float32": 1e-3, "float16": 0.005, "bfloat16": 0.02}
 # of changes below 0.01 nats, and then float32 is the way out.
 MOST_LOST = 0.5
 _NOISE = 1e-4  # a mean change that two orders of summation explain
+
+
+def export(
+    source: Source,
+    target: Path,
+    form: Format,
+    precision: str,
+    card: Callable[[str, Change], str],
+) -> tuple[str, Change]:
+    """Write a new folder. Returns the precision of its weights, and how far they are off.
+
+    card: makes README.md from those two. The folder appears whole or not at all. Raises ConfigError
+    for a format that the model cannot have, and for weights that are not those of the model.
+    """
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as room:
+        folder = Path(room) / "model"
+        written = formats.write(source.folder, folder, form, precision)
+        probe = play_probe(source)
+        base = None if source.base is None else _score(source, source.base, probe.batch)
+        change = measure_change(probe, score_export(source, probe, folder, form), base)
+        check_change(change, written)
+        (folder / "README.md").write_text(card(written, change), encoding="utf-8")
+        folder.rename(target)
+    return written, change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,32 +108,28 @@ class Change:
         return f"{text}, which is {self.lost:.2%} of what the adapter changes ({self.adapter:.2g})"
 
 
-def play_probe(source: ExportSource) -> Probe:
+def play_probe(source: Source) -> Probe:
     """Let the trained model play the beginnings of a few games, always the same ones."""
     policy = _build_policy(source, source.model)
     form = _build_form(source, policy)
     sampling = replace(source.sampling, max_tokens=min(source.sampling.max_tokens, _TOKENS))
     draws = Draws(seed=_SEED, stream=Stream.EVALUATION)
-    with announce("playing held-out games"), _explain_broken_weights():
-        actor = build_actor(policy, form, sampling, draws)
-        games = new_games(source.held_out[:_GAMES], source.words, source.rules)
-        rollouts = record_rollouts(play(actor, games, answers=_ANSWERS), actor.turns, 1)
-        sequences = [s for i, one in enumerate(rollouts) for s in build_sequences(one, i)]
-        zeros = [[0.0] * len(sequence.ids) for sequence in sequences]
-        values = {"advantages": zeros, "weights": zeros}
-        batch = pad(sequences, values, policy.tokenizer.pad_id)
-        scores = policy.score(batch)
+    with announce("playing held-out games"):
+        try:
+            actor = build_actor(policy, form, sampling, draws)
+            games = new_games(source.secrets[:_GAMES], source.words, source.rules)
+            rollouts = record_rollouts(play(actor, games, answers=_ANSWERS), actor.turns, 1)
+            sequences = [s for i, one in enumerate(rollouts) for s in build_sequences(one, i)]
+            zeros = [[0.0] * len(sequence.ids) for sequence in sequences]
+            values = {"advantages": zeros, "weights": zeros}
+            batch = pad(sequences, values, policy.tokenizer.pad_id)
+            scores = policy.score(batch)
+        except NotFinite as error:
+            raise ConfigError(f"{error}: the weights of the run may be broken") from None
     return Probe(games=len(games), opening=form.opening(State()), batch=batch, logprobs=scores)
 
 
-def score_base(source: ExportSource, probe: Probe, name: str, revision: str) -> FloatArray:
-    """Log-probabilities [N, T] that the model under an adapter gives the probe's tokens."""
-    policy = _build_policy(source, source.open(name, revision))
-    with announce("scoring the base"):
-        return policy.score(probe.batch)
-
-
-def score_export(source: ExportSource, probe: Probe, folder: Any, form: str) -> FloatArray:
+def score_export(source: Source, probe: Probe, folder: Path, form: Format) -> FloatArray:
     """Log-probabilities [N, T] that the written model gives the probe's tokens.
 
     Its own library loads it as it is. Raises ConfigError if its tokenizer or its chat template
@@ -118,7 +141,8 @@ def score_export(source: ExportSource, probe: Probe, folder: Any, form: str) -> 
         policy: Policy = open_plain(folder, max_context=source.model.max_context)
     else:
         plain = LightningSettings(precision="fp32", accelerator="cpu")
-        policy = _build_policy(replace(source, backend=plain), source.open(folder))
+        written = replace(source.model, path=str(folder), revision=MAIN)
+        policy = _build_policy(replace(source, backend=plain), written)
     if _build_form(source, policy).opening(State()) != probe.opening:
         raise ConfigError(
             f"format={form}: the written tokenizer makes other tokens of the first prompt than the "
@@ -148,7 +172,7 @@ def check_change(change: Change, precision: str) -> None:
 
     precision: of the written weights.
     """
-    way_out = "" if precision == "float32" else "; precision=float32 rounds less"
+    way_out = "" if precision == "float32" else "; --precision float32 rounds less"
     limit = LIMITS[precision]
     if not change.mean <= limit:  # also for NaN
         raise ConfigError(
@@ -163,19 +187,17 @@ def check_change(change: Change, precision: str) -> None:
         )
 
 
-def _build_policy(source: ExportSource, model: ModelSettings) -> Any:
+def _score(source: Source, model: ModelSettings, batch: Batch) -> FloatArray:
+    policy = _build_policy(source, model)
+    with announce("scoring the base"):
+        return policy.score(batch)
+
+
+def _build_policy(source: Source, model: ModelSettings) -> Any:
     module = load_backend(source.backend)
     with announce(f"loading {model.path}"):
         return module.build_policy(model, source.backend, temperature=1.0, optim=Optim())
 
 
-def _build_form(source: ExportSource, policy: Policy) -> Form:
+def _build_form(source: Source, policy: Policy) -> Form:
     return build_form(source.form, Chat(policy.tokenizer), source.style)
-
-
-@contextmanager
-def _explain_broken_weights() -> Iterator[None]:
-    try:
-        yield
-    except NotFinite as error:
-        raise ConfigError(f"{error}: the weights of the run may be broken") from None

@@ -1,0 +1,137 @@
+"""Makes an embedded model again: python research/make_models.py NAME
+
+Trains it by train.py, writes the weights of the last step in bfloat16 into wordle_rl/embedded/,
+plays with them by eval.py, and writes the card. Of a run with LoRA it writes the adapter alone.
+The work of a night for all of them; each experiment says its cost. bfloat16 rounds differently on
+other processors, so the digests differ there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.commands.export_source import list_facts, read_source
+from wordle_rl.export import card, formats
+from wordle_rl.policy.model_names import EMBEDDED
+from wordle_rl.policy.stages import stages_of, write_stages
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.listing import find_run
+from wordle_rl.runs.paths import ROOT
+
+MODELS = {  # name: the settings of train.py for each stage, and what the model is for
+    "tiny": (
+        ("experiment=make_tiny", "experiment=make_tiny_2 backend.devices=2"),
+        "It plays badly enough to learn: the start of runs with `model=tiny`.",
+    ),
+    "lexicon": (
+        ("experiment=make_lexicon", "experiment=make_lexicon_2"),
+        "It plays without a preference among the words that fit: the start of `experiment=clean`.",
+    ),
+    "lexicon_clean": (
+        ("experiment=clean",),
+        "It plays better than the teacher of `model=lexicon`, by reinforcement from there.",
+    ),
+    "mini": (
+        ("experiment=make_mini",),
+        "It plays badly enough to learn: the start of the demo and of studies.",
+    ),
+    "micro": (("experiment=make_micro",), "It plays badly: a small start, quick on any backend."),
+    "smollm2_sft": (
+        ("experiment=smollm2_sft backend.devices=2",),
+        "It plays a little: the start of `experiment=smollm2_grpo`.",
+    ),
+}
+PRETRAINING = "It was taught by imitation only; no reinforcement learning has touched it."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("name", choices=MODELS)
+    parser.add_argument("settings", nargs="*", help="more settings of train.py, for every stage")
+    given = parser.parse_args()
+    stages, purpose = MODELS[given.name]
+    runs = f"outputs/make_models/{given.name}"
+    for number, stage in enumerate(stages):
+        start = ["init_from=latest"] if number else []
+        train = ["train.py", *stage.split(), *start, f"output_dir={runs}", *given.settings]
+        subprocess.run([sys.executable, *train], cwd=ROOT, check=True)
+    run = find_run("latest", "run", ROOT, ROOT / runs, "finished")
+    folder = EMBEDDED / given.name
+    write_weights(run, folder)
+    limit = 315 if (folder / "adapter_config.json").is_file() else None  # a large model is slow
+    conf = given.name.removesuffix("_clean")
+    reports = [play(conf, folder, split, limit) for split in ("train", "test")]
+    write_card(run, folder, purpose, reports)
+
+
+def write_weights(run: RunFolder, folder: Path) -> None:
+    """Write the weights of a run's last step, the tokenizer, and the stages, which get the name."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    source = read_source(run, "last").folder
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as room:
+        written = Path(room) / "model"
+        adapted = (source / "adapter_config.json").is_file()
+        formats.write(source, written, "peft" if adapted else "merged", "bfloat16")
+        if adapted:  # the tokenizer is the base's
+            name = "adapter_model.safetensors"
+            halved = {k: v.to(torch.bfloat16) for k, v in load_file(written / name).items()}
+            save_file(halved, folder / name, metadata={"format": "pt"})
+            (written / "adapter_config.json").replace(folder / "adapter_config.json")
+        else:
+            for file in written.iterdir():
+                (folder / file.name).write_bytes(file.read_bytes())
+            file = folder / "tokenizer.json"  # half the size where each word has a token
+            whole = json.loads(file.read_bytes())
+            small = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
+            file.write_text(small, encoding="utf-8")
+    # A stage of an earlier embedded model keeps that model's name.
+    write_stages(folder, [{"embedded": folder.name, **stage} for stage in stages_of(source)])
+
+
+def play(conf: str, folder: Path, split: str, limit: int | None) -> dict[str, Any]:
+    """The summary of greedy games. conf: the option of model= that says how the model is asked."""
+    form = stages_of(folder)[-1]["form"]
+    given = [f"model={conf}", f"model.path={folder}", f"form={form}", f"words.split={split}"]
+    more = ["compare=false", "show=0", "json=true", f"limit={limit or 'null'}"]
+    command = [sys.executable, "eval.py", *given, *more, "output_dir=outputs/make_models"]
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def write_card(run: RunFolder, folder: Path, purpose: str, reports: list[dict[str, Any]]) -> None:
+    """Write README.md."""
+    source, manifest = read_source(run, "last"), run.manifest()
+    [weights] = folder.glob("*.safetensors")
+    taught = stages_of(folder)[-1].get("player")
+    text = card.describe(
+        source,
+        title=f"The embedded Wordle model {folder.name}",
+        purpose=f"A language model for Wordle. {purpose}" + (f" {PRETRAINING}" if taught else ""),
+        reports=[(folder.name, report) for report in reports],
+        made=[
+            f"Made by `python research/make_models.py {folder.name}`: step {source.step}",
+            *(
+                f"Stage {s['run']}: {s.get('algorithm')}, {s.get('player')}"
+                for s in stages_of(folder)
+            ),
+            *(f"Digest of the {n}: `{manifest['digests'][n]}`" for n in ("words", "splits")),
+            f"sha256 of {weights.name}: `{hashlib.sha256(weights.read_bytes()).hexdigest()}`",
+            *list_facts(run),
+        ],
+        licence=card.OURS,
+    )
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

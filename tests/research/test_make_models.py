@@ -1,0 +1,86 @@
+"""A run becomes an embedded model: its weights, its record and its card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from research.make_models import MODELS, write_card, write_weights
+from tests.helpers import runs
+from tests.helpers.commands import SMALL_RUN, trained, training
+from wordle_rl.backends.torch.load import load_model
+from wordle_rl.policy.settings import ModelSettings
+from wordle_rl.policy.stages import RECORD, stages_of
+from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.paths import CONF
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+REPORT = {
+    "split": "test", "games": 6, "win_rate": 0.5, "win_rate_low": 0.2, "win_rate_high": 0.8,
+    "mean_guesses": None, "mean_guesses_with_losses": 7.0, "non_words": 0.1,
+}  # fmt: skip
+
+
+def weights_of(run: Path, name: str) -> dict[str, torch.Tensor]:
+    """The trained weights of the last checkpoint."""
+    last = CheckpointStore(RunFolder.open(run).checkpoints, read_only=True).latest()
+    assert last is not None
+    return load_file(last / "model" / name)
+
+
+def same_in_bfloat16(run: Path, folder: Path, name: str) -> bool:
+    exact, halved = weights_of(run, name), load_file(folder / name)
+    return exact.keys() == halved.keys() and all(
+        torch.equal(halved[key], weight.to(torch.bfloat16)) for key, weight in exact.items()
+    )
+
+
+def test_the_record_names_the_embedded_model_of_each_stage(tmp_path: Path):  # row 38
+    first = trained(tmp_path / "first", "name=taught")
+    write_weights(RunFolder.open(first), tmp_path / "tiny")
+    assert same_in_bfloat16(first, tmp_path / "tiny", "model.safetensors")
+    rest = SMALL_RUN.partition("algorithm=")[2]
+    root = tmp_path / "second"
+    training(f"model=micro model.path={tmp_path}/tiny algorithm={rest} output_dir={root}")()
+    [second] = root.iterdir()
+    folder = tmp_path / "lexicon_clean"
+    write_weights(RunFolder.open(second), folder)
+    stages = stages_of(folder)
+    assert [stage["embedded"] for stage in stages] == ["tiny", "lexicon_clean"]
+    assert [{k: v for k, v in s.items() if k != "embedded"} for s in stages][1] == (
+        stages_of(second / "model")[1]
+    )
+    write_card(RunFolder.open(second), folder, "It plays.", [REPORT])
+    card = (folder / "README.md").read_text()
+    assert "| lexicon_clean | test | 6 | 50.0 % (20.0 to 80.0) | - | 7.00 | 10.0 % |" in card
+    assert "No test secret was ever the secret of a training game" in " ".join(card.split())
+    assert "license: mit" in card
+
+
+def test_of_a_run_with_lora_the_adapter_alone_is_embedded(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    given = [*runs.settings(tmp_path, "sft"), "model.lora={rank: 4, alpha: 8}", "trainer.steps=1"]
+    _, run = runs.run(tmp_path / "runs", *given, "trainer.report=false")
+    folder = tmp_path / "smollm2_sft"
+    write_weights(RunFolder.open(run), folder)
+    files = {RECORD, "adapter_config.json", "adapter_model.safetensors"}
+    assert {path.name for path in folder.iterdir()} == files
+    assert same_in_bfloat16(run, folder, "adapter_model.safetensors")
+    settings = ModelSettings(
+        name="taught", path=str(folder), learning_rate=1.0, max_tokens=8, max_context=64
+    )
+    model, tokenizer = load_model(settings, precision="fp32", device="cpu")
+    assert model.peft_config["default"].r == 4 and len(tokenizer.inner) > 100
+
+
+def test_each_stage_is_an_experiment_and_each_model_can_be_asked():
+    for name, (stages, _) in MODELS.items():
+        assert (CONF / "model" / f"{name.removesuffix('_clean')}.yaml").is_file()
+        for stage in stages:
+            experiment = stage.split()[0].removeprefix("experiment=")
+            assert (CONF / "experiment" / f"{experiment}.yaml").is_file()

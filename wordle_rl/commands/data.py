@@ -1,0 +1,93 @@
+"""Makes files to train on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from wordle_rl.runs.instantiate import ConfigError, check_range
+
+if TYPE_CHECKING:
+    from wordle_rl.training.experiment import Experiment
+
+Mode = Literal["rl", "sft"]
+_MOST = 10_000_000  # states or games
+_OTHERS = ("seed", "data", "data.path", "data.split", "data.keep_held_out")  # make no sense here
+_DEFAULTS = {  # by mode: choices that the command line may overrule
+    "rl": ("model=untrained", "history=upto4"),
+    "sft": ("model=untrained", "algorithm=sft", "num_generations=1"),
+}
+
+
+def data(
+    mode: Annotated[Mode, typer.Argument(help="rl: states. sft: a scripted player's games")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="key=value", help="as for train.py, such as prompt=letters"),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="a .jsonl or .parquet; default: outputs/data/<mode>.jsonl")
+    ] = None,
+    count: Annotated[int, typer.Option(help="states or games")] = 1000,
+    seed: Annotated[int, typer.Option(help="of every draw")] = 0,
+    split: Annotated[
+        Literal["train", "val", "test", "all"], typer.Option(help="which secrets")
+    ] = "train",
+    per: Annotated[Literal["game", "answer"], typer.Option(help="what a row of sft is")] = "game",
+) -> None:
+    """Make a file to train on: states with 0 to 4 clues, or a scripted player's games.
+
+    TRL and verl read its columns. Settings are the keys of train.py, such as
+    words.protocol=all or algorithm.player=entropy. The same seed gives the same bytes.
+    """
+    from collections import Counter
+
+    from wordle_rl.data.synth import Synthesis
+    from wordle_rl.runs.tables import FORMATS, file_digest, write_table
+
+    check_range("count", count, 1, _MOST)
+    path = output or Path("outputs") / "data" / f"{mode}.jsonl"
+    form = path.suffix.removeprefix(".")
+    if form not in FORMATS:
+        raise ConfigError(f"output must end in .jsonl or .parquet, not {path.name!r}")
+    setup = _compose(mode, settings or [], seed)
+    held_out = {"val": setup.splits.val, "test": setup.splits.test, "all": setup.words.answers}
+    secrets = held_out.get(split, setup.recipe.secrets)
+    source = Synthesis(recipe=setup.recipe, secrets=secrets, split=split)
+    if mode == "rl":
+        rows = source.states(count)
+        counts = sorted(Counter(row["clues"] for row in rows).items())
+        about = "states by clues: " + ", ".join(f"{k}: {n:,}" for k, n in counts)
+    else:
+        games = source.games(count)
+        by_answer = per == "answer" or setup.recipe.rollout.form == "fresh"
+        rows = source.answer_rows(games) if by_answer else source.game_rows(games)
+        won, guesses = sum(game.won for game in games), sum(len(game.turns) for game in games)
+        about = f"games: {len(games):,}, won: {won:,}, guesses: {guesses:,}"
+    write_table(path, rows, form)
+    played, protocol = {row["secret"] for row in rows}, setup.config["words"]["protocol"]
+    print(f"{path}: {len(rows):,} rows, {len(played):,} secrets (split {split}, {protocol=!s})")
+    print(f"{about}\nsha256: {file_digest(path)}")
+
+
+def _compose(mode: Mode, settings: list[str], seed: int) -> Experiment:
+    """Build the parts of a training run with these settings, and check what the data need."""
+    from wordle_rl.api import compose_config
+    from wordle_rl.build import build_experiment, resolve
+    from wordle_rl.earlier_run import list_keys
+
+    keys = list_keys(settings)
+    if taken := [key for key in _OTHERS if key in keys]:
+        raise ConfigError(f"{taken[0]} is no setting here" + "; use --seed" * (taken[0] == "seed"))
+    usual = [d for d in _DEFAULTS[mode] if d.partition("=")[0] not in keys]
+    setup = build_experiment(resolve(compose_config("config", [*usual, *settings, f"seed={seed}"])))
+    recipe, taught = setup.recipe, setup.recipe.algorithm.imitates
+    if recipe.rollout.form == "tool":
+        raise ConfigError("rollout.form must be conversation or fresh to make data, not tool")
+    if mode == "sft" and (taught is None or taught.choices or taught.slips):
+        raise ConfigError("algorithm must be sft for data of sft, which imitates a player's games")
+    if mode == "sft" and recipe.history is not None:
+        raise ConfigError("history must be none for data of sft, whose games begin at the start")
+    return setup

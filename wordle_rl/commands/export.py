@@ -1,0 +1,113 @@
+"""Writes a run's model for peft, transformers or mlx-lm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from wordle_rl.export.check import Change
+    from wordle_rl.export.formats import Format
+    from wordle_rl.export.source import Source
+    from wordle_rl.runs.folder import RunFolder
+
+Checkpoint = Literal["best", "last", "start"]
+Precision = Literal["auto", "bfloat16", "float16", "float32"]
+_ADAPTER = "adapter_config.json"
+
+
+def export(
+    run: Annotated[
+        str, typer.Argument(help="folder of a run, latest, or folder of an adapter to convert")
+    ],
+    format: Annotated[
+        Literal["peft", "merged", "mlx", "mlx-adapter"],
+        typer.Option(
+            help="peft: the adapter. merged: whole weights for transformers. mlx: for mlx-lm. "
+            "mlx-adapter: an adapter's folder for mlx-lm"
+        ),
+    ],
+    output: Annotated[
+        str | None, typer.Option(help="new folder; default: in the run, named as the format")
+    ] = None,
+    checkpoint: Annotated[Checkpoint, typer.Option(help="which of the run's")] = "best",
+    precision: Annotated[Precision, typer.Option(help="auto: the base's own")] = "auto",
+    base: Annotated[
+        str | None, typer.Option(help="of an adapter's folder: the model that the new one names")
+    ] = None,
+) -> None:
+    """Write a run's model for peft, transformers or mlx-lm.
+
+    An adapter is merged into whole weights. The folder also gets the tokenizer and a model card.
+    Before it gets its name, the written weights are compared with the trained ones.
+    """
+    from wordle_rl.commands.export_source import read_source
+    from wordle_rl.runs.instantiate import ConfigError
+    from wordle_rl.runs.listing import find_run
+    from wordle_rl.runs.paths import ROOT
+
+    if (ROOT / run / _ADAPTER).is_file():
+        _convert(ROOT / run, format, ROOT / output if output else None, base)
+        return
+    if format == "mlx-adapter":
+        raise ConfigError("format must be peft, merged or mlx for a run, not mlx-adapter")
+    if base is not None:
+        raise ConfigError("base is for the folder of an adapter, not for a run")
+    if format == "peft" and precision != "auto":
+        raise ConfigError("precision must be auto with format peft: an adapter keeps its own")
+    found = find_run(run, "run", ROOT, ROOT / "outputs")
+    target = ROOT / output if output else found.path / format
+    if target.exists():
+        raise ConfigError(f"output must be a new folder, and {target} exists: name another one")
+    if not target.parent.is_dir():
+        raise ConfigError(f"output must be in a folder that exists, not in {target.parent}")
+    options = [("checkpoint", checkpoint, "best"), ("precision", precision, "auto")]
+    given = "".join(f" --{key} {value}" for key, value, usual in options if value != usual)
+    command = f"wordle-rl export {run} --format {format}{given}"
+    source = read_source(found, checkpoint)
+    written, change = _write(found, format, target, source, precision, command)
+    what = "adapter" if format == "peft" else f"{written} weights"
+    print(f"{what}: {change.describe()}\n{target}")
+
+
+def _write(
+    run: RunFolder, form: Format, target: Path, source: Source, precision: Precision, command: str
+) -> tuple[str, Change]:
+    from wordle_rl.commands.export_source import list_facts, read_reports
+    from wordle_rl.export.card import describe, describe_change
+    from wordle_rl.export.check import export as write
+    from wordle_rl.runs.folder import given_name
+
+    def card(written: str, change: Change) -> str:
+        kind = "a LoRA adapter in PEFT's form" if form == "peft" else "whole weights"
+        return describe(
+            source,
+            title=given_name(run.path.name),
+            purpose=f"A language model that plays Wordle, trained with wordle-rl: {kind}.",
+            reports=read_reports(run, source.step),
+            made=list_facts(run, f"Export of step {source.step}: `{command}`"),
+            form=form,
+            change=describe_change(change, written),
+        )
+
+    return write(source, target, form, precision, card)
+
+
+def _convert(adapter: Path, form: str, target: Path | None, base: str | None) -> None:
+    """Convert an adapter between PEFT's form and mlx-lm's, bit for bit."""
+    from wordle_rl.backends.adapter_conversion import convert_adapter, read_adapter_form
+    from wordle_rl.runs.instantiate import ConfigError
+
+    if form not in ("peft", "mlx-adapter"):
+        raise ConfigError(
+            f"format must be peft or mlx-adapter for the folder of an adapter, not {form}: name "
+            "its run for whole weights"
+        )
+    if target is None:
+        raise ConfigError("output must be given for the folder of an adapter: --output <folder>")
+    if read_adapter_form(adapter) == form.removesuffix("-adapter"):
+        raise ConfigError(f"{adapter} has the form of {form} already")
+    convert_adapter(adapter, target, base=base)
+    print(f"{target}: the adapter in the form of {form.removesuffix('-adapter')}")

@@ -1,0 +1,135 @@
+"""Reads what an export needs of a run: a verified checkpoint, how it is asked, what is known of it.
+
+Nothing here loads a model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from wordle_rl.build import resolve
+from wordle_rl.build_parts import build_backend_settings, build_model_settings, build_style
+from wordle_rl.earlier_run import read_saved_config
+from wordle_rl.export.source import Source, Start
+from wordle_rl.game.rules import Rules
+from wordle_rl.policy.lineage import describe_lineage
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.settings import MAIN, UNTRAINED, LightningSettings
+from wordle_rl.policy.stages import stages_of
+from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.environment import describe_environment
+from wordle_rl.runs.folder import RunFolder, maker
+from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.paths import TRAIN
+from wordle_rl.words.settings import WordSettings
+
+_QUOTED = re.compile(r"(?<==)'([\w./@+-]*)'$", re.ASCII)  # what the command quoted for Hydra
+_SHOWN = ("torch", "transformers", "peft", "mlx", "mlx-lm")  # versions
+
+
+def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) -> Source:
+    """Verify a checkpoint of a run, and read its settings. Raises ValueError in one line."""
+    config = resolve(read_saved_config(run))
+    store = CheckpointStore(run.checkpoints, read_only=True)
+    path = {"best": store.best, "last": store.latest, "start": store.start}[checkpoint]()
+    if path is None:
+        raise ConfigError(
+            f"{store.folder}: there is no {checkpoint} checkpoint, and the run is "
+            f"{run.manifest().get('status')}; continue it with {TRAIN} resume={run.path}"
+        )
+    step = store.load(path).step
+    if checkpoint == "best" and step == 0:
+        raise ConfigError(
+            f"{run.path}: the best checkpoint is the run's own start; use --checkpoint last for "
+            "what it learnt, or --checkpoint start for the start"
+        )
+    folder = path / "model"
+    own = {"path": str(folder), "revision": MAIN, "shape": {}, "lora": None, "quantize": None}
+    model = build_model_settings({**config["model"], **own})
+    words, splits = instantiate("words", config["words"], WordSettings).load()
+    rules: Rules = instantiate("rules", config["rules"], Rules)
+    chosen: Any = build_backend_settings(config["backend"], model)
+    backend = replace(chosen, precision="fp32")
+    if isinstance(backend, LightningSettings):
+        backend = replace(backend, accelerator="cpu", devices=1)
+    start = _find_start(run, folder, config["model"])
+    untrained = start.name == UNTRAINED
+    return Source(
+        step=step,
+        model=model,
+        start=start,
+        lineage=describe_lineage(stages_of(folder), words, splits, untrained=untrained),
+        backend=backend,
+        form=config["rollout"]["form"],
+        style=build_style(config, rules),
+        sampling=instantiate("sampling", config["sampling"], Sampling),
+        rules=rules,
+        words=words,
+        secrets=splits.val or words.answers,
+    )
+
+
+def _find_start(run: RunFolder, folder: Path, model: Mapping[str, Any]) -> Start:
+    """The base of an adapter. For other models, the start of the first run, as far as it is known.
+
+    Runs that began from another run are followed as long as their folders are there.
+    """
+    from wordle_rl.backends.adapter_checks import find_base_name
+    from wordle_rl.backends.adapter_conversion import (
+        is_adapter,
+        read_adapter_config,
+        read_adapter_form,
+    )
+
+    rounded = model.get("quantize")
+    adapted = is_adapter(folder)
+    if adapted:
+        name = find_base_name(folder, read_adapter_form(folder))
+        revision = read_adapter_config(folder).get("revision")
+    else:
+        seen = {run.path.resolve()}
+        while (earlier := maker(str(model["path"]))) and earlier.path.resolve() not in seen:
+            seen.add(earlier.path.resolve())
+            model = resolve(read_saved_config(earlier))["model"]
+        name, revision = str(model["path"]), model.get("revision")
+    return Start(name=name, revision=str(revision or MAIN), adapted=adapted, rounded=rounded)
+
+
+def read_reports(run: RunFolder, step: int) -> list[tuple[str, dict[str, Any]]]:
+    """The run's reports on start and best; none if they are about another checkpoint."""
+    files = run.path / "start.json", run.path / "summary.json"
+    if not all(file.is_file() for file in files):
+        return []
+    begin, best = (json.loads(file.read_bytes()) for file in files)
+    if best.get("exported_step") != step or "player" not in best:
+        return []
+    return [("start", begin), (f"step {step}", best)]
+
+
+def list_facts(run: RunFolder, *more: str) -> list[str]:
+    """How a run's model was made, a line each. more: lines after the command."""
+    manifest, here = run.manifest(), describe_environment()
+    resumes = [resume.get("command", []) for resume in manifest.get("resumes", [])]
+    commands = [
+        shlex.join(["python", *(_QUOTED.sub(r"\1", word) for word in command)])
+        for command in (manifest.get("command", []), *resumes)
+    ]
+    return [
+        f"Training: `{'`, resumed with `'.join(commands)}`",
+        *more,
+        f"Run `{run.path.name}`: began {manifest.get('started')}, {manifest.get('status')} "
+        f"{manifest.get('status_since', '')}.",
+        f"Trained with Python {manifest.get('python')}, {_list_versions(manifest)}.",
+        f"Written with Python {here['python']}, {_list_versions(here)}.",
+    ]
+
+
+def _list_versions(record: Mapping[str, Any]) -> str:
+    versions = record.get("versions", {})
+    return ", ".join(f"{name} {versions[name]}" for name in _SHOWN if name in versions)

@@ -1,0 +1,118 @@
+"""The card of a model: what it is, where it comes from, how well it plays, how to ask it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from wordle_rl.export.check import LIMITS, MOST_LOST, Change
+from wordle_rl.export.formats import Format
+from wordle_rl.export.source import Source, Start
+from wordle_rl.game.rules import State
+from wordle_rl.policy.settings import UNTRAINED
+from wordle_rl.policy.stages import prompt_name
+
+OURS = "mit"  # the licence of this project and of its embedded models
+_GEMMA = (
+    "Gemma Terms of Use (ai.google.dev/gemma/terms). They restrict what the model may be used for, "
+    "and they bind everyone who gets a model made from it"
+)
+LICENCES = {  # of the bases that conf/model/ names: as the hub names the licence, and in words
+    "Qwen/Qwen2.5-0.5B-Instruct": ("apache-2.0", "Apache 2.0"),
+    "Qwen/Qwen2.5-1.5B-Instruct": ("apache-2.0", "Apache 2.0"),
+    "Qwen/Qwen2.5-3B-Instruct": ("other", "Qwen Research licence, for research only"),
+    "Qwen/Qwen3-1.7B": ("apache-2.0", "Apache 2.0"),
+    "embedded/smollm2_sft": ("apache-2.0", "Apache 2.0"),
+    "fetched/smollm2": ("apache-2.0", "Apache 2.0"),
+    "google/gemma-3-1b-it": ("gemma", _GEMMA),
+    "google/gemma-3-4b-it": ("gemma", _GEMMA),
+    "mlx-community/gemma-3-4b-it-bf16": ("gemma", _GEMMA),
+    "openai-community/gpt2": ("mit", "MIT licence"),
+}
+
+
+def find_licence(base: str) -> tuple[str, str] | None:
+    """The licence of a base: as the hub names it, and in words. None if it is not known."""
+    ours = (OURS, "MIT, as this project") if base.startswith("embedded/") else None
+    return LICENCES.get(base, ours)
+
+
+def describe_base(start: Start) -> str:
+    """What the base is, and what is known about its licence."""
+    if start.name == UNTRAINED:
+        return "Training began with random weights, so there is no base."
+    local, licence = Path(start.name).is_dir(), find_licence(start.name)
+    text = f"The base is `{start.name}`"
+    on_hub = not local and not start.name.startswith(("embedded/", "fetched/"))
+    text += f", revision `{start.revision}`. " if on_hub else ". "
+    if licence is not None:
+        text += f"Its licence: {licence[1]}."
+    else:
+        what = "It is a local folder, so its licence is" if local else "Its licence is"
+        text += f"{what} not known here. Look it up before you share this model."
+    if start.rounded:
+        text += (
+            f" In training it was rounded to {start.rounded}. The export was made and compared "
+            "with the base as it is, so it plays slightly differently from the run."
+        )
+    return text
+
+
+def describe_change(change: Change, precision: str) -> str:
+    """What the export changed, and from where on it would have been refused."""
+    text = f"The weights are {precision}. In float32 products, {change.describe()}."
+    text += f" The export is refused above {LIMITS[precision]:g} on average"
+    if change.adapter is not None:
+        text += f", or above {MOST_LOST:.0%} of what the adapter changes"
+    return text + "."
+
+
+def describe(
+    source: Source,
+    *,
+    title: str,
+    purpose: str,
+    reports: Sequence[tuple[str, Mapping[str, Any]]],
+    made: Sequence[str],
+    form: Format | None = None,
+    change: str = "",
+    licence: str | None = None,
+) -> str:
+    """The text of a card.
+
+    reports: what played, and the summary of its games. made: lines on how the model was made. form
+    and change: of an export. licence: used where the start has none that is known.
+    """
+    start, known = source.start, find_licence(source.start.name)
+    room = Environment(
+        loader=PackageLoader("wordle_rl", "export"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        autoescape=False,  # it writes Markdown
+    )
+    room.filters["wrap"] = lambda text: textwrap.fill(text, 100, break_on_hyphens=False)
+    own = start.name.startswith(("embedded/", "fetched/"))
+    return room.get_template("card.md.j2").render(
+        form=form,
+        licence=known[0] if known else licence,
+        hub_base=start.name if start.name in LICENCES and not own else None,
+        title=title,
+        purpose=purpose,
+        base_name=start.name,
+        own_base=own,
+        base=describe_base(start),
+        lineage=source.lineage[:1].upper() + source.lineage[1:],
+        reports=reports,
+        losses_as=source.rules.max_turns + 1,
+        prompt=prompt_name(source.style),
+        source=source,
+        opening=source.style.opening(State()),
+        change=change,
+        made=made,
+    )

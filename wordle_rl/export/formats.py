@@ -1,0 +1,101 @@
+"""Writes a trained model into a new folder, in the form of another library.
+
+source: a checkpoint's model folder, which holds a whole model, or an adapter in PEFT's or mlx-lm's
+form. Each writer also copies the tokenizer and the record of the model's stages, and returns the
+precision of the weights that it wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+from wordle_rl.backends import need_mlx
+from wordle_rl.policy.stages import stages_of, write_stages
+from wordle_rl.runs.instantiate import ConfigError
+
+Format = Literal["peft", "merged", "mlx"]
+
+
+def write(source: Path, target: Path, form: Format, precision: str) -> str:
+    """Write a model in one of the formats. Raises ConfigError for one that it cannot have."""
+    from wordle_rl.backends.adapter_conversion import is_adapter, read_adapter_form
+
+    if form == "peft":
+        if not is_adapter(source):
+            raise ConfigError(
+                "format must be merged or mlx for a run without model.lora, not peft: it trained "
+                "all weights, and there is no adapter"
+            )
+        return _write_adapter(source, target)
+    if form == "merged":
+        return _write_merged(source, target, precision)
+    with need_mlx():
+        from wordle_rl.backends.mlx.merge import merge_model
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".merged-") as room:
+        folder = source
+        if is_adapter(source) and read_adapter_form(source) == "peft":
+            folder = Path(room) / "merged"
+            precision = _write_merged(source, folder, precision)
+        written = merge_model(folder, target, precision)
+    write_stages(target, stages_of(source))
+    return written
+
+
+def _write_adapter(source: Path, target: Path) -> str:
+    """Write an adapter in PEFT's form."""
+    from wordle_rl.backends.adapter_conversion import (
+        ADAPTER,
+        FILES,
+        convert_adapter,
+        read_adapter_form,
+    )
+    from wordle_rl.backends.saved_weights import VALUE_HEAD
+
+    if read_adapter_form(source) == "mlx":
+        _check_not_quantised(source)
+        convert_adapter(source, target)
+    else:
+        target.mkdir(parents=True)
+        for name in (ADAPTER, FILES["peft"]):
+            shutil.copy(source / name, target)
+        write_stages(target, stages_of(source))
+    left_out = ("README.md", VALUE_HEAD, ADAPTER, *FILES.values())
+    for file in sorted(source.iterdir()):  # the tokenizer
+        if file.is_file() and file.name not in left_out and not (target / file.name).exists():
+            shutil.copy(file, target)
+    return "float32"
+
+
+def _write_merged(source: Path, target: Path, precision: str) -> str:
+    """Write whole weights for transformers, with the adapter in them.
+
+    precision: auto keeps the precision of the base under an adapter, and of any other model.
+    """
+    from wordle_rl.backends.adapter_conversion import is_adapter, read_adapter_form
+    from wordle_rl.backends.torch.merge import merge_model
+
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".peft-") as room:
+        folder = source
+        if is_adapter(source) and read_adapter_form(source) == "mlx":
+            folder = Path(room) / "adapter"
+            _write_adapter(source, folder)
+        written = merge_model(folder, target, precision)
+    write_stages(target, stages_of(source))
+    return written
+
+
+def _check_not_quantised(adapter: Path) -> None:
+    """Raise ConfigError for an adapter on weights that only MLX reads."""
+    with need_mlx():
+        from wordle_rl.backends.mlx.load import find_base
+    base = find_base(adapter)
+    if "quantization" in json.loads((base / "config.json").read_bytes()):
+        raise ConfigError(
+            f"format must be mlx for an adapter on {base.name}, which MLX quantised: torch cannot "
+            "read that base; the adapter's folder in place of the run, with --base, puts it on "
+            "another one"
+        )

@@ -74,7 +74,7 @@ def data(
 
 def _compose(mode: Mode, settings: list[str], seed: int) -> Experiment:
     """Build the parts of a training run with these settings, and check what the data need."""
-    from wordle_rl.api import compose_config
+    from wordle_rl.adapters.api import compose_config
     from wordle_rl.build import build_experiment, resolve
     from wordle_rl.earlier_run import list_keys
 

@@ -5,8 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wordle_rl.rollouts.forms import FORMS
-from wordle_rl.runs.checks import MOST_GAMES, MOST_SAMPLES, check_choice, check_seed
-from wordle_rl.runs.instantiate import MOST, check_above_zero, check_range
+from wordle_rl.runs.instantiate import (
+    MOST,
+    MOST_GAMES,
+    MOST_SAMPLES,
+    check_above_zero,
+    check_choice,
+    check_range,
+    check_seed,
+)
 
 _MOST_SHOTS = 100
 

@@ -30,7 +30,7 @@ from wordle_rl.build_parts import (
 )
 from wordle_rl.commands.eval_settings import EvalSettings
 from wordle_rl.earlier_model import check_match, check_secrets, describe_untaught_prompt
-from wordle_rl.earlier_run import adopt, list_keys, read_form, read_saved_config
+from wordle_rl.earlier_run import adopt, list_keys, read_saved_config
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.game.feedback_table import feedback_table
@@ -328,7 +328,7 @@ def add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         adopt(cfg, saved, node, given)
     config = resolve(cfg)
     if "form" not in given:
-        config["form"] = read_form(saved)
+        config["form"] = saved.rollout.form
     if "words" not in given and "words.split" not in given:
         config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
     config["run"] = str(folder.path)

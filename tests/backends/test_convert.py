@@ -30,7 +30,10 @@ from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.policy.stages import RECORD, stages_of, write_stages
 from wordle_rl.runs.instantiate import ConfigError
 
-STAGES = [{"run": "first", "protocol": "all"}, {"run": "second", "protocol": "split"}]
+STAGES = [
+    {"run": "first", "protocol": "all", "held_out": 0},
+    {"run": "second", "protocol": "split", "held_out": 515},
+]
 
 
 def multimodal() -> Any:

@@ -12,13 +12,14 @@ from omegaconf import open_dict
 
 from tests.helpers.commands import SMALL_RUN
 from wordle_rl.commands.resolved_choices import describe_choices
+from wordle_rl.runs.config import quoted
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.train import train
 
 
 def with_hydra(*overrides: str) -> Any:
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        return compose("config", list(overrides), return_hydra_config=True)
+        return compose("config", [quoted(o) for o in overrides], return_hydra_config=True)
 
 
 def line(*overrides: str) -> str:

@@ -219,17 +219,6 @@ def test_all_processes_of_a_run_compute_in_the_precision_that_the_first_found(
     assert tasks[0]["config"]["backend"]["precision"] == "bf16"
 
 
-def test_a_run_of_an_earlier_version_resumes_with_threads_chosen_by_themselves(small, tmp_path):
-    root = tmp_path / "runs"
-    root.mkdir()
-    _, folder = run(root, *small, "backend.precision=fp32")
-    config = (folder / "config.yaml").read_text()
-    assert "  threads: 1\n" in config
-    (folder / "config.yaml").write_text(config.replace("  threads: 1\n", "  threads: 0\n"))
-    resume(folder, "trainer.steps=2")
-    assert metrics_of(folder)[-1]["step"] == 2
-
-
 def test_eval_chooses_by_the_same_rule(small, tmp_path, monkeypatch, capsys):
     from wordle_rl.commands.eval import evaluate
 

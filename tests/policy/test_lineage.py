@@ -105,15 +105,5 @@ def test_a_run_on_part_of_the_training_answers_is_clean():
     assert is_clean(stage("few", "split", SPLITS.train[:100]), WORDS, SPLITS)
 
 
-@pytest.mark.parametrize("protocol", ["split", "allowed"])
-def test_a_record_of_an_earlier_version_is_judged_by_protocol_and_splits(protocol):
-    old = {"run": "old", "protocol": protocol, "digests": {"splits": SPLITS.digest}}
-    assert is_clean(old, WORDS, SPLITS)
-    assert not is_clean({**old, "protocol": "all"}, WORDS, SPLITS)
-    assert not is_clean({"run": "old"}, WORDS, SPLITS)
-    assert not is_clean(old, WORDS, split_secrets(WORDS, test=314, val=200))
-    assert "-> old (" in line(old) and ", " not in line(old)  # no count is invented
-
-
 def test_control_characters_of_a_strange_record_do_not_reach_the_terminal():
     assert "\x1b" not in line({**CLEAN_RUN, "run": "a\x1b[2J", "start": "\x1b]0;x"})

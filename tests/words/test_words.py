@@ -101,7 +101,7 @@ def test_missing_file_and_folder_are_named(tmp_path):
     with pytest.raises(WordListError, match=r"nope\.txt: no such file"):
         load_words(answers=tmp_path / "nope.txt")
     (tmp_path / "folder.txt").mkdir()
-    with pytest.raises(WordListError, match=r"folder\.txt: is a folder"):
+    with pytest.raises(WordListError, match=r"folder\.txt: cannot be read \(Is a directory\)"):
         load_words(answers=tmp_path / "folder.txt")
 
 

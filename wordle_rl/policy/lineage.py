@@ -24,8 +24,7 @@ def is_clean(stage: Stage, words: WordLists, splits: Splits) -> bool:
 
     Held-out secrets are the first in hash order. So a stage that held out as many or more of the
     same lists held out these ones, too. A record that names other secrets than its protocol allows
-    is not clean. A
-    stage on a file is clean if no row lacks its secret, and none has a held-out one.
+    is not clean. A stage on a file is clean if no row lacks its secret and none is held out.
     """
     digests = stage.get("digests", {})
     if "data" in stage:

@@ -78,7 +78,8 @@ def _read(file: Path) -> list[Stage]:
             check_all_entries(file, stage, {"run": str, "held_out": int})
             check_entries(file, stage, _KINDS)
             if "data" in stage:
-                check_all_entries(file, stage["data"], _DATA_KINDS)
+                check_all_entries(file, stage["data"], {"secrets": str, "unknown_rows": int})
+                check_entries(file, stage["data"], _DATA_KINDS)
     except (FolderError, OSError) as error:
         raise ConfigError(f"{error}; it should list the runs that made the model") from None
     if not record["stages"]:

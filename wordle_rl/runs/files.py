@@ -68,7 +68,7 @@ def read_json(path: Path) -> Any:
         return json.loads(read_file(path))
     except FolderError:
         raise
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FolderError(f"{path}: not JSON ({error})") from None
 
 

@@ -25,7 +25,7 @@ def check_secrets(protocol: str, words: WordLists, splits: Splits, model: str) -
             raise ConfigError(
                 f"the model {model} comes from the run {stage['run']}, which may have trained on "
                 "secrets that are now held out: use its words.protocol, words.test and words.val "
-                f"(it held out {stage['held_out']} secrets), or words.protocol=all"
+                f"(it held out {stage.get('held_out', 'no')} secrets), or words.protocol=all"
             )
 
 

@@ -33,7 +33,7 @@ def is_clean(stage: Stage, words: WordLists, splits: Splits) -> bool:
         return False
     if digests.get("words") != words.digest:
         return False
-    if stage["held_out"] < len(splits.test) + len(splits.val):
+    if stage.get("held_out", -1) < len(splits.test) + len(splits.val):
         return False
     return digests.get("secrets") == words_digest(_list_secrets(stage, words, splits))
 

@@ -38,7 +38,7 @@ _KINDS: dict[str, Any] = {
     "digests": dict[str, str],
     **dict.fromkeys(("protocol", "prompt", "form", "player"), str | None),
     **dict.fromkeys(("start", "algorithm", "embedded"), str),
-    "secrets": int,
+    **dict.fromkeys(("secrets", "held_out"), int),
     **dict.fromkeys(("allowed_share", "careless"), float),
     "data": dict,
 }
@@ -75,7 +75,7 @@ def _read(file: Path) -> list[Stage]:
         record = read_object(file)
         check_all_entries(file, record, {"stages": list[dict]})
         for stage in record["stages"]:
-            check_all_entries(file, stage, {"run": str, "held_out": int})
+            check_all_entries(file, stage, {"run": str})
             check_entries(file, stage, _KINDS)
             if "data" in stage:
                 check_all_entries(file, stage["data"], {"secrets": str, "unknown_rows": int})

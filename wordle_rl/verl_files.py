@@ -37,7 +37,7 @@ _PLAIN = re.compile(r"[\w./:+-]+")  # what Hydra reads as one value without quot
 Row = dict[str, Any]
 _HEAD = f"""\
 #!/usr/bin/env bash
-# Trains with verl {VERSION}. Written by python -m wordle_rl.verl; arguments are verl's settings and
+# Trains with verl {VERSION}. Written by wordle-rl verl; arguments are verl's settings and
 # come last, so they win: bash {SCRIPT} trainer.total_training_steps=2
 # NNODES and GPUS (of each node) say how many there are. On several nodes, start Ray first.
 set -euo pipefail
@@ -50,7 +50,7 @@ if ! "$python" -c "$finds"; then
     echo "error: $python has no verl: see docs/VERL.md, and name verl's Python with PYTHON=" >&2
     exit 1
 fi
-"$python" -m wordle_rl.verl check="$here"
+"$python" -m wordle_rl verl check="$here"
 exec "$python" -m verl.trainer.main_ppo \\
 """
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from wordle_rl import verl
+from wordle_rl.__main__ import run as wordle_rl
 from wordle_rl.game.rules import GameStatus
 from wordle_rl.policy.model_names import locate
 from wordle_rl.words.lists import load_words
@@ -59,7 +59,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     from tests.helpers.verl.recorded import read_lines
 
     folder, log = tmp_path_factory.mktemp("files"), tmp_path_factory.mktemp("log")
-    verl.main([*SETTINGS, f"output={folder}"])
+    wordle_rl(["verl", *SETTINGS, f"output={folder}"])
     with ray_nodes(request.param, log) as env:
         env["NNODES"] = str(request.param)
         games = f"trainer.validation_data_dir={log}/validation"

@@ -14,7 +14,7 @@ import yaml
 
 from tests.helpers.commands import command
 from tests.helpers.configs import OPTIONS, composed
-from wordle_rl import verl
+from wordle_rl.__main__ import run as wordle_rl
 from wordle_rl.build import build_experiment, resolve
 from wordle_rl.game.rules import feedback_code
 from wordle_rl.runs.instantiate import ConfigError
@@ -33,7 +33,7 @@ ISSUE = ("model=qwen3b", "reward=phase2", "num_generations=8", "words=original")
 
 
 def write(folder: Path, *settings: str) -> Path:
-    verl.main([*(settings or ("model=tiny",)), f"output={folder}"])
+    wordle_rl(["verl", *(settings or ("model=tiny",)), f"output={folder}"])
     return folder
 
 
@@ -69,7 +69,7 @@ def said(capsys) -> Callable[..., str]:
     def run(*arguments: str) -> str:
         capsys.readouterr()
         with pytest.raises(SystemExit) as stop:
-            verl.main(list(arguments))
+            wordle_rl(["verl", *arguments])
         [line] = capsys.readouterr().err.strip().splitlines()
         assert stop.value.code == 2 and line.startswith("error: ")
         return line
@@ -109,9 +109,9 @@ def test_the_launch_script_has_verls_keys_and_lets_arguments_win(tmp_path):
     subprocess.run(["bash", str(folder / SCRIPT), "trainer.test_freq=7"], env=env, check=True)
     option, _, looks_for_verl, *lines = log.read_text().splitlines()
     assert option == "-c" and 'find("verl")' in looks_for_verl
-    assert lines[:3] == ["-m", "wordle_rl.verl", f"check={folder}"]
-    assert lines[3:5] == ["-m", "verl.trainer.main_ppo"]
-    given = dict(line.split("=", 1) for line in lines[5:])
+    assert lines[:4] == ["-m", "wordle_rl", "verl", f"check={folder}"]
+    assert lines[4:6] == ["-m", "verl.trainer.main_ppo"]
+    given = dict(line.split("=", 1) for line in lines[6:])
     assert given["actor_rollout_ref.rollout.name"] == "vllm"
     assert given["actor_rollout_ref.model.path"] == "Qwen/Qwen2.5-3B-Instruct"
     assert given["actor_rollout_ref.rollout.n"] == "8"
@@ -188,7 +188,7 @@ def test_a_word_that_validation_repeats_is_refused():
 @pytest.mark.parametrize("name", ["train.parquet", "val.parquet", YAML])
 def test_a_file_that_was_changed_is_refused(name, tmp_path, said, capsys):
     folder = write(tmp_path / "files")
-    verl.main([f"check={folder}"])
+    wordle_rl(["verl", f"check={folder}"])
     assert "as they were written" in capsys.readouterr().out
     with (folder / name).open("ab") as file:
         file.write(b"\n")
@@ -453,7 +453,7 @@ def test_writing_again_says_that_it_replaces_the_files(tmp_path, capsys):
     assert f"replaced the files that an earlier command wrote into {folder}" in (
         capsys.readouterr().out
     )
-    verl.main([f"check={folder}"])
+    wordle_rl(["verl", f"check={folder}"])
 
 
 def test_a_folder_without_digests_is_refused(tmp_path, said):

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from wordle_rl.commands.players import (
     add_run,
     build_contestants,
+    build_player,
     build_solvers,
     build_tournament,
     read_settings,
@@ -35,6 +36,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         settings = read_settings(config)
         tournament = build_tournament(config, settings)
         knowledge = tournament.knowledge
+        build_player(settings, knowledge)  # a wrong name is refused before anything is printed
         who = settings.run or settings.player or config["model"]["path"]
         many = f"{len(tournament.secrets)} {tournament.split} secrets"
         print(f"evaluation of {who} on {many}", flush=True)

@@ -1,44 +1,34 @@
-"""Writes what verl needs to train on our games: python -m wordle_rl.verl output=<folder> [settings]
-
-Settings are those of train.py, such as model=qwen3b reward=phase2. The folder gets train, val and
-test as Parquet, the agent loop, and train.sh, which starts verl 0.9.1 with rollouts by vLLM. Each
-choice that verl cannot follow is printed. check=<folder> reads such a folder again and refuses
-files that were changed; train.sh does that first. See docs/VERL.md.
-"""
+"""Writes what verl needs to train on our games, and checks it again before a run."""
 
 from __future__ import annotations
 
-if __name__ == "__main__":  # before anything slow is imported
-    from wordle_rl.runs import start
-
-    start.begin()
-
-import sys
 from collections.abc import Sequence
+from typing import Annotated
 
-from wordle_rl.adapters.api import compose_config
-from wordle_rl.build import build_experiment, resolve
-from wordle_rl.game.feedback_table import cache_folder
-from wordle_rl.runs.errors import run_plain, user_errors
+import typer
+
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.verl_files import SCRIPT, check_folder, check_output, write_folder
-from wordle_rl.verl_game import PARTS
-from wordle_rl.verl_keys import map_choices
 
 _OWN = ("output", "check")  # settings of this command
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if {"-h", "--help"} & set(given):
-        print((__doc__ or "").strip())
-        return
-    with user_errors():
-        own, settings = split_arguments(given)
-        lines = check(own["check"], settings) if "check" in own else write(own, settings)
-        for line in lines:
-            print(line)
+def verl(
+    settings: Annotated[
+        list[str],
+        typer.Argument(metavar="key=value", help="output=<folder> or check=<folder>; as train.py"),
+    ],
+) -> None:
+    """Write what verl needs to train on our games.
+
+    Settings are those of train.py, such as model=qwen3b reward=phase2. The folder gets train, val
+    and test as Parquet, the agent loop, and train.sh, which starts verl 0.9.1 with rollouts by
+    vLLM. Each choice that verl cannot follow is printed. check=<folder> reads such a folder again
+    and refuses files that were changed; train.sh does that first. See docs/VERL.md.
+    """
+    own, others = split_arguments(settings)
+    for line in check(own["check"], others) if "check" in own else write(own, others):
+        print(line)
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -62,6 +52,9 @@ def check(folder: str, settings: Sequence[str]) -> list[str]:
     """Check a folder's files. Returns what to print."""
     if settings:
         raise ConfigError(f"check takes no other settings, not {settings[0]}")
+    from wordle_rl.game.feedback_table import cache_folder
+    from wordle_rl.verl_files import check_folder
+
     counts = check_folder(ROOT / folder, cache_folder() / "datasets")
     return [f"{folder}: {_describe(counts)}, as they were written"]
 
@@ -70,6 +63,11 @@ def write(own: dict[str, str], settings: Sequence[str]) -> list[str]:
     """Write a folder for verl. Returns what to print."""
     if "output" not in own:
         raise ConfigError("output must be given: output=<folder>")
+    from wordle_rl.adapters.api import compose_config
+    from wordle_rl.build import build_experiment, resolve
+    from wordle_rl.verl_files import SCRIPT, check_output, write_folder
+    from wordle_rl.verl_keys import map_choices
+
     setup = build_experiment(resolve(compose_config("config", list(settings))))
     keys, lines = map_choices(setup)
     folder = ROOT / own["output"]
@@ -85,8 +83,6 @@ def write(own: dict[str, str], settings: Sequence[str]) -> list[str]:
 
 
 def _describe(counts: dict[str, int]) -> str:
+    from wordle_rl.verl_game import PARTS
+
     return ", ".join(f"{counts[part]:,} {part}" for part in PARTS) + " rows"
-
-
-if __name__ == "__main__":
-    run_plain(main)

@@ -47,9 +47,9 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 def command(line: str, folder: Path) -> Callable[[], object]:
     words = line.split()
     if words[0] == "study":
-        from wordle_rl.study import main
+        from wordle_rl.commands.study import study
 
-        return lambda: main([str(ROOT / "sweeps" / "gen_count")])
+        return lambda: study(str(ROOT / "sweeps" / "gen_count"))
     overrides = [*words[1:], f"output_dir={folder}", "model=micro"]
     return lambda: train(composed(*overrides), overrides)
 

@@ -3,30 +3,46 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import t
 from statsmodels.stats.power import TTestPower
 
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps import settings
-from wordle_rl.sweeps.comparisons import list_pairs, measure_cells
-from wordle_rl.sweeps.effects import Spread, find_resolution, judge, measure_spread
-from wordle_rl.sweeps.measures import MEASURES
+from wordle_rl.sweeps.analysis import (
+    MEASURES,
+    Spread,
+    Study,
+    find_resolution,
+    judge,
+    key_of,
+    list_pairs,
+    measure_cells,
+    measure_spread,
+    pick_arm,
+)
 from wordle_rl.sweeps.power import plan_power
-from wordle_rl.sweeps.results import JudgedGame, Result, Study
-from wordle_rl.sweeps.space import parse_params
 
 WINS = MEASURES["wins"]
 
 
+def compare_cells(one: Mapping[tuple[int, str], float], other: Any) -> Spread | None:
+    index = {"names": ["seed", "secret"]}
+    return measure_spread(*(
+        pd.Series([*cells.values()], pd.MultiIndex.from_tuples(cells, **index), dtype=float)
+        for cells in (one, other)
+    ))  # fmt: skip
+
+
 def spread_of(means: list[float]) -> Spread:
     """The spread of one difference for each seed."""
-    spread = measure_spread(
-        {(seed, ""): mean for seed, mean in enumerate(means)},
-        {(seed, ""): 0.0 for seed in range(len(means))},
-    )
+    gaps = {(seed, ""): mean for seed, mean in enumerate(means)}
+    spread = compare_cells(gaps, dict.fromkeys(gaps, 0.0))
     assert spread is not None
     return spread
 
@@ -44,16 +60,16 @@ def test_without_secrets_a_difference_is_students_paired_test():
 def test_only_common_seeds_and_secrets_count():
     one = {(0, "crane"): 1.0, (1, "crane"): 1.0, (0, "slate"): 0.0, (2, "crane"): 1.0}
     other = {(0, "crane"): 0.0, (1, "crane"): 1.0, (1, "slate"): 1.0}
-    spread = measure_spread(one, other)
+    spread = compare_cells(one, other)
     assert spread is not None
     assert (spread.mean, spread.seeds, spread.secrets) == (0.5, 2, 1)
-    assert measure_spread(one, {(0, "crane"): 0.0}) is None, "one seed has no spread"
+    assert compare_cells(one, {(0, "crane"): 0.0}) is None, "one seed has no spread"
 
 
 def test_secrets_that_differ_make_a_difference_less_certain():
     seeds, secrets = 4, 40
     easy = {(s, str(w)): float(w < 10) for s in range(seeds) for w in range(secrets)}
-    spread = measure_spread(easy, dict.fromkeys(easy, 0.0))
+    spread = compare_cells(easy, dict.fromkeys(easy, 0.0))
     assert spread is not None and spread.seed_variance == 0.0
     # Only secrets vary: the error of a mean over them.
     gaps = np.array([w < 10 for w in range(secrets)], float)
@@ -69,7 +85,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
             + rng.normal(0, 0.3, (6, 60))
         )  # fmt: skip
         one = {(s, str(w)): gaps[s, w] for s in range(6) for w in range(60)}
-        spread = measure_spread(one, dict.fromkeys(one, 0.0))
+        spread = compare_cells(one, dict.fromkeys(one, 0.0))
         assert spread is not None
         # The interval of judge, which is slower: statsmodels collects garbage in each correction.
         held += abs(spread.mean - 0.03) < t.ppf(0.975, spread.freedom) * spread.error
@@ -112,63 +128,77 @@ def test_the_resolution_is_the_difference_that_is_found_with_a_chance_of_80_perc
     assert find_resolution(spread_of([0.0, 0.0]), comparisons=3) == 0.0
 
 
+def study_of(
+    trials: list[dict[str, Any]], games: Sequence[dict[str, Any]] = (), measure: str = "wins"
+) -> Study:
+    """A study whose arms are the numbers x."""
+    columns = ["round", "trial", "key", "seed", "step", "secret", "guesses"]
+    played = pd.DataFrame(games, columns=pd.Index(columns))
+    played = played.assign(
+        turns=played.guesses.str.split().str.len(),
+        won=[g.split()[-1] == s for g, s in zip(played.guesses, played.secret, strict=True)],
+    )
+    table = pd.DataFrame(
+        [{"round": "search", "state": "complete", "val_win_rate": 0.9, "no_spread": 0.25,
+          "trial": n, "key": key_of(t["arm"]), **t} for n, t in enumerate(trials)]
+    )  # fmt: skip
+    return Study(
+        name="pilot", question="", command=(), identity={}, analysis={"measure": measure},
+        trials=table, games=played,
+    )  # fmt: skip
+
+
 def test_a_pilot_of_other_seeds_plans_the_resolution_of_a_study():
     """Two arms and four seeds of a pilot; the study has six seeds and two comparisons."""
     gaps = [0.05, -0.02, 0.04, 0.01]
-    results = tuple(
-        Result(
-            number=2 * seed + arm, confirms=False, state="complete", figures={},
-            params={"x": arm, "seed": seed}, value=0.5 + gap * arm,
-        )
-        for seed, gap in enumerate(gaps) for arm in (0, 1)
+    pilot = study_of(
+        [{"arm": {"x": x}, "seed": seed, "val_win_rate": 0.5 + gap * x}
+         for seed, gap in enumerate(gaps) for x in (0, 1)]
     )  # fmt: skip
-    pilot = Study(
-        name="pilot", question="", command=(), identity={}, analysis={}, results=results,
-        games={}, best=None, importance={},
-    )  # fmt: skip
-    space, _ = parse_params({"x": "choice(1, 2, 3)", "seed": "choice(0, 1, 2, 3, 4, 5)"})
-    power = plan_power(space, {"x": 1}, {"measure": "wins"}, pilot)
+    points = [{"x": x, "seed": seed} for x in (1, 2, 3) for seed in range(6)]
+    power = plan_power(points, {"x": 1}, {"measure": "wins"}, pilot)
     deviation = 100 * np.std(gaps, ddof=1)
     sizes = TTestPower().solve_power(nobs=6, alpha=0.05 / power.comparisons, power=0.8)
     assert (power.seeds, power.comparisons) == (6, 2)
     assert power.resolution == pytest.approx(float(np.squeeze(sizes)) * deviation, rel=1e-4)
 
 
-def game(guesses: str, **more: object) -> JudgedGame:
-    given = {"confirms": False, "trial": 0, "arm": "a", "seed": 0, "step": 4, "secret": "crane"}
-    return JudgedGame(guesses=tuple(guesses.split()), **(given | more))  # type: ignore[arg-type]
+ARM = {"x": 0}
+
+
+def game(guesses: str, **more: Any) -> dict[str, Any]:
+    return {"round": "search", "trial": 0, "key": key_of(ARM), "seed": 5, "step": 4,
+            "secret": "crane", "guesses": guesses} | more  # fmt: skip
+
+
+def measured(games: list[dict[str, Any]], name: str) -> dict[tuple[int, str], float]:
+    """The measure of the only trial at each seed and secret."""
+    study = study_of([{"arm": ARM, "seed": 5}], games)
+    return pick_arm(measure_cells(study, "search", MEASURES[name]), ARM).to_dict()
 
 
 def test_measures_of_a_game():
-    won, lost = game("slate crane"), game("slate slate zzzzz! - - slate")
-    found = {
-        name: [measure.of_game(one) for one in (won, lost)]
-        for name, measure in MEASURES.items()
-        if measure.of_game
-    }
-    assert found == {"wins": [1.0, 0.0], "guesses": [2, 7], "repeats": [0.0, 2 / 6],
-                     "repeats_over_time": [0.0, 2 / 6], "refused": [0.0, 3 / 6]}  # fmt: skip
+    games = [game("slate crane"), game("slate slate zzzzz! - - slate", secret="fugue")]
+    expected = {"wins": [1.0, 0.0], "guesses": [2, 7], "repeats": [0.0, 2 / 6],
+                "repeats_over_time": [0.0, 2 / 6], "refused": [0.0, 3 / 6]}  # fmt: skip
+    assert {name: [*measured(games, name).values()] for name in expected} == expected
+    assert {n for n, measure in MEASURES.items() if measure.of_games} == expected.keys()
     assert tuple(MEASURES) == settings.MEASURES
 
 
 def test_a_trial_is_judged_by_the_games_of_its_last_step_and_the_mean_over_samples():
-    trial = Result(number=0, confirms=False, state="complete", params={"arm": "a", "seed": 5},
-                   value=0.9, figures={"no_spread": 0.25})  # fmt: skip
     games = [game("crane", step=0), game("crane"), game("slate slate"), game("slate", secret="x")]
-    cells = measure_cells([trial], {(False, 0): games}, WINS)
-    assert cells == {(5, "crane"): 0.5, (5, "x"): 0.0}
-    assert measure_cells([trial], {}, WINS) == {(5, ""): 0.9}
-    assert measure_cells([trial], {}, MEASURES["idle_groups"]) == {(5, ""): 0.25}
-    assert measure_cells([trial], {}, MEASURES["repeats"]) == {}
+    assert measured(games, "wins") == {(5, "crane"): 0.5, (5, "x"): 0.0}
+    assert measured([], "wins") == {(5, ""): 0.9}
+    assert measured([], "idle_groups") == {(5, ""): 0.25}
+    assert measured([], "repeats") == {}
 
 
 def test_over_time_every_validation_counts_but_the_one_of_the_start():
-    trial = Result(number=0, confirms=False, state="complete", params={"seed": 5}, value=0.9,
-                   figures={})  # fmt: skip
     played = {0: "salad salad", 2: "slate slate slate slate", 4: "slate crane"}
-    games = {(False, 0): [game(guesses, step=step) for step, guesses in played.items()]}
-    assert measure_cells([trial], games, MEASURES["repeats"]) == {(5, "crane"): 0.0}
-    assert measure_cells([trial], games, MEASURES["repeats_over_time"]) == {(5, "crane"): 3 / 8}
+    games = [game(guesses, step=step) for step, guesses in played.items()]
+    assert measured(games, "repeats") == {(5, "crane"): 0.0}
+    assert measured(games, "repeats_over_time") == {(5, "crane"): 3 / 8}
 
 
 def test_comparisons_name_arms_or_parameters():

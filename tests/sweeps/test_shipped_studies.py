@@ -13,38 +13,49 @@ from typing import Any
 
 import pytest
 
-from wordle_rl import study
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.sweeps import plots
-from wordle_rl.sweeps.games import FILE
+from wordle_rl.sweeps import page, pictures
+from wordle_rl.sweeps.analysis import judge_study
 
+EFFECTS = json.loads(Path(__file__).with_name("effects.json").read_text())  # computed in 2026-11
 STUDIES = sorted(path.parent for path in (ROOT / "sweeps").glob("*/study.json"))
-WITH_GAMES = [folder for folder in STUDIES if (folder / FILE).is_file()]
 QUICK = "algorithm"  # the largest; its eleven comparisons see a wrong correction by Holm
 
 
-def studies(folders: list[Path]) -> list[Any]:
+def studies() -> list[Any]:
     """The studies as parameters, all but one for the slow tests."""
     slow = pytest.mark.slow
-    return [pytest.param(f, id=f.name, marks=[] if f.name == QUICK else [slow]) for f in folders]
+    return [pytest.param(f, id=f.name, marks=[] if f.name == QUICK else [slow]) for f in STUDIES]
 
 
-@pytest.mark.parametrize("folder", studies(STUDIES))
+@pytest.mark.parametrize("folder", studies())
+def test_a_study_keeps_its_verdicts(folder):
+    for found, kept in zip(judge_study(folder), EFFECTS[folder.name], strict=True):
+        for key, value in kept.items():
+            same = pytest.approx(value, abs=1e-6) if isinstance(value, float) else value
+            assert getattr(found, key) == same, (found.name, key)
+
+
+def test_all_57_comparisons_are_kept_and_at_least_seven_studies_decide_something():
+    assert sum(map(len, EFFECTS.values())) == 57
+    assert sorted(EFFECTS) == [folder.name for folder in STUDIES]
+    decided = [{e["verdict"] for e in found} - {"undecided"} for found in EFFECTS.values()]
+    assert sum(map(bool, decided)) >= 7
+
+
+@pytest.mark.parametrize("folder", studies())
 def test_a_page_is_what_its_files_say(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(plots, "save_figure", lambda figure, out: None)  # the slowest part
+    monkeypatch.setattr(page, "save_figure", lambda *_: None)  # the slowest part
     here = tmp_path / folder.name
     shutil.copytree(folder, here, ignore=shutil.ignore_patterns("study.db*", ".lock"))
-    study.write_report(here)
+    page.write_study(here)
     assert (here / "README.md").read_text() == (folder / "README.md").read_text()
-    again, shipped = (json.loads((path / "effects.json").read_text()) for path in (here, folder))
-    for one, other in zip(again.pop("effects"), shipped.pop("effects"), strict=True):
-        assert one == {k: pytest.approx(v) if isinstance(v, float) else v for k, v in other.items()}
-    assert again == shipped
 
 
-@pytest.mark.parametrize("folder", studies(WITH_GAMES))
+@pytest.mark.parametrize("folder", studies())
 def test_games_are_few_bytes_and_agree_with_the_trials(folder):
-    packed = (folder / FILE).read_bytes()
+    """Counted without the package."""
+    packed = (folder / "games.csv.xz").read_bytes()
     assert len(packed) < 2_000_000
     games = list(csv.DictReader(io.StringIO(lzma.decompress(packed).decode())))
     trials = csv.DictReader(io.StringIO((folder / "results.csv").read_text()))
@@ -59,18 +70,15 @@ def test_games_are_few_bytes_and_agree_with_the_trials(folder):
         assert statistics.fmean(wins) == pytest.approx(json.loads(trial["curve"])[-1][1]), key
 
 
-def test_at_least_seven_studies_have_a_verdict():
-    verdicts = {
-        folder.name: [
-            e["verdict"] for e in json.loads((folder / "effects.json").read_text())["effects"]
-        ]
-        for folder in STUDIES
-    }
-    decided = [name for name, found in verdicts.items() if {*found} - {"undecided"}]
-    assert len(decided) >= 7, verdicts
+@pytest.mark.slow
+def test_the_index_is_what_the_studies_say(tmp_path):
+    shutil.copytree(ROOT / "sweeps", tmp_path / "sweeps")
+    page.write_index(tmp_path / "sweeps")
+    assert (tmp_path / "sweeps/README.md").read_text() == (ROOT / "sweeps/README.md").read_text()
 
 
-def test_the_index_names_every_study_and_its_effect():
-    index = (ROOT / "sweeps" / "README.md").read_text()
+def test_a_folder_has_at_most_five_files():
+    allowed = {"README.md", "study.json", "results.csv", "games.csv.xz", pictures.PICTURE}
     for folder in STUDIES:
-        assert f"| [{folder.name}]({folder.name}/README.md) |" in index
+        left = {path.name for path in folder.iterdir()} - allowed
+        assert not {name for name in left if not name.startswith(("study.db", "."))}, folder.name

@@ -1,21 +1,26 @@
-"""The report of a study: its tables, its pictures, and what a person wrote."""
+"""The page of a study: its tables, its picture, and what a person wrote."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
+import re
 import statistics
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.helpers.studies import stored, work
-from wordle_rl import study
-from wordle_rl.sweeps import index, report
-from wordle_rl.sweeps.means import Mean
-from wordle_rl.sweeps.results import Result
+from wordle_rl.__main__ import run
+from wordle_rl.runs.figures import MOST_BANDS
+from wordle_rl.sweeps.analysis import Study, estimate_importance, read_study
+from wordle_rl.sweeps.page import BEGIN, END, UNWRITTEN, list_arms, write_study
+from wordle_rl.sweeps.pictures import draw_study, find_teacher
+from wordle_rl.sweeps.progress import format_mean
+from wordle_rl.sweeps.records import read_trials
+from wordle_rl.sweeps.space import parse_params
 
 NODE = {
     "params": {"x": "choice(0.1, 0.9)", "y": "choice(a, b)", "seed": "choice(0, 1)"},
@@ -32,102 +37,96 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def result(value: float | None, **more: object) -> Result:
-    state = "complete" if value is not None else "pruned"
-    given = {"number": 0, "confirms": False, "state": state, "params": {"x": 1, "seed": 0}}
-    return Result(**{**given, "value": value, "figures": {}, **more})  # type: ignore[arg-type]
+def study_of(folder: Path, *trials: dict[str, Any], **about: Any) -> Study:
+    """A study of a grid over x whose files have these trials."""
+    record = {"name": "s", "question": "?", "command": ["train.py"], "analysis": {},
+              "identity": {"params": {"x": ""}, "grid": True}, **about}  # fmt: skip
+    columns = ["trial", "round", "state", "x", "seed", "val_win_rate", "best_step", "games",
+               "seconds", "games_per_second", "no_spread", "test_win_rate",
+               "test_mean_guesses_with_losses", "began", "ended", "curve", "lineage"]  # fmt: skip
+    rows = [{"trial": n, "round": "search", "state": "complete", "x": 1, "seed": 0, **trial}
+            for n, trial in enumerate(trials)]  # fmt: skip
+    pd.DataFrame(rows, columns=pd.Index(columns)).to_csv(folder / "results.csv", index=False)
+    (folder / "study.json").write_text(json.dumps(record))
+    return read_study(folder)
+
+
+def half_of(values: list[float]) -> float:
+    """Half of the interval of a mean, as it is printed."""
+    return float(format_mean(values, 1, 9).partition(" ± ")[2])
 
 
 def test_the_interval_of_a_mean_over_seeds_is_students():
     # Snedecor & Cochran: three values, t(2 df, 97.5 %) = 4.303
     values = [0.60, 0.66, 0.75]
-    mean = Mean.of(values)
-    assert mean is not None and mean.half is not None and mean.count == 3
-    assert mean.mean == pytest.approx(0.67)
-    assert mean.half == pytest.approx(4.303 * statistics.stdev(values) / math.sqrt(3), rel=1e-4)
-    one = Mean.of([0.5, None])
-    assert one is not None and one.half is None
-    assert Mean.of([None]) is None
+    assert half_of(values) == pytest.approx(
+        4.303 * statistics.stdev(values) / math.sqrt(3), rel=1e-4
+    )
+    assert format_mean(values, 100, 1).startswith("67.0 ± ")
+    assert format_mean([0.5, None, math.nan], 1, 1) == "0.5" and format_mean([None], 1, 1) == "-"
 
 
 @pytest.mark.parametrize(
     ("freedom", "quantile"),
     # published to three decimals
-    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (6, 2.447), (7, 2.365),
-     (8, 2.306), (9, 2.262), (10, 2.228), (11, 2.201), (12, 2.179), (13, 2.160), (14, 2.145),
-     (15, 2.131), (16, 2.120), (17, 2.110), (18, 2.101), (19, 2.093), (20, 2.086), (21, 2.080),
-     (22, 2.074), (23, 2.069), (24, 2.064), (25, 2.060), (26, 2.056), (27, 2.052), (28, 2.048),
-     (29, 2.045), (30, 2.042), (40, 2.021), (60, 2.000), (120, 1.980)],
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (9, 2.262), (14, 2.145),
+     (29, 2.045), (60, 2.000), (120, 1.980)],
 )  # fmt: skip
 def test_the_interval_has_the_published_quantile_for_any_number_of_seeds(freedom, quantile):
     values = [float(i % 7) for i in range(freedom + 1)]
-    mean = Mean.of(values)
-    assert mean is not None and mean.half is not None
-    used = mean.half / statistics.stdev(values) * math.sqrt(freedom + 1)
+    used = half_of(values) / statistics.stdev(values) * math.sqrt(freedom + 1)
     assert used == pytest.approx(quantile, abs=5.01e-4)
 
 
-def test_with_very_many_seeds_the_interval_is_that_of_the_normal_distribution():
-    values = [float(i % 7) for i in range(20_000)]
-    mean = Mean.of(values)
-    assert mean is not None and mean.half is not None
-    used = mean.half / statistics.stdev(values) * math.sqrt(len(values))
-    assert used == pytest.approx(statistics.NormalDist().inv_cdf(0.975), abs=2e-4)
-
-
-def test_a_table_has_a_row_for_each_arm_and_counts_what_did_not_complete():
-    table = report.format_results(
-        [
-            result(0.5, figures={"no_spread": 0.25, "test_win_rate": 0.4}),
-            result(0.7, figures={"no_spread": 0.35}),
-            result(None),
-            result(0.2, params={"x": 2, "seed": 0}),
-        ]
+def test_a_table_has_a_row_for_each_arm_and_counts_what_did_not_complete(tmp_path):
+    study = study_of(
+        tmp_path,
+        {"val_win_rate": 0.5, "no_spread": 0.25, "test_win_rate": 0.4},
+        {"val_win_rate": 0.7, "no_spread": 0.35, "seed": 1},
+        {"state": "pruned", "seed": 2},
+        {"val_win_rate": 0.2, "x": 2},
     )
-    _, _, first, second = table.splitlines()
-    cells = [cell.strip() for cell in first.strip("|").split("|")]
+    _, first, second = list_arms(study.trials, None)
     # t(1 df) * stdev / sqrt(2) = 12.706 * 10 points
-    assert cells[:6] == ["x=1", "2, 1 pruned", "-", "60.0 ± 127.1", "-", "40.0"]
-    assert cells[8].startswith("30.0 ±")
-    assert second.startswith("| x=2 | 1 | - | 20.0 |")
+    assert first[:6] == ["x=1", "2, 1 pruned", "-", "60.0 ± 127.1", "-", "40.0"]
+    assert first[8].startswith("30.0 ±")
+    assert second[:4] == ["x=2", "1", "-", "20.0"]
 
 
-def test_arms_are_compared_with_the_default_seed_by_seed():
-    def trial(x: int, seed: int, value: float | None, test: float) -> Result:
-        return result(value, params={"x": x, "seed": seed}, figures={"test_win_rate": test})
-
-    table = report.format_results(
-        [
-            *(trial(1, 0, 0.50, 0.4), trial(1, 1, 0.60, 0.4), trial(1, 2, 0.90, 0.4)),
-            *(trial(2, 0, 0.55, 0.3), trial(2, 1, 0.61, 0.3), trial(2, 2, None, 0.3)),
-        ],
-        {"x": 1},
-    )
-    _, _, first, second = ([c.strip() for c in line.split("|")] for line in table.splitlines())
-    assert (first[5], first[7]) == ("default", "default")
+def test_arms_are_compared_with_the_default_seed_by_seed(tmp_path):
+    wins = {1: (0.50, 0.60, 0.90), 2: (0.55, 0.61, None)}
+    trials = [
+        {"x": x, "seed": seed, "val_win_rate": value, "test_win_rate": 0.5 - 0.1 * x,
+         "state": "complete" if value else "pruned"}
+        for x, values in wins.items() for seed, value in enumerate(values)
+    ]  # fmt: skip
+    _, first, second = list_arms(study_of(tmp_path, *trials).trials, {"x": 1.0})
+    assert (first[4], first[6]) == ("default", "default")
     # 5 points and 1; t(1 df) * stdev / sqrt(2) = 12.706 * 2
-    assert (second[5], second[7]) == ("+3.0 ± 25.4", "-10.0 ± 0.0")
+    assert (second[4], second[6]) == ("+3.0 ± 25.4", "-10.0 ± 0.0")
 
 
-def test_the_page_states_the_games_that_pruning_saved_and_the_wins_of_the_start():
-    def trial(seed: int, value: float | None, games: int) -> Result:
-        figures = {"games": games, "curve": [(0, 0.1 * (seed + 1)), (games, 0.5)]}
-        return result(value, params={"x": 1, "seed": seed}, figures=figures)
+def test_the_page_states_the_games_that_pruning_saved_and_the_wins_of_the_start(tmp_path):
+    def trial(seed: int, value: float | None, games: int) -> dict[str, Any]:
+        curve = json.dumps([(0, 0.1 * (seed + 1)), (games, 0.5)])
+        return {"seed": seed, "val_win_rate": value, "games": games, "curve": curve,
+                "state": "complete" if value else "pruned"}  # fmt: skip
 
-    trials = [trial(0, 0.5, 100), trial(1, None, 40), trial(0, None, 20), trial(1, 0.6, 100)]
-    assert report._describe_pruning(trials) == [
-        "Pruning saved 35 % of the games of all trials in full length."
-    ]
-    assert report._describe_pruning(trials[:1]) == []
-    [line] = report._describe_start(trials)
-    assert line.startswith("The starting model wins 15.0 ± 63.5 %")  # t(1 df) * 5 points
+    study_of(
+        tmp_path, trial(0, 0.5, 100), trial(1, None, 40), trial(0, None, 20), trial(1, 0.6, 100)
+    )
+    page = write_study(tmp_path).read_text()
+    assert "\nPruning saved 35 % of the games of all trials in full length.\n" in page
+    # t(1 df) * 5 points
+    assert "\nThe starting model wins 15.0 ± 63.5 % of the validation games. Each seed" in page
 
 
-def test_a_report_has_table_csv_and_pictures(root):
+def test_a_page_has_its_tables_and_a_picture(root):
     about = json.loads((root / "study" / "study.json").read_text())
     about["command"] = ["train.py", "-m", "sweep='study'", "optim.lr=1e-4,2e-4", "name='my run'"]
     (root / "study" / "study.json").write_text(json.dumps(about))
-    page = study.write_report(root / "study")
+    (root / "study" / "README.md").unlink(missing_ok=True)
+    page = write_study(root / "study")
     text = page.read_text()
     assert "Is x good?" in text
     # as it can be typed, and quoted for a shell where it must be
@@ -139,13 +138,8 @@ def test_a_report_has_table_csv_and_pictures(root):
     # once under each table, though every trial has it
     assert text.count("\n- Lineage: fake. word") == 2
     assert all(len(line) <= 100 for line in text.splitlines() if "word word" in line)
-    names = {p.name for p in page.parent.glob("*.png")}
-    assert names == {"curves.png", "wins.png", "compute.png", "importance.png", "parallel.png"}
-    assert all(f"({name})" in text for name in names)
-    rows = list(csv.DictReader(io.StringIO((page.parent / "results.csv").read_text())))
-    assert len(rows) == 8 + 2 and [r["round"] for r in rows].count("confirmation") == 2
-    assert {r["test_mean_guesses_with_losses"] for r in rows} == {"4.5"}
-    assert {r["games"] for r in rows} == {"40"} or {r["games"] for r in rows} == {"40.0"}
+    assert [path.name for path in page.parent.glob("*.png")] == ["curves.png"]
+    assert "](curves.png)" in text and not re.search(r"\n{3,}", text)
 
 
 SEEDS = {"params": {"seed": "choice(0, 1, 2)"}, "question": "How much is luck?"}
@@ -156,83 +150,99 @@ OF_SEEDS = "14.0 ± 24.8"
 def test_a_study_of_seeds_alone_ends_with_mean_interval_and_each_seed(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE", '{"by_seed": 0.1}')
     work(tmp_path, **SEEDS)
-    text = study.write_report(tmp_path / "study").read_text()
+    text = write_study(tmp_path / "study").read_text()
     assert f"| - | 3 | 40 | {OF_SEEDS} |" in text
     rows = ["| 0 | complete | 40 | 4.0 |", "| 1 | complete | 40 | 14.0 |"]
     assert all(row in text for row in [*rows, "| 2 | complete | 40 | 24.0 |"])
     assert "Best on validation secrets" not in text and "****" not in text
 
 
-@pytest.mark.slow
-def test_what_a_person_wrote_stays_and_the_index_shows_it(root):
-    page = study.write_report(root / "study")
-    text = page.read_text().replace(report.UNWRITTEN, "More x, more wins.\n\nBecause.")
+def test_what_a_person_wrote_stays_and_an_index_beside_the_folder_shows_it(root, tmp_path):
+    page = write_study(root / "study")
+    text = page.read_text().replace(UNWRITTEN, "More x, more wins.\n\nBecause.")
     page.write_text(text.replace("Is x good?", "Is x good? (Asked in November.)"))
-    assert study.write_report(root / "study").read_text() == page.read_text()
+    assert write_study(root / "study").read_text() == page.read_text()
     assert "More x, more wins.\n\nBecause." in page.read_text()
     assert "(Asked in November.)" in page.read_text()
-    assert not (root / "README.md").exists(), "a study of one's own is in no index"
-    study.write_report(root / "study", listed=True)
-    study.write_report(root / "study")  # from then on its entry is kept up to date
+    (root / "README.md").write_text("Of something else.")
+    write_study(root / "study")
+    assert (root / "README.md").read_text() == "Of something else."
+    (root / "README.md").write_text(f"# Mine\n\n{BEGIN}\n{END}\n\nThe end.\n")
+    write_study(root / "study")
     text = (root / "README.md").read_text()
+    assert text.startswith("# Mine\n") and text.endswith("\nThe end.\n")
     assert "## [study](study/README.md)\n\nMore x, more wins.\n\n![" in text
-    assert "(study/wins.png)" in text
+    entry = "| [study](study/README.md) | Is x good? | x=0.1 y=b against x=0.1 y=a: "
+    assert entry in text
+    page.write_text("No markers.")
+    with pytest.raises(ValueError, match="must have the lines"):
+        write_study(root / "study")
+    assert page.read_text() == "No markers."
+    page.unlink()
 
 
-def test_the_index_keeps_its_studies_and_takes_no_others(tmp_path):
-    for name in ("shipped", "own"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "README.md").write_text(f"{report.CONCLUSION}\n\nIt is {name}.\n")
-    index.write_index(tmp_path, "shipped")
-    before = (tmp_path / "README.md").read_text()
-    assert "It is shipped." in before and "own" not in before
-    index.write_index(tmp_path)
-    assert (tmp_path / "README.md").read_text() == before
+def test_importance_finds_the_parameter_that_matters(tmp_path):
+    sampler = {"_target_": "optuna.samplers.RandomSampler", "seed": 0}
+    params = {"x": "interval(0.0, 1.0)", "y": "choice(1, 2)"}
+    work(tmp_path, params=params, n_trials=12, sampler=sampler)
+    folder = tmp_path / "study"
+    first, second = estimate_importance(folder, read_study(folder))
+    assert re.fullmatch(r"x (\d+) %", first) and second.startswith("y ")
+    assert int(first.split()[1]) > 50, "x alone matters here"
+    assert len(read_trials(folder, "search", parse_params(params)[0])) == 12
+    assert f"(PED-ANOVA): {first}, {second}." in " ".join(write_study(folder).read_text().split())
 
 
-def test_importance_finds_the_parameter_that_matters(root):
-    from wordle_rl.sweeps.reading import read_study
-
-    importance = read_study(root / "study").importance
-    assert max(importance, key=lambda name: importance[name].value) == "x"
-    assert sum(share.value for share in importance.values()) == pytest.approx(1.0)
-    assert all(0.0 <= share.low <= share.high <= 1.0 for share in importance.values())
-    assert importance["x"].low > importance["y"].value, "x alone matters here"
-
-
-def test_importance_counts_pruned_trials_by_their_first_validation():
-    import optuna
-
-    from wordle_rl.sweeps.importance import estimate_importance
-
-    study = optuna.create_study(direction="maximize")
-    for number in range(20):
-        x, y = number / 20, (7 * number % 20) / 20
-        complete = x > 0.75
-        study.add_trial(
-            optuna.trial.create_trial(
-                state=optuna.trial.TrialState.COMPLETE if complete else
-                optuna.trial.TrialState.PRUNED,
-                value=0.9 if complete else None,  # complete trials are alike
-                params={"x": x, "y": y},
-                distributions=dict.fromkeys("xy", optuna.distributions.FloatDistribution(0, 1)),
-                intermediate_values={1: x, 2: 0.9},
-            )
-        )  # fmt: skip
-    importance = estimate_importance(study)
-    assert importance["x"].value > 0.9
-
-
-def test_a_study_without_results_has_a_report(tmp_path, monkeypatch):
+def test_a_study_without_results_has_a_page(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE", '{"fail": "broken"}')
     with pytest.raises(Exception, match="in a row"):
         work(tmp_path)
-    assert "3 failed" in study.write_report(tmp_path / "study").read_text()
+    assert "3 failed" in write_study(tmp_path / "study").read_text()
     assert len(stored(tmp_path).trials) == 3
 
 
 def test_a_folder_that_is_no_study_is_one_line(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
-        study.main([str(tmp_path)])
+        run(["study", str(tmp_path)])
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and "study.json" in line
+
+
+def grid_of(folder: Path, arms: int, seeds: int = 3, start: float = 0.25) -> Study:
+    """A study of arms that win 30 % and more, from a common start of 26 %."""
+    return study_of(folder, *(
+        {"x": x, "seed": seed, "val_win_rate": 0.4 + 0.02 * x + 0.01 * seed,
+         "curve": json.dumps([(0, start + 0.01 * seed), (640, 0.3 + 0.02 * x + 0.01 * seed),
+                              (1280, 0.4 + 0.02 * x + 0.01 * seed)])}
+        for x in range(arms) for seed in range(seeds)
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [2, MOST_BANDS, MOST_BANDS + 1])
+def test_at_most_five_bands_share_axes_with_words_units_and_the_number_of_seeds(tmp_path, count):
+    figure = draw_study(grid_of(tmp_path, count))
+    assert figure is not None
+    upper, lower = figure.subfigs
+    bands = [len(axes.collections) for axes in upper.axes]
+    assert bands == ([count] if count <= MOST_BANDS else [1] * count)
+    assert upper.axes[0].get_ylabel() == "validation games won (%)"
+    assert upper.axes[-1].get_xlabel() == "training games"
+    for axes in (*upper.axes, *lower.axes):
+        assert "start, 26.0 %" in [line.get_label() for line in axes.lines]
+    [note] = [text.get_text() for text in lower.texts]
+    assert note.endswith("95 % interval of the mean over seeds (Student's t), n = 3.")
+
+
+def test_one_seed_has_no_interval(tmp_path):
+    figure = draw_study(grid_of(tmp_path, 2, seeds=1))
+    assert figure is not None
+    assert "so there is no interval" in figure.subfigs[1].texts[0].get_text()
+
+
+def test_the_teacher_of_a_start_is_known_unless_the_study_may_change_it():
+    about: dict[str, Any] = {"params": {"optim.lr": ""}, "stages": [["experiment=study"]]}
+    assert find_teacher(about) == [("teacher: any word that fits", 89.7)]
+    for change in ({"arms": {"a": ["1: model=micro"]}}, {"overrides": ["words=custom"]},
+                   {"params": {"rules": ""}}, {"stages": [["model=smollm2"]]},
+                   {"stages": [["model=nothing"]]}):  # fmt: skip
+        assert find_teacher({**about, **change}) == []

@@ -6,10 +6,8 @@ The colours are by Okabe and Ito (https://jfly.uni-koeln.de/color/). matplotlib 
 from __future__ import annotations
 
 import io
-import textwrap
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wordle_rl.runs.files import write_bytes
 
@@ -22,7 +20,6 @@ COLOURS = (BLUE, RED, GREEN, PINK, ORANGE)
 MARKERS = "osD^v"  # one for each colour, for those who see none
 INK, GREY = "#1a1a1a", "#595959"  # text, and lines to compare with
 MOST_BANDS = len(COLOURS)  # in one picture
-_PANEL_COLUMNS, _PANEL_LETTERS = 3, 40
 _DOTS = 150  # dots per inch
 
 
@@ -34,38 +31,11 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def new_panels(count: int) -> tuple[Figure, list[Axes]]:
-    """A figure of small panels with equal axes, for more curves than one picture can show."""
-    rows = -(-count // _PANEL_COLUMNS)
-    figure = new_figure(9, 1.2 + 2.1 * rows)
-    grid = figure.subplots(rows, _PANEL_COLUMNS, sharex=True, sharey=True, squeeze=False)
-    panels = list(grid.flat)
-    for axes in panels[count:]:
-        axes.remove()
-    return figure, panels[:count]
-
-
-def finish_panel(axes: Axes, name: str) -> None:
-    """A panel's short title, and labels at the edge of the figure alone."""
-    shown = textwrap.shorten(name, _PANEL_LETTERS, placeholder="...")
-    axes.set_title(shown, loc="left", fontsize=9, color=INK)
-    axes.label_outer()
-
-
 def name_lines(axes: Axes) -> None:
     """A legend beside the axes, unless nothing has a name."""
     if axes.get_legend_handles_labels()[1]:
         place = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
         axes.legend(frameon=False, fontsize=9, labelcolor=INK, **place)
-
-
-def name_panels(figure: Figure, title: str, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """The title and one legend for all panels, above them."""
-    legend = figure.legend(
-        handles, names, loc="outside upper left", ncols=2, frameon=False, fontsize=9,
-        labelcolor=INK, title=title, alignment="left",
-    )  # fmt: skip
-    legend.get_title().set(fontsize=11, fontweight="bold", color=INK)
 
 
 def label_axes(axes: Axes, title: str, *, x: str = "", y: str = "") -> None:
@@ -91,23 +61,18 @@ def write_caption(figure: Figure, text: str) -> None:
     figure.supxlabel(text, fontsize=8.5, color=GREY)
 
 
-def save_figure(figure: Figure, out: Path, *, small: bool = False) -> None:
+def save_figure(figure: Figure, out: Path) -> None:
     """Write a figure as a PNG, whole or not at all.
 
-    small: with at most 256 colours, which takes a third of the space.
+    With at most 256 colours, which takes a third of the space.
     """
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=_DOTS)
-    write_bytes(out, _reduce_colours(picture) if small else picture.getvalue())
-
-
-def _reduce_colours(picture: io.BytesIO) -> bytes:
     from PIL import Image  # which matplotlib needs anyway
 
+    picture, reduced = io.BytesIO(), io.BytesIO()
+    figure.savefig(picture, format="png", dpi=_DOTS)
     with Image.open(picture) as drawn:
         # By default, quantize() drops the colour of a single thin line.
         octree = Image.Quantize.FASTOCTREE
         few = drawn.convert("RGB").quantize(256, octree, dither=Image.Dither.NONE)
-    reduced = io.BytesIO()
     few.save(reduced, format="png", optimize=True)
-    return reduced.getvalue()
+    write_bytes(out, reduced.getvalue())

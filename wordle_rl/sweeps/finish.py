@@ -8,16 +8,12 @@ from rich.table import Table
 
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.sweeps.analysis import judge_study
-from wordle_rl.sweeps.comparisons import list_pairs
-from wordle_rl.sweeps.effects import Effect
+from wordle_rl.sweeps.analysis import Effect, judge_study, list_pairs, read_study
 from wordle_rl.sweeps.page import write_study
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.power import find_pilot, list_studies, plan_power, refuse_underpowered
 from wordle_rl.sweeps.progress import format_table, print_line
-from wordle_rl.sweeps.reading import read_study
 from wordle_rl.sweeps.records import format_arm
-from wordle_rl.sweeps.results import ReportError
 from wordle_rl.sweeps.space import list_grid_points
 
 
@@ -42,10 +38,11 @@ def check_power(plan: StudyPlan, say: Callable[[str], None] = print_line) -> Non
             f"nor one of {', '.join(list_studies())}"
         )
     try:
-        power = plan_power(plan.space, settings.default, vars(analysis), read_study(pilot))
-    except ReportError as error:
+        known = read_study(pilot)
+    except ValueError as error:
         say(f"what this study can find is not known: {error}")
         return
+    power = plan_power(list_grid_points(plan.space), settings.default, vars(analysis), known)  # type: ignore
     say("\n".join(power.format_lines()))
     if not analysis.underpowered:
         refuse_underpowered(power, settings.name)

@@ -8,27 +8,34 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hydra import compose
 from omegaconf import OmegaConf
-from optuna.distributions import CategoricalDistribution
 
 from wordle_rl.runs.config import compose_from_conf
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF, ROOT
-from wordle_rl.sweeps.comparisons import list_pairs, measure_cells
-from wordle_rl.sweeps.effects import Spread, find_resolution, measure_spread
-from wordle_rl.sweeps.measures import Measure, find_measure
+from wordle_rl.sweeps.analysis import (
+    MEASURES,
+    Measure,
+    Spread,
+    Study,
+    find_resolution,
+    key_of,
+    list_pairs,
+    measure_cells,
+    measure_spread,
+    pick_arm,
+    read_study,
+)
 from wordle_rl.sweeps.plan import add_arms
-from wordle_rl.sweeps.records import read_record
-from wordle_rl.sweeps.results import ReportError, Study
+from wordle_rl.sweeps.records import RECORD, SEARCH
 from wordle_rl.sweeps.settings import StudySettings, build_study_settings
-from wordle_rl.sweeps.space import Space, list_grid_points, parse_params, same_params
-from wordle_rl.sweeps.table import read_space
+from wordle_rl.sweeps.space import Params, list_grid_points, parse_params
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,25 +73,23 @@ class Power:
 
 
 def plan_power(
-    space: Space, default: Mapping[str, Any] | None, analysis: Mapping[str, Any], pilot: Study
+    points: Sequence[Params], default: Params | None, analysis: Mapping[str, Any], pilot: Study
 ) -> Power:
-    """The power of a study with this space. Raises ConfigError and ReportError."""
-    measure = find_measure(analysis)
-    seeds = space.get("seed")
-    count = len(seeds.choices) if isinstance(seeds, CategoricalDistribution) else 0
+    """The power of a study of these points, seeds included. Raises ConfigError and ValueError."""
+    measure = MEASURES[analysis.get("measure") or "wins"]
+    count = len({point.get("seed") for point in points})
     if count < 2:
         raise ConfigError(
             "hydra.sweeper.params.seed must be a choice of two seeds or more, which a study's "
             "power depends on"
         )
-    others = {name: item for name, item in space.items() if name != "seed"}
-    pairs = list_pairs(list_grid_points(others), default, analysis.get("comparisons") or {})
+    found = [{name: v for name, v in point.items() if name != "seed"} for point in points]
+    arms = [*{key_of(arm): arm for arm in found}.values()]
+    pairs = list_pairs(arms, default, analysis.get("comparisons") or {})
     known = _pool(pilot, measure)
-    error = math.sqrt(known.seed_variance / count + max(
-        known.error**2 - known.seed_variance / known.seeds, 0.0
-    ))  # fmt: skip
-    spread = Spread(mean=0.0, error=error, seed_variance=known.seed_variance, seeds=count,
-                    secrets=known.secrets)  # fmt: skip
+    rest = max(known.error**2 - known.seed_variance / known.seeds, 0.0)
+    error = math.sqrt(known.seed_variance / count + rest)
+    spread = replace(known, error=error, seeds=count)
     number = max(len(pairs), 1)
     return Power(
         measure=measure, pilot=pilot.name, effect=analysis.get("effect"), seeds=count,
@@ -95,16 +100,13 @@ def plan_power(
 
 def _pool(pilot: Study, measure: Measure) -> Spread:
     """The mean variances of all differences between the first arm of a pilot and its others."""
-    search = [r for r in pilot.results if not r.confirms and r.state == "complete"]
-    arms = [r.arm for n, r in enumerate(search)
-            if not any(same_params(r.arm, before.arm) for before in search[:n])]  # fmt: skip
-    cells = [
-        measure_cells([r for r in search if same_params(r.arm, arm)], pilot.games, measure)
-        for arm in arms
-    ]
-    spreads = [s for other in cells[1:] if (s := measure_spread(cells[0], other)) is not None]
+    search = pilot.select(SEARCH)
+    arms = search[search.state == "complete"].drop_duplicates("key").arm
+    cells = measure_cells(pilot, SEARCH, measure)
+    first, *others = [pick_arm(cells, arm) for arm in arms] or [cells]
+    spreads = [s for other in others if (s := measure_spread(first, other)) is not None]
     if not spreads:
-        raise ReportError(
+        raise ValueError(
             f"study {pilot.name}: a pilot must have two arms with two seeds or more that both have "
             f"{measure.title}"
         )
@@ -129,46 +131,34 @@ def refuse_underpowered(power: Power, name: str) -> None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedStudy:
-    """What the power of a study depends on."""
-
-    name: str
-    space: Space
-    default: Mapping[str, Any] | None
-    analysis: Mapping[str, Any]
-    pilot: Path  # folder of the study that tells the spread
-
-
-def read_plan(name: str) -> PlannedStudy:
-    """The study in a folder, or in conf/sweep. Raises ConfigError or FolderError.
+def forecast(name: str) -> Power:
+    """The power of the study in a folder, or in conf/sweep. Raises ConfigError or ValueError.
 
     A study that ran is its own pilot.
     """
     folder = Path(name)
-    if (record := read_record(folder)) is not None:
-        identity = record["identity"]
-        return PlannedStudy(
-            name=record["name"], space=read_space(identity), analysis=record["analysis"],
-            default=identity.get("default"), pilot=folder,
-        )  # fmt: skip
-    if folder.name not in list_studies():
+    if (folder / RECORD).is_file():
+        study = read_study(folder)
+        points = [
+            {**row.arm, "seed": row.seed} for row in study.select(SEARCH).itertuples()
+        ]  # fmt: skip
+        return plan_power(points, study.identity.get("default"), study.analysis, study)
+    if name not in list_studies():
         raise ConfigError(
             f"{name}: neither the folder of a study, nor one of {', '.join(list_studies())}"
         )
-    settings = _compose_study(folder.name)
+    settings = _compose_study(name)
     pilot = find_pilot(settings.place, settings.analysis.pilot or settings.name)
-    if settings.analysis.pilot is None and not (pilot / "study.json").is_file():
+    if settings.analysis.pilot is None and not (pilot / RECORD).is_file():
         raise ConfigError(
             f"study {settings.name} did not run, so conf/sweep/{settings.name}.yaml must name "
             "another one as its hydra.sweeper.analysis.pilot, whose trials tell how much seeds "
             "differ"
         )
     space, _ = parse_params(settings.params)
-    return PlannedStudy(
-        name=settings.name, space=add_arms(settings, space), default=settings.default,
-        analysis=asdict(settings.analysis), pilot=pilot,
-    )  # fmt: skip
+    points = list_grid_points(add_arms(settings, space))
+    default: Any = settings.default
+    return plan_power(points, default, asdict(settings.analysis), read_study(pilot))
 
 
 def find_pilot(folder: Path, name: str) -> Path:

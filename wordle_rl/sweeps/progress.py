@@ -91,12 +91,12 @@ def format_ending(
     return f"study {name} is finished; {found}{again}"
 
 
-def format_mean(values: Iterable[float | None], scale: float, digits: int) -> str:
+def format_mean(values: Iterable[float | None], scale: float, digits: int, sign: str = "") -> str:
     """A mean over seeds with its 95 % interval (Student's t), - without values."""
-    given = [scale * value for value in values if value is not None]
+    given = [scale * value for value in values if value is not None and not math.isnan(value)]
     if not given:
         return "-"
-    mean = f"{statistics.fmean(given):.{digits}f}"
+    mean = f"{statistics.fmean(given):{sign}.{digits}f}"
     if len(given) == 1:
         return mean
     half = stdtrit(len(given) - 1, 0.975) * statistics.stdev(given) / math.sqrt(len(given))

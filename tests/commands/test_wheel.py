@@ -105,7 +105,7 @@ def test_a_study_keeps_its_files_in_the_current_folder(run, tmp_path):
     text = run(f"train -m optim.lr=1e-4,1e-3 {SMALL} trainer.validate_every=1")
     assert "lr=0.0001" in text and "lr=0.001" in text
     assert written(tmp_path) == {"outputs"}
-    [page] = (tmp_path / "outputs" / "studies").iterdir()
+    [page] = (tmp_path / "outputs" / "sweeps").iterdir()
     assert (page / "study.db").is_file()
     assert str(page.name) in run(f"study outputs/sweeps/{page.name}")
 

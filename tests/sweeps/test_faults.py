@@ -215,7 +215,10 @@ def test_a_worker_that_was_only_slow_leaves_its_trial_to_the_one_that_took_it(tm
     fake = held(tmp_path, steps=4)
     slow = worker(tmp_path, fake, **TWO, **SOON)
     until(lambda: steps_done(tmp_path).get("0000") == [1, 2])
+    until(lambda: len(stored(tmp_path).trials[0].intermediate_values) == 2)
+    time.sleep(0.2)  # stopped in the middle of a write, it would keep sqlite's lock
     slow.send_signal(signal.SIGSTOP)
+    time.sleep(SOON["grace"] + 1)  # else the other one takes the second trial, which is held, too
     quick = worker(tmp_path, fake, **TWO, **SOON)
     until(lambda: "FAIL" in states(stored(tmp_path)))
     release(tmp_path)

@@ -12,6 +12,6 @@ if __name__ == "__main__":  # before anything slow is imported
     from wordle_rl.runs.errors import whole_command
 
     with whole_command():
-        from wordle_rl.hydra_commands import train
+        from wordle_rl.commands.composed import train
 
         train()

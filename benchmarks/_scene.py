@@ -18,7 +18,7 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.load import load_layer_shape, load_model
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.timing import DTYPES, choose_computing
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling

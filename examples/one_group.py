@@ -17,7 +17,7 @@ import numpy as np
 from hydra import compose, initialize_config_dir
 
 from wordle_rl.backends.torch.backend import build_policy
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import marks_of
 from wordle_rl.rollouts.base import Step
 from wordle_rl.rollouts.chat import Chat

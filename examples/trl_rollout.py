@@ -22,7 +22,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchEngine
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.chat import Chat

@@ -33,7 +33,7 @@ class StudySweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> None:
         """Run a study. arguments: the overrides of the command line without hydra's own."""
-        from wordle_rl.build import build_experiment
+        from wordle_rl.commands.build import build_experiment
 
         with user_errors():
             plan = self.build_plan(arguments)
@@ -80,7 +80,7 @@ class StudySweeper(Sweeper):
 
     def _compose(self, overrides: Sequence[str]) -> dict[str, Any]:
         """The resolved config of a trial's overrides."""
-        from wordle_rl.build import resolve
+        from wordle_rl.commands.build import resolve
 
         assert self.hydra_context is not None and self.config is not None
         if (found := self._composed.get(tuple(overrides))) is not None:

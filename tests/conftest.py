@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wordle_rl import build
-from wordle_rl import train as train_command
-from wordle_rl.commands import players
+from wordle_rl.commands import build, players
+from wordle_rl.commands import train as train_command
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.runs.config import run_hydra

@@ -25,7 +25,7 @@ from wordle_rl.runs.paths import PACKAGE
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True}  # Hydra reads them
-_COMPOSED = {  # name -> its function in hydra_commands.py
+_COMPOSED = {  # name -> its function in commands/composed.py
     "train": ("train", "Train a model to play Wordle, or run a study with -m"),
     "eval": ("evaluate", "Play full games with a run, a model or a scripted player"),
 }
@@ -53,10 +53,10 @@ def describe(
 def _add_composed(name: str, function: str, summary: str) -> None:
     @app.command(name, help=summary, add_help_option=False, context_settings=_AS_GIVEN)
     def start_composed(context: typer.Context) -> None:
-        from wordle_rl import hydra_commands
+        from wordle_rl.commands import composed
 
         sys.argv = [f"wordle-rl {name}", *context.args]
-        getattr(hydra_commands, function)()
+        getattr(composed, function)()
 
 
 def find_commands() -> list[str]:

@@ -9,9 +9,9 @@ import pytest
 
 from tests.helpers.configs import composed
 from tests.helpers.verl.cases import CASES, DEFAULTS, as_bash_hands_on, kind_of
-from wordle_rl.build import build_experiment, resolve
-from wordle_rl.verl_keys import map_choices
-from wordle_rl.verl_limits import ALGORITHMS
+from wordle_rl.adapters.verl.keys import map_choices
+from wordle_rl.adapters.verl.limits import ALGORITHMS
+from wordle_rl.commands.build import build_experiment, resolve
 
 CORRECTION = "algorithm.rollout_correction"
 WIDER = {"actor_rollout_ref.model.target_modules": "list"}  # verl takes this kind, too

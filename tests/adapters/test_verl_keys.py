@@ -9,9 +9,9 @@ import pytest
 
 from tests.helpers.configs import composed
 from tests.helpers.verl.cases import CASES, DEFAULTS, as_bash_hands_on, kind_of
-from wordle_rl.build import build_experiment, resolve
-from wordle_rl.verl_files import write_value
-from wordle_rl.verl_keys import map_choices
+from wordle_rl.adapters.verl.files import write_value
+from wordle_rl.adapters.verl.keys import map_choices
+from wordle_rl.commands.build import build_experiment, resolve
 
 pytestmark = [
     pytest.mark.verl,

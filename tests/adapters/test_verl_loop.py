@@ -17,10 +17,10 @@ from omegaconf import OmegaConf
 from tests.helpers.configs import composed
 from tests.helpers.verl import stand_in
 from wordle_rl.adapters.api import build_knowledge, build_rewards
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.adapters.verl.game import build_game, choose_settings
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Game, marks
 from wordle_rl.policy.model_names import locate
-from wordle_rl.verl_game import build_game, choose_settings
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 
@@ -29,8 +29,8 @@ TINY = locate("embedded/tiny")
 
 @pytest.fixture(scope="module")
 def adapter() -> Iterator[Any]:
-    """wordle_rl.adapters.verl on verl, or on stand-ins for its classes."""
-    name = "wordle_rl.adapters.verl"
+    """wordle_rl.adapters.verl.loop on verl, or on stand-ins for its classes."""
+    name = "wordle_rl.adapters.verl.loop"
     if stand_in.installed():
         yield importlib.import_module(name)
         return

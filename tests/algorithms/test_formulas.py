@@ -25,7 +25,7 @@ from wordle_rl.algorithms.expert_iteration import ExpertIteration
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.rloo import Rloo, leave_one_out
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.policy.batch import Batch, take
 
 # Four conversations of unequal length; 1 marks sampled tokens, two answers in the first two.

@@ -26,7 +26,7 @@ from tests.helpers.tiny import (
     weights_of,
 )
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.rollouts.records import Rollout
 from wordle_rl.training.step import StepResult, train_step
 

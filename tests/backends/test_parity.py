@@ -24,7 +24,7 @@ from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.mlx.optimizers import Optimizers
 from wordle_rl.backends.torch.load import add_lora, load_model
-from wordle_rl.build import resolve
+from wordle_rl.commands.build import resolve
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.batch import Batch, Targets
 from wordle_rl.policy.optim import Optim

@@ -16,7 +16,7 @@ from wordle_rl.backends.torch.backend import share_choices
 from wordle_rl.backends.torch.memory_checks import limit_product_caches, plan_run
 from wordle_rl.backends.torch.memory_plan import Planner
 from wordle_rl.backends.torch.model_configs import build_config
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.memory import memory, spread
 from wordle_rl.policy.computing import Computing
 from wordle_rl.policy.memory_plan import GB

@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.commands import command, evaluation, trained, training
 from wordle_rl.backends import loggers
 from wordle_rl.commands import players
+from wordle_rl.commands.earlier_model import describe_untaught_prompt
 from wordle_rl.commands.eval import choose_games
-from wordle_rl.earlier_model import describe_untaught_prompt
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.model_names import locate
 from wordle_rl.prompts.styles import Places, Symbols
@@ -113,9 +113,9 @@ def test_weights_and_biases_gets_the_name_of_the_run(tmp_path, monkeypatch):
 
 FIRST = """
 import sys
-from wordle_rl import hydra_commands, train
+from wordle_rl.commands import composed, train
 train.load_backend = lambda _: sys.exit(int(bool({"torch", "lightning"} & set(sys.modules))))
-hydra_commands.train()
+composed.train()
 """
 
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests.helpers.configs import OPTIONS, composed
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.players import EvalSettings
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT

@@ -17,8 +17,8 @@ from tests.helpers import tiny
 from tests.helpers.configs import composed
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.load import add_lora
-from wordle_rl.build import build_experiment, resolve
-from wordle_rl.train import train
+from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.commands.train import train
 
 SMALL = [
     "words.test=4", "words.val=4", "sampling.max_tokens=12", "backend.precision=fp32",

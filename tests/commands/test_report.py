@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.configs import composed
 from tests.helpers.run_folders import Page, make_run
 from wordle_rl import __main__ as command
-from wordle_rl.build import resolve
+from wordle_rl.commands.build import resolve
 from wordle_rl.commands.report import default_settings, write_page
 from wordle_rl.reports.run import read_run
 from wordle_rl.runs import paths

@@ -12,9 +12,9 @@ from omegaconf import open_dict
 
 from tests.helpers.commands import SMALL_RUN
 from wordle_rl.commands.resolved_choices import describe_choices
+from wordle_rl.commands.train import train
 from wordle_rl.runs.config import quoted
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.train import train
 
 
 def with_hydra(*overrides: str) -> Any:

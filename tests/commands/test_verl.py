@@ -1,4 +1,4 @@
-"""python -m wordle_rl.verl writes fair rows and verl's settings, and refuses what is unfair."""
+"""wordle-rl verl writes fair rows and verl's settings, and refuses what is unfair."""
 
 from __future__ import annotations
 
@@ -15,14 +15,21 @@ import yaml
 from tests.helpers.commands import command
 from tests.helpers.configs import OPTIONS, composed
 from wordle_rl.__main__ import run as wordle_rl
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.adapters.verl.files import (
+    DIGESTS,
+    SCRIPT,
+    YAML,
+    build_rows,
+    check_parts,
+    write_value,
+)
+from wordle_rl.adapters.verl.game import build_game, choose_settings, read_clues
+from wordle_rl.adapters.verl.keys import map_choices
+from wordle_rl.adapters.verl.limits import UNFOLLOWED
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import feedback_code
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.tables import file_digest, read_table, write_table
-from wordle_rl.verl_files import DIGESTS, SCRIPT, YAML, build_rows, check_parts, write_value
-from wordle_rl.verl_game import build_game, choose_settings, read_clues
-from wordle_rl.verl_keys import map_choices
-from wordle_rl.verl_limits import UNFOLLOWED
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 
@@ -96,7 +103,7 @@ def test_the_command_of_the_docs_writes_rows_that_datasets_reads(tmp_path):
         assert [message["role"] for message in found[0]["prompt"]] == ["system", "user"]
     [loop] = yaml.safe_load((tmp_path / "files" / YAML).read_text())
     assert loop["name"] == "wordle" and loop["game"]["max_tokens"] == 256
-    assert loop["_target_"] == "wordle_rl.adapters.verl.WordleLoop"
+    assert loop["_target_"] == "wordle_rl.adapters.verl.loop.WordleLoop"
 
 
 def test_the_launch_script_has_verls_keys_and_lets_arguments_win(tmp_path):

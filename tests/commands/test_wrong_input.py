@@ -8,7 +8,7 @@ import pytest
 
 from tests.helpers.commands import command, evaluation, training
 from tests.helpers.configs import OPTIONS, composed
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.runs.instantiate import ConfigError
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -162,7 +162,7 @@ def test_evaluating_with_wrong_settings_is_refused(line: str, refused) -> None:
 
 EVIL = [  # classes and functions that do something when they are called, or are of another kind
     "os.system", "subprocess.Popen", "builtins.eval", "builtins.open", "pathlib.Path.unlink",
-    "pathlib.Path", "wordle_rl.words.lists.Path", "wordle_rl.train.train",
+    "pathlib.Path", "wordle_rl.words.lists.Path", "wordle_rl.commands.train.train",
     "wordle_rl.runs.errors.os.system", "wordle_rl.backends.torch.load.load_model",
     "wordle_rl.game.rules.Game", "wordle_rl.runs.errors",
     "wordle_rl.words.settings.WordSettings", "wordle_rl.rewards.win.Win", "", None, 5,

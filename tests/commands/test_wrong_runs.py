@@ -11,10 +11,10 @@ import pytest
 
 from tests.helpers.commands import contents, evaluation, trained, training
 from tests.helpers.configs import composed
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.commands.train import train
 from wordle_rl.runs.files import StepLog, write_json
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.train import train
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.data.cells import read_guesses
 from wordle_rl.data.dialogues import read_dialogue
 from wordle_rl.data.states import StateReader

@@ -21,7 +21,7 @@ from tests.helpers.configs import composed
 from tests.helpers.examples import load_example
 from tests.helpers.tiny import policy_of, weights_of
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game import rules
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.policy.engine import Completion, StopReason

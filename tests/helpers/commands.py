@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tests.helpers.configs import composed
 from wordle_rl.commands.eval import evaluate
+from wordle_rl.commands.train import train
 from wordle_rl.runs.config import quoted
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.train import train
 
 SMALL_RUN = (
     "model=untrained model.shape='{hidden_size: 32, layers: 2, heads: 4, kv_heads: 2, "

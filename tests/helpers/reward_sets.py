@@ -10,7 +10,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from tests.helpers.configs import composed
-from wordle_rl.build_parts import build_reward_set
+from wordle_rl.commands.build_parts import build_reward_set
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game, GameStatus, Rules

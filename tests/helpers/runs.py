@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 
 from tests.helpers.configs import composed
 from tests.helpers.tiny import many_stops, qwen, qwen_like_tokenizer
+from wordle_rl.commands.train import train
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.train import train
 
 SMALL = [
     "words=custom", "words.test=6", "words.val=6", "rollout.groups=4", "num_generations=2",

@@ -18,8 +18,8 @@ from hydra import compose, initialize_config_dir
 
 from tests.helpers.configs import OPTIONS, composed
 from wordle_rl import algorithms, rewards
-from wordle_rl.build import build_experiment, resolve
-from wordle_rl.build_parts import PLAYERS
+from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.commands.build_parts import PLAYERS
 from wordle_rl.commands.players import EvalSettings, build_player
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge

@@ -28,7 +28,7 @@ from tests.helpers.reward_sets import (
 )
 from tests.helpers.reward_sets import LAWFUL as SHIPPED
 from tests.helpers.tool_calls import call, guess
-from wordle_rl.build_parts import build_reward_set
+from wordle_rl.commands.build_parts import build_reward_set
 from wordle_rl.game.players.base import guess_text
 from wordle_rl.game.players.cheaters import CHEATERS, Cheater, Repeater, Staller
 from wordle_rl.game.rules import Game, GameStatus, PlayedTurn, State, TurnKind

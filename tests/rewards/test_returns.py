@@ -16,7 +16,7 @@ import pytest
 
 from tests.helpers.reward_sets import LAWFUL, guesses, node, play
 from tests.helpers.reward_sets import WORDS as FEW
-from wordle_rl.build_parts import build_reward_set
+from wordle_rl.commands.build_parts import build_reward_set
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players.mistakes import Mistakes

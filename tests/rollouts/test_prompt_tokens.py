@@ -10,7 +10,7 @@ from tests.helpers.configs import composed
 from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Game, State
 from wordle_rl.prompts.styles import PHRASES, Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat

@@ -36,7 +36,7 @@ from wordle_rl.runs.paths import ROOT
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("quiet")]
 # Children start from a process that has imported everything, so that a start takes no seconds.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["wordle_rl.backends.torch.backend", "wordle_rl.train"])
+PROCESSES.set_forkserver_preload(["wordle_rl.backends.torch.backend", "wordle_rl.commands.train"])
 
 
 @pytest.fixture

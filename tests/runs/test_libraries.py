@@ -12,9 +12,9 @@ import pytest
 import wordle_rl.backends
 import wordle_rl.sweeps
 from tests.helpers.configs import composed
+from wordle_rl.commands.train import train
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.train import train
 
 OURS = ("wordle_rl.backends", "wordle_rl.sweeps")  # that import libraries at their top
 NEEDED = {"torch": "train", "mlx_lm": "train backend=mlx", "optuna": "study"}
@@ -81,8 +81,8 @@ def test_an_adapter_without_peft_is_no_damaged_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from wordle_rl.backends.torch.load import load_layer_shape
-    from wordle_rl.build import resolve
-    from wordle_rl.build_parts import build_model_settings
+    from wordle_rl.commands.build import resolve
+    from wordle_rl.commands.build_parts import build_model_settings
 
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         (tmp_path / name).write_text('{"peft_type": "LORA"}')

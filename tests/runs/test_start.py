@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.configs import composed
-from wordle_rl.build import resolve
+from wordle_rl.commands.build import resolve
 from wordle_rl.runs.config import quoted
 from wordle_rl.runs.paths import ROOT
 
@@ -41,7 +41,7 @@ def stopped(command: str, imported: str, signum: int) -> tuple[int, str]:
     ("command", "imported", "signum", "code"),
     [
         ("train.py output_dir={} num_generations=1", "omegaconf", signal.SIGINT, 130),
-        ("eval.py output_dir={} player=random", "wordle_rl.build", signal.SIGTERM, 143),
+        ("eval.py output_dir={} player=random", "wordle_rl.commands.build", signal.SIGTERM, 143),
         ("-m wordle_rl runs {}", "typer", signal.SIGINT, 130),
     ],
 )

@@ -328,7 +328,7 @@ QUICK = ("gen_count", "joint")
     "name", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in STUDIES if s not in QUICK)]
 )
 def test_every_shipped_study_composes_and_builds(name, study_plan):
-    from wordle_rl.build import build_experiment
+    from wordle_rl.commands.build import build_experiment
 
     made: StudyPlan = study_plan(f"sweep={name}")
     made.check(build_experiment)

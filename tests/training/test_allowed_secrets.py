@@ -14,7 +14,7 @@ from tests.helpers import runs
 from tests.helpers.commands import training
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.game.feedback_table import build_table

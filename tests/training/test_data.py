@@ -15,7 +15,7 @@ from tests.helpers.commands import training
 from tests.helpers.configs import composed
 from tests.helpers.rows import pair, predibase, write_rows
 from tests.helpers.runs import metrics_of, run
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Clue, feedback_code
 from wordle_rl.policy.lineage import is_clean
 from wordle_rl.policy.stages import RECORD, stages_of

@@ -15,11 +15,11 @@ import torch
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, resume, run, settings
-from wordle_rl import train as run_command
 from wordle_rl.backends.mlx import engine as mlx_engine
 from wordle_rl.backends.torch import engine as torch_engine
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.commands import players
+from wordle_rl.commands import train as run_command
 from wordle_rl.commands.eval import evaluate
 from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite

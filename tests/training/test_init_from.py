@@ -17,8 +17,8 @@ from tests.helpers import runs
 from tests.helpers.commands import SMALL_RUN, evaluation, trained, training
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
-from wordle_rl.build import build_experiment, resolve
-from wordle_rl.earlier_run import begin_from, read_saved_config
+from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.commands.resume import begin_from, read_saved_config
 from wordle_rl.policy.stages import RECORD, stages_of
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
 from wordle_rl.runs.files import write_json
@@ -227,7 +227,7 @@ def test_another_prompt_form_or_list_is_refused_unless_it_is_meant(
     given = f"{way} words.test=6 words.val=6 {line}".format(run=small, list=tmp_path / "list.txt")
     said = refused(training(given))
     assert OTHERS[line] in said and str(small) in said and "allow_mismatch=true" in said
-    monkeypatch.setattr("wordle_rl.train.load_backend", lambda _: pytest.fail("reached"))
+    monkeypatch.setattr("wordle_rl.commands.train.load_backend", lambda _: pytest.fail("reached"))
     with pytest.raises(pytest.fail.Exception, match="reached"):
         training(f"{given} allow_mismatch=true output_dir={tmp_path}")()
 

@@ -17,7 +17,7 @@ import pytest
 from tests.helpers.configs import composed
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings
 from tests.helpers.tiny import policy_of, qwen
-from wordle_rl import train as running
+from wordle_rl.commands import train as running
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import memory
 from wordle_rl.training.memory import DEVICE, RESIDENT, MemoryFull, MemoryGuard, resident_bytes

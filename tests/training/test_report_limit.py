@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import resume, run, settings
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training import run_reports

@@ -11,9 +11,9 @@ import torch
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import LEARNING, without_clock
-from wordle_rl import train as train_command
+from wordle_rl.commands import train as train_command
+from wordle_rl.commands.train import train, write_page
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.train import train, write_page
 from wordle_rl.training.outcome import describe_seconds
 
 pytestmark = pytest.mark.usefixtures("quiet")

@@ -66,7 +66,7 @@ def spread(overrides: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 def describe_plans(names: Sequence[str], configs: Sequence[Any]) -> str:
     """The table of some composed configs that have one backend, and a line above it."""
     from wordle_rl.backends.torch.memory_plan import Planner
-    from wordle_rl.build import build_experiment, resolve
+    from wordle_rl.commands.build import build_experiment, resolve
     from wordle_rl.policy.memory_table import format_table
 
     setups = [build_experiment(resolve(cfg)) for cfg in configs]

@@ -50,7 +50,7 @@ def load_opponent(
     checkpoint: str = "best",
 ) -> Opponent:
     """A player to watch, as eval.py would load it with these settings. Raises ValueError."""
-    from wordle_rl import load_player
+    from wordle_rl.commands.players import load_player
     from wordle_rl.rollouts.opponent import Opponent
 
     given = [*settings, *([] if run is None else [f"checkpoint={checkpoint}"])]

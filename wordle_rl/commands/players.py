@@ -20,17 +20,17 @@ from omegaconf import DictConfig, open_dict
 
 from wordle_rl.adapters.api import compose_config
 from wordle_rl.backends import load_backend
-from wordle_rl.build import check_keys, resolve
-from wordle_rl.build_parts import (
+from wordle_rl.commands.build import check_keys, resolve
+from wordle_rl.commands.build_parts import (
     PLAYERS,
     build_backend_settings,
     build_history,
     build_model_settings,
     build_style,
 )
+from wordle_rl.commands.earlier_model import check_match, check_secrets, describe_untaught_prompt
 from wordle_rl.commands.eval_settings import EvalSettings
-from wordle_rl.earlier_model import check_match, check_secrets, describe_untaught_prompt
-from wordle_rl.earlier_run import adopt, list_keys, read_saved_config
+from wordle_rl.commands.resume import adopt, list_keys, read_saved_config
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.game.feedback_table import feedback_table

@@ -38,7 +38,7 @@ def default_settings() -> dict[str, str]:
     """The settings of python train.py without any argument."""
     from hydra import compose
 
-    from wordle_rl.build import resolve
+    from wordle_rl.commands.build import resolve
     from wordle_rl.reports.run import flat_settings
     from wordle_rl.runs.config import compose_from_conf
 

@@ -52,8 +52,8 @@ def check(folder: str, settings: Sequence[str]) -> list[str]:
     """Check a folder's files. Returns what to print."""
     if settings:
         raise ConfigError(f"check takes no other settings, not {settings[0]}")
+    from wordle_rl.adapters.verl.files import check_folder
     from wordle_rl.game.feedback_table import cache_folder
-    from wordle_rl.verl_files import check_folder
 
     counts = check_folder(ROOT / folder, cache_folder() / "datasets")
     return [f"{folder}: {_describe(counts)}, as they were written"]
@@ -64,9 +64,9 @@ def write(own: dict[str, str], settings: Sequence[str]) -> list[str]:
     if "output" not in own:
         raise ConfigError("output must be given: output=<folder>")
     from wordle_rl.adapters.api import compose_config
-    from wordle_rl.build import build_experiment, resolve
-    from wordle_rl.verl_files import SCRIPT, check_output, write_folder
-    from wordle_rl.verl_keys import map_choices
+    from wordle_rl.adapters.verl.files import SCRIPT, check_output, write_folder
+    from wordle_rl.adapters.verl.keys import map_choices
+    from wordle_rl.commands.build import build_experiment, resolve
 
     setup = build_experiment(resolve(compose_config("config", list(settings))))
     keys, lines = map_choices(setup)
@@ -83,6 +83,6 @@ def write(own: dict[str, str], settings: Sequence[str]) -> list[str]:
 
 
 def _describe(counts: dict[str, int]) -> str:
-    from wordle_rl.verl_game import PARTS
+    from wordle_rl.adapters.verl.game import PARTS
 
     return ", ".join(f"{counts[part]:,} {part}" for part in PARTS) + " rows"

@@ -27,10 +27,10 @@ from tests.helpers.runs import (
 )
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.commands.eval import evaluate
+from wordle_rl.commands.train import train
 from wordle_rl.policy.engine import StopReason
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.train import train
 from wordle_rl.training import run_reports
 from wordle_rl.training.game_log import GameLog
 from wordle_rl.training.held_out_play import HeldOutPlay
@@ -176,7 +176,7 @@ def test_without_mlx_everything_else_runs_and_the_backend_ends_in_one_line(tmp_p
 @pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="torch brings another BLAS")
 def test_a_run_on_linux_multiplies_with_the_blas_of_torch():
     code = (
-        "from types import SimpleNamespace; from wordle_rl.train import load_backend\n"
+        "from types import SimpleNamespace; from wordle_rl.commands.train import load_backend\n"
         "mx = load_backend(SimpleNamespace(name='mlx', module='mlx.core'))  # no more than that\n"
         "a = mx.arange(12.0).reshape(3, 4); print((a @ a.T)[1].tolist())"
     )

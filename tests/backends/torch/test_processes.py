@@ -40,13 +40,13 @@ from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.commands.train import train
 from wordle_rl.game.players.random_word import RandomWord
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.rollouts.best_of import BestOf
 from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.rollouts.turn import OneTurn
 from wordle_rl.runs.processes import ALONE, share
-from wordle_rl.train import train
 from wordle_rl.training.step import StepResult, train_step
 
 pytestmark = pytest.mark.usefixtures("quiet")

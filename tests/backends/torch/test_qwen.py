@@ -11,7 +11,7 @@ import torch
 from tests.helpers import tiny
 from tests.helpers.configs import composed
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.train import train
+from wordle_rl.commands.train import train
 
 
 @pytest.fixture(scope="module")

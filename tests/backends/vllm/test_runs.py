@@ -15,10 +15,10 @@ from tests.helpers.tiny import gemma_like_tokenizer, qwen
 from tests.helpers.vllm_server import SmallServer
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.vllm.policy import ServedPolicy
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.commands.train import train
 from wordle_rl.policy.engine import EngineLost
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.train import train
 from wordle_rl.training.loop import Training
 
 LOAD = "/v1/load_lora_adapter"

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.verl_limits import ALGORITHMS
+from wordle_rl.adapters.verl.limits import ALGORITHMS
 
 DEFAULTS: dict[str, str] = json.loads(
     (Path(__file__).parent / "defaults.json").read_text(encoding="utf-8")

@@ -183,7 +183,7 @@ def follow_first(launch: Launch) -> Iterator[TorchProcesses]:
 
 def _start_worker(launch: Launch) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "wordle_rl.worker"],
+        [sys.executable, "-m", "wordle_rl.commands.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         env={**environment(), **launch.variables()},

@@ -1,6 +1,6 @@
 """What a game in verl has of a composed config: its words, rules, prompt, form, rewards and limits.
 
-The command wordle_rl.verl writes these settings, and the agent loop of wordle_rl.adapters.verl
+wordle-rl verl writes these settings, and the agent loop of wordle_rl.adapters.verl.loop
 builds a game from them on every node. Needs neither torch nor verl.
 """
 
@@ -16,12 +16,12 @@ import numpy as np
 
 from wordle_rl.algorithms.base import Algorithm, AnswerLengths
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
-from wordle_rl.build_parts import build_reward_set, build_style
 from wordle_rl.data.cells import read_feedback, read_word
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State
 from wordle_rl.prompts.styles import PromptStyle
+from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.scoring import CREDIT, FORFEIT, OVERLONG, RETRY, GameReward, RewardSet
 from wordle_rl.rollouts.base import RolloutKind
 from wordle_rl.rollouts.served import Limits
@@ -34,7 +34,7 @@ from wordle_rl.words.splits import Splits
 AGENT = "wordle"  # the name of the agent loop
 GROUPS = ("words", "rules", "prompt", "reward", "rollout", "algorithm")  # of the config, whole
 PARTS = ("train", "val", "test")
-_WRITE = "write the files with python -m wordle_rl.verl"
+_WRITE = "write the files with wordle-rl verl"
 
 
 def choose_settings(setup: Experiment) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def build_game(settings: Mapping[str, Any]) -> VerlGame:
         splits=splits,
         mixed=chosen.protocol == "all",
         rules=rules,
-        style=build_style(settings, rules),
+        style=instantiate("prompt", settings["prompt"], PromptStyle, game=rules),
         form=rollout.form,
         rewards=build_reward_set(settings["reward"], words, knowledge, rollout.form),
         algorithm=_charging(instantiate("algorithm", settings["algorithm"], Algorithm, budget=1)),

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 from omegaconf import DictConfig
 
 from wordle_rl.backends import load_backend
-from wordle_rl.build import build_experiment, resolve
+from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.commands.earlier_model import describe_untaught_prompt
 from wordle_rl.commands.report import write_page
 from wordle_rl.commands.resolved_choices import describe_choices, hydra_choices
-from wordle_rl.earlier_model import describe_untaught_prompt
-from wordle_rl.earlier_run import (
+from wordle_rl.commands.resume import (
     begin_from,
     build_resumed_config,
     check_begun,

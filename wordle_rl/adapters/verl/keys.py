@@ -10,13 +10,13 @@ import json
 import math
 from typing import Any
 
+from wordle_rl.adapters.verl.game import AGENT
+from wordle_rl.adapters.verl.limits import ALGORITHMS, check_choices, list_unfollowed
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.runs.instantiate import ConfigError, option_of
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.verl_game import AGENT
-from wordle_rl.verl_limits import ALGORITHMS, check_choices, list_unfollowed
 
 VERSION = "0.9.1"
 HERE = "$here"  # the folder of the files, in the launch script

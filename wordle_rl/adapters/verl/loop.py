@@ -1,6 +1,6 @@
 """Wordle as an agent loop of verl 0.9.1: a whole game is one rollout.
 
-python -m wordle_rl.verl writes the settings of the loop and the rows that name it. The tokens that
+wordle-rl verl writes the settings of the loop and the rows that name it. The tokens that
 the rollout server drew are the tokens that are trained on, and the text between them is masked. The
 reward is the sum over the turns, with its breakdown in reward_extra_info. A won game ends.
 """
@@ -19,11 +19,11 @@ from verl.experimental.agent_loop.agent_loop import (  # pyright: ignore[reportM
     AgentLoopOutput,
 )
 
+from wordle_rl.adapters.verl.game import VerlGame, build_game, check_reward
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form, check_room
 from wordle_rl.rollouts.served import Drawn, play_served
-from wordle_rl.verl_game import VerlGame, build_game, check_reward
 
 _STEPS = "min_global_steps", "max_global_steps"  # of the weights that a game was played with
 
@@ -32,7 +32,7 @@ class WordleLoop(AgentLoopBase):
     """Plays one game. verl makes an object of this class for each game."""
 
     def __init__(self, *args: Any, game: dict[str, Any], **kwargs: Any) -> None:
-        """game: the settings that wordle_rl.verl_game.choose_settings() returned."""
+        """game: the settings that wordle_rl.adapters.verl.game.choose_settings() returned."""
         super().__init__(*args, **kwargs)
         # The word lists and the texts' tokens are the same for all games of a process.
         self.game = _build_game(json.dumps(game))

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any, NoReturn
 
-from wordle_rl.build import build_experiment
+from wordle_rl.commands.build import build_experiment
 from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.runs.errors import fail

@@ -13,6 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.adapters.verl.game import (
+    AGENT,
+    PARTS,
+    build_game,
+    check_row,
+    choose_settings,
+    write_clues,
+)
+from wordle_rl.adapters.verl.keys import CHECKPOINTS, HERE, VERSION, Keys
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Purpose, generator
 from wordle_rl.runs.files import (
@@ -25,10 +34,8 @@ from wordle_rl.runs.files import (
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.tables import file_digest, read_table, write_table
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.verl_game import AGENT, PARTS, build_game, check_row, choose_settings, write_clues
-from wordle_rl.verl_keys import CHECKPOINTS, HERE, VERSION, Keys
 
-LOOP = "wordle_rl.adapters.verl.WordleLoop"
+LOOP = "wordle_rl.adapters.verl.loop.WordleLoop"
 YAML, SCRIPT, DIGESTS = "agent_loop.yaml", "train.sh", "digests.json"
 _FILES = tuple(f"{part}.parquet" for part in PARTS)
 _OURS = {*_FILES, YAML, SCRIPT, DIGESTS}

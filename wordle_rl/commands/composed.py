@@ -30,12 +30,12 @@ def train() -> None:
         launch = read_launch()
     if launch is not None and launch.rank and not _STUDY & set(sys.argv[1:]):
         with whole_command():
-            from wordle_rl.worker import follow_launch
+            from wordle_rl.commands.worker import follow_launch
 
             follow_launch(launch)
 
     def start(cfg: DictConfig, overrides: Sequence[str]) -> None:
-        from wordle_rl.train import train
+        from wordle_rl.commands.train import train
 
         train(cfg, overrides)
 

@@ -7,6 +7,7 @@ They are loaded when they are first used, so importing this package is quick and
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         build_rewards,
         score_guess,
     )
+    from wordle_rl.adapters.verifiers import WordleEnv, WordleTaskset
     from wordle_rl.commands.players import load_player
     from wordle_rl.game.rules import Game, Rules, State, marks
     from wordle_rl.prompts.parser import parse
@@ -41,8 +43,12 @@ __all__ = [
     "split_secrets",
 ]
 
+if find_spec("verifiers"):  # `vf-eval wordle-rl` looks for its classes among these names
+    __all__ += ["WordleEnv", "WordleTaskset"]
+
 _HOMES = {  # module -> names that it defines
     "adapters.api": ("board", "build_knowledge", "build_prompt", "build_rewards", "score_guess"),
+    "adapters.verifiers": ("WordleEnv", "WordleTaskset"),
     "game.rules": ("Game", "Rules", "State", "marks"),
     "commands.players": ("load_player",),
     "prompts.parser": ("parse",),

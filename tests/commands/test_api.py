@@ -25,6 +25,7 @@ PAGE = (ROOT / "docs" / "API.md").read_text(encoding="utf-8")
 SECTIONS = {
     title: "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.M | re.S))
     for title, text in re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
+    if "```python" in text
 }
 ONE_LINE = 200  # characters of a message
 

@@ -91,3 +91,31 @@ def test_a_group_must_fit_into_a_portion():
         WholeGame(groups=2, num_generations=4, games_at_once=3)
     assert "rollout.num_generations=4" in str(refused.value)
     WholeGame(groups=2, num_generations=4, games_at_once=4)
+
+
+def test_games_are_halved_when_memory_runs_out(capsys):
+    """And the rollouts are the same, because draws depend on game and turn alone."""
+
+    class Small(WholeGame):
+        def play(self, task: Any) -> list[Any]:
+            if len(task.secrets) > 2:
+                raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+            return list(task.places)
+
+    class Task:
+        def __init__(self, places: range) -> None:
+            self.places = self.secrets = places
+
+        def split(self, size: int) -> list[Any]:
+            return [Task(self.places[i : i + size]) for i in range(0, len(self.places), size)]
+
+    task: Any = Task(range(7))
+    assert Small(groups=7, num_generations=3).play_in_portions(task) == list(range(7))
+    assert "rollout.games_at_once=6" in capsys.readouterr().out
+
+    class Broken(WholeGame):
+        def play(self, task: Any) -> list[Any]:
+            raise RuntimeError("shapes do not match")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        Broken(groups=7, num_generations=3).play_in_portions(task)

@@ -36,8 +36,7 @@ def memory(
         )
 
     def compose_all(*more: str) -> list[Any]:
-        given = [[*column, *more, "+model.plan_only=true"] for _, column in columns]
-        return [compose_config("config", overrides) for overrides in given]
+        return [compose_config("config", [*column, *more]) for _, column in columns]
 
     configs = compose_all()
     chosen = any(setting.startswith("backend=") for setting in settings)
@@ -65,28 +64,22 @@ def spread(overrides: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 def describe_plans(names: Sequence[str], configs: Sequence[Any]) -> str:
     """The table of some composed configs that have one backend, and a line above it."""
-    from wordle_rl.backends.torch.memory_plan import Planner
+    from wordle_rl.backends.memory import plan_memory
     from wordle_rl.commands.build import build_experiment, resolve
-    from wordle_rl.policy.memory_table import format_table
+    from wordle_rl.policy.memory import Place, format_table
 
     setups = [build_experiment(resolve(cfg)) for cfg in configs]
     backend: Any = setups[0].backend
-    place = "mlx" if backend.name == "mlx" else "cuda"
+    place: Place = "mlx" if backend.name == "mlx" else "cuda"
     if getattr(backend, "accelerator", "auto") in ("cpu", "mps"):
         place = backend.accelerator
     precision = backend.precision
     if precision == "auto":
         precision = "fp32" if place == "cpu" else "bf16"
-    models: dict[str, Any] = {}  # a model is simulated once for all columns
-    plans = []
-    for setup in setups:
-        planner = Planner(setup, place, precision, models.get(repr(setup.model)))
-        models[repr(setup.model)] = planner.model
-        plans.append(planner.plan(compare=True))
-    kept = plans[0].kept
+    plans = [plan_memory(setup, place, precision) for setup in setups]
     head = (
-        f"memory in GB (10^9 bytes) of model={setups[0].model.name}, {kept.parameters:,} weights"
-        f"{' in 4 bit' if setups[0].model.quantize else ''}, {kept.trained:,} trained numbers, on "
-        f"{_NAMES[backend.name]} in {precision} ({place})"
+        f"memory in GB (10^9 bytes) of model={setups[0].model.name}, {plans[0].parameters:,} "
+        f"weights{' in 4 bit' if setups[0].model.quantize else ''}, {plans[0].trained:,} trained "
+        f"numbers, on {_NAMES[backend.name]} in {precision} ({place})"
     )
-    return f"{head}\n{format_table(names, plans, place)}"
+    return f"{head}\n{format_table(names, plans)}"

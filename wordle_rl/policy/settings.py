@@ -94,7 +94,6 @@ class ModelSettings:
         None  # the only backend that loads this model, if there is only one
     )
     games_at_once: int = 512  # outside training; limits the memory for keys and values
-    plan_only: bool = False  # a folder needs no weights; wordle-rl memory sets it
 
     def __post_init__(self) -> None:
         check_range("model.learning_rate", self.learning_rate, 0, MOST_LEARNING_RATE)
@@ -156,8 +155,7 @@ class ModelSettings:
             have = ", ".join(f"embedded/{p.name}" for p in sorted(EMBEDDED.glob("*")))
             raise ValueError(f"model.path={self.path} does not exist; there is {have}")
         path = Path(self.path)
-        planned = self.plan_only and (path / "config.json").is_file()
-        if path.exists() and not planned and not holds_model(path):
+        if path.exists() and not holds_model(path):
             inside = f"; there is {path / 'model'}" if holds_model(path / "model") else ""
             raise ValueError(
                 f"model.path={self.path} is no model folder: it needs config.json or "

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game, Rules, State
+from wordle_rl.policy.memory import ran_out_of_memory
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.styles import PromptStyle
@@ -120,14 +121,25 @@ class RolloutKind(RolloutSettings, ABC):
         """Play a task. Returns its rollouts, group by group, num_generations in each."""
 
     def play_in_portions(self, task: RolloutTask) -> list[Rollout]:
-        """As play(), with at most games_at_once games side by side.
+        """As play(), with at most games_at_once games side by side, or fewer if memory runs out.
 
         Draws depend on game and turn alone, so the games are the same as all at once.
         """
-        if not isinstance(self.games_at_once, int):
+        size, all_of = self.num_generations, len(task.secrets)
+        most = self.games_at_once // size if isinstance(self.games_at_once, int) else all_of
+        return [rollout for part in task.split(max(most, 1)) for rollout in self._play_part(part)]
+
+    def _play_part(self, task: RolloutTask) -> list[Rollout]:
+        """Play a task at once, or its halves if that needs too much memory."""
+        half = (len(task.secrets) + 1) // 2
+        try:
             return self.play(task)
-        secrets = self.games_at_once // self.num_generations
-        return [rollout for portion in task.split(secrets) for rollout in self.play(portion)]
+        except RuntimeError as error:
+            if len(task.secrets) == 1 or not ran_out_of_memory(error):
+                raise
+        games = half * self.num_generations
+        print(f"out of memory: {games} games at once, as with rollout.games_at_once={games}")
+        return [rollout for part in task.split(half) for rollout in self._play_part(part)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,10 +28,10 @@ from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch import policy as torch_policy
 from wordle_rl.backends.torch import token_outputs
 from wordle_rl.backends.torch.backend import build_policy
-from wordle_rl.backends.torch.micro_batches import is_out_of_memory
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.recompute import find_layers
 from wordle_rl.policy.batch import Batch, DoesNotFit, Targets
+from wordle_rl.policy.memory import ran_out_of_memory
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 
@@ -282,4 +282,4 @@ def test_other_errors_are_not_taken_for_a_lack_of_memory():
 def test_torchs_own_allocator_is_understood():
     with pytest.raises(RuntimeError) as failed:
         torch.empty(2**60, dtype=torch.uint8)
-    assert is_out_of_memory(failed.value)
+    assert ran_out_of_memory(failed.value)

@@ -12,11 +12,11 @@ from typing import Any
 import mlx.core as mx
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
+from wordle_rl.backends.memory import measure_memory, settle_memory
 from wordle_rl.backends.mlx.load import load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.backends.step_bar import show_steps
-from wordle_rl.backends.torch.memory_checks import measure_memory, plan_run
-from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH
+from wordle_rl.policy.memory import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import MlxSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
@@ -72,7 +72,7 @@ def _plan_memory(setup: Experiment) -> Experiment:
     precision = setup.backend.precision
     if precision == "auto":  # on a CPU it is chosen after loading
         precision = "fp32" if on_cpu else "bf16"
-    return plan_run(setup, "mlx", precision, measure_memory())
+    return settle_memory(setup, "mlx", precision, measure_memory())
 
 
 def train(

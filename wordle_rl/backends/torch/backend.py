@@ -23,11 +23,11 @@ from lightning.pytorch.loggers import Logger
 from torch.utils.data import DataLoader, Dataset
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
+from wordle_rl.backends.memory import limit_product_caches, settle_memory
 from wordle_rl.backends.step_bar import show_steps
 from wordle_rl.backends.torch.devices import choose_device, measure_device
 from wordle_rl.backends.torch.load import load_layer_shape, load_model
 from wordle_rl.backends.torch.meeting import NotAllCame
-from wordle_rl.backends.torch.memory_checks import limit_product_caches, plan_run
 from wordle_rl.backends.torch.orders import lead, obey
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import (
@@ -39,7 +39,7 @@ from wordle_rl.backends.torch.processes import (
 from wordle_rl.backends.torch.served import let_play
 from wordle_rl.backends.torch.timing import choose_computing
 from wordle_rl.policy.computing import Computing
-from wordle_rl.policy.memory_plan import DEFAULT_MICRO_BATCH
+from wordle_rl.policy.memory import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
@@ -242,7 +242,7 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
         computing = _choose_computing(setup.model, setup.backend, device)
         if launch is None or launch.rank == 0:  # the other processes get its choices
             kind, memory = measure_device(device, setup.backend.processes_here)
-            setup = plan_run(setup, kind, computing.precision, memory)
+            setup = settle_memory(setup, kind, computing.precision, memory)
         assert isinstance(setup.backend, LightningSettings)
         policy = build_policy(
             setup.model, setup.backend,

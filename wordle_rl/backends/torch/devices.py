@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from wordle_rl.backends.torch.memory_checks import measure_memory
-from wordle_rl.policy.memory_plan import Place
+from wordle_rl.backends.memory import measure_memory
+from wordle_rl.policy.memory import Place
 from wordle_rl.policy.settings import LightningSettings
 
 

@@ -74,11 +74,6 @@ def refresh_sums(merged: nn.Module) -> None:
             layer.refresh()
 
 
-def count_sums(merged: nn.Module) -> list[int]:
-    """Numbers in each sum."""
-    return [la.weight.numel() for la in merged.modules() if isinstance(la, MergedLinear)]
-
-
 def _is_special(config: Any) -> bool:
     """Whether an adapter is more than the product of two matrices beside each linear layer."""
     return bool(

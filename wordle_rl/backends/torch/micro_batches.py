@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from wordle_rl.policy.batch import Batch, DoesNotFit, split_by_prompt, split_micro_batches
+from wordle_rl.policy.memory import ran_out_of_memory
 from wordle_rl.training.progress import print_line
 
 Rows = NDArray[np.int64]
-
-# What a RuntimeError says that is no torch.OutOfMemoryError: on the CPU, on MPS, and in cuBLAS.
-_SIGNS = ("can't allocate memory", "MPS backend out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
 
 
 class MicroBatches:
@@ -56,7 +53,7 @@ class MicroBatches:
             try:
                 work(rows)
             except RuntimeError as error:
-                if not is_out_of_memory(error):
+                if not ran_out_of_memory(error):
                     raise
                 return rows  # the error goes, and with it the tensors that its frames hold
         return None
@@ -68,7 +65,6 @@ class MicroBatches:
             raise DoesNotFit(sequences=len(failed), tokens=width)
         self.tokens = len(failed) * width // 2
         self._halved += 1
-        _free_cached_memory()
         print_line(
             f"out of memory with {len(failed)} x {width} tokens: from now on a micro-batch has at "
             f"most {self.tokens}, as with backend.micro_batch_tokens={self.tokens}"
@@ -78,16 +74,3 @@ class MicroBatches:
         """How often the limit was halved since the last call."""
         halved, self._halved = self._halved, 0
         return halved
-
-
-def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch raised this because memory ran out."""
-    return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in _SIGNS)
-
-
-def _free_cached_memory() -> None:
-    """Give memory back that torch's allocators keep, so that blocks of another size fit."""
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    if torch.backends.mps.is_available():
-        torch.mps.empty_cache()

@@ -17,7 +17,6 @@ from transformers import BitsAndBytesConfig
 from wordle_rl.runs.instantiate import ConfigError
 
 _DEVICES = ("cuda", "cpu")
-_BLOCK, _SCALES = 64, 256  # weights with one scale, and scales with one scale of their own
 
 
 def build_arguments(quantize: str | None, dtype: torch.dtype, device: str) -> dict[str, Any]:
@@ -43,12 +42,6 @@ def build_arguments(quantize: str | None, dtype: torch.dtype, device: str) -> di
         bnb_4bit_compute_dtype=dtype,
     )
     return {"quantization_config": config, "device_map": {"": device}}
-
-
-def count_bytes(weights: int) -> int:
-    """Bytes of so many weights in 4 bits. A scale has 8 bits, and the scale of scales 32."""
-    scales = weights / _BLOCK
-    return round(weights / 2 + scales + 4 * scales / _SCALES)
 
 
 def keep_trainable(model: torch.nn.Module) -> None:

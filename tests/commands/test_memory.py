@@ -1,0 +1,183 @@
+"""What a user sees of memory plans: the command, the lines before a run, and refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.helpers.commands import SMALL_RUN, training
+from tests.helpers.configs import composed
+from tests.helpers.tiny import qwen, qwen_like_tokenizer
+from wordle_rl.backends import memory as backend_memory
+from wordle_rl.backends.memory import limit_product_caches, plan_memory, settle_memory
+from wordle_rl.backends.torch.backend import share_choices
+from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.commands.memory import memory, spread
+from wordle_rl.policy.computing import Computing
+from wordle_rl.policy.memory import GB
+from wordle_rl.runs.instantiate import ConfigError
+
+
+@pytest.fixture(scope="module")
+def slim(tmp_path_factory) -> str:
+    """A folder with the config of Qwen2.5-3B, but four layers. A plan reads no weights."""
+    folder: Path = tmp_path_factory.mktemp("slim")
+    config = {
+        "model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 2048,
+        "intermediate_size": 11_008, "num_hidden_layers": 4, "num_attention_heads": 16,
+        "num_key_value_heads": 2, "tie_word_embeddings": True,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "model.safetensors").touch()
+    return f"model.path={folder}"
+
+
+@pytest.fixture(autouse=True)
+def plan_small_models(monkeypatch):
+    monkeypatch.setattr(backend_memory, "_LARGE", 0)
+
+
+def setup(*overrides: str) -> Any:
+    return build_experiment(resolve(composed("model=qwen3b", *overrides)))
+
+
+def settle(*overrides: str, gb: float) -> Any:
+    return settle_memory(setup(*overrides), "cuda", "bf16", gb * GB)
+
+
+def test_several_values_make_every_combination():
+    columns = list(spread(["model=qwen3b", "num_generations=2,4", "optim=adamw,muon"]))
+    assert [name for name, _ in columns] == [
+        "num_generations=2 optim=adamw", "num_generations=2 optim=muon",
+        "num_generations=4 optim=adamw", "num_generations=4 optim=muon",
+    ]  # fmt: skip
+    assert columns[0][1] == ["model=qwen3b", "num_generations=2", "optim=adamw"]
+    assert list(spread(["model.lora={rank: 4, alpha: 8}"])) == [
+        ("GB", ["model.lora={rank: 4, alpha: 8}"])
+    ]
+
+
+def test_the_command_prints_a_table_for_each_backend(capsys):
+    memory(["model=qwen3b", "num_generations=2,8"])
+    out = capsys.readouterr().out
+    assert re.findall(r"on (torch|MLX) in bf16", out) == ["torch", "MLX"]
+    assert len(re.findall(r"num_generations=2 +num_generations=8", out)) == 2
+    assert len(re.findall(r"^bytes of a token's keys, values +36,864 +36,864$", out, re.M)) == 2
+    assert "59,867,136 trained" in out and re.search(r"^fits 16 GB +\d+ games, check", out, re.M)
+    memory(["model=qwen1.5b", "backend=mlx"])
+    assert "28,672" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match=r"^num_generations must be one of"):
+        memory(["model=qwen3b", "num_generations=0"])
+
+
+def test_a_game_is_as_long_as_its_settings_allow(slim):
+    whole = plan_memory(setup(slim), "cuda", "bf16").game.whole
+    assert whole == 2071  # of which six answers take 6 x 256
+    turn = plan_memory(setup(slim, "rollout=turn"), "cuda", "bf16")
+    # Up to four guesses are given, and one answer of 256 tokens is played.
+    assert turn.game.trained == 256 < turn.game.whole < whole - 4 * 256
+    assert turn.held_out.whole == whole
+    taught = plan_memory(setup(slim, "algorithm=sft"), "cuda", "bf16")
+    assert (taught.games, taught.held_out.whole) == (0, whole) and taught.game.whole < whole / 2
+
+
+def test_validation_and_reports_play_fewer_games(slim):
+    for given, games in (
+        ("words.val=10", 64), ("trainer.report_limit=300", 300), ("trainer.watch_every=1", 315),
+    ):  # fmt: skip
+        assert plan_memory(setup(slim, given), "cuda", "bf16").held_out_games == games
+
+
+def test_a_run_that_cannot_play_names_the_number_of_games(slim):
+    with pytest.raises(ConfigError, match=r"must be auto, or .* 512 games at once") as error:
+        settle(slim, gb=10)
+    found = re.search(r"^rollout.games_at_once must be auto, or (\d+) or less", str(error.value))
+    assert found
+    games = int(found[1])
+    # What the line advises fits, and one group more does not.
+    chosen = settle(slim, "rollout.games_at_once=auto", gb=10)
+    assert chosen.recipe.rollout.games_at_once == games and games % 8 == 0
+    with pytest.raises(ConfigError, match=rf"or {games} or less to fit"):
+        settle(slim, f"rollout.games_at_once={games + 8}", gb=10)
+    few = settle(slim, "rollout.games_at_once=auto", "rollout.groups=4", gb=80)
+    assert few.recipe.rollout.games_at_once == 32
+    large = ["rollout.groups=1", "rollout.num_generations=512", "rollout.games_at_once=auto"]
+    with pytest.raises(ConfigError, match=r"^rollout.num_generations must be \d+ or less"):
+        settle(slim, *large, gb=10)
+
+
+def test_a_run_that_cannot_learn_names_the_micro_batch(slim, capsys):
+    few = [slim, "rollout.groups=1", "num_generations=2", "model.games_at_once=2"]
+    with pytest.raises(ConfigError, match=r"micro_batch_tokens must be 8192 or less .* not 16384"):
+        settle(*few, "backend.micro_batch_tokens=16384", gb=12)
+    chosen = settle(*few, "backend.micro_batch_tokens=auto", gb=12)
+    assert chosen.backend.micro_batch_tokens == 8192
+    assert "memory plan:" in capsys.readouterr().out
+    # One game is too long, unless layers are computed again.
+    again = "backend.gradient_checkpointing=true"
+    with pytest.raises(ConfigError, match=rf"set {again}"):
+        settle(*few, gb=4)
+    settle(*few, again, gb=4)
+    assert "layers computed again" in capsys.readouterr().out
+    with pytest.raises(ConfigError, match=r"lower sampling.max_tokens"):
+        settle(*few, again, gb=2.5)
+
+
+def test_games_of_validation_and_limits_of_the_trainer_count(slim):
+    with pytest.raises(ConfigError, match=r"^model.games_at_once must be \d+ or less"):
+        settle(slim, "rollout.groups=1", gb=5)
+    with pytest.raises(ConfigError, match=r"into the 6.0 GB"):
+        settle(slim, "trainer.device_memory_limit_gb=6", gb=141)
+
+
+def test_small_models_are_not_planned(capsys, monkeypatch):
+    monkeypatch.setattr(backend_memory, "_LARGE", 50_000_000)
+    tiny = build_experiment(resolve(composed("model=tiny")))
+    assert settle_memory(tiny, "cpu", "fp32", 1.0) is tiny
+    assert capsys.readouterr().out == ""
+
+
+def test_other_processes_take_the_choices_of_the_first():
+    auto = ["rollout.games_at_once=auto", "backend.micro_batch_tokens=auto", "backend.devices=2"]
+    cfg = composed("model=micro", "rollout.groups=4", "num_generations=2", *auto)
+    first = settle_memory(build_experiment(resolve(cfg)), "cpu", "fp32", 16 * GB)
+    policy: Any = SimpleNamespace(computing=Computing(precision="fp32"))
+    other = build_experiment(share_choices(first, policy))
+    assert other.backend.precision == "fp32"
+    assert other.backend.micro_batch_tokens == first.backend.micro_batch_tokens == 16_384
+    assert other.recipe.rollout.games_at_once == 4  # two of the four groups
+
+
+def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
+    folder = tmp_path / "base"
+    qwen(340).save_pretrained(folder)
+    qwen_like_tokenizer().save_pretrained(folder)
+    line = SMALL_RUN.partition("algorithm=")[2]
+    common = f"model=micro model.path={folder} algorithm={line} output_dir={tmp_path}"
+    training(f"{common} backend.micro_batch_tokens=auto rollout.games_at_once=auto")()
+    out = capsys.readouterr().out
+    assert out.index("memory plan:") < out.index("parameters") and "in validation" in out
+    with pytest.raises(SystemExit) as end:
+        training(f"{common} trainer.memory_limit_gb=0.0001")()
+    assert end.value.code == 2
+    assert re.search(r"error: .* must fit into the 0.0 GB", capsys.readouterr().err)
+
+
+CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "32"}
+
+
+@pytest.mark.parametrize(
+    ("large", "device", "kept"), [(0, "cpu", CACHE_SIZES), (0, "cuda:0", {}), (10**12, "cpu", {})]
+)
+def test_few_products_are_kept_for_a_pretrained_model_on_the_cpu(
+    large, device, kept, monkeypatch, model_folder
+):
+    monkeypatch.setattr(backend_memory, "_LARGE", large)
+    monkeypatch.setattr(backend_memory.os, "environ", {})
+    limit_product_caches(setup(f"model.path={model_folder}"), device)
+    assert backend_memory.os.environ == kept

@@ -1,0 +1,160 @@
+"""The arithmetic of memory plans, against sums by hand and against a count of every tensor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig
+
+from wordle_rl.policy.memory import (
+    GB,
+    KNOWN,
+    GameSize,
+    Plan,
+    fits,
+    format_table,
+    ran_out_of_memory,
+    read_sizes,
+    usable,
+)
+from wordle_rl.policy.settings import LoraSettings
+
+QWEN, QWEN_SMALL = KNOWN["Qwen/Qwen2.5-3B-Instruct"], KNOWN["Qwen/Qwen2.5-1.5B-Instruct"]
+GEMMA = KNOWN["mlx-community/gemma-3-4b-it-bf16"]
+LONGEST = GameSize(opening=388, feed=30, whole=2071, trained=1536)
+
+
+def plan(**changes: Any) -> Plan:
+    """Qwen2.5-3B with its defaults on one GPU."""
+    fields: dict[str, Any] = {
+        "sizes": QWEN, "place": "cuda", "half": True, "lora": LoraSettings(rank=32),
+        "game": LONGEST, "held_out": LONGEST, "games": 512, "held_out_games": 200,
+        "micro_batch_tokens": 4096,
+    }  # fmt: skip
+    return Plan(**(fields | changes))
+
+
+def test_a_tokens_keys_and_values_by_hand():
+    assert QWEN.keys_values() == 36 * 2 * 2 * 128 * 2 == 36_864
+    assert QWEN_SMALL.keys_values() == 28 * 2 * 2 * 128 * 2 == 28_672
+    assert GEMMA.keys_values() == 139_264
+
+
+def test_weights_and_adapters_by_hand():
+    one = plan()
+    assert one.trained == 59_867_136  # as peft counts them
+    assert one.parameters == pytest.approx(3_085_938_688, rel=1e-4)  # as transformers counts them
+    assert (one.adapters, one.optimizer) == (4 * one.trained, 8 * one.trained)
+    few = plan(lora=LoraSettings(rank=8, targets=["q_proj", "v_proj"]))
+    assert few.trained == 36 * 8 * (2048 + 2048 + 2048 + 256)
+    assert plan(lora=LoraSettings(rank=8, targets=r".*\.(q|v)_proj")).trained == few.trained
+    # Full training in bf16 keeps 6 bytes a weight, and 8 of moments.
+    full = plan(lora=None)
+    assert full.weights == 6 * full.trained and full.optimizer == 8 * full.trained
+    assert plan(quantized=True).weights < 0.4 * one.weights
+    # Sums of base and adapter on a CPU: q, o; k, v; gate, up, down, of 2 bytes a number.
+    sums = 36 * (2 * 2048 * 2048 + 2 * 2048 * 256 + 3 * 2048 * 11_008) * 2
+    assert plan(place="cpu", has_reference=True).reference == plan(place="cpu").sums == sums
+    assert plan(muon=True).optimizer == 4 * one.trained
+
+
+def test_keys_and_values_by_hand():
+    by_hand = 36_864 * 512 * 2071
+    assert by_hand <= plan().keys_values(LONGEST, 512) <= 9 / 8 * by_hand
+    mlx = plan(sizes=GEMMA, place="mlx").keys_values(LONGEST, 16)
+    assert mlx == 16 * 4096 * (5 * 2112 + 29 * 1280)  # sliding layers keep their window
+
+
+# Peaks while playing, while learning and with layers computed again, in GB. Every tensor of the
+# real code was counted on torch's meta device.
+COUNTED: dict[str, tuple[dict[str, Any], tuple[float, float, float]]] = {
+    "qwen3b on cuda": ({}, (59.23, 36.98, 8.87)),
+    "qwen3b on mlx": ({"place": "mlx"}, (52.03, 36.94, 9.08)),
+    "qwen1.5b on cuda": (
+        {"sizes": QWEN_SMALL, "lora": LoraSettings(rank=8)},
+        (43.71, 21.92, 4.71),
+    ),
+    "gemma4b on mlx": (
+        {"sizes": GEMMA, "place": "mlx", "lora": LoraSettings(rank=8), "games": 32,
+         "held_out_games": 16, "micro_batch_tokens": 2048},
+        (14.74, 25.49, 9.27),
+    ),
+    "gemma4b on cuda": (
+        {"sizes": GEMMA, "lora": LoraSettings(rank=8)}, (176.47, 42.50, 10.80),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_peaks_are_within_15_percent_of_a_count_of_every_tensor(name):
+    changes, (playing, learning, lean) = COUNTED[name]
+    one = plan(**changes)
+    assert one.while_playing / GB == pytest.approx(playing, rel=0.15)
+    assert one.while_learning(checkpointing=False) / GB == pytest.approx(learning, rel=0.15)
+    assert one.while_learning(checkpointing=True) / GB == pytest.approx(lean, rel=0.15)
+
+
+def test_what_fits_is_found():
+    one = plan()
+    games = one.find_games(48 * GB)
+    assert one.while_training(games) <= 48 * GB < one.while_training(games + 2)
+    assert one.find_games(5 * GB) == 0 and one.find_games(500 * GB) == 512
+    tokens = one.find_tokens(30 * GB)
+    assert replace(one, micro_batch_tokens=tokens).while_learning() <= 30 * GB
+    assert replace(one, micro_batch_tokens=2 * tokens).while_learning() > 30 * GB
+    assert one.find_tokens(10 * GB) == 0
+    taught = plan(games=0)  # a teacher plays
+    assert taught.while_playing == taught.while_held_out(200)
+
+
+def test_machines_leave_a_share_to_drivers_and_to_the_screen():
+    assert usable(100.0, "cuda") == pytest.approx(92.0)
+    assert usable(24 * GB, "mlx") == pytest.approx(16 * GB)
+    assert usable(48 * GB, "mlx") == pytest.approx(36 * GB)
+
+
+def test_the_table_has_a_column_for_each_plan_and_says_what_must_change():
+    few = plan(games=8, held_out_games=8)
+    lines = format_table(["few", "many"], [few, plan()]).splitlines()
+    assert lines[0].split() == ["few", "many"]
+    rows = {line[:31].strip(): line[31:].split("  ") for line in lines}
+    assert rows["bytes of a token's keys, values"][-1].strip() == "36,864"
+    assert [fits(few, size) for size in (16, 80)] == ["yes, checkpointing", "yes"]
+    assert fits(plan(), 80) == "yes" and fits(plan(), 48).endswith(" games")
+    assert fits(few, 5) == "no"
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        (
+            {"model_type": "qwen2", "vocab_size": 151_936, "hidden_size": 2048,
+             "intermediate_size": 11_008, "num_hidden_layers": 36, "num_attention_heads": 16,
+             "num_key_value_heads": 2, "tie_word_embeddings": True},
+            "Qwen/Qwen2.5-3B-Instruct",
+        ),
+        (
+            {"model_type": "gemma3_text", "vocab_size": 262_144, "hidden_size": 1152,
+             "intermediate_size": 6912, "num_hidden_layers": 26, "num_attention_heads": 4,
+             "num_key_value_heads": 1, "head_dim": 256, "sliding_window": 512},
+            "google/gemma-3-1b-it",
+        ),
+        ({"model_type": "gpt2"}, "openai-community/gpt2"),
+    ],
+)  # fmt: skip
+def test_sizes_are_read_from_transformers_configs(config, name):
+    facts = dict(config)
+    assert read_sizes(AutoConfig.for_model(facts.pop("model_type"), **facts)) == KNOWN[name]
+
+
+def test_only_a_lack_of_memory_is_taken_for_one():
+    for error in (
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError("[metal::malloc] Attempting to allocate 9 bytes"),
+    ):
+        assert ran_out_of_memory(error)
+    assert not ran_out_of_memory(RuntimeError("shapes do not match"))

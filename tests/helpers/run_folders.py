@@ -12,6 +12,7 @@ from wordle_rl.game.rules import Game
 from wordle_rl.runs.files import StepLog, json_bytes, write_json
 
 NAME = "2026-11-22_08-56-39_{}_8606-4bf868"
+WIN_RATE = ("win_rate", "win_rate_low", "win_rate_high")
 BEFORE = [("crane", ["slate", "crane"]), ("sleep", ["abbey", None, "mound", "abbey", "slate",
           "zzzzz"]), ("crept", ["crane", "abbey", "mound", "slate", "steel", "crane"])]  # fmt: skip
 AFTER = [
@@ -37,6 +38,7 @@ def make_run(
         "choices": {"model": "mini", "algorithm": "grpo"}, "seeds": {"seed": 0},
         "digests": {"words": "unknown"}, **manifest,
     })  # fmt: skip
+    (folder / "config.yaml").write_text("seed: 0\n")
     log = StepLog(folder / "metrics.jsonl")
     validations = StepLog(folder / "validation_games.jsonl")
     for step in range(0, 41, 10):
@@ -45,7 +47,7 @@ def make_run(
             "train/games": 512.0, "train/wins": 100.0 + 5 * step, "reward/mean": step / 40,
             "time/step": 2.0, "time/decode": 1.5, "memory/resident_gb": 0.5,
             "total/games": 512 * step,
-            "val/win_rate": sum(game.won for game in plays) / len(plays),
+            **{f"val/{name}": summary_of(plays)[name] for name in WIN_RATE},
             "val/mean_guesses_with_losses": 5.0 - step / 40, "val/reward": step / 40,
             "val/reward_standard_error": 0.1, "skill/consistency": 0.5, "train/non_words": 0.1,
             "val/skill/consistency": 0.6, "val/skill/turn_1/bits_ratio": 0.7,
@@ -100,4 +102,4 @@ class Page(HTMLParser):
     def prose(self) -> str:
         """Everything that a reader sees, in one line."""
         hidden = ("script", "style")
-        return " ".join(" ".join(t.split()) for name, t in self.texts if name not in hidden)
+        return " ".join(" ".join(t for name, t in self.texts if name not in hidden).split())

@@ -8,8 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from tests.helpers.run_folders import make_run
-from wordle_rl.reports.pictures import Picture, draw_dots, run_pictures, to_svg, write_png
-from wordle_rl.reports.run import Estimate, read_run
+from wordle_rl.reports.pictures import Picture, curve_pictures, draw_dots, to_svg, write_png
+from wordle_rl.reports.run import WINS, Estimate, read_run
+from wordle_rl.reports.solvers import solvers_of
 from wordle_rl.runs.files import StepLog
 from wordle_rl.words.lists import load_words
 
@@ -23,29 +24,29 @@ def lines_of(picture: Picture):
 
 def test_curves_are_the_logged_numbers_beside_the_solvers(tmp_path):
     folder = make_run(tmp_path, digests={"words": load_words().digest})
-    wins, guesses, totals = map(lines_of, run_pictures(read_run(folder)))
+    for step, rate in ((50, 0.5), (60, 0.75)):
+        StepLog(folder / "metrics.jsonl").append(step, {"watch/test/win_rate": rate})
+    run = read_run(folder)
+    wins, guesses, totals = map(lines_of, curve_pictures([run], solvers_of(run)))
     assert wins["validation"] == pytest.approx([100 / 3, 100 / 3, 100, 100, 100])
     rates = [100 * (100 + 5 * step) / 512 for step in range(0, 41, 10)]
     assert wins["training"] == pytest.approx(rates)
+    assert wins["test secrets, greedy"] == [50.0, 75.0]
     assert wins["random answer that fits all clues"][0] == pytest.approx(98.2, abs=0.1)
     assert guesses["validation"] == [5.0, 4.75, 4.5, 4.25, 4.0]
     assert guesses["optimum (published)"][0] == 3.421
     assert totals["won"] == [100, 250, 450, 700, 1000] and totals["played"][-1] == 5 * 512
 
 
-def test_greedy_games_on_training_and_test_secrets_have_their_gap(tmp_path):
-    folder = make_run(tmp_path)
-    for step, rate in ((50, 0.5), (60, 0.75)):
-        record = {"watch/train/win_rate": rate, "watch/test/win_rate": 0.25}
-        StepLog(folder / "metrics.jsonl").append(step, record)
-    picture = run_pictures(read_run(folder))[0]
-    assert lines_of(picture)["test secrets, greedy"] == [25.0, 25.0]
-    assert "gap, at the end +50 points" in to_svg(picture)
+def test_several_runs_have_a_curve_each(tmp_path):
+    runs = [read_run(make_run(tmp_path, name)) for name in ("a", "b")]
+    for picture in curve_pictures(runs, solvers_of(runs[0])):
+        assert [*lines_of(picture)] == ["a", "b"]
 
 
 def test_texts_are_escaped_and_dollars_are_dollars(tmp_path):
     def draw(axes):
-        draw_dots(axes, [("<b>$x^2$", Estimate(0.3, 0.2))], strong=1, percent=True)
+        draw_dots(axes, [("<b>$x^2$", Estimate(0.3, 0.2))], strong=1, measure=WINS)
 
     picture = Picture("a", 'A "&" B', "n", draw)
     svg = to_svg(picture)
@@ -55,7 +56,7 @@ def test_texts_are_escaped_and_dollars_are_dollars(tmp_path):
 
 
 def test_pictures_of_a_page_share_no_names(tmp_path):
-    svgs = [to_svg(picture) for picture in run_pictures(read_run(make_run(tmp_path)))]
+    svgs = [to_svg(picture) for picture in curve_pictures([read_run(make_run(tmp_path))], [])]
     names = [set(re.findall(r' id="([^"]+)"', svg)) for svg in svgs]
     assert sum(map(len, names)) == len(set.union(*names)) > 3
     for svg, own in zip(svgs, names, strict=True):

@@ -15,8 +15,7 @@ def player(*games: tuple[str, bool, int]) -> Result:
     boards = [
         Board(secret, won, [("crane", "22222", "", "")] * turns) for secret, won, turns in games
     ]
-    return Result(label="x", games=len(boards), wins=Estimate(0.0), guesses=Estimate(0.0),
-                  boards=boards)  # fmt: skip
+    return Result(label="x", measures={}, boards=boards)
 
 
 def test_the_interval_is_over_the_differences_of_the_secrets():
@@ -39,7 +38,7 @@ def test_only_secrets_of_both_players_count():
     first = player(("crane", True, 3), ("slate", False, 6))
     second = player(("slate", True, 3), ("abbey", True, 3))
     found = difference(first, second)
-    assert found is not None and found.secrets == 1 and found.wins == Estimate(1.0)
+    assert found is not None and found.secrets == 1 and found.wins == Estimate(1.0, None, None)
     assert difference(first, player(("mound", True, 3))) is None
 
 
@@ -53,8 +52,8 @@ def test_several_games_on_one_secret_are_one_difference():
 
 def test_a_logged_mean_keeps_its_value_and_takes_the_interval_of_the_boards(tmp_path):
     found = read_run(make_run(tmp_path)).validations
-    assert found.wins.tolist() == pytest.approx([1 / 3, 1 / 3, 1, 1, 1])
-    assert found.guesses.tolist() == [5.0, 4.75, 4.5, 4.25, 4.0]
+    assert found.win_rate.tolist() == pytest.approx([1 / 3, 1 / 3, 1, 1, 1])
+    assert found.mean_guesses_with_losses.tolist() == [5.0, 4.75, 4.5, 4.25, 4.0]
     half = 1.959964 * statistics.stdev([2, 7, 7]) / math.sqrt(3)
-    low, high = found.loc[0, ["guesses_low", "guesses_high"]]
+    low, high = (found[f"mean_guesses_with_losses_{end}"][0] for end in ("low", "high"))
     assert (low, high) == pytest.approx((5 - half, 5 + half))

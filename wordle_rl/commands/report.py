@@ -39,11 +39,11 @@ def default_settings() -> dict[str, str]:
     from hydra import compose
 
     from wordle_rl.commands.build import resolve
-    from wordle_rl.reports.run import flat_settings
+    from wordle_rl.reports.run import flatten
     from wordle_rl.runs.config import compose_from_conf
 
     with compose_from_conf():  # at the end of a training run, Hydra still runs
-        return flat_settings(resolve(compose("config")))
+        return flatten(resolve(compose("config")))
 
 
 def write_page(folder: RunFolder) -> None:

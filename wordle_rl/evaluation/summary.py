@@ -66,6 +66,8 @@ def summarise(
     if any(game.rules != rules for game in games):
         raise ValueError(f"{player} on {split}: a game was played by other rules than reported")
     turns = skills(games, knowledge)
+    # A retry uses no turn.
+    needed = [game.state.turn if game.won else rules.max_turns + 1 for game in games]
     return {
         "player": player,
         "split": split,
@@ -73,7 +75,7 @@ def summarise(
         "secrets": len({game.secret for game in games}),
         "out_of_time": sum(game.status is GameStatus.OUT_OF_TIME for game in games),
         "unfinished": sum(game.status is GameStatus.PLAYING for game in games),
-        **_results(games, rules.max_turns),
+        **count_results(needed, [game.secret for game in games], rules.max_turns),
         **_play(games),
         **({"by_depth": results_by_depth(games)} if any(map(given_guesses, games)) else {}),
         **({"pass_at": found} if (found := passes(games)) else {}),
@@ -88,18 +90,22 @@ def summarise(
     }
 
 
-def _results(games: Sequence[Game], max_turns: int) -> dict[str, Any]:
-    won = [game.state.turn for game in games if game.won]  # a retry uses no turn
-    guesses = [float(game.state.turn if game.won else max_turns + 1) for game in games]
-    mean = float(np.mean(guesses))
-    secrets = [game.secret for game in games]
-    error = standard_error(guesses, secrets)
+def count_results(
+    needed: Sequence[int], secrets: Sequence[str], max_turns: int
+) -> dict[str, Any]:
+    """Wins and guesses of some games, as entries of a summary.
+
+    needed: guesses of each game, max_turns + 1 for a lost one. secrets: one per game.
+    """
+    won = [guesses for guesses in needed if guesses <= max_turns]
+    mean = float(np.mean(needed))
+    error = standard_error(needed, secrets)
     half = None if error is None else Z95 * error
-    low, high = win_interval([float(game.won) for game in games], secrets)
+    low, high = win_interval([float(guesses <= max_turns) for guesses in needed], secrets)
     counts = Counter(won)
     return {
         "wins": len(won),
-        "win_rate": len(won) / len(games),
+        "win_rate": len(won) / len(needed),
         "win_rate_low": low,
         "win_rate_high": high,
         "mean_guesses": sum(won) / len(won) if won else None,
@@ -108,7 +114,7 @@ def _results(games: Sequence[Game], max_turns: int) -> dict[str, Any]:
         "mean_guesses_with_losses_high": None if half is None else mean + half,
         "histogram": {
             **{str(turn): counts[turn] for turn in range(1, max_turns + 1)},
-            "lost": len(games) - len(won),
+            "lost": len(needed) - len(won),
         },
     }
 

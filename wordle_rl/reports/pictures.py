@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from markupsafe import Markup, escape
 
-from wordle_rl.reports.run import Board, Estimate, Result, Run
-from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE, TITLES, solvers_of
+from wordle_rl.reports.run import GUESSES, WINS, Board, Estimate, Result, Run
+from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE
 from wordle_rl.runs.figures import BLUE, COLOURS, GREEN, INK, MARKERS, RED, new_figure
 from wordle_rl.runs.files import write_bytes
 
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 _GREY = "#7b7b7b"  # can be seen on white and on black
 _DASHES: tuple[Any, ...] = ((0, (6, 2)), (0, (1, 2)), (0, (6, 2, 1, 2)), (0, (3, 1)))
 _SMALL = 9.5  # points: at 400 pixels a picture is about as wide as it was drawn
-_TILES = (("#6aaa64", "✓"), ("#c9b458", "–"), ("#5f6366", ""))  # of marks 0, 1 and 2
+_TILES = (("#45c19c", "✓"), ("#f3b94d", "–"), ("#a9b0bb", ""))  # of marks 0, 1 and 2
+_TILE_INK = "#0d0f12"  # also on a dark page
+_SCALES = {WINS: (100, "games won, %", ".1f"), GUESSES: (1, "guesses", ".2f")}
+_BAND = "The band is the 95 % interval over secrets."
 _STYLE: Any = {
     "text.parse_math": False,  # a name may hold dollars
     "svg.fonttype": "none",  # text stays text
@@ -52,43 +55,31 @@ class Picture(NamedTuple):
     size: tuple[float, float] = (4.5, 2.8)  # inches
 
 
-def run_pictures(run: Run) -> list[Picture]:
-    """Wins, guesses and totals of one run over its steps; none without metrics."""
-    if not len(run.series("train/wins")) and len(run.validations) < 2:
-        return []
-    levels = _level_players(run)
-    found = [
-        Picture("wins", "Games won", f"{_count_games(run)}{_BAND} Diamonds are the reports on test "
-                f"secrets, played greedily.{_LEVELS if levels else ''}",
-                partial(draw_wins, run=run, levels=levels)),
-    ]  # fmt: skip
-    if len(run.validations) > 1:
-        note = f"A lost game counts as {run.max_turns + 1}. {_count_games(run)}{_BAND}"
-        draw = partial(draw_guesses, run=run, levels=levels)
-        found.append(Picture("guesses", "Mean number of guesses", note, draw))
-    if len(run.series("train/wins")):
-        draw = partial(draw_totals, run=run)
+def curve_pictures(runs: Sequence[Run], solvers: Sequence[Result]) -> list[Picture]:
+    """Wins and guesses of runs over their steps, and the totals of a single run.
+
+    solvers: whose results on all answers are shown as lines, the first two of them.
+    """
+    alone, found = runs[0] if len(runs) == 1 else None, []
+    trained = alone is not None and len(alone.series("train/wins")) > 0
+    validated = any(len(run.validations) > 1 for run in runs)
+    levels = [*solvers[:2]] if alone else []
+    note = f"{_count_games(alone) if alone else 'Validation games of each run. '}{_BAND}"
+    if alone and alone.reports:
+        note += " Diamonds are the reports at the start and the end."
+    if levels:
+        note += " Lines in grey are scripted players on all answers."
+    for name, title, measure in (
+        ("wins", "Games won", WINS),
+        ("guesses", "Mean number of guesses", GUESSES),
+    ):
+        if validated or (trained and measure == WINS):
+            draw = partial(draw_curves, runs=runs, measure=measure, levels=levels)
+            found.append(Picture(name, title, note, draw))
+    if alone and trained:
+        draw = partial(draw_totals, run=alone)
         found.append(Picture("totals", "Training games so far", "Played and won.", draw))
     return found
-
-
-_BAND = "The band is the 95 % interval over secrets."
-_LEVELS = " Lines in grey are scripted players on all answers."
-
-
-def compared_pictures(runs: Sequence[Run]) -> list[Picture]:
-    """Validation wins and guesses of several runs, at most five of them in a picture."""
-    parts = [runs[i : i + len(COLOURS)] for i in range(0, len(runs), len(COLOURS))]
-    return [
-        Picture(
-            f"{what}{number}" if len(parts) > 1 else what,
-            f"{title}, part {number} of {len(parts)}" if len(parts) > 1 else title,
-            f"Validation games of each run. {_BAND}", partial(_draw_compared, runs=part, what=what),
-        )
-        for what, title in (("wins", "Games won"), ("guesses", "Mean number of guesses"))
-        for number, part in enumerate(parts, 1)
-        if any(len(run.validations) > 1 for run in part)
-    ]  # fmt: skip
 
 
 def player_pictures(
@@ -99,58 +90,81 @@ def player_pictures(
     what: the secrets. strong: how many of the first ones are models. optimum: whether the
     published one applies.
     """
-    ends = "The ends of a line are the 95 % interval over secrets."
-    wins = [(result.label, result.wins) for result in results]
-    guesses = [(result.label, result.guesses) for result in results]
-    guesses += [(OPTIMUM_TITLE, OPTIMUM)] * optimum
-    return [
-        Picture("players", "Games won by each player", f"Share of the games on {what}. {ends}",
-                partial(draw_dots, rows=wins, strong=strong, percent=True),
-                (4.5, 1.0 + 0.34 * len(wins))),
-        Picture("player_guesses", "Mean guesses of each player",
-                f"A lost game counts as one more than the turns. Games on {what}. {ends}",
-                partial(draw_dots, rows=guesses, strong=strong, percent=False),
-                (4.5, 1.0 + 0.34 * len(guesses))),
-    ]  # fmt: skip
+    note = f"Games on {what}. The ends of a line are the 95 % interval over secrets."
+    found = []
+    for name, title, measure in (
+        ("players", "Games won by each player", WINS),
+        ("player_guesses", "Mean guesses of each player", GUESSES),
+    ):
+        rows = [(result.label, result.estimate(measure)) for result in results]
+        rows += [(OPTIMUM_TITLE, OPTIMUM)] * (optimum and measure == GUESSES)
+        draw = partial(draw_dots, rows=rows, strong=strong, measure=measure)
+        lost = "" if measure == WINS else " A lost game counts as one more than the turns."
+        found.append(Picture(name, title, note + lost, draw, (4.5, 1.0 + 0.34 * len(rows))))
+    return found
 
 
-def board_picture(pairs: Sequence[tuple[Board, Board]], labels: tuple[str, str]) -> Picture:
-    """Two games on each of some secrets, one above the other. labels: of the two players."""
-    tall = max(len(board.rows) for pair in pairs for board in pair)
-    return Picture(
-        "boards", f"The same secrets: {labels[0]}, and below {labels[1]}",
-        "By hash order alone: half are secrets whose result changed, if there are as many. "
-        "✓ in its place, – elsewhere in the word.",
-        partial(draw_boards, pairs=pairs, tall=tall), (2.1 * len(pairs), 1.0 + 0.75 * tall),
-    )  # fmt: skip
+def board_pictures(pairs: Sequence[tuple[Board, Board]], labels: Sequence[str]) -> list[Picture]:
+    """Two games of one secret side by side, a picture for each pair. labels: of the two players."""
+    found = []
+    for number, pair in enumerate(pairs, 1):
+        ends = [f"won in {len(game.rows)}" if game.won else "lost" for game in pair]
+        title = f"{pair[0].secret[:5].upper()}: {ends[0]}, {ends[1]}"
+        draw = partial(draw_pair, pair=pair, labels=labels)
+        size = (4.0, 0.4 + 0.3 * max(len(board.rows) for board in pair))
+        note = "✓ in its place, – elsewhere in the word."
+        found.append(Picture(f"board_{number}", title, note, draw, size))
+    return found
 
 
-def draw_wins(axes: Axes, run: Run, levels: Sequence[Result]) -> None:
-    """Wins in training, validation and reports over steps, in per cent."""
-    _draw_levels(axes, [(level.label, 100 * level.wins.value) for level in levels])
+def draw_curves(axes: Axes, runs: Sequence[Run], measure: str, levels: Sequence[Result]) -> None:
+    """Validation over steps; of a single run also training, greedy games and reports."""
+    scale, unit, _ = _SCALES[measure]
+    lines = [(level.label, level.estimate(measure).value) for level in levels]
+    lines += [("optimum (published)", OPTIMUM.value)] * (bool(levels) and measure == GUESSES)
+    for (label, value), dashes in zip(lines, _DASHES, strict=False):
+        axes.axhline(scale * value, color=_GREY, lw=1.2, ls=dashes, label=label)
+    if len(runs) == 1 and measure == WINS:
+        _draw_training(axes, runs[0])
+    for i, run in enumerate(runs):
+        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+        colour, label = (RED, "validation") if len(runs) == 1 else (colour, run.name)
+        ends = (measure, f"{measure}_low", f"{measure}_high")
+        middle, low, high = (scale * run.validations[end].astype(float) for end in ends)
+        if len(middle):
+            axes.fill_between(middle.index, low, high, color=colour, alpha=0.18, lw=0)
+            style: Any = {"marker": marker, "ls": "-" if i < len(COLOURS) else "--"}
+            axes.plot(middle.index, middle, color=colour, ms=3.5, lw=1.6, label=label, **style)
+    if len(runs) == 1:
+        _draw_test(axes, runs[0], measure, scale)
+    _finish(axes, unit)
+    if measure == WINS:
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low - 3, -1), min(high + 3, 101))
+
+
+def _draw_training(axes: Axes, run: Run) -> None:
     played, won = run.series("train/games"), run.series("train/wins")
     window = max(1, len(won) // 20)
     sums: list[Any] = [one.rolling(window, min_periods=1).sum() for one in (won, played)]
-    rate = sums[0] / sums[1]
-    label = "training" if window == 1 else f"training, mean of {window} steps"
+    rate = 100 * sums[0] / sums[1]
     if len(rate.dropna()):
-        axes.plot(rate.index, 100 * rate, color=BLUE, lw=1.6, label=label)
-    _draw_validations(axes, run, "wins", 100, RED, MARKERS[0], "validation")
-    _draw_watched(axes, run, "win_rate", 100, "points")
-    _draw_reports(axes, [(one.step, one.wins) for one in run.reports], 100)
-    _finish(axes, "games won, %")
-    low, high = axes.get_ylim()
-    axes.set_ylim(max(low - 3, -1), min(high + 3, 101))
+        label = "training" if window == 1 else f"training, mean of {window} steps"
+        axes.plot(rate.index, rate, color=BLUE, lw=1.6, label=label)
 
 
-def draw_guesses(axes: Axes, run: Run, levels: Sequence[Result]) -> None:
-    """Mean guesses in validation and reports over steps, a lost game as one more than the turns."""
-    means = [(level.label, level.guesses.value) for level in levels]
-    _draw_levels(axes, [*means, ("optimum (published)", OPTIMUM.value)] if levels else [])
-    _draw_validations(axes, run, "guesses", 1, RED, MARKERS[0], "validation")
-    _draw_watched(axes, run, "mean_guesses_with_losses", 1, "guesses")
-    _draw_reports(axes, [(one.step, one.guesses) for one in run.reports], 1)
-    _finish(axes, "guesses")
+def _draw_test(axes: Axes, run: Run, measure: str, scale: float) -> None:
+    """Greedy games on test secrets: the reports, and those of trainer.watch_every between them."""
+    watched = scale * run.series(f"watch/test/{measure}")
+    label = "test secrets, greedy"
+    if len(watched):
+        axes.plot(watched.index, watched, "s:", color=GREEN, ms=3.5, lw=1.2, label=label)
+    for i, report in enumerate(run.reports):
+        value = report.estimate(measure)
+        axes.errorbar(
+            [report.step], [scale * value.value], _errors(value, scale), color=GREEN, fmt="D",
+            ms=4.5, lw=1.3, capsize=3, label=None if i or len(watched) else label,
+        )  # fmt: skip
 
 
 def draw_totals(axes: Axes, run: Run) -> None:
@@ -163,10 +177,10 @@ def draw_totals(axes: Axes, run: Run) -> None:
 
 
 def draw_dots(
-    axes: Axes, rows: Sequence[tuple[str, Estimate]], *, strong: int, percent: bool
+    axes: Axes, rows: Sequence[tuple[str, Estimate]], *, strong: int, measure: str
 ) -> None:
     """A dot with its interval for each row, the first on top and the first `strong` in colour."""
-    scale, form = (100, ".1f") if percent else (1, ".2f")
+    scale, unit, form = _SCALES[measure]
     for i, (_, value) in enumerate(rows):
         colour = COLOURS[i % len(COLOURS)] if i < strong else _GREY
         axes.errorbar(
@@ -180,78 +194,33 @@ def draw_dots(
     axes.set_yticks(range(len(rows)), [textwrap.fill(label[:60], 30) for label, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.7)
     axes.margins(x=0.1)  # so that a number does not cross the axis
-    axes.set_xlabel("games won, %" if percent else "guesses")
+    axes.set_xlabel(unit)
     axes.grid(axis="x")
 
 
-def draw_boards(axes: Axes, pairs: Sequence[tuple[Board, Board]], tall: int) -> None:
-    """A column for each secret, with its first game above the second."""
+def draw_pair(axes: Axes, pair: tuple[Board, Board], labels: Sequence[str]) -> None:
+    """Two games side by side, each below the name of its player."""
     from matplotlib.patches import Rectangle
 
-    for column, pair in enumerate(pairs):
-        for line, board in enumerate(pair):
-            left, top = 6.6 * column, line * (tall + 1.3)
-            ending = f"won in {len(board.rows)}" if board.won else "lost"
-            axes.text(left, top - 0.25, f"{board.secret.upper()[:5]}: {ending}", fontsize=_SMALL)
-            for row, (word, marks, note, _) in enumerate(board.rows):
-                for i in range(5):
-                    colour, sign = _TILES[int(marks[i])] if marks else ("none", "")
-                    place, letter = (left + i, top + row), word[i : i + 1].upper()
-                    axes.add_patch(Rectangle(place, 0.92, 0.92, facecolor=colour, edgecolor=_GREY))
-                    dark = "#ffffff" if marks and marks[i] == "2" else INK
-                    style: Any = {"ha": "center", "va": "center", "color": dark}
-                    axes.text(left + i + 0.46, top + row + 0.48, letter, weight="bold", **style)
-                    axes.text(left + i + 0.8, top + row + 0.76, sign, fontsize=6.5, **style)
-                if note and not word:
-                    axes.text(left + 2.5, top + row + 0.48, note, ha="center", va="center")
-    axes.set(xlim=(-0.2, 6.6 * len(pairs) - 1.4), ylim=(2 * (tall + 1.3) - 1, -1))
+    for number, (board, label) in enumerate(zip(pair, labels, strict=False)):
+        left = 6.2 * number
+        axes.text(left, -0.25, textwrap.shorten(label, 28), fontsize=_SMALL)
+        for top, (word, marks, note, _) in enumerate(board.rows):
+            for i in range(5):
+                colour, sign = _TILES[int(marks[i])] if marks else ("none", "")
+                tile = Rectangle((left + i, top), 0.92, 0.92, facecolor=colour, edgecolor=_GREY)
+                axes.add_patch(tile)
+                ink = _TILE_INK if marks else INK
+                style: Any = {"ha": "center", "va": "center", "color": ink}
+                letter = word[i : i + 1].upper()
+                axes.text(left + i + 0.46, top + 0.48, letter, weight="bold", **style)
+                if sign:
+                    axes.text(left + i + 0.8, top + 0.76, sign, fontsize=6.5, **style)
+            if note and not word:
+                axes.text(left + 2.5, top + 0.48, note, ha="center", va="center")
+    axes.set(xlim=(-0.1, 11.3), ylim=(max(len(board.rows) for board in pair), -1))
     axes.set_aspect("equal")
     axes.axis("off")
-
-
-def _draw_compared(axes: Axes, runs: Sequence[Run], what: str) -> None:
-    scale = 100 if what == "wins" else 1
-    for run, colour, marker in zip(runs, COLOURS, MARKERS, strict=False):
-        _draw_validations(axes, run, what, scale, colour, marker, run.name)
-    _finish(axes, "games won, %" if what == "wins" else "guesses")
-
-
-def _draw_validations(
-    axes: Axes, run: Run, what: str, scale: float, colour: str, marker: str, label: str
-) -> None:
-    found = scale * run.validations.filter(like=what).astype(float)
-    if len(found):
-        band: Any = {"color": colour, "alpha": 0.18, "lw": 0}
-        axes.fill_between(found.index, found[f"{what}_low"], found[f"{what}_high"], **band)
-        axes.plot(found.index, found[what], color=colour, marker=marker, ms=3.5, lw=1.6,
-                  label=label)  # fmt: skip
-
-
-def _draw_watched(axes: Axes, run: Run, metric: str, scale: float, unit: str) -> None:
-    """Greedy games on training and test secrets, and the gap between them (trainer.watch_every)."""
-    train, test = (scale * run.series(f"watch/{which}/{metric}") for which in ("train", "test"))
-    for which, values, colour in (("training", train, BLUE), ("test", test, GREEN)):
-        if len(values):
-            axes.plot(values.index, values, color=colour, marker="s", ms=3.5, lw=1.2, ls=":",
-                      label=f"{which} secrets, greedy")  # fmt: skip
-    gap = (train - test).dropna()
-    if len(gap):
-        label = f"gap, at the end {gap.iloc[-1]:+.3g} {unit}"
-        axes.fill_between(gap.index, train[gap.index], test[gap.index], color=_GREY, alpha=0.2,
-                          lw=0, label=label)  # fmt: skip
-
-
-def _draw_levels(axes: Axes, levels: Sequence[tuple[str, float]]) -> None:
-    for (label, value), dashes in zip(levels, _DASHES, strict=False):
-        axes.axhline(value, color=_GREY, lw=1.2, ls=dashes, label=label)
-
-
-def _draw_reports(axes: Axes, reports: Sequence[tuple[int, Estimate]], scale: float) -> None:
-    for i, (step, value) in enumerate(reports):
-        axes.errorbar(
-            [step], [scale * value.value], _errors(value, scale), color=INK, fmt="D", ms=4.5,
-            lw=1.3, capsize=3, label=None if i else "reports on test secrets",
-        )  # fmt: skip
 
 
 def _errors(value: Estimate, scale: float) -> np.ndarray:
@@ -264,14 +233,6 @@ def _finish(axes: Axes, unit: str) -> None:
     axes.set(xlabel="training step", ylabel=unit)
     axes.locator_params(axis="x", integer=True, nbins=7)
     axes.grid()
-
-
-def _level_players(run: Run) -> list[Result]:
-    """At most three scripted players on all answers: the teachers first."""
-    solvers = solvers_of(run)
-    names = [*(name for name in TITLES if name in run.teachers),
-             "random_consistent_allowed", "random_consistent"]  # fmt: skip
-    return [solvers[name] for name in dict.fromkeys(names) if name in solvers][:3]
 
 
 def _count_games(run: Run) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from wordle_rl.reports.run import MAX_TURNS, Estimate, Result, Run, summarise
+from wordle_rl.evaluation.summary import count_results
+from wordle_rl.reports.run import MAX_TURNS, WINS, Estimate, Result, Run
 from wordle_rl.words.lists import load_words
 
 FILE = Path(__file__).with_name("solvers.json")
@@ -35,21 +36,23 @@ def _known() -> tuple[str, dict[str, dict[str, int]]]:
     }
 
 
-def solvers_of(run: Run, secrets: Sequence[str] | None = None) -> dict[str, Result]:
-    """Each player's result, teachers of the run marked; empty for other word lists or rules.
+def solvers_of(run: Run, secrets: Sequence[str] | None = None) -> list[Result]:
+    """Each player's result, teachers of the run first, then by wins.
 
-    secrets: that were played, None for all answers.
+    secrets: that were played, None for all answers. Empty for other word lists or rules.
     """
     digest, players = _known()
-    hard = any(result.hard_mode for result in (*run.results, *run.reports))
-    if hard or run.max_turns != MAX_TURNS or run.manifest.get("digests", {}).get("words") != digest:
-        return {}
-    found = {}
+    known = run.manifest.get("digests", {}).get("words") == digest
+    hard = any(one.measures.get("rules", {}).get("hard_mode") for one in run.reports)
+    if not known or hard or any(one.max_turns != MAX_TURNS for one in run.reports):
+        return []
+    played = [*players["entropy"]] if secrets is None else [*dict.fromkeys(secrets)]
+    if not played or any(secret not in players["entropy"] for secret in played):
+        return []
+    taught = run.teachers
+    found = []
     for name, guesses in players.items():
-        played = [*guesses] if secrets is None else [*dict.fromkeys(secrets)]
-        if not played or any(secret not in guesses for secret in played):
-            return {}
-        wins, mean = summarise([guesses[secret] for secret in played], played, MAX_TURNS)
-        title = f"teacher: {TITLES[name]}" if name in run.teachers else TITLES[name]
-        found[name] = Result(label=title, games=len(played), wins=wins, guesses=mean)
-    return found
+        title = f"teacher: {TITLES[name]}" if name in taught else TITLES[name]
+        counted = count_results([guesses[secret] for secret in played], played, MAX_TURNS)
+        found.append(Result(label=title, measures={"games": len(played), **counted}))
+    return sorted(found, key=lambda one: (not one.label.startswith("teacher"), one.measures[WINS]))

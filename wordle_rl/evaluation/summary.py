@@ -90,9 +90,7 @@ def summarise(
     }
 
 
-def count_results(
-    needed: Sequence[int], secrets: Sequence[str], max_turns: int
-) -> dict[str, Any]:
+def count_results(needed: Sequence[int], secrets: Sequence[str], max_turns: int) -> dict[str, Any]:
     """Wins and guesses of some games, as entries of a summary.
 
     needed: guesses of each game, max_turns + 1 for a lost one. secrets: one per game.

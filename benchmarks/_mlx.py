@@ -90,7 +90,7 @@ class Ours:
 
     def __init__(self, beta: float) -> None:
         self.policy: Any = MlxPolicy(
-            loaded(), temperature=1.0, optim=Optim(lr=0.0), compiled=False, max_context=512,
+            loaded(), temperature=1.0, optim=Optim(lr=0.0), max_context=512,
             micro_batch_tokens=16_384,
         )  # fmt: skip
         self.policy.tokenizer._stop_ids = frozenset()
@@ -120,13 +120,11 @@ def one_step(
     policy: MlxPolicy, algorithm: Grpo, prompts: list[list[int]], given: Any, step: int
 ) -> None:
     engine = policy.engine()
-    first = engine.open(len(prompts))
-    engine.extend(first, prompts)
-    rows = [r for row in first for r in (row, *engine.fork(row, given.answers - 1))]
+    rows = [prompt for prompt in prompts for _ in range(given.answers)]
     numbers = uniforms(
         seed=0, step=step, rollouts=np.arange(len(rows)), turn=0, tokens=given.tokens
     )
-    drawn = engine.decode(rows, Sampling(max_tokens=given.tokens), numbers)
+    drawn = engine.complete(rows, Sampling(max_tokens=given.tokens), numbers)
     rewards = np.array([reward(c.ids) for c in drawn]).reshape(len(prompts), -1)
     advantages = algorithm.compare(rewards).ravel()
     weight = 1.0 / (len(rows) * given.tokens)

@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.engine import TorchEngine
+from wordle_rl.backends.torch.engine import build_engine
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Draws
@@ -52,7 +52,7 @@ def build_rollout(setup: Experiment, form: Form) -> Callable[[list[Any], Any], d
         model = trainer.accelerator.unwrap_model(trainer.model)
         training = model.training
         model.eval()  # no dropout while playing
-        engine = TorchEngine(
+        engine = build_engine(
             CausalLM(model),
             stop_ids=form.chat.tokenizer.stop_ids,
             max_context=setup.model.max_context,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 
 import pytest
 
-from tests.helpers.engines import ENGINE_MODELS, EngineModel, short_rings
+from tests.helpers.engines import ENGINE_MODELS, EngineModel
 from tests.helpers.tiny import lora_of, policy_of
 from tests.helpers.updates import trained
 
@@ -15,10 +14,9 @@ from tests.helpers.updates import trained
 @pytest.fixture(scope="module", params=ENGINE_MODELS)
 def models(request: pytest.FixtureRequest) -> Iterator[EngineModel]:
     """Each model on each backend, as an engine runs it."""
-    with short_rings() if request.param.endswith("rings") else nullcontext():
-        models = ENGINE_MODELS[request.param]()
-        yield models
-        models.close()
+    models = ENGINE_MODELS[request.param]()
+    yield models
+    models.close()
 
 
 @pytest.fixture(scope="session")

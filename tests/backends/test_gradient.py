@@ -348,18 +348,17 @@ def sampled_games(
 ) -> tuple[np.ndarray, Batch]:
     """Games drawn by the engine and made into a batch as the training step does: [G, N, 2]."""
     engine, sampling = policy.engine(), Sampling(temperature=temperature, max_tokens=1)
-    [row] = engine.open(1)
-    engine.extend([row], [[0]])
-    rows = [row, *engine.fork(row, groups * n - 1)]
-    turns: list[list[TokenTurn]] = [[] for _ in rows]
-    fed = [[0]] * len(rows)
+    turns: list[list[TokenTurn]] = [[] for _ in range(groups * n)]
+    talks: list[list[int]] = [[] for _ in turns]
+    fed = [[0]] * len(turns)
     guesses = np.zeros((groups * n, 2), int)
     for turn in range(2):
         if turn:
             fed = [[feedback_of(int(first))] for first in guesses[:, 0]]
-            engine.extend(rows, fed)
-        numbers = uniforms(seed=0, step=step, rollouts=np.arange(len(rows)), turn=turn, tokens=1)
-        drawn: list[Completion] = engine.decode(rows, sampling, numbers)
+        numbers = uniforms(seed=0, step=step, rollouts=np.arange(len(turns)), turn=turn, tokens=1)
+        talks = [talk + new for talk, new in zip(talks, fed, strict=True)]
+        drawn: list[Completion] = engine.complete(talks, sampling, numbers)
+        talks = [talk + answer.ids for talk, answer in zip(talks, drawn, strict=True)]
         guesses[:, turn] = [c.ids[0] for c in drawn]
         for mine, prompt, completion in zip(turns, fed, drawn, strict=True):
             mine.append(TokenTurn(prompt_ids=prompt, completion=completion))

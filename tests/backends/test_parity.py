@@ -346,11 +346,12 @@ def made_up_games(policy: Any) -> list[list[TokenTurn]]:
     """Any tokens of any number in the place of prompts and feedback."""
     random = np.random.default_rng(0)
     engine, turns = policy.engine(), [[] for _ in range(200)]
-    rows = engine.open(200)
+    talks: list[list[int]] = [[] for _ in turns]
     for _ in range(3):
-        prompts = [random.integers(0, 64, random.integers(1, 10)).tolist() for _ in rows]
-        assert all(engine.extend(rows, prompts))
-        drawn = engine.decode(rows, Sampling(temperature=0.0, max_tokens=6), np.zeros((200, 6)))
+        prompts = [random.integers(0, 64, random.integers(1, 10)).tolist() for _ in talks]
+        talks = [talk + prompt for talk, prompt in zip(talks, prompts, strict=True)]
+        drawn = engine.complete(talks, Sampling(temperature=0.0, max_tokens=6), np.zeros((200, 6)))
+        talks = [talk + completion.ids for talk, completion in zip(talks, drawn, strict=True)]
         for game, prompt, completion in zip(turns, prompts, drawn, strict=True):
             game.append(TokenTurn(prompt_ids=prompt, completion=completion))
     return turns

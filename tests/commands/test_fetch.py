@@ -231,7 +231,7 @@ def test_an_adapter_names_a_shipped_base_as_other_machines_know_it(tmp_path, mon
 @with_smollm2
 def test_the_real_model_plays_as_transformers_computes_it():
     from wordle_rl.backends.torch.causal_lm import CausalLM
-    from wordle_rl.backends.torch.engine import TorchEngine
+    from wordle_rl.backends.torch.engine import build_engine
     from wordle_rl.backends.torch.fast_qwen2 import FastQwen2
     from wordle_rl.backends.torch.load import load_model
     from wordle_rl.rollouts.chat import Chat
@@ -247,11 +247,9 @@ def test_the_real_model_plays_as_transformers_computes_it():
     assert text.count("<|im_start|>system") == 1 and "SmolLM" not in text
     lm = CausalLM(model)
     assert isinstance(lm.choose_rollout_trunk(), FastQwen2)
-    engine = TorchEngine(lm, stop_ids=tokenizer.stop_ids, max_context=256)
-    rows = engine.open(1)
-    assert engine.extend(rows, [ids]) == [True]
+    engine = build_engine(lm, stop_ids=tokenizer.stop_ids, max_context=256)
     drawn = uniforms(seed=0, step=0, rollouts=np.arange(1), turn=0, tokens=8)
-    [answer] = engine.decode(rows, Sampling(temperature=0.0, max_tokens=8), drawn)
+    [answer] = engine.complete([ids], Sampling(temperature=0.0, max_tokens=8), drawn)
     assert "Paris" in tokenizer.decode(answer.ids)
     expected = full_logprobs(plain_copy(model), [*ids, *answer.ids])[-len(answer.ids) :]
     np.testing.assert_allclose(answer.logprobs, expected, atol=1e-3)

@@ -14,32 +14,32 @@ class Spy:
     """Stands between the driver and the engine, and keeps what passes: the independent record."""
 
     inner: Any
-    fed: dict[int, list[tuple[list[int], bool]]] = field(default_factory=dict)  # row -> ids, drawn
-    history: list[list[tuple[list[int], bool]]] = field(default_factory=list)  # of released rows
+    asked: list[tuple[list[int], list[int]]] = field(default_factory=list)  # prompts and answers
+    most: int = 0  # prompts at once
 
-    def open(self, n: int) -> list[int]:
-        rows = self.inner.open(n)
-        self.fed |= {row: [] for row in rows}
-        return rows
+    @property
+    def max_context(self) -> int:
+        return self.inner.max_context
 
-    def fork(self, row: int, n: int) -> list[int]:
-        rows = self.inner.fork(row, n)
-        self.fed |= {r: list(self.fed[row]) for r in rows}
-        return rows
-
-    def extend(self, rows: Sequence[int], ids: Sequence[Sequence[int]]) -> list[bool]:
-        fits = self.inner.extend(rows, ids)
-        for row, new, fit in zip(rows, ids, fits, strict=True):
-            if fit:
-                self.fed[row].append((list(new), False))
-        return fits
-
-    def decode(self, rows: Sequence[int], *rest: Any) -> list[Completion]:
-        drawn = self.inner.decode(rows, *rest)
-        for row, completion in zip(rows, drawn, strict=True):
-            self.fed[row].append((list(completion.ids), True))
+    def complete(self, prompts: Sequence[Sequence[int]], *rest: Any) -> list[Completion]:
+        drawn = self.inner.complete(prompts, *rest)
+        self.most = max(self.most, len(prompts))
+        for ids, answer in zip(prompts, drawn, strict=True):
+            self.asked.append((list(ids), list(answer.ids)))
         return drawn
 
-    def release(self, rows: Sequence[int]) -> None:
-        self.history += [self.fed.pop(row) for row in rows]
-        self.inner.release(rows)
+    @property
+    def conversations(self) -> list[tuple[list[int], list[bool]]]:
+        """All ids of each conversation that no later one continues, and which of them were drawn.
+
+        For conversations of which each goes on from one that was asked before.
+        """
+        whole: list[tuple[list[int], list[bool]]] = []
+        for prompt, answer in self.asked:
+            known = [talk for talk in whole if talk[0] == prompt[: len(talk[0])]]
+            before = max(known, key=lambda talk: len(talk[0]), default=([], []))
+            if known:
+                whole.remove(before)
+            between = [False] * (len(prompt) - len(before[0]))
+            whole.append(([*prompt, *answer], [*before[1], *between, *[True] * len(answer)]))
+        return whole

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
@@ -44,13 +42,12 @@ class EngineModel:
         return self.new(self.lm, stops=stops, max_context=max_context)
 
 
-def torch_model(model: Any, *, block: int | None = None) -> EngineModel:
-    """block: tokens drawn before anyone looks for stop tokens, as on CUDA."""
+def torch_model(model: Any) -> EngineModel:
     from wordle_rl.backends.torch.causal_lm import CausalLM
-    from wordle_rl.backends.torch.engine import TorchEngine
+    from wordle_rl.backends.torch.engine import build_engine
 
-    def new(lm: Any, *, stops: frozenset[int], max_context: int) -> TorchEngine:
-        return TorchEngine(lm, stop_ids=stops, max_context=max_context, block=block)
+    def new(lm: Any, *, stops: frozenset[int], max_context: int) -> Any:
+        return build_engine(lm, stop_ids=stops, max_context=max_context)
 
     return EngineModel(plain=plain_copy(model), lm=CausalLM(model), new=new)
 
@@ -61,11 +58,10 @@ def mlx_model(model: Any) -> EngineModel:
     borrow_blas()
     from tests.helpers.mlx_tiny import loaded_from
     from wordle_rl.backends.mlx.causal_lm import MlxLM
-    from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine
+    from wordle_rl.backends.mlx.engine import build_engine
 
-    def new(lm: Any, *, stops: frozenset[int], max_context: int) -> MlxEngine:
-        steps = CompiledModel(lm, max_context=max_context, compiled=False)
-        return MlxEngine(steps, {}, stop_ids=stops)
+    def new(lm: Any, *, stops: frozenset[int], max_context: int) -> Any:
+        return build_engine(lm, {}, stop_ids=stops, max_context=max_context)
 
     loaded = loaded_from(model)
     loaded.model.freeze()
@@ -102,25 +98,12 @@ def vllm_model(model: Any) -> EngineModel:
     return EngineModel(plain=plain_copy(model), lm=pool, new=new, takes_uniforms=False, close=close)
 
 
-@contextmanager
-def short_rings() -> Iterator[None]:
-    """Sliding layers on MLX hold 12 tokens, so that the games below come round several times."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in ("cache", "engine"):
-            patch.setattr(f"wordle_rl.backends.mlx.{module}.CHUNK", 8)
-        patch.setattr("wordle_rl.backends.mlx.cache._GROWTH", 4)
-        yield
-
-
 # Gemma's window of 4 is far shorter than the games below.
 ENGINE_MODELS: dict[str, Callable[[], EngineModel]] = {
     "torch qwen": lambda: torch_model(qwen(VOCAB).eval()),
     "torch gemma": lambda: torch_model(gemma(VOCAB, window=4, softcap=5.0).eval()),
-    "torch qwen in blocks of 3": lambda: torch_model(qwen(VOCAB).eval(), block=3),
-    "torch gemma in blocks of 8": lambda: torch_model(gemma(VOCAB, window=4).eval(), block=8),
     "mlx qwen": lambda: mlx_model(qwen(VOCAB).eval()),
     "mlx gemma": lambda: mlx_model(gemma(VOCAB, window=4).eval()),
-    "mlx gemma with short rings": lambda: mlx_model(gemma(VOCAB, window=4).eval()),
     "vllm qwen": lambda: vllm_model(qwen(VOCAB).eval()),
 }
 
@@ -158,16 +141,19 @@ def slow_answer(
 
 
 def play(
-    engine: Any, rows: list[int], numbered: list[int], sampling: Sampling, *, turns: int = 3
+    engine: Any, numbered: list[int], sampling: Sampling, *, turns: int = 3
 ) -> list[list[Completion]]:
-    """Answers by rollout and turn; row i plays rollout numbered[i]."""
+    """Answers by rollout and turn; the conversation in place i is rollout numbered[i]."""
     answers: list[list[Completion]] = [[] for _ in numbered]
+    talks: list[list[int]] = [[] for _ in numbered]
     for turn in range(turns):
         feeds = prompts(6, turn)
-        assert all(engine.extend(rows, [feeds[i] for i in numbered]))
-        drawn = engine.decode(rows, sampling, np.stack([numbers(i, turn) for i in numbered]))
-        for mine, completion in zip(answers, drawn, strict=True):
+        for talk, i in zip(talks, numbered, strict=True):
+            talk += feeds[i]
+        drawn = engine.complete(talks, sampling, np.stack([numbers(i, turn) for i in numbered]))
+        for mine, talk, completion in zip(answers, talks, drawn, strict=True):
             mine.append(completion)
+            talk += completion.ids
     return answers
 
 

@@ -17,7 +17,7 @@ from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import ModelSettings
 
-mx.disable_compile()  # on a CPU a compiler builds each fused operation; one test turns it on
+mx.disable_compile()  # on a CPU a compiler builds each fused operation
 
 
 def settings_of(path: str | Path, **fields: Any) -> ModelSettings:
@@ -64,7 +64,7 @@ def mlx_policy_of(
         loaded_from(model),
         temperature=temperature,
         optim=Optim(**{"lr": 1e-2, "clip_grad_norm": 0.0, **fields}),
-        **{"compiled": False, **settings},
+        **settings,
     )
     policy.tokenizer = tokenizer or HFTokenizer(qwen_like_tokenizer())
     return policy

@@ -44,11 +44,8 @@ def trained(policy: Any, updates: int = 3) -> Any:
 def play_bandit(policy: Any, step: int) -> Batch | None:
     """16 answers of one token; even ids are the arm that pays. None when all pay alike."""
     engine = policy.engine()
-    [row] = engine.open(1)
-    engine.extend([row], [[7, 9]])
-    rows = [row, *engine.fork(row, 15)]
     numbers = uniforms(seed=1, step=step, rollouts=np.arange(16), turn=0, tokens=1)
-    drawn = engine.decode(rows, Sampling(max_tokens=1), numbers)
+    drawn = engine.complete([[7, 9]] * 16, Sampling(max_tokens=1), numbers)
     rewards = np.array([[1.0 - c.ids[0] % 2 for c in drawn]])
     advantages = PLAIN.compare(rewards)[0]
     if not advantages.any():

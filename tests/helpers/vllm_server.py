@@ -19,7 +19,7 @@ import numpy as np
 from peft import PeftModel
 
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.engine import TorchEngine
+from wordle_rl.backends.torch.engine import build_engine
 from wordle_rl.policy.sampling import Sampling
 
 Answer = tuple[int, Any]  # status and body, a text or what becomes JSON
@@ -165,14 +165,12 @@ class SmallServer:
             top_k=body["top_k"],
         )  # fmt: skip
         with self._lock:
-            engine = TorchEngine(
+            engine = build_engine(
                 lm, stop_ids=frozenset(body["stop_token_ids"]), max_context=self.max_model_len
             )
-            rows = engine.open(len(prompts))
-            assert all(engine.extend(rows, prompts))
-            tables = engine.next_logprobs(rows) if body["logprobs"] == -1 else None
-            drawn = engine.decode(
-                rows, sampling, self._random.random((len(prompts), sampling.max_tokens))
+            tables = engine.next_logprobs(prompts) if body["logprobs"] == -1 else None
+            drawn = engine.complete(
+                prompts, sampling, self._random.random((len(prompts), sampling.max_tokens))
             )
         factor = sampling.scoring_temperature if self.raw_logprobs else 1.0
         choices = [

@@ -63,12 +63,12 @@ class OffTheMark:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    def decode(self, *arguments: Any) -> list[Completion]:
+    def complete(self, *arguments: Any) -> list[Completion]:
         def shifted(drawn: Completion) -> Completion:
             shifts = [0.1 * ((i + len(drawn.ids)) % 3 - 1) for i in range(len(drawn.ids))]
             return replace(drawn, logprobs=np.add(drawn.logprobs, shifts).tolist())
 
-        return [shifted(drawn) for drawn in self._engine.decode(*arguments)]
+        return [shifted(drawn) for drawn in self._engine.complete(*arguments)]
 
 
 @dataclass

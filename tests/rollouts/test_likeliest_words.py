@@ -74,7 +74,7 @@ def plain_scores(
 def check_against_plain_scores(opponent: Opponent, state: State, words: Sequence[str]) -> None:
     actor = actor_of(opponent)
     prompt, answers = actor.form.opening(state), answers_of(actor, words)
-    model = plain_copy(actor.engine._lm.model)  # type: ignore[attr-defined]
+    model = plain_copy(actor.engine._model._lm.model)  # type: ignore[attr-defined]
     scores = plain_scores(model, prompt, answers)
     tree = AnswerTree.grow(zip(words, answers, strict=True))
     found = find_likeliest(actor.engine, prompt, tree, effort=Effort(most=100_000))
@@ -127,7 +127,7 @@ def test_chances_of_a_turn_are_those_behind_the_conversation_so_far(micro):
             continue
         actor = actor_of(micro)
         [answer] = answers_of(actor, [turn.guess])
-        model = plain_copy(actor.engine._lm.model)  # type: ignore[attr-defined]
+        model = plain_copy(actor.engine._model._lm.model)  # type: ignore[attr-defined]
         chances = micro.chances(watched, number)
         assert chances is not None
         [expected] = plain_scores(model, prompt, [answer])
@@ -152,10 +152,8 @@ def test_the_first_letter_is_known_long_before_the_words(micro):
     words = micro.knowledge.words.allowed[::5]
     tree = AnswerTree.grow(zip(words, answers_of(actor, words), strict=True))
     prompt = actor.form.opening(State())
-    [row] = actor.engine.open(1)
     opening = answers_of(actor, ["crane"])[0][:1]
-    actor.engine.extend([row], [[*prompt, *opening]])
-    expected = np.exp(actor.engine.next_logprobs([row])[0])
+    expected = np.exp(actor.engine.next_logprobs([[*prompt, *opening]])[0])
     found = find_likeliest(actor.engine, prompt, tree, effort=Effort(most=100))
     assert not found.words and found.untried > 0.5
     for letter, chance in found.letters[0].items():
@@ -177,8 +175,6 @@ def test_a_search_that_was_cut_short_says_so_and_promises_nothing_more(micro):
     ):
         assert not cut.exact and cut.untried > whole.untried
         assert sum(cut.words.values()) + cut.untried >= sum(whole.words.values()) - 1e-6
-    assert len(actor.engine.open(1)) == 1  # no row of the search is left behind
-    assert actor.engine._row == actor.engine._row[-1:]  # type: ignore[attr-defined]
 
 
 def test_a_prompt_that_fills_the_context_is_refused(micro):
@@ -205,7 +201,7 @@ def test_a_model_that_thinks_is_asked_behind_its_thought(micro):
     watched = WatchedGame(game=game, tokens=[TokenTurn(prompt_ids=prompt, completion=drawn)])
     chances = micro.chances(watched, 0)
     assert chances is not None
-    model = plain_copy(actor.engine._lm.model)  # type: ignore[attr-defined]
+    model = plain_copy(actor.engine._model._lm.model)  # type: ignore[attr-defined]
     behind = [*prompt, *chat.thought(thought)]
     [expected] = plain_scores(model, behind, [chat.answer("<guess>crane</guess>", begins=False)])
     [at_once] = plain_scores(model, prompt, [chat.answer("<guess>crane</guess>")])

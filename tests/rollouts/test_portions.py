@@ -32,27 +32,17 @@ def odd(turn: PlayedTurn) -> float:
     return float(turn.tokens % 2) + 0.1 * turn.state.turn + 0.01 * turn.tokens
 
 
-class Counts(Spy):
-    """Keeps the most rows that were open at once."""
-
-    most = 0
-
-    def decode(self, rows: Any, *rest: Any) -> Any:
-        self.most = max(self.most, len(self.fed))
-        return super().decode(rows, *rest)
-
-
 def learn(
     backend: Any, kind: type, games_at_once: int | None
 ) -> tuple[StepResult, dict[str, torch.Tensor], list[int]]:
     """A whole step: its result, the weights after it, and the most rows of each engine."""
     tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
     policy = backend.policy_of(qwen(340), tokenizer, temperature=0.8, max_context=900)
-    engines: list[Counts] = []
+    engines: list[Spy] = []
     real = policy.engine
 
-    def engine() -> Counts:
-        engines.append(Counts(real()))
+    def engine() -> Spy:
+        engines.append(Spy(real()))
         return engines[-1]
 
     policy.engine = engine

@@ -9,7 +9,7 @@ import pytest
 from tests.helpers.tiny import QWEN_TOOLS, WORDS, qwen, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.engine import TorchEngine
+from wordle_rl.backends.torch.engine import build_engine
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.styles import Symbols
@@ -33,8 +33,8 @@ def test_a_served_game_has_the_tokens_of_the_same_game_here(form, room, answers)
     context = len(shown.opening(State())) + room
     lm, stops = CausalLM(qwen(340)), tokenizer.stop_ids
 
-    def engine() -> TorchEngine:
-        return TorchEngine(lm, stop_ids=stops, max_context=context)
+    def engine():
+        return build_engine(lm, stop_ids=stops, max_context=context)
 
     secrets = [WORDS.answers[i % 3] for i in range(GAMES)]
     games = new_games(secrets, WORDS, Rules())
@@ -57,12 +57,9 @@ def serve(game, form, limits, engine, number) -> Transcript:
     turn = iter(range(100))
 
     async def draw(ids: list[int], most: int) -> Drawn:
-        server = engine()
-        rows = server.open(1)
-        assert server.extend(rows, [ids]) == [True]
         sampling = Sampling(temperature=1.0, max_tokens=most)
         numbers = DRAWS.uniforms([number], next(turn), most)
-        [answer] = server.decode(rows, sampling, numbers)
+        [answer] = engine().complete([ids], sampling, numbers)
         return Drawn(ids=answer.ids, logprobs=answer.logprobs)
 
     return asyncio.run(play_served(game, form, limits, draw))

@@ -1,4 +1,4 @@
-"""What rollouts need of a model: rows of tokens whose keys and values are kept."""
+"""What rollouts need of a model: answers to prompts of token ids."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.policy.sampling import Sampling
+
+Prompts = Sequence[Sequence[int]]
 
 
 class StopReason(StrEnum):
@@ -42,40 +44,33 @@ class EngineLost(RuntimeError):
 
 
 class Engine(Protocol):
-    """Rows are opaque numbers. Each row holds the tokens fed to it so far."""
+    """Completes prompts with one state of a model's weights.
 
-    def open(self, n: int) -> list[int]:
-        """Create n empty rows."""
-        ...
+    A prompt has 1 to max_context - 1 tokens. What it begins with need not be computed again if an
+    earlier prompt, or its answer, began with the same tokens.
+    """
 
-    def release(self, rows: Sequence[int]) -> None:
-        """Free rows. Their numbers become invalid."""
-        ...
+    max_context: int  # tokens of a prompt with its answer
 
-    def extend(self, rows: Sequence[int], ids: Sequence[Sequence[int]]) -> list[bool]:
-        """Feed prompt or feedback tokens, any length per row.
-
-        Returns whether each row fitted into the context. A row that did not fit is unchanged.
-        """
-        ...
-
-    def decode(
-        self, rows: Sequence[int], sampling: Sampling, uniforms: NDArray[np.float64]
+    def complete(
+        self, prompts: Prompts, sampling: Sampling, uniforms: NDArray[np.float64]
     ) -> list[Completion]:
-        """Draw one answer per row.
+        """Draw one answer to each prompt.
 
-        uniforms: [rows, sampling.max_tokens] in [0, 1), one for each draw. Each row must have been
-        extended since it was opened or last decoded.
+        uniforms: [prompts, sampling.max_tokens] in [0, 1), one for each draw. Raises ValueError for
+        a prompt that is empty or too long, and NotFinite.
         """
         ...
 
-    def next_logprobs(self, rows: Sequence[int]) -> NDArray[np.float32]:
-        """Natural log-probabilities [rows, V] of every token that could come next.
+    def next_logprobs(self, prompts: Prompts) -> NDArray[np.float32]:
+        """Natural log-probabilities [prompts, V] of every token that could come next.
 
-        At temperature 1. The rows stay as they are, and must be extended as for decode().
+        At temperature 1. Raises as complete().
         """
         ...
 
-    def fork(self, row: int, n: int) -> list[int]:
-        """Create n new rows as copies of a row."""
-        ...
+
+def check_prompts(prompts: Prompts, max_context: int) -> None:
+    """Raise ValueError unless each prompt has a token and leaves room for one."""
+    if wrong := [len(ids) for ids in prompts if not 0 < len(ids) < max_context]:
+        raise ValueError(f"a prompt must have 1 to {max_context - 1} tokens, not {wrong[0]}")

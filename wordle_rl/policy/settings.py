@@ -266,7 +266,6 @@ class MlxSettings(BackendSettings):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     micro_batch_tokens: int | Literal["auto"] = 4096
     gradient_checkpointing: bool = False
-    compile: bool | None = None
     cache_gb: float = 2.0
 
     def __post_init__(self) -> None:

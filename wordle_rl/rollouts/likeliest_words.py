@@ -121,19 +121,13 @@ def find_likeliest(
 
     also: a word whose probability is computed in any case. Raises ContextFull.
     """
-    [root] = engine.open(1)
-    try:
-        if not engine.extend([root], [list(prompt)])[0]:
-            raise ContextFull
-        chances = _search(engine, root, tree, effort)
-        if also is None or also in chances.words or not (answer := tree.path(also)):
-            return chances
-        return _with_word(chances, also, _chance_of(engine, root, answer))
-    finally:
-        engine.release([root])
+    chances = _search(engine, prompt, tree, effort)
+    if also is None or also in chances.words or not (answer := tree.path(also)):
+        return chances
+    return _with_word(chances, also, _chance_of(engine, prompt, answer))
 
 
-def _search(engine: Engine, root: int, tree: AnswerTree, effort: Effort) -> WordChances:
+def _search(engine: Engine, prompt: Sequence[int], tree: AnswerTree, effort: Effort) -> WordChances:
     found: dict[str, float] = {}
     order = itertools.count()  # breaks ties between equally likely beginnings
     open_ends: list[tuple[float, int, tuple[int, ...], AnswerTree]] = [(0.0, next(order), (), tree)]
@@ -145,7 +139,7 @@ def _search(engine: Engine, root: int, tree: AnswerTree, effort: Effort) -> Word
         size = min(_BLOCK, effort.most - tried, len(open_ends))
         block = [heapq.heappop(open_ends) for _ in range(size)]
         tried += size
-        logprobs = _next_logprobs(engine, root, [ids for _, _, ids, _ in block])
+        logprobs = _next_logprobs(engine, prompt, [ids for _, _, ids, _ in block])
         for (cost, _, ids, node), row in zip(block, logprobs, strict=True):
             for token, below in node.branches.items():
                 total = cost - float(row[token])
@@ -175,13 +169,10 @@ def _add_up_letters(chances: Iterable[tuple[str, float]]) -> tuple[dict[str, flo
     return tuple(map(_likeliest_first, sums))
 
 
-def _chance_of(engine: Engine, root: int, answer: Sequence[int]) -> float:
+def _chance_of(engine: Engine, prompt: Sequence[int], answer: Sequence[int]) -> float:
     """The probability of one answer."""
-    beginnings = [tuple(answer[:length]) for length in range(1, len(answer))]
-    rows = [_next_logprobs(engine, root, [()])]
-    if beginnings:
-        rows.append(_next_logprobs(engine, root, beginnings))
-    logprobs = np.concatenate(rows)[np.arange(len(answer)), list(answer)]
+    beginnings = [tuple(answer[:length]) for length in range(len(answer))]
+    logprobs = _next_logprobs(engine, prompt, beginnings)[np.arange(len(answer)), list(answer)]
     return math.exp(float(logprobs.sum(dtype=np.float64)))
 
 
@@ -195,18 +186,13 @@ def _with_word(chances: WordChances, word: str, chance: float) -> WordChances:
 
 
 def _next_logprobs(
-    engine: Engine, root: int, beginnings: Sequence[tuple[int, ...]]
+    engine: Engine, prompt: Sequence[int], beginnings: Sequence[tuple[int, ...]]
 ) -> NDArray[np.float32]:
     """Log-probabilities [n, V] of the next token behind the prompt and each beginning."""
-    if beginnings == [()]:
-        return engine.next_logprobs([root])
-    rows = engine.fork(root, len(beginnings))
-    try:
-        if not all(engine.extend(rows, beginnings)):
-            raise ContextFull
-        return engine.next_logprobs(rows)
-    finally:
-        engine.release(rows)
+    prompts = [(*prompt, *ids) for ids in beginnings]
+    if max(map(len, prompts)) >= engine.max_context:
+        raise ContextFull
+    return engine.next_logprobs(prompts)
 
 
 def _are_certain(found: dict[str, float], count: int, next_best: float) -> bool:

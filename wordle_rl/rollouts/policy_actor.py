@@ -23,16 +23,19 @@ class PolicyActor:
     sampling: Sampling
     draws: Draws
     turns: list[list[TokenTurn]] = field(default_factory=list)  # by game
-    _rows: dict[int, int] = field(default_factory=dict)  # game -> engine row
+    _prompts: dict[int, list[int]] = field(default_factory=dict)  # game -> everything so far
     _fed: dict[int, list[int]] = field(default_factory=dict)  # game -> ids since its last answer
 
     def start(self, states: Sequence[State]) -> list[bool]:
         self.turns = [[] for _ in states]
-        return self._begin(range(len(states)), [self.form.opening(state) for state in states])
+        self._fed = {game: self.form.opening(state) for game, state in enumerate(states)}
+        self._prompts = dict(self._fed)
+        return [self._fits(game) for game in self._prompts]
 
     def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
         numbers = self.draws.uniforms(games, turn, self.sampling.max_tokens)
-        drawn = self.engine.decode([self._rows[g] for g in games], self.sampling, numbers)
+        prompts = [self._prompts[game] for game in games]
+        drawn = self.engine.complete(prompts, self.sampling, numbers)
         for game, completion in zip(games, drawn, strict=True):
             fresh = self.form.fresh or not self.turns[game]
             self.turns[game].append(
@@ -52,58 +55,24 @@ class PolicyActor:
     def hear(
         self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
     ) -> list[bool]:
-        ids = [
-            self.form.reply(turn, state, last_id=self.turns[game][-1].completion.ids[-1])
-            for game, turn, state in zip(games, turns, states, strict=True)
-        ]
-        if self.form.fresh:
-            self.leave(games)
-            return self._begin(games, ids)
-        self._fed |= dict(zip(games, ids, strict=True))
-        return self.engine.extend([self._rows[g] for g in games], ids)
+        for game, turn, state in zip(games, turns, states, strict=True):
+            drawn = self.turns[game][-1].completion.ids
+            fed = self._fed[game] = self.form.reply(turn, state, last_id=drawn[-1])
+            before = [] if self.form.fresh else [*self._prompts[game], *drawn]
+            self._prompts[game] = [*before, *fed]
+        return [self._fits(game) for game in games]
 
     def leave(self, games: Sequence[int]) -> None:
-        self.engine.release([self._rows.pop(g) for g in games if g in self._rows])
+        pass
 
     def copy(self, game: int, others: Sequence[int]) -> None:
         """Let other games, which were left, continue as copies of a game that is to answer next."""
-        rows = self.engine.fork(self._rows[game], len(others))
-        for other, row in zip(others, rows, strict=True):
-            self._rows[other], self._fed[other] = row, self._fed[game]
+        for other in others:
+            self._prompts[other], self._fed[other] = self._prompts[game], self._fed[game]
             self.turns[other] = list(self.turns[game])
 
-    def _begin(self, games: Sequence[int], prompts: Sequence[list[int]]) -> list[bool]:
-        """Give each game a row with its prompt. Returns for which games it fitted."""
-        sharing: dict[tuple[int, ...], list[int]] = {}
-        for game, ids in zip(games, prompts, strict=True):
-            sharing.setdefault(tuple(ids), []).append(game)
-            self._fed[game] = ids
-        for (row, fits), same in zip(self._prefill(list(sharing)), sharing.values(), strict=True):
-            if fits:
-                rows = [row, *self.engine.fork(row, len(same) - 1)]
-                self._rows |= dict(zip(same, rows, strict=True))
-            else:
-                self.engine.release([row])
-        return [game in self._rows for game in games]
-
-    def _prefill(self, prompts: list[tuple[int, ...]]) -> list[tuple[int, bool]]:
-        """Open a row for each of several different prompts. Returns rows and whether they fitted.
-
-        The beginning that all prompts share is computed once.
-        """
-        if not prompts:
-            return []
-        shared = 0
-        if len(prompts) > 1:
-            ends = min(prompts), max(prompts)  # no two prompts have less in common
-            shared = next((i for i, (a, b) in enumerate(zip(*ends)) if a != b), 0)  # noqa: B905
-        [base] = self.engine.open(1)
-        if shared and not self.engine.extend([base], [prompts[0][:shared]])[0]:
-            shared = 0
-        rows = [base, *self.engine.fork(base, len(prompts) - 1)]
-        return list(
-            zip(rows, self.engine.extend(rows, [ids[shared:] for ids in prompts]), strict=True)
-        )
+    def _fits(self, game: int) -> bool:
+        return len(self._prompts[game]) < self.engine.max_context
 
 
 def build_actor(policy: Policy, form: Form, sampling: Sampling, draws: Draws) -> PolicyActor:

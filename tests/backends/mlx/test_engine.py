@@ -1,4 +1,4 @@
-"""What is MLX's own in its engine: rings, draws, shapes and compiled steps."""
+"""Draws on MLX, against a slow draw by sorting."""
 
 from __future__ import annotations
 
@@ -6,20 +6,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.helpers.engines import ENGINE_MODELS, STOPS, assert_same, numbers, short_rings
-from wordle_rl.backends.mlx.cache import round_up
-from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine
 from wordle_rl.backends.mlx.sampling import sample_tokens
 from wordle_rl.policy.sampling import Sampling
-
-
-def test_a_ring_holds_the_window_and_not_the_whole_game():
-    with short_rings():
-        engine = ENGINE_MODELS["mlx gemma with short rings"]().engine(max_context=100)
-        rows = engine.open(2)
-        engine.extend(rows, [list(range(1, 40)), [3]])
-        held = [ring.keys.shape[2] for ring in engine._rings if ring.keys is not None]
-    assert held == [12, 40, 12]
 
 
 @pytest.mark.parametrize(
@@ -66,29 +54,3 @@ def slow_draw(logits: np.ndarray, sampling: Sampling, uniform: float) -> tuple[i
         if total > uniform:
             return token, table
     return int(np.flatnonzero(kept)[-1]), table
-
-
-def test_shapes_are_rounded_up_by_at_most_a_third_to_few_sizes():
-    sizes = {round_up(n) for n in range(1, 1025)}
-    assert len(sizes) < 40
-    assert all(
-        n <= round_up(n) <= max(2 * n if n < 8 else 0, 4 * n / 3 + 1) for n in range(1, 1025)
-    )
-
-
-@pytest.mark.slow  # on a new machine MLX calls a compiler for half a minute
-@pytest.mark.parametrize("models", [n for n in ENGINE_MODELS if "mlx" in n], indirect=True)
-def test_a_compiled_engine_draws_the_same(models):
-    answers = []
-    for compiled in (False, True):
-        (mx.enable_compile if compiled else mx.disable_compile)()
-        try:
-            steps = CompiledModel(models.lm, max_context=200, compiled=compiled)
-            engine = MlxEngine(steps, {}, stop_ids=STOPS)
-            rows = engine.open(3)
-            engine.extend(rows, [[1, 2, 3], [4], [5, 6]])
-            drawn = np.stack([numbers(i, 0) for i in range(3)])
-            answers.append([engine.decode(rows, Sampling(max_tokens=7), drawn)])
-        finally:
-            mx.disable_compile()
-    assert_same(*answers)

@@ -15,7 +15,6 @@ from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import full_logprobs, many_stops, plain_copy, qwen_like_tokenizer
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.mlx import load
-from wordle_rl.backends.mlx.engine import MlxEngine
 from wordle_rl.policy.sampling import Sampling, uniforms
 from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.runs.instantiate import ConfigError
@@ -41,13 +40,11 @@ def test_a_family_plays_scores_and_learns_as_transformers_computes_it(family: st
         trained = BATCH.trained[row, :length]
         np.testing.assert_allclose(before[row, :length][trained], expected[trained], atol=3e-4)
     engine = policy.engine()
-    assert isinstance(engine, MlxEngine)
-    engine._stop_ids = set(many_stops(VOCAB, every=9))
-    rows = engine.open(3)
+    engine._stop_ids = many_stops(VOCAB, every=9)
     feeds = [list(range(10, 13)), list(range(20, 29)), list(range(40, 45))]
-    assert all(engine.extend(rows, feeds))
     drawn = uniforms(seed=3, step=0, rollouts=np.arange(3), turn=0, tokens=6)
-    for feed, answer in zip(feeds, engine.decode(rows, Sampling(max_tokens=6), drawn), strict=True):
+    answers = engine.complete(feeds, Sampling(max_tokens=6), drawn)
+    for feed, answer in zip(feeds, answers, strict=True):
         expected = full_logprobs(plain, [*feed, *answer.ids])[-len(answer.ids) :]
         np.testing.assert_allclose(answer.logprobs, expected, atol=3e-4)
     assert policy.update(BATCH, Grpo(beta=0.0))["update/skipped"] == 0.0

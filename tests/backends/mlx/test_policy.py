@@ -1,4 +1,4 @@
-"""The MLX policy: dropout, references, checkpoints, precision, pieces and compiled updates."""
+"""The MLX policy: dropout, references, checkpoints, precision and pieces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from tests.helpers.mlx_tiny import loaded_from, mlx_gradients, mlx_policy_of, same_weights
+from tests.helpers.mlx_tiny import mlx_gradients, mlx_policy_of, same_weights
 from tests.helpers.tiny import (
     batch_of,
     full_logprobs,
@@ -22,13 +22,10 @@ from tests.helpers.tiny import (
     qwen,
     qwen_like_tokenizer,
 )
-from tests.helpers.updates import PLAIN, ROWS, games, one_row, play_bandit, whole
+from tests.helpers.updates import PLAIN, ROWS, games, play_bandit, whole
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.backends.mlx import causal_lm as mlx_causal_lm
-from wordle_rl.backends.mlx.cache import round_up
-from wordle_rl.backends.mlx.loss import MicroBatch
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.batch import Batch
 from wordle_rl.training.update import update_in_minibatches
@@ -207,17 +204,6 @@ def test_a_head_learns_what_states_are_worth_though_the_model_rests(kind, model_
     assert mx.load(str(tmp_path / "value_head.safetensors")).keys() == {"weight", "bias"}
 
 
-def test_rows_that_fill_a_piece_up_are_units_of_their_own():
-    count = next(n for n in range(1, 100) if round_up(n) > n)
-    batch = replace(
-        batch_of([([1, 2], [0, 1])] * count, [1.0] * count), units=np.arange(count) // 2
-    )
-    units = np.array(MicroBatch(batch, np.arange(count), round_up).arrays["units"])
-    assert units[:count].tolist() == (np.arange(count) // 2).tolist()
-    more = units[count:].tolist()
-    assert len(set(more)) == len(more) > 0 and not set(more) & set(units[:count].tolist())
-
-
 @pytest.mark.parametrize("build", [qwen, llama, gemma])
 def test_checkpointed_layers_and_head_pieces_give_the_same_gradient(build, monkeypatch):
     batch = batch_of(ROWS, [0.7, -1.3, 0.4])
@@ -231,58 +217,11 @@ def test_checkpointed_layers_and_head_pieces_give_the_same_gradient(build, monke
     assert all(np.abs(plain[n] - again[n]).max() < 1e-5 * largest for n in plain)
 
 
-def valued(batch: Batch, scale: float = 1.7) -> Batch:
+def valued(batch: Batch) -> Batch:
     """A batch with all that PPO learns from."""
     random = np.random.default_rng(0)
     old, targets = (random.normal(size=(len(batch.ids), 1)) * batch.trained for _ in range(2))
     return replace(
         batch, old_values=old.astype(np.float32), targets=targets.astype(np.float32),
-        target_scale=scale,
+        target_scale=1.7,
     )  # fmt: skip
-
-
-@pytest.mark.slow  # a minute of a C++ compiler
-def test_a_compiled_update_is_the_same_and_is_not_compiled_again():
-    scales = (1.0, 3.0)  # a number that must not be compiled in
-    batches = [valued(one_row(*ROWS[0]), scale) for scale in scales]
-    found = []
-    for compiled in (False, True):
-        policy = MlxPolicy(
-            loaded_from(qwen()), temperature=1.0, optim=mlx_policy_of(qwen()).optim,
-            compiled=compiled,
-        )  # fmt: skip
-        policy.add_value_head()
-        (mx.enable_compile if compiled else mx.disable_compile)()
-        try:
-            found.append([policy.update(batch, Ppo(entropy=0.1)) for batch in batches])
-            assert len(policy._compiled) == 1
-        finally:
-            mx.disable_compile()
-    for one, other in zip(*found, strict=True):
-        assert other == pytest.approx(one, rel=1e-4, abs=1e-6)
-
-
-@pytest.mark.parametrize("algorithm", [Grpo(beta=0.1), Ppo(), Gspo()])
-@pytest.mark.parametrize("micro_batch_tokens", [10_000, 12])
-def test_shapes_that_are_rounded_up_for_a_compiler_change_no_gradient(
-    algorithm, micro_batch_tokens
-):
-    """A Mac compiles. Here the compiler is off, and the shapes are those that it would get."""
-    rows = [([*ids, 9], [*marks, 1]) for ids, marks in ROWS]
-    batch = replace(batch_of(rows, [0.7, -1.3, 0.4]), units=np.array([0, 0, 1]))
-    batch = replace(batch, ref_logprobs=mlx_policy_of(qwen(seed=4)).score(batch))
-    if algorithm.needs_values:
-        batch = replace(valued(batch, 1.0), units=None)
-    assert batch.ids.shape == (3, 11) and (round_up(3), round_up(11)) == (4, 12), "both must grow"
-    found, scores = [], []
-    for compiled in (False, True):
-        policy = mlx_policy_of(
-            qwen(), compiled=compiled, micro_batch_tokens=micro_batch_tokens, max_context=64
-        )
-        if algorithm.needs_values:
-            policy.add_value_head()
-        scores.append(policy.score(batch))
-        found.append(mlx_gradients(policy, batch, algorithm))
-    np.testing.assert_allclose(*scores, atol=1e-5)
-    for name, exact in found[0].items():
-        np.testing.assert_allclose(found[1][name], exact, atol=1e-5, err_msg=name)

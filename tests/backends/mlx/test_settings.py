@@ -25,12 +25,11 @@ def test_every_setting_of_the_backend_changes_what_is_built(monkeypatch):  # row
             "precision": policy._weights_in_use["model.norm.weight"].dtype == mx.bfloat16,
             "micro_batch_tokens": policy._micro_batch_tokens,
             "gradient_checkpointing": layer == "Checkpointed",
-            "compile": policy._compile is mx.compile,
             "cache_gb": cached[-1],
         }
 
     other = {"precision": "fp32", "micro_batch_tokens": 7, "gradient_checkpointing": True,
-             "compile": True, "cache_gb": 0.5}  # fmt: skip
+             "cache_gb": 0.5}  # fmt: skip
     assert other.keys() == MlxSettings.__dataclass_fields__.keys()
     usual = {"precision": "bf16"}  # auto may be either
     plain = built(**usual)

@@ -20,7 +20,7 @@ from tests.helpers.families import BATCH, CONFIGS, IDS, VOCAB, WIDE, build
 from tests.helpers.tiny import full_logprobs, many_stops, policy_of, qwen_like_tokenizer
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.engine import TorchEngine
+from wordle_rl.backends.torch.engine import build_engine
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.policy.sampling import Sampling, uniforms
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
@@ -65,18 +65,17 @@ def reference_of(folder: Path) -> Any:
 def test_what_an_engine_draws_has_the_logprobs_of_a_plain_forward_pass(folder: Path) -> None:
     plain = reference_of(folder)
     stops = many_stops(VOCAB, every=9)
-    engine = TorchEngine(CausalLM(loaded(folder)), stop_ids=frozenset(stops), max_context=60)
+    engine = build_engine(CausalLM(loaded(folder)), stop_ids=frozenset(stops), max_context=60)
     random = np.random.default_rng(1)
-    rows = engine.open(5)
-    texts: list[list[int]] = [[] for _ in rows]
+    texts: list[list[int]] = [[] for _ in range(5)]
     sampling = Sampling(max_tokens=6)
     for turn in range(2):
-        feeds = [random.integers(6, VOCAB, random.integers(2, 12)).tolist() for _ in rows]
-        assert all(engine.extend(rows, feeds))
+        for text in texts:
+            text += random.integers(6, VOCAB, random.integers(2, 12)).tolist()
         drawn = uniforms(seed=3, step=0, rollouts=np.arange(5), turn=turn, tokens=6)
-        answers = engine.decode(rows, sampling, drawn)
-        for text, feed, answer in zip(texts, feeds, answers, strict=True):
-            text += [*feed, *answer.ids]
+        answers = engine.complete(texts, sampling, drawn)
+        for text, answer in zip(texts, answers, strict=True):
+            text += answer.ids
             expected = full_logprobs(plain, text)[-len(answer.ids) :]
             np.testing.assert_allclose(answer.logprobs, expected, atol=2e-4)
     assert len({len(text) for text in texts}) > 1, "the rows must be ragged"

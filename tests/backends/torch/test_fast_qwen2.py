@@ -11,7 +11,7 @@ from tests.helpers.tiny import gemma, llama, lora_of, many_stops, qwen
 from wordle_rl.backends.tiny_model import build_model, save_untrained
 from wordle_rl.backends.torch import fast_qwen2 as lean_trunk
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.engine import TorchEngine
+from wordle_rl.backends.torch.engine import TorchRows, build_engine
 from wordle_rl.backends.torch.fast_qwen2 import FastQwen2
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling, uniforms
@@ -23,19 +23,22 @@ SAMPLING = Sampling(max_tokens=7)
 
 def play(lm: CausalLM) -> list[Completion]:
     """Answers of rows of all lengths over three turns; some rows leave after the second."""
-    engine = TorchEngine(lm, stop_ids=frozenset(many_stops(VOCAB, every=9)), max_context=200)
+    engine = build_engine(lm, stop_ids=frozenset(many_stops(VOCAB, every=9)), max_context=200)
     random = np.random.default_rng(0)
-    rows, answers = engine.open(ROWS), []
+    answers: list[Completion] = []
+    talks: list[list[int]] = [[] for _ in range(ROWS)]
     for turn in range(3):
-        feeds = [random.integers(0, VOCAB, random.integers(1, 12)).tolist() for _ in rows]
-        assert all(engine.extend(rows, feeds))
+        for talk in talks:
+            talk += random.integers(0, VOCAB, random.integers(1, 12)).tolist()
         drawn = uniforms(
-            seed=3, step=0, rollouts=np.arange(len(rows)), turn=turn, tokens=SAMPLING.max_tokens
+            seed=3, step=0, rollouts=np.arange(len(talks)), turn=turn, tokens=SAMPLING.max_tokens
         )
-        answers += engine.decode(rows, SAMPLING, drawn)
+        found = engine.complete(talks, SAMPLING, drawn)
+        answers += found
+        for talk, answer in zip(talks, found, strict=True):
+            talk += answer.ids
         if turn == 1:
-            engine.release(rows[::3])
-            rows = [row for i, row in enumerate(rows) if i % 3]
+            talks = [talk for i, talk in enumerate(talks) if i % 3]
     return answers
 
 
@@ -69,11 +72,9 @@ def test_bfloat16_is_as_near_to_float32_as_transformers_is():
     ids, last = torch.randint(0, VOCAB, (ROWS, 9)), torch.full((ROWS,), 8)
 
     def first_hidden(lm: CausalLM, trunk: object) -> torch.Tensor:
-        engine = TorchEngine(lm, stop_ids=frozenset({1}), max_context=200)
-        engine._trunk = trunk  # pyright: ignore[reportAttributeAccessIssue]
-        engine.extend(engine.open(ROWS), ids.tolist())
-        assert engine._hidden is not None
-        return engine._hidden.float()
+        rows = TorchRows(lm)
+        rows._trunk = trunk  # pyright: ignore[reportAttributeAccessIssue]
+        return rows.feed(ids.numpy(), np.zeros(ROWS, np.int64), last.numpy()).float()
 
     lm = CausalLM(rounded)
     exact = CausalLM(model).compute_hidden(ids)[torch.arange(ROWS), last]

@@ -66,16 +66,15 @@ class Server:
 
     def _answer(self, temperature: float, tokens: int, requests: list[Any]) -> None:
         from wordle_rl.backends.torch.causal_lm import CausalLM
-        from wordle_rl.backends.torch.engine import TorchEngine
+        from wordle_rl.backends.torch.engine import build_engine
         from wordle_rl.policy.sampling import Sampling
 
-        engine = TorchEngine(
+        engine = build_engine(
             CausalLM(self.model), stop_ids=self.stops, max_context=self.max_context
         )
-        rows = engine.open(len(requests))
-        engine.extend(rows, [prompt for prompt, _ in requests])
+        prompts = [prompt for prompt, _ in requests]
         sampling = Sampling(temperature=temperature, max_tokens=tokens)
-        drawn = engine.decode(rows, sampling, self.draws.random((len(rows), tokens)))
+        drawn = engine.complete(prompts, sampling, self.draws.random((len(prompts), tokens)))
         with self.log.open("a") as file:
             for (prompt, future), answer in zip(requests, drawn, strict=True):
                 entry = {"prompt": prompt, "ids": answer.ids, "logprobs": answer.logprobs}

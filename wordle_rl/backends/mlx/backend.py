@@ -5,7 +5,6 @@ One process on one device: the GPU of Apple silicon, or the CPU on Linux.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,8 @@ def build_policy(
 ) -> MlxPolicy:
     """The policy on MLX's default device."""
     _limit_memory(backend)
+    if _on_cpu():
+        mx.disable_compile()  # mlx-lm's fused functions, for which a CPU needs a C++ compiler
     loaded = load_model(model, precision=backend.precision)
     tokens = backend.micro_batch_tokens
     policy = MlxPolicy(
@@ -42,21 +43,14 @@ def build_policy(
         precision=loaded.computing.precision,
         micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
         max_context=model.max_context,
-        compiled=_set_compilation(backend),
         gradient_checkpointing=backend.gradient_checkpointing,
     )
     policy.computing = loaded.computing.with_notes(loaded.tokenizer.notes)
     return policy
 
 
-def _set_compilation(backend: MlxSettings) -> bool:
-    """Turn compilation on or off, and return which. On a CPU MLX needs a C++ compiler for it."""
-    on_cpu = mx.default_device() == mx.Device(mx.cpu)
-    if backend.compile and on_cpu and shutil.which("g++") is None:
-        raise ValueError("backend.compile=true needs the C++ compiler g++ here; use null")
-    wanted = not on_cpu if backend.compile is None else backend.compile
-    (mx.enable_compile if wanted else mx.disable_compile)()  # applies to mlx-lm too
-    return wanted
+def _on_cpu() -> bool:
+    return mx.default_device() == mx.Device(mx.cpu)
 
 
 def _limit_memory(backend: MlxSettings) -> None:
@@ -68,10 +62,9 @@ def _limit_memory(backend: MlxSettings) -> None:
 
 def _plan_memory(setup: Experiment) -> Experiment:
     """The experiment with numbers in place of auto, once its memory is planned."""
-    on_cpu = mx.default_device() == mx.Device(mx.cpu)
     precision = setup.backend.precision
     if precision == "auto":  # on a CPU it is chosen after loading
-        precision = "fp32" if on_cpu else "bf16"
+        precision = "fp32" if _on_cpu() else "bf16"
     return settle_memory(setup, "mlx", precision, measure_memory())
 
 

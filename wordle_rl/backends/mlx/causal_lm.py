@@ -17,7 +17,7 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_unflatten
 
-from wordle_rl.backends.mlx.cache import KVShape, LayerView, Probe, Ring, build_rings
+from wordle_rl.backends.mlx.cache import LayerCache, check_caches
 from wordle_rl.backends.mlx.save import Weights
 
 _LOGITS = 2**26  # most logits computed at once: 256 MB in float32
@@ -59,10 +59,6 @@ class MlxLM:
         self.vocabulary = int(self._embedding.weight.shape[0])
         self._check()
 
-    def build_rings(self, longest: int) -> list[Ring]:
-        """A cache for rows of up to so many tokens."""
-        return build_rings(self.model, longest)
-
     @contextmanager
     def use_weights(self, weights: Weights) -> Iterator[None]:
         """Compute with these weights in the block, and with the model's own after it."""
@@ -82,42 +78,17 @@ class MlxLM:
         self.model.update(tree_unflatten(list(weights.items())))
         self._held = {**self._held, **weights}
 
-    def find_kv_shapes(self, weights: Weights) -> list[KVShape]:
-        """What each layer keeps for one token."""
-        probes = [Probe() for _ in self.model.layers]
-        with self.use_weights(weights):
-            self._trunk(mx.array([[1]]), probes)
-        return [probe.shape for probe in probes]
-
     def compute_logits(self, hidden: mx.array) -> mx.array:
         """float32 logits [..., V] of hidden states [..., H]."""
         head = self._embedding.as_linear if self._head is None else self._head
         return head(hidden).astype(mx.float32)
 
-    def compute_hidden(self, ids: mx.array) -> mx.array:
-        """Hidden states [N, T, H] of whole sequences, padded on the right."""
-        return self._trunk(ids)
+    def compute_hidden(self, ids: mx.array, caches: Sequence[LayerCache] | None = None) -> mx.array:
+        """Hidden states [N, T, H] of whole sequences, padded on the right.
 
-    def compute_cached_hidden(
-        self,
-        ids: mx.array,
-        positions: mx.array,
-        keys: Sequence[mx.array],
-        values: Sequence[mx.array],
-        rings: Sequence[Ring],
-        ends: Sequence[int],
-    ) -> tuple[mx.array, list[mx.array], list[mx.array]]:
-        """Hidden states [N, T, H] of new tokens at given positions, and the new keys and values.
-
-        keys, values: per layer [slots, heads, capacity, dim], whose first N slots are the rows.
-        ends: per layer how many keys to read.
+        caches: of each layer, with the tokens before these ones.
         """
-        views = [
-            LayerView(k, v, ring, positions, end)
-            for k, v, ring, end in zip(keys, values, rings, ends, strict=True)
-        ]
-        hidden = self._trunk(ids, views)
-        return hidden, [view.keys for view in views], [view.values for view in views]
+        return self._trunk(ids, caches)
 
     def add_value_head(self) -> dict[str, mx.array]:
         """Give the model a value head. Returns the head's weights, by their names in the model."""
@@ -210,7 +181,7 @@ class MlxLM:
                 "backend=mlx: this kind of model computes its logits in an unknown way; "
                 "Qwen2 and Gemma 3 work"
             )
-        self.build_rings(8)
+        check_caches(self.model)
 
 
 def count_parameters(model: Any) -> int:

@@ -1,12 +1,8 @@
-"""Micro-batches as MLX arrays, and their loss.
-
-Shapes may be rounded up, so that few are compiled. The padding is never trained, and padded rows
-are units of their own.
-"""
+"""Micro-batches as MLX arrays, and their loss."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import mlx.core as mx
 import numpy as np
@@ -26,40 +22,28 @@ _OPTIONAL = ("old_logprobs", "ref_logprobs", "old_values", "targets")
 class MicroBatch:
     """Some rows of a batch as arrays."""
 
-    def __init__(
-        self, batch: Batch, rows: NDArray[np.int64], round_up: Callable[[int], int]
-    ) -> None:
-        """round_up: applied to each side of a shape."""
+    def __init__(self, batch: Batch, rows: NDArray[np.int64]) -> None:
         width = max(int(batch.lengths[rows].max()), 1)  # rows may hold nothing but padding
         self._trained = batch.trained[rows, :width]
         self._count = int(self._trained.sum())
-        shape = (round_up(len(rows)), round_up(width))
-
-        def fill(values: NDArray, dtype: type) -> NDArray:
-            out = np.zeros(shape, dtype)
-            out[: len(rows), :width] = values[rows, :width]
-            return out
-
-        places = np.ones(round_up(max(self._count, 1)), np.int32)  # the surplus is not used
+        places = np.ones(max(self._count, 1), np.int32)  # without trained tokens 1 is not used
         row, token = np.nonzero(self._trained)
-        places[: self._count] = row * shape[1] + token
-        units = -1 - np.arange(shape[0])  # a batch's own units are 0 or more
-        units[: len(rows)] = rows if batch.units is None else batch.units[rows]
+        places[: self._count] = row * width + token
+        units = rows if batch.units is None else batch.units[rows]
         arrays = {
-            "ids": fill(batch.ids, np.int32),
+            "ids": batch.ids[rows, :width].astype(np.int32),
             "places": places,
             "count": np.array(self._count),
             "units": units.astype(np.int32),
-            # As an array, because a number would become a constant of the compiled function.
             "target_scale": np.array(batch.target_scale, np.float32),
         }
         for name in (*_ALWAYS, *_OPTIONAL):
             values = getattr(batch, name)
             if values is not None:
-                arrays[name] = fill(values, np.float32)
+                arrays[name] = values[rows, :width].astype(np.float32)
         if batch.distributions is not None:
             targets = [batch.distributions[row] for row in rows]
-            arrays |= _arrange_choices(targets, self._trained, len(places), round_up)
+            arrays |= _arrange_choices(targets, self._trained, len(places))
         self.arrays: Arrays = {name: mx.array(array) for name, array in arrays.items()}
 
     @property
@@ -75,10 +59,7 @@ class MicroBatch:
 
 
 def _arrange_choices(
-    targets: Sequence[Targets],
-    trained: NDArray[np.bool_],
-    count: int,
-    round_up: Callable[[int], int],
+    targets: Sequence[Targets], trained: NDArray[np.bool_], count: int
 ) -> dict[str, NDArray]:
     """The target tokens of each trained place, and their probabilities. Both are [count, K]."""
     number = trained.cumsum().reshape(trained.shape) - 1
@@ -86,7 +67,7 @@ def _arrange_choices(
     order = np.argsort(place, kind="stable")
     place = place[order]
     column = np.arange(len(place)) - np.searchsorted(place, place)  # within its place
-    shape = (count, round_up(int(column.max(initial=0)) + 1))
+    shape = (count, int(column.max(initial=0)) + 1)
     ids, shares = np.zeros(shape, np.int32), np.zeros(shape, np.float32)
     ids[place, column] = np.concatenate([t.ids for t in targets])[order]
     shares[place, column] = np.concatenate([t.probabilities for t in targets])[order]

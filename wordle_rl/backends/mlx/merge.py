@@ -89,6 +89,4 @@ def open_plain(folder: Path, *, max_context: int) -> MlxPolicy:
         adapter=None,
         computing=Computing(precision="fp32"),
     )
-    return MlxPolicy(
-        loaded, temperature=1.0, optim=Optim(), max_context=max_context, compiled=False
-    )
+    return MlxPolicy(loaded, temperature=1.0, optim=Optim(), max_context=max_context)

@@ -15,9 +15,10 @@ import numpy as np
 from mlx.utils import tree_flatten
 
 from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.mlx.causal_lm import MlxLM, count_parameters
-from wordle_rl.backends.mlx.engine import CompiledModel, MlxEngine
+from wordle_rl.backends.mlx.engine import build_engine
 from wordle_rl.backends.mlx.load import LoadedModel
 from wordle_rl.backends.mlx.loss import Arrays, MicroBatch, compute_loss
 from wordle_rl.backends.mlx.optimizers import Optimizers, clip_gradients
@@ -43,8 +44,7 @@ _OPTIMIZER, _RANDOM = "optimizer.safetensors", "random.safetensors"
 class MlxPolicy:
     """Implements wordle_rl.policy.policy.Policy on one device.
 
-    micro_batch_tokens: padded tokens per forward and backward pass. Compilation rounds them up by
-    at most a third.
+    micro_batch_tokens: padded tokens per forward and backward pass.
     """
 
     def __init__(
@@ -56,7 +56,6 @@ class MlxPolicy:
         precision: Precision = "fp32",
         micro_batch_tokens: int = 16_384,
         max_context: int = 1024,
-        compiled: bool = True,
         gradient_checkpointing: bool = False,
     ) -> None:
         self.loaded = loaded
@@ -75,9 +74,7 @@ class MlxPolicy:
         self.lm = MlxLM(loaded.model)
         if gradient_checkpointing:
             self.lm.checkpoint_layers()
-        self._compile: Any = mx.compile if compiled else lambda function: function
-        self._compiled: dict[Any, Any] = {}  # one per algorithm; each holds a trace per shape
-        self._engine_model = CompiledModel(self.lm, max_context=max_context, compiled=compiled)
+        self._max_context = max_context
         self._reference: Weights | None = None
         self._refresh_copy()
 
@@ -98,14 +95,12 @@ class MlxPolicy:
         trainable = sum(weight.size for weight in self.weights.values())
         return trainable, count_parameters(self.lm.model)
 
-    def engine(self) -> MlxEngine:
+    def engine(self) -> CachedEngine:
         """A fresh engine on the current weights."""
-        return MlxEngine(
-            self._engine_model,
-            self._weights_in_use,
-            stop_ids=self.tokenizer.stop_ids,
-            timers=self.timers,
-        )
+        return build_engine(
+            self.lm, self._weights_in_use, stop_ids=self.tokenizer.stop_ids,
+            max_context=self._max_context, timers=self.timers,
+        )  # fmt: skip
 
     def keep_reference(self) -> None:
         """Make the current weights the reference."""
@@ -113,9 +108,9 @@ class MlxPolicy:
 
     def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
         """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
-        if reference and self._reference is None:
-            raise RuntimeError("keep_reference() was not called before a reference score")
         weights = self._reference if reference else self._weights_in_use
+        if weights is None:
+            raise RuntimeError("keep_reference() was not called before a reference score")
         with self.timers("reference" if reference else "score"):
             return self._compute_output("logprobs", weights, batch)
 
@@ -132,10 +127,10 @@ class MlxPolicy:
         with self.timers("values"):
             return self._compute_output("values", self._weights_in_use, batch)
 
-    def _compute_output(self, name: str, weights: Weights | None, batch: Batch) -> FloatArray:
+    def _compute_output(self, name: str, weights: Weights, batch: Batch) -> FloatArray:
         """One of the TokenOutputs at the trained tokens of a batch [N, T], else 0."""
 
-        def compute(weights: Weights, arrays: Arrays) -> mx.array:
+        def compute(arrays: Arrays) -> mx.array:
             with self.lm.use_weights(weights):
                 outputs = self.lm.compute_token_outputs(
                     arrays, self._temperature, values=name == "values"
@@ -144,11 +139,8 @@ class MlxPolicy:
 
         out = np.zeros(batch.ids.shape, np.float32)
         for rows in split_micro_batches(batch, self._micro_batch_tokens):
-            part = MicroBatch(batch, rows, self._engine_model.round_up)
-            key = (name, *part.scored)
-            if key not in self._compiled:
-                self._compiled[key] = self._compile(compute)
-            found = part.place(np.array(self._compiled[key](weights, part.scored)))
+            part = MicroBatch(batch, rows)
+            found = part.place(np.array(compute(part.scored)))
             out[rows, : found.shape[1]] = found
         return out
 
@@ -162,7 +154,7 @@ class MlxPolicy:
         gradients = {name: mx.zeros_like(weight) for name, weight in self.weights.items()}
         for rows in split_micro_batches(batch, self._micro_batch_tokens):
             with self.timers("update"):
-                part = MicroBatch(batch, rows, self._engine_model.round_up)
+                part = MicroBatch(batch, rows)
                 loss, parts, new = self._compute_gradient(part, algorithm)
                 gradients = {name: gradients[name] + new[name] for name in gradients}
                 mx.eval(loss, parts, gradients)
@@ -173,19 +165,16 @@ class MlxPolicy:
 
     def _compute_gradient(self, part: MicroBatch, algorithm: Algorithm) -> Any:
         """Loss, metrics, and the gradient by name."""
-        key = (algorithm, *part.arrays)
-        if key not in self._compiled:
 
-            def compute(weights: Weights, arrays: Arrays) -> Any:
-                with self.lm.use_weights(self._copy(weights)):
-                    outputs = self.lm.compute_token_outputs(
-                        arrays, self._temperature,
-                        entropy=algorithm.needs_entropy, values=algorithm.needs_values,
-                    )  # fmt: skip
-                return compute_loss(algorithm, outputs, arrays)
+        def compute(weights: Weights) -> Any:
+            with self.lm.use_weights(self._copy(weights)):
+                outputs = self.lm.compute_token_outputs(
+                    part.arrays, self._temperature,
+                    entropy=algorithm.needs_entropy, values=algorithm.needs_values,
+                )  # fmt: skip
+            return compute_loss(algorithm, outputs, part.arrays)
 
-            self._compiled[key] = self._compile(mx.value_and_grad(compute))
-        (loss, parts), gradients = self._compiled[key](self.weights, part.arrays)
+        (loss, parts), gradients = mx.value_and_grad(compute)(self.weights)
         return loss, parts, gradients
 
     def _step(self, gradients: Weights, loss: float) -> tuple[float, bool]:

@@ -16,8 +16,9 @@ import torch
 from torch import nn
 
 from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.torch.engine import TorchEngine
+from wordle_rl.backends.torch.engine import build_engine
 from wordle_rl.backends.torch.loss import compute_loss
 from wordle_rl.backends.torch.micro_batches import MicroBatches
 from wordle_rl.backends.torch.optimizers import (
@@ -90,9 +91,9 @@ class TorchPolicy:
         """Trainable and all parameters."""
         return count_weights(self.trainable), count_weights(self.model.parameters())
 
-    def engine(self) -> TorchEngine:
+    def engine(self) -> CachedEngine:
         """A fresh engine on the current weights."""
-        return TorchEngine(
+        return build_engine(
             self._trained.lm,
             stop_ids=self.tokenizer.stop_ids,
             max_context=self._max_context,

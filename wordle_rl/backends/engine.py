@@ -1,0 +1,240 @@
+"""The rollout engine: completes prompts, and keeps keys and values between calls.
+
+It finds by itself what a prompt has in common with a row that it holds, so the next turn of a
+conversation feeds only what is new. A prompt that comes several times is computed once and copied.
+What prompts without any known beginning have in common is computed once, too. After a call the
+engine holds the rows of that call, and no others.
+
+The model's cache has one row of keys and values in each slot. A row's length alone says which of
+them count, so what was fed behind a row's end is never read. Rows whose answer has ended move
+behind the others and are computed no more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.policy.engine import Completion, Prompts, StopReason, check_prompts
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.runs.timing import Timers
+
+_SHRINK = 0.9  # move rows when at most this share of the computed ones is still being answered
+
+Ints = NDArray[np.int64]
+
+
+class Model(Protocol):
+    """A model with a cache of rows. Hidden states [n, ...] are the backend's own arrays."""
+
+    def feed(self, ids: Ints, starts: Ints, last: Ints) -> Any:
+        """Feed ids [n, T], padded on the right, to the rows in slots 0, 1, ...
+
+        starts: [n] place of each row's first new token. last: [n] index of its last one. Returns
+        the hidden states [n, ...] of these last tokens.
+        """
+        ...
+
+    def copy(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Copy source slots into target slots, all at once. Targets may be new slots."""
+        ...
+
+    def pick(self, hidden: Any, index: Sequence[int]) -> Any:
+        """Some of the hidden states, in this order."""
+        ...
+
+    def draw(
+        self, hidden: Any, sampling: Sampling, uniforms: NDArray[np.float64]
+    ) -> tuple[Ints, NDArray[np.float32]]:
+        """Token ids [n] and their log-probabilities [n] at uniforms [n]. Raises NotFinite."""
+        ...
+
+    def score(self, hidden: Any) -> NDArray[np.float32]:
+        """Log-probabilities [n, V] of every next token. Raises NotFinite."""
+        ...
+
+
+class CachedEngine:
+    """Implements wordle_rl.policy.engine.Engine on one device."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        stop_ids: frozenset[int],
+        max_context: int,
+        timers: Timers | None = None,
+    ) -> None:
+        self.max_context = max_context
+        self._model, self._stop_ids = model, sorted(stop_ids)
+        self._timers = timers or Timers()
+        self._held: list[tuple[int, ...]] = []  # by slot: the tokens whose keys and values count
+
+    def complete(
+        self, prompts: Prompts, sampling: Sampling, uniforms: NDArray[np.float64]
+    ) -> list[Completion]:
+        """See wordle_rl.policy.engine.Engine."""
+        if not prompts:
+            return []
+        given = [tuple(ids) for ids in prompts]
+        with self._timers("prefill"):
+            hidden, at = self._read(given)
+        with self._timers("decode"):
+            answers, at = self._answer(given, hidden, at, sampling, uniforms)
+        # The last token of an answer was drawn but not fed.
+        self._held = [(*given[i], *answers[i].ids[:-1]) for i in at]
+        return answers
+
+    def next_logprobs(self, prompts: Prompts) -> NDArray[np.float32]:
+        """See wordle_rl.policy.engine.Engine."""
+        given = [tuple(ids) for ids in prompts]
+        hidden, at = self._read(given)
+        self._held = [given[i] for i in at]
+        return self._model.score(hidden)[np.argsort(at)]
+
+    def _read(self, prompts: list[tuple[int, ...]]) -> tuple[Any, Ints]:
+        """Feed what is new of each prompt.
+
+        Returns hidden states by slot, and [slots] which prompt is in each slot.
+        """
+        check_prompts(prompts, self.max_context)
+        held, self._held = self._held, []  # nothing counts if this call ends in an error
+        first: dict[tuple[int, ...], int] = {}
+        for i, ids in enumerate(prompts):
+            first.setdefault(ids, i)
+        unlike = list(first)
+        found = find_beginnings(unlike, held)
+        new = [ids for ids, (_, shared) in zip(unlike, found, strict=True) if shared == 0]
+        if (opening := count_common(new)) and len(new) == len(unlike):
+            self._feed([new[0][:opening]], [0])
+            found = [(0, opening)] * len(unlike)
+        slots = self._place([slot if shared else None for slot, shared in found])
+        order = np.argsort(slots)
+        hidden = self._feed([unlike[i][found[i][1] :] for i in order], [found[i][1] for i in order])
+        # Copies of prompts that came several times.
+        slot_of = dict(zip(unlike, slots, strict=True))
+        again = [i for i, ids in enumerate(prompts) if first[ids] != i]
+        at = np.array([first[unlike[i]] for i in order] + again)
+        if again:
+            sources = [slot_of[prompts[i]] for i in again]
+            self._model.copy(sources, range(len(unlike), len(prompts)))
+            hidden = self._model.pick(hidden, [*range(len(unlike)), *sources])
+        return hidden, at
+
+    def _feed(self, feeds: list[tuple[int, ...]], starts: Sequence[int]) -> Any:
+        counts = np.array([len(ids) for ids in feeds])
+        ids = np.zeros((len(feeds), counts.max()), np.int64)
+        for row, new in zip(ids, feeds, strict=True):
+            row[: len(new)] = new
+        return self._model.feed(ids, np.array(starts, np.int64), counts - 1)
+
+    def _place(self, sources: list[int | None]) -> list[int]:
+        """Give each of n prompts one of the first n slots, with a copy of its source slot.
+
+        A prompt stays in its source's slot if it can.
+        """
+        slots: list[int | None] = [None] * len(sources)
+        free = dict.fromkeys(range(len(sources)))
+        for i, source in enumerate(sources):
+            if source in free:
+                slots[i] = source
+                del free[source]
+        rest = iter(free)
+        chosen = [next(rest) if slot is None else slot for slot in slots]
+        moves = [
+            (source, slot)
+            for source, slot in zip(sources, chosen, strict=True)
+            if source is not None and source != slot
+        ]
+        if moves:
+            self._model.copy(*zip(*moves, strict=True))
+        return chosen
+
+    def _answer(
+        self,
+        prompts: list[tuple[int, ...]],
+        hidden: Any,
+        at: Ints,
+        sampling: Sampling,
+        uniforms: NDArray[np.float64],
+    ) -> tuple[list[Completion], Ints]:
+        """Draw the answers. Returns them, and [slots] whose rows are in the slots now."""
+        n, most = len(prompts), sampling.max_tokens
+        ids, logprobs = np.zeros((n, most), np.int64), np.zeros((n, most))
+        answers: list[Completion | None] = [None] * n
+        lengths = np.array([len(prompts[i]) for i in at])  # by slot
+        live = n  # slots that are computed, the first ones
+        for count in range(1, most + 1):
+            now = at[:live]
+            drawn = self._model.draw(hidden, sampling, uniforms[now, count - 1])
+            ids[now, count - 1], logprobs[now, count - 1] = drawn
+            stops = np.isin(drawn[0], self._stop_ids)
+            ends = stops | (lengths[:live] + 1 >= self.max_context) | (count == most)
+            limit = StopReason.TOKEN_LIMIT if count == most else StopReason.CONTEXT_FULL
+            for i, stop in zip(now[ends].tolist(), stops[ends].tolist(), strict=True):
+                if answers[i] is None:
+                    reason = StopReason.STOP_TOKEN if stop else limit
+                    mine = ids[i, :count].tolist(), logprobs[i, :count].tolist()
+                    answers[i] = Completion(ids=mine[0], logprobs=mine[1], stop=reason)
+            going = np.array([answers[i] is None for i in now.tolist()])
+            if not going.any():
+                break
+            if going.sum() <= _SHRINK * live:
+                live = self._move_forward(np.flatnonzero(going), lengths, at)
+                going = np.ones(live, bool)
+            # A row whose answer has ended may be fed, too, but its length stays.
+            feed = ids[at[:live], count - 1][:, None]
+            hidden = self._model.feed(feed, lengths[:live], np.zeros(live, np.int64))
+            lengths[:live] += going
+        return [answer for answer in answers if answer is not None], at
+
+    def _move_forward(self, going: Ints, lengths: Ints, at: Ints) -> int:
+        """Swap slots so that the rows that go on come first. Returns how many there are."""
+        count = len(going)
+        late = going[going >= count]
+        holes = np.setdiff1d(np.arange(count), going)
+        if len(late):
+            sources, targets = np.append(late, holes), np.append(holes, late)
+            self._model.copy(sources.tolist(), targets.tolist())
+            lengths[targets], at[targets] = lengths[sources], at[sources]
+        return count
+
+
+def find_beginnings(
+    prompts: Sequence[tuple[int, ...]], held: Sequence[tuple[int, ...]]
+) -> list[tuple[int, int]]:
+    """For each prompt the row that it shares most with, and how many tokens they share.
+
+    At least one token of a prompt is left to feed.
+    """
+    order = sorted(range(len(held)), key=held.__getitem__)
+    ordered = [held[slot] for slot in order]
+    found = []
+    for ids in prompts:
+        place = bisect_left(ordered, ids)  # the best rows are beside it
+        best = (0, 0)
+        for neighbour in (place - 1, place):
+            if 0 <= neighbour < len(order):
+                shared = min(count_common((ids, ordered[neighbour]), whole=True), len(ids) - 1)
+                if shared > best[1]:
+                    best = (order[neighbour], shared)
+        found.append(best)
+    return found
+
+
+def count_common(prompts: Sequence[tuple[int, ...]], *, whole: bool = False) -> int:
+    """How many tokens several different prompts begin with.
+
+    whole: whether that may be all of a prompt. Otherwise one token of each is left.
+    """
+    if len(prompts) < 2:
+        return 0
+    low, high = min(prompts), max(prompts)  # no two prompts have less in common
+    most = min(len(low), len(high)) if whole else min(map(len, prompts)) - 1
+    if low[:most] == high[:most]:
+        return most
+    return next(i for i in range(most) if low[i] != high[i])

@@ -4,14 +4,11 @@ Prints tables beside the solvers on the same words. With json=true the last line
 content.
 """
 
-if __name__ == "__main__":  # before anything slow is imported
+if __name__ == "__main__":
     from wordle_rl.runs import start
 
-    start.begin()
+    start.begin()  # before anything slow is imported
 
-    from wordle_rl.runs.errors import whole_command
+    from wordle_rl.commands.composed import EVAL, run_composed
 
-    with whole_command():
-        from wordle_rl.commands.composed import evaluate
-
-        evaluate()
+    run_composed(EVAL)

@@ -4,14 +4,11 @@ python train.py --help lists the choices, --cfg job shows the composed config. H
 only once the config is known to be right.
 """
 
-if __name__ == "__main__":  # before anything slow is imported
+if __name__ == "__main__":
     from wordle_rl.runs import start
 
-    start.begin()
+    start.begin()  # before anything slow is imported
 
-    from wordle_rl.runs.errors import whole_command
+    from wordle_rl.commands.composed import TRAIN, run_composed
 
-    with whole_command():
-        from wordle_rl.commands.composed import train
-
-        train()
+    run_composed(TRAIN)

@@ -23,7 +23,7 @@ from wordle_rl.commands import build, players
 from wordle_rl.commands import train as train_command
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.runs.config import run_hydra
+from wordle_rl.runs.errors import whole_command
 from wordle_rl.words import settings as word_settings
 from wordle_rl.words.lists import WordLists, load_words
 
@@ -148,8 +148,8 @@ def refused(capsys, monkeypatch) -> Callable[[Callable[[], object]], str]:
     def run(command: Callable[[], object]) -> str:
         monkeypatch.setattr(sys, "argv", ["train.py"])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            run_hydra(command)
+        with pytest.raises(SystemExit) as stop, whole_command():
+            command()
         [line] = capsys.readouterr().err.strip().splitlines()
         assert stop.value.code == 2 and line.startswith("error: ")
         return line

@@ -20,14 +20,15 @@ from typing import Annotated
 
 import typer
 
-from wordle_rl.runs.errors import fail, run_plain, user_errors
+from wordle_rl.commands.composed import EVAL, TRAIN, run_composed
+from wordle_rl.runs.errors import fail, user_errors, whole_command
 from wordle_rl.runs.paths import PACKAGE
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True}  # Hydra reads them
-_COMPOSED = {  # name -> its function in commands/composed.py
-    "train": ("train", "Train a model to play Wordle, or run a study with -m"),
-    "eval": ("evaluate", "Play full games with a run, a model or a scripted player"),
+_COMPOSED = {  # name -> its config in conf/, and what it does
+    "train": (TRAIN, "Train a model to play Wordle, or run a study with -m"),
+    "eval": (EVAL, "Play full games with a run, a model or a scripted player"),
 }
 
 app = typer.Typer(context_settings=_HELP, rich_markup_mode=None)
@@ -50,13 +51,11 @@ def describe(
     """A laboratory for reinforcement learning of language models on Wordle."""
 
 
-def _add_composed(name: str, function: str, summary: str) -> None:
+def _add_composed(name: str, config: str, summary: str) -> None:
     @app.command(name, help=summary, add_help_option=False, context_settings=_AS_GIVEN)
     def start_composed(context: typer.Context) -> None:
-        from wordle_rl.commands import composed
-
         sys.argv = [f"wordle-rl {name}", *context.args]
-        getattr(composed, function)()
+        run_composed(config)
 
 
 def find_commands() -> list[str]:
@@ -80,7 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command that the first argument names."""
     start.begin()
     given = list(sys.argv[1:] if arguments is None else arguments)
-    run_plain(lambda: run(given or ["--help"]))
+    with whole_command():
+        sys.exit(run(given or ["--help"]))
 
 
 def run(arguments: Sequence[str]) -> int | None:

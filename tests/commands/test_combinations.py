@@ -42,7 +42,8 @@ from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import FORMS, build_form, check_room
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.config import quoted, run_hydra
+from wordle_rl.runs.config import quoted
+from wordle_rl.runs.errors import whole_command
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import load_words
@@ -323,8 +324,8 @@ def test_every_pair_of_options_trains_or_is_refused_in_one_line(
     told = {}
     for pair, row in covering.refused.items():
         capsys.readouterr()
-        with pytest.raises(SystemExit) as end:
-            run_hydra(lambda row=row: run(tmp_path, *command(row, places)))
+        with pytest.raises(SystemExit) as end, whole_command():
+            run(tmp_path, *command(row, places))
         [told[pair]] = capsys.readouterr().err.strip().splitlines()
         assert end.value.code == 2
     with capsys.disabled():

@@ -115,7 +115,7 @@ FIRST = """
 import sys
 from wordle_rl.commands import composed, train
 train.load_backend = lambda _: sys.exit(int(bool({"torch", "lightning"} & set(sys.modules))))
-composed.train()
+composed.run_composed(composed.TRAIN)
 """
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from wordle_rl.runs.environment import git_revision
-from wordle_rl.runs.folder import RunFolder, RunFolderError
+from wordle_rl.runs.folder import RunFolder, RunFolderError, given_name
 from wordle_rl.runs.paths import ROOT
 
 
@@ -29,12 +29,7 @@ def with_manifest(run, **more):
 def test_a_run_is_named_by_date_time_name_and_process(tmp_path):
     run = RunFolder.create(tmp_path, "qwen3b", now=datetime(2025, 3, 4, 5, 6, 7))
     pattern = rf"2025-03-04_05-06-07_qwen3b_{os.getpid()}-[0-9a-f]{{6}}"
-    assert re.fullmatch(pattern, run.path.name)
-
-
-def test_runs_of_one_second_get_different_folders(tmp_path):
-    now = datetime(2025, 3, 4, 5, 6, 7)
-    assert len({RunFolder.create(tmp_path, "a", now=now).path for _ in range(20)}) == 20
+    assert re.fullmatch(pattern, run.path.name) and given_name(run.path.name) == "qwen3b"
 
 
 @pytest.mark.parametrize("name", ["../../up", "a/b c", "", "...", "x" * 500, "ünï ✓"])
@@ -76,11 +71,9 @@ def test_status_and_resumes_are_added_and_the_rest_of_the_manifest_stays(run):
     manifest = run.manifest()
     assert manifest["started"] == started
     assert (manifest["status"], [r["step"] for r in manifest["resumes"]]) == ("finished", [5, 9])
-    with pytest.raises(ValueError, match="finished, running, interrupted, failed"):
-        run.set_status("done")
 
 
-def test_git_revision_tells_commit_and_dirt_of_this_repository_only(tmp_path):
+def test_git_revision_tells_commit_and_dirt_of_this_repository_only(tmp_path, monkeypatch):
     def git(*arguments):
         identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
         command = ["git", *identity, "-C", str(tmp_path), *arguments]
@@ -98,11 +91,8 @@ def test_git_revision_tells_commit_and_dirt_of_this_repository_only(tmp_path):
     assert git_revision(tmp_path) == {**clean, "dirty": True}
     (tmp_path / "inside").mkdir()
     assert git_revision(tmp_path / "inside") is None
-
-
-def test_a_machine_without_git_still_writes_a_manifest(run, monkeypatch):
-    monkeypatch.setenv("PATH", "")
-    assert with_manifest(run).manifest()["git"] is None
+    monkeypatch.setenv("PATH", "")  # a machine without git
+    assert git_revision(tmp_path) is None
 
 
 HOLD = """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from wordle_rl.runs.labels import label_run, list_changes, tell_apart
+import pytest
+
+from wordle_rl.runs.labels import label_run, list_changes
 
 MANIFEST = {
     "command": [
@@ -11,45 +13,26 @@ MANIFEST = {
     ],
     "choices": {"model": "mini"},
 }  # fmt: skip
+LONG = f"group.setting={'a' * 99}"
 
 
-def test_a_name_has_the_model_and_the_changes():
-    assert label_run(MANIFEST) == "mini, lr=1e-4 seed=1 init_from=2026_demo_1"
+@pytest.mark.parametrize(
+    ("manifest", "label"),
+    [
+        (MANIFEST, "mini, lr=1e-4 seed=1 init_from=2026_demo_1"),
+        ({**MANIFEST, "command": ["train.py", "seed=2", "experiment=demo"]}, "mini, demo seed=2"),
+        ({"model": "embedded/tiny", "command": ["train.py"]}, "tiny"),
+        ({**MANIFEST, "command": ["train.py", LONG]}, f"mini, setting={'a' * 49}..."),
+    ],
+)  # fmt: skip
+def test_a_name_has_the_model_the_experiment_and_the_changes(manifest, label):
+    assert label_run(manifest) == label
 
 
-def test_an_experiment_is_named_first_and_without_its_key():
-    command = ["train.py", "seed=2", "experiment=demo"]
-    assert label_run({**MANIFEST, "command": command}) == "mini, demo seed=2"
-
-
-def test_a_run_with_defaults_is_named_by_its_model():
-    assert label_run({"model": "embedded/tiny", "command": ["train.py"]}) == "tiny"
-
-
-def test_changes_of_a_resume_come_last():
+def test_changes_of_a_resume_come_last_and_leave_the_name():
     resumed = {**MANIFEST, "resumes": [{"changes": {"optim.lr": [1e-4, 2e-5]}}]}
     assert list_changes(resumed)["optim.lr"] == "2e-05"
     assert label_run(resumed) == label_run(MANIFEST)
     assert list_changes(MANIFEST) == {
         "optim.lr": "1e-4", "seed": "1", "init_from": "outputs/2026_demo_1",
     }  # fmt: skip
-
-
-def test_a_long_name_is_cut():
-    command = ["train.py", *(f"group{i}.setting=value{i}" for i in range(20))]
-    assert len(label_run({**MANIFEST, "command": command})) < 90
-
-
-def test_runs_are_told_apart_by_what_differs_alone():
-    commands = (
-        ["experiment=quick", "seed=0"],
-        ["seed=1", "experiment=quick"],
-        ["experiment=quick"],
-    )
-    manifests = [{"model": "mini", "command": ["train.py", *words]} for words in commands]
-    assert tell_apart(manifests) == ["seed=0", "seed=1", ""]
-    other = {"model": "mini", "choices": {"model": "tiny"}, "command": ["train.py", "optim.lr=1"]}
-    assert tell_apart([manifests[0], other]) == [
-        "model=mini experiment=quick seed=0",
-        "model=tiny lr=1",
-    ]

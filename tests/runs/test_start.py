@@ -54,12 +54,11 @@ def test_a_signal_in_the_first_second_ends_a_command_without_a_traceback(
 
 BODY = """
 import time
-from wordle_rl.runs.errors import run_plain
-def main():
+from wordle_rl.runs.errors import whole_command
+with whole_command():
     print("shown", flush=True)
     time.sleep(0.3)
     print("shown")
-run_plain(main)
 """
 
 

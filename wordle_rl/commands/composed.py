@@ -1,73 +1,73 @@
-"""The commands whose settings Hydra composes: train and eval.
+"""Starts train and eval, whose settings Hydra composes from conf/ and the command line.
 
 Heavy imports happen only once the config is known to be right.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import sys
-from collections.abc import Callable, Sequence
+import warnings
 from typing import Any
 
-from omegaconf import DictConfig
-
-from wordle_rl.runs.config import compose_from_conf, run_hydra
-from wordle_rl.runs.errors import user_errors, whole_command
+from wordle_rl.runs.config import compose_from_conf, quoted
+from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.launch import read_launch
 from wordle_rl.runs.paths import CONF
 
+TRAIN, EVAL = "config", "eval"  # the two configs in conf/, each for a command
 _HELP = {"-h", "--help"}
 _STUDY = {"-m", "--multirun"}
 
 
-def train() -> None:
-    """Run the train command with the arguments in sys.argv.
+def run_composed(name: str) -> None:
+    """Run the command of a config, TRAIN or EVAL, with the arguments in sys.argv.
 
     Of the processes that torchrun starts, only the first one reads them. Each worker of a study is
     a process of its own, however it was started.
     """
-    with user_errors():
-        launch = read_launch()
-    if launch is not None and launch.rank and not _STUDY & set(sys.argv[1:]):
-        with whole_command():
+    with whole_command():
+        given = set(sys.argv[1:])
+        launch = read_launch() if name == TRAIN and not _STUDY & given else None
+        if launch is not None and launch.rank:
             from wordle_rl.commands.worker import follow_launch
 
             follow_launch(launch)
-
-    def start(cfg: DictConfig, overrides: Sequence[str]) -> None:
-        from wordle_rl.commands.train import train
-
-        train(cfg, overrides)
-
-    _run("config", start)
+        sys.argv = [quoted(argument) for argument in sys.argv]
+        if _HELP & given:
+            print_help(name)
+        else:
+            _run_hydra(name)
 
 
-def evaluate() -> None:
-    """Run the eval command with the arguments in sys.argv."""
-
-    def start(cfg: DictConfig, overrides: Sequence[str]) -> None:
-        from wordle_rl.commands.eval import evaluate
-
-        evaluate(cfg, overrides)
-
-    _run("eval", start)
-
-
-def _run(config_name: str, start: Callable[[DictConfig, Sequence[str]], Any]) -> None:
-    """Compose a config from conf/ and the command line, and start the command with it."""
+def _run_hydra(name: str) -> None:
     import hydra
     from hydra.core.hydra_config import HydraConfig
 
-    def main(cfg: DictConfig) -> None:
+    # Makes Hydra raise its errors instead of printing paragraphs about them.
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    argparse.ArgumentParser.error = lambda self, message: fail(  # type: ignore[method-assign]
+        f"{message}; settings are given as key=value, see --help"
+    )
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+
+    def start(cfg: Any) -> None:
         with whole_command():  # Hydra adds a line about an error that leaves this function
-            start(cfg, HydraConfig.get().overrides.task)
+            overrides = HydraConfig.get().overrides.task
+            if name == TRAIN:
+                from wordle_rl.commands.train import train
 
-    decorate = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)
-    asked = _HELP & set(sys.argv[1:])
-    run_hydra((lambda: print_help(config_name)) if asked else decorate(main))
+                train(cfg, overrides)
+            else:
+                from wordle_rl.commands.eval import evaluate
+
+                evaluate(cfg, overrides)
+
+    hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(start)()
 
 
-def print_help(config_name: str) -> None:
+def print_help(name: str) -> None:
     """Print the page of --help for the settings in sys.argv."""
     from hydra import compose
 
@@ -75,5 +75,5 @@ def print_help(config_name: str) -> None:
 
     overrides = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
     with compose_from_conf():
-        cfg = compose(config_name, overrides=overrides, return_hydra_config=True)
-    print(format_help(config_name, cfg))
+        cfg = compose(name, overrides=overrides, return_hydra_config=True)
+    print(format_help(name, cfg))

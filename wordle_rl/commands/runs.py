@@ -27,7 +27,6 @@ def runs(
     """
     from rich.console import Console
 
-    from wordle_rl.runs.files import printable
     from wordle_rl.runs.instantiate import ConfigError
     from wordle_rl.runs.listing import list_runs
 
@@ -35,7 +34,7 @@ def runs(
         raise ConfigError(f"{folder}: no such folder")
     states = list_runs(folder)
     if not states:
-        print(printable(f"{folder}: no runs yet"))
+        print(f"{folder}: no runs yet")
         return
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
@@ -46,8 +45,6 @@ def runs(
 def build_table(states: Sequence[RunState], now: datetime) -> Table:
     """The table of runs, as wide as its columns. now: with its time zone."""
     from rich.table import Table
-
-    from wordle_rl.runs.files import printable
 
     table = Table(box=None, pad_edge=False)
     for title in ("run", "model", "reward"):
@@ -66,7 +63,7 @@ def build_table(states: Sequence[RunState], now: datetime) -> Table:
             state.status,
             "-" if state.started is None else describe_age(now - state.started),
         ]
-        table.add_row(*map(printable, cells))
+        table.add_row(*cells)
     return table
 
 

@@ -31,14 +31,13 @@ from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.policy.stages import prompt_name
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import fail, user_errors
-from wordle_rl.runs.files import FolderError, printable, remove_temporary_files
+from wordle_rl.runs.files import FolderError, remove_temporary_files
 from wordle_rl.runs.folder import UNFINISHED, RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_type
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.launch import check_first_start, read_launch
 from wordle_rl.runs.listing import LATEST, find_run
 from wordle_rl.runs.paths import EVAL, ROOT, TRAIN
-from wordle_rl.runs.terminal import fold
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.memory import MemoryFull, start_afresh
 from wordle_rl.training.outcome import (
@@ -87,7 +86,7 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         describe_seconds(summary, time.monotonic() - begin, resumed=opened.resume),
         opened.setup.trainer.last_line,
     ]
-    print(printable("\n".join(line for line in lines if line)), flush=True)
+    print("\n".join(line for line in lines if line), flush=True)
     return summary
 
 
@@ -151,7 +150,7 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
         interrupts.on_second(partial(_note_hard_stop, folder))
         print(f"run folder: {folder.path}", flush=True)
         if choices := folder.manifest().get("choices"):
-            print(fold(printable(describe_choices(choices))), flush=True)
+            print(describe_choices(choices), flush=True)
         print_data(setup)
         with user_errors():
             backend = load_backend(setup.backend)
@@ -251,7 +250,7 @@ def _write_start(folder: RunFolder, setup: Experiment, start: dict[str, Any] | N
         )
     keep_config(folder, setup.config)
     stages = stages_of_run(setup, folder.path.name)
-    print(fold(describe_run_lineage(stages, setup)))
+    print(describe_run_lineage(stages, setup))
     if warning := describe_untaught_prompt(setup.model.location, setup.recipe.style):
         print(warning, file=sys.stderr)
     folder.write_manifest(

@@ -13,7 +13,7 @@ from wordle_rl.data.cells import BadRow
 from wordle_rl.data.dialogues import ANSWERS, MESSAGES, TableDialogues, has_answers, read_dialogue
 from wordle_rl.data.settings import DataSettings
 from wordle_rl.data.states import SECRETS, StateReader, TableStates, read_secret
-from wordle_rl.runs.files import FolderError, printable
+from wordle_rl.runs.files import FolderError
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.tables import Table, file_digest, read_table
 
@@ -82,7 +82,7 @@ def load_data(
     if not checked.numbers:
         left_out = f", {checked.left_out} with held-out secrets" if checked.left_out else ""
         raise FolderError(
-            printable(f"{path}: none of its {len(table)} rows can be trained on{left_out}")
+            f"{path}: none of its {len(table)} rows can be trained on{left_out}"
             + (f": {checked.name_bad_rows()}" if checked.bad else "")
         )
     numbers = np.array(checked.numbers, np.int64)
@@ -111,7 +111,7 @@ def _choose_kind(path: Path, columns: Collection[str], *, imitates: bool) -> boo
         )
     raise ConfigError(
         f"data={path}: must have a column secret, {MESSAGES}, or prompt with {'/'.join(ANSWERS)}, "
-        f"not {printable(', '.join(columns))[:200]}"
+        f"not {', '.join(columns)[:200]}"
     )
 
 
@@ -128,7 +128,7 @@ class _Checked:
 
     def name_bad_rows(self) -> str:
         more = self.bad - len(self.reasons)
-        return printable("; ".join(self.reasons)) + (f"; and {more:,} more" if more else "")
+        return "; ".join(self.reasons) + (f"; and {more:,} more" if more else "")
 
 
 def _check_rows(
@@ -182,4 +182,4 @@ def _describe(name: str, table: Table, checked: _Checked, kept: int) -> list[str
             f"{name}: {_count(unknown, 'row')} without a secret; test secrets may be among them, "
             "which a column secret would show"
         )
-    return [printable(line) for line in lines]
+    return lines

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.policy.stages import Stage
-from wordle_rl.runs.files import printable
 from wordle_rl.runs.folder import given_name
 from wordle_rl.words.lists import WordLists, words_digest
 from wordle_rl.words.splits import Splits
@@ -76,7 +75,7 @@ def describe_lineage(
         verdict = CLEAN
     else:
         verdict = "No training game of these runs had a test secret. What came before is unknown."
-    return printable(f"lineage: {' -> '.join(chain)}. {verdict}")
+    return f"lineage: {' -> '.join(chain)}. {verdict}"
 
 
 def describe_secrets(stage: Stage) -> str:

@@ -68,9 +68,6 @@ class CheckpointStore:
         An earlier checkpoint of this step is replaced. When write or the disk fails, the error is
         raised, older checkpoints are unchanged and nothing half-written is left.
         """
-        self._check_writable()
-        if step < 0:
-            raise ValueError(f"step must be 0 or more, not {step}")
         target = self.folder / f"step_{step:06d}"
         temporary = self._beside(_TEMPORARY, target)
         temporary.mkdir()
@@ -95,13 +92,30 @@ class CheckpointStore:
     def load(self, path: str | Path) -> Checkpoint:
         """Verify a checkpoint's files. Raises CheckpointError naming the first that is wrong."""
         path = Path(path)
+        if not path.is_dir():
+            raise CheckpointError(f"{path}: no such checkpoint")
+        listed = path / MANIFEST
         try:
-            manifest = _read_manifest(path)
-            for name, expected in manifest["files"].items():
-                _verify(path / name, expected)
+            manifest = read_object(listed)
+            check_all_entries(listed, manifest, {"step": int, "files": dict[str, dict]})
+        except FileNotFoundError:
+            raise CheckpointError(f"{listed}: missing") from None
         except FolderError as error:
             raise CheckpointError(str(error)) from None
-        return Checkpoint(path=path, step=manifest["step"])
+        step = manifest["step"]
+        if _STEP.fullmatch(path.name) and step != step_of(path):
+            raise CheckpointError(f"{listed}: is about step {step}")
+        for name, expected in manifest["files"].items():
+            try:
+                found = _fingerprint(path / name)
+            except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+                raise CheckpointError(f"{path / name}: cannot be read ({error})") from None
+            if found != expected:
+                raise CheckpointError(
+                    f"{path / name}: its bytes changed since they were written ({found['bytes']} "
+                    f"bytes, {expected.get('bytes')} expected)"
+                )
+        return Checkpoint(path=path, step=step)
 
     def load_latest(self) -> Checkpoint | None:
         """The newest unbroken checkpoint, or None without any checkpoint.
@@ -152,11 +166,10 @@ class CheckpointStore:
 
     def start(self) -> Path | None:
         """Folder of the checkpoint before the first step, not verified, or None."""
-        return next((path for path in self._all() if _step_of(path) == 0), None)
+        return next((path for path in self._all() if step_of(path) == 0), None)
 
     def mark_best(self, step: int) -> None:
         """Keep the checkpoint of this step until another one is marked."""
-        self._check_writable()
         target = self.folder / f"step_{step:06d}"
         if not target.is_dir():
             raise CheckpointError(f"{target}: no such checkpoint to mark as best")
@@ -168,9 +181,9 @@ class CheckpointStore:
 
         Steps after the last saved one are from before a resume from an earlier step.
         """
-        paths = {_step_of(path): path for path in self._all()}
+        paths = {step_of(path): path for path in self._all()}
         last = self._pointed("last")
-        newest = max(paths, default=0) if last is None else _step_of(last)
+        newest = max(paths, default=0) if last is None else step_of(last)
         return [paths[step] for step in sorted(paths, key=lambda step: (step > newest, -step))]
 
     def _all(self) -> list[Path]:
@@ -212,59 +225,29 @@ class CheckpointStore:
         path = self.folder / name
         return path if _STEP.fullmatch(name) and path.is_dir() else None
 
-    def _check_writable(self) -> None:
-        if self.read_only:
-            raise CheckpointError(f"{self.folder}: opened read-only, cannot be changed")
 
-
-def _step_of(path: Path) -> int:
+def step_of(path: Path) -> int:
+    """The step of a checkpoint, from the name of its folder."""
     return int(path.name.removeprefix("step_"))
 
 
 def _seal(folder: Path, step: int) -> None:
     """Flush every file to disk and list it with its size and hash."""
-    files: dict[str, dict[str, Any]] = {}
-    folders = [folder]
-    for path in sorted(folder.rglob("*")):
-        if path.is_dir():
-            folders.append(path)
-            continue
-        with open(path, "rb") as file:
-            os.fsync(file.fileno())
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        name = path.relative_to(folder).as_posix()
-        files[name] = {"bytes": path.stat().st_size, "sha256": digest}
+    inside = sorted(folder.rglob("*"))
+    files = {
+        path.relative_to(folder).as_posix(): _fingerprint(path, flush=True)
+        for path in inside
+        if not path.is_dir()
+    }
     write_json(folder / MANIFEST, {"step": step, "files": files})
-    for path in reversed(folders):
+    for path in reversed([folder, *(path for path in inside if path.is_dir())]):
         sync_folder(path)
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    """The list in a checkpoint's folder. Raises FolderError unless it is about this checkpoint."""
-    if not path.is_dir():
-        raise CheckpointError(f"{path}: no such checkpoint")
-    listed = path / MANIFEST
-    try:
-        manifest = read_object(listed)
-    except FileNotFoundError:
-        raise CheckpointError(f"{listed}: missing") from None
-    check_all_entries(listed, manifest, {"step": int, "files": dict[str, dict]})
-    if _STEP.fullmatch(path.name) and manifest["step"] != _step_of(path):
-        raise CheckpointError(f"{listed}: is about step {manifest['step']}")
-    for name, expected in manifest["files"].items():
-        check_all_entries(f"{listed}: {name}", expected, {"bytes": int, "sha256": str})
-    return manifest
-
-
-def _verify(path: Path, expected: dict[str, Any]) -> None:
-    """Raise CheckpointError unless a file has the size and the hash that were listed."""
-    try:
-        size = path.stat().st_size
-        if size != expected["bytes"]:
-            raise CheckpointError(f"{path}: has {size} bytes, not {expected['bytes']}")
-        with open(path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read ({error.strerror})") from None
-    if digest != expected["sha256"]:
-        raise CheckpointError(f"{path}: its bytes changed since they were written (sha256 differs)")
+def _fingerprint(path: Path, *, flush: bool = False) -> dict[str, Any]:
+    """The size and the hash of a file. flush: to disk first."""
+    with open(path, "rb") as file:
+        if flush:
+            os.fsync(file.fileno())
+        size = os.fstat(file.fileno()).st_size
+        return {"bytes": size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import re
-import sys
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.files import FolderError, read_text, write_bytes
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import CONF
@@ -21,19 +16,6 @@ CONFIG = "config.yaml"  # the resolved config in a run folder
 _DATA = ("data", "data.path", "data.split")
 _NO_DATA = ("", "none", "null")
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
-
-
-def run_hydra(main: Callable[[], None]) -> None:
-    """Call a Hydra main function with the arguments in sys.argv. Its errors end in one line."""
-    # Makes Hydra raise its errors instead of printing paragraphs about them.
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    argparse.ArgumentParser.error = lambda self, message: fail(  # type: ignore[method-assign]
-        f"{message}; settings are given as key=value, see --help"
-    )
-    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
-    sys.argv = [quoted(argument) for argument in sys.argv]
-    with whole_command():
-        main()
 
 
 @contextmanager

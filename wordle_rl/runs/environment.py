@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,8 @@ def describe_environment() -> dict[str, Any]:
     """Python, platform, processors, package versions and git revision, as a manifest keeps them."""
     versions = {}
     for package in PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # a backend that is not installed
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -35,26 +34,22 @@ def describe_environment() -> dict[str, Any]:
 
 
 def git_revision(folder: Path) -> dict[str, Any] | None:
-    """{"revision", "dirty"} of the repository whose root is folder.
+    """{"revision", "dirty"} of the repository whose root is folder, untracked files included.
 
-    None without git, without a commit, or when folder is only inside another repository (an
-    installed package in somebody's project). dirty counts untracked files that are not ignored.
+    None without git, without a commit, or when folder is only inside another repository, as an
+    installed package may be.
     """
-    found = _git(folder, "rev-parse", "HEAD", "--show-toplevel")
-    if found is None or len(found.splitlines()) != 2:
-        return None
-    revision, root = found.splitlines()
-    if Path(root).resolve() != Path(folder).resolve():
-        return None
-    changes = _git(folder, "status", "--porcelain")
-    return {"revision": revision, "dirty": None if changes is None else bool(changes)}
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    # without optional locks, asking for the status never disturbs a git command beside it
-    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
+        revision, root = _git(folder, "rev-parse", "HEAD", "--show-toplevel").splitlines()
+        if Path(root).resolve() != folder.resolve():
+            return None
+        return {"revision": revision, "dirty": bool(_git(folder, "status", "--porcelain"))}
+    except (OSError, ValueError, subprocess.SubprocessError):
         return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    # Without optional locks, asking for the status never disturbs a git command beside it.
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, timeout=10, check=True)
     return os.fsdecode(done.stdout).strip()

@@ -12,11 +12,11 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from wordle_rl.runs.files import printable
+from wordle_rl.runs.instantiate import settings_of
 from wordle_rl.runs.paths import CONF, INSTALLED, TRAIN
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no room, above a quota, above ulimit -f
@@ -41,15 +41,9 @@ class Failed(SystemExit):
 
 def fail(message: str, code: int = 2) -> NoReturn:
     """End the command with one line on standard error."""
-    message = printable(" ".join(message.split()))
+    message = " ".join(message.split())
     print(f"error: {message}", file=sys.stderr, flush=True)
     raise Failed(message, code)
-
-
-def run_plain(main: Callable[[], int | None]) -> NoReturn:
-    """Run a command that does not use Hydra. main: returns its exit code."""
-    with whole_command():
-        sys.exit(main())
 
 
 @contextmanager
@@ -74,10 +68,9 @@ def user_errors() -> Iterator[None]:
     """Wrap what only reads and checks input: every ValueError there is about a wrong value."""
     try:
         yield
-    except ValueError as error:
-        fail(describe(error) or str(error))
-    except (OSError, ModuleNotFoundError) as error:
-        if (line := describe(error)) is None:
+    except (ValueError, OSError, ModuleNotFoundError) as error:
+        line = describe(error) or (str(error) if isinstance(error, ValueError) else None)
+        if line is None:
             raise
         fail(line)
 
@@ -103,15 +96,21 @@ def describe(error: Exception) -> str | None:
     return str(error) if isinstance(error, ValueError) and module == "wordle_rl" else None
 
 
-def full_disk(error: BaseException | None) -> str | None:
-    """The system's words for a full disk when the error or one of its causes is one; else None."""
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what it came from."""
     while error is not None:
-        number = error.errno if isinstance(error, OSError) else None
-        if found := _RUST.search(str(error)):
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def full_disk(error: BaseException) -> str | None:
+    """The system's words for a full disk when the error or one of its causes is one; else None."""
+    for cause in _causes(error):
+        number = cause.errno if isinstance(cause, OSError) else None
+        if found := _RUST.search(str(cause)):
             number = int(found[1])
         if number in _FULL:
             return os.strerror(number)
-        error = error.__cause__ or error.__context__
     return None
 
 
@@ -120,12 +119,10 @@ def full_disk(error: BaseException | None) -> str | None:
 
 def missing(error: ImportError) -> str | None:
     """One line of advice for a failed import; None when the fault is another one."""
-    cause: BaseException | None = error
-    while cause is not None:  # transformers raises an error of its own
+    for cause in _causes(error):  # transformers raises an error of its own
         library = (getattr(cause, "name", None) or "").partition(".")[0]
         if isinstance(cause, ModuleNotFoundError) and library not in ("", "wordle_rl"):
             return advice(library)
-        cause = cause.__cause__ or cause.__context__
     return None
 
 
@@ -159,8 +156,8 @@ def describe_hydra_error(error: Exception) -> str:
     if isinstance(error, MissingConfigException) and error.options and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.partition("/")
         options = sorted(error.options, key=lambda o: (o.isdigit() and int(o), o))
-        allowed = f"{group} must be one of {', '.join(options)}, not {option!r}"
-        return allowed + _did_you_mean(option, options)
+        near = "".join(f"; did you mean {name}?" for name in _near(option, options, 0.6))
+        return f"{group} must be one of {', '.join(options)}, not {option!r}{near}"
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and cause.full_key:
         return _describe_unknown_key(cause.full_key, cause.parent_node)
     if found := re.match("Ambiguous value for argument '(.*)'\n", str(error)):
@@ -176,26 +173,24 @@ def _describe_unknown_key(key: str, node: Any) -> str:
     there = [str(k) for k in node or {} if k not in ("hydra", "_target_")]
     if not there:
         return f"there is no setting {key}: {group} is a single value"
+    if "_target_" in node and name in settings_of(node["_target_"]):
+        return f"{key} is not listed in the YAML file of {group}: list it there, or write +{key}="
     every = {"experiment": "experiment", "sweep": "sweep"}  # not kept in the composed config
     for path in _list_paths(node._get_root()):
         every.setdefault(path.rpartition(".")[2], path)
-    near = difflib.get_close_matches(name, there, 1, 0.7)
-    meant = [f"{group}.{near[0]}".lstrip(".")] if near else []
-    meant = meant or [every[end] for end in difflib.get_close_matches(name, every, 1, 0.75)]
+    meant = [f"{group}.{near}".lstrip(".") for near in _near(name, there, 0.7)]
+    meant = meant or [every[end] for end in _near(name, [*every], 0.75)]
+    told = f", did you mean {meant[0]}?" if meant else ";"
     files = sorted((CONF / group).glob("*.yaml")) if group else []
     lists = [f.stem for f in files if re.search(rf"^{re.escape(name)}:", f.read_text(), re.M)]
     only = f"; it is for {' and '.join(f'{group}={option}' for option in lists)}" if lists else ""
-    if "_target_" in node and _has_field(node["_target_"], name):
-        return f"{key} is not listed in the YAML file of {group}: list it there, or write +{key}="
-    told = f", did you mean {meant[0]}?" if meant else ";"
     has = f"{group or 'the config'} has {', '.join(sorted(there))}"
     return f"there is no setting {key}{told} {has}{only}"
 
 
-def _has_field(target: str, name: str) -> bool:
-    from wordle_rl.runs.instantiate import settings_of
-
-    return name in settings_of(target)
+def _near(given: str, allowed: Sequence[str], likeness: float) -> list[str]:
+    """The one name that was probably meant, if any."""
+    return difflib.get_close_matches(given, allowed, 1, likeness)
 
 
 def _list_paths(node: Any, above: str = "") -> Iterator[str]:
@@ -207,8 +202,3 @@ def _list_paths(node: Any, above: str = "") -> Iterator[str]:
             value = node._get_node(key)
             if isinstance(value, Mapping):
                 yield from _list_paths(value, f"{path}.")
-
-
-def _did_you_mean(given: str, allowed: list[str]) -> str:
-    close = difflib.get_close_matches(given, allowed, 1, 0.6)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,7 +17,6 @@ from typing import Any
 from wordle_rl.runs.instantiate import ConfigError, check_type
 
 _LARGEST = 64 * 2**20  # bytes of a file that is read as a whole; ours stay below a megabyte
-_CONTROL = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # all but newline and tab
 
 
 class FolderError(ValueError):
@@ -29,11 +27,6 @@ class RunFolderError(FolderError):
     """A run folder cannot be used; the message is one line that names the path."""
 
 
-def printable(text: str) -> str:
-    """The text with ? for each control character, so that it can be shown in a terminal."""
-    return _CONTROL.sub("?", text)
-
-
 # -- reading --------------------------------------------------------------------------------------
 
 
@@ -42,13 +35,16 @@ def read_file(path: Path) -> bytes:
     try:
         with open(path, "rb") as file:
             data = file.read(_LARGEST + 1)
-    except FileNotFoundError:
-        raise FolderError(f"{path}: no such file") from None
     except OSError as error:
-        raise FolderError(f"{path}: cannot be read ({error.strerror})") from None
+        raise FolderError(f"{path}: {_reason(error)}") from None
     if len(data) > _LARGEST:
         raise FolderError(f"{path}: larger than {_LARGEST:,} bytes, the most that is read")
     return data
+
+
+def _reason(error: OSError) -> str:
+    missing = isinstance(error, FileNotFoundError)
+    return "no such file" if missing else f"cannot be read ({error.strerror})"
 
 
 def read_text(path: Path) -> str:
@@ -247,15 +243,12 @@ class StepLog:
         if not self.path.exists():
             return
         with open(self.path, "rb") as file:
-            torn: int | None = None
             for number, line in enumerate(file, 1):
-                if torn is not None:  # forgiven when nothing follows
-                    raise RunFolderError(f"{self.path} line {torn}: not a JSON record of a step")
                 record = _record(line)
-                if record is None:
-                    torn = number
-                else:
+                if record is not None:
                     yield line, record
+                elif file.read(1):  # a torn line is forgiven when nothing follows
+                    raise RunFolderError(f"{self.path} line {number}: not a JSON record of a step")
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

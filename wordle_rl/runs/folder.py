@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +23,6 @@ from wordle_rl.runs.files import (
     FolderError,
     RunFolderError,
     StepLog,
-    check_entries,
     read_object,
     write_json,
 )
@@ -31,19 +30,6 @@ from wordle_rl.runs.files import (
 __all__ = ["RunFolder", "RunFolderError", "StepLog", "write_json"]
 
 UNFINISHED = ("running", "interrupted", "failed")  # running: perhaps killed
-STATUSES = ("finished", *UNFINISHED)
-_KINDS: dict[str, Any] = {  # types of the manifest's entries that are read again
-    "status": str,
-    "digests": dict[str, str],
-    "computing": dict,
-    "choices": dict[str, str],
-    "command": list[str],
-    "resumes": list[dict],
-    **dict.fromkeys(("model", "revision", "prompt", "form", "protocol", "player"), str | None),
-    **dict.fromkeys(("start", "algorithm"), str),
-    **dict.fromkeys(("secrets", "held_out"), int),
-    "allowed_share": float,
-}
 _RUN_FOLDER = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_(.+)_\d+-[0-9a-f]{6}")
 _NAME_LENGTH = 60  # characters of a run's name that its folder keeps
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
@@ -99,43 +85,23 @@ class RunFolder:
         """The entries of manifest.json. Raises RunFolderError when it is missing or broken."""
         path = self.path / "manifest.json"
         try:
-            manifest = read_object(path)
-            check_entries(path, manifest, _KINDS)
+            return read_object(path)
         except FileNotFoundError:
             raise RunFolderError(f"{self.path}: not a run folder (no manifest.json)") from None
         except FolderError as error:
             raise RunFolderError(str(error)) from None
-        return manifest
 
-    def write_manifest(
-        self,
-        *,
-        seeds: Mapping[str, int],
-        digests: Mapping[str, str],
-        command: Sequence[str],
-        **more: Any,
-    ) -> dict[str, Any]:
-        """Write manifest.json with status "running" and everything needed to repeat the run.
+    def write_manifest(self, **entries: Any) -> dict[str, Any]:
+        """Write and return manifest.json: status "running", the environment, and these entries.
 
-        digests: name of a word list or split -> its digest. more: further JSON entries. Returns
-        the manifest.
+        entries: what repeats the run, such as its seeds, the digests of its words, its command.
         """
-        manifest = {
-            "status": "running",
-            "started": _now(),
-            "command": list(command),
-            "seeds": dict(seeds),
-            "digests": dict(digests),
-            **describe_environment(),
-            **more,
-        }
+        manifest = {"status": "running", "started": _now(), **describe_environment(), **entries}
         write_json(self.path / "manifest.json", manifest)
         return manifest
 
     def set_status(self, status: str, reason: str | None = None) -> None:
-        """Record one of STATUSES, the time and the reason."""
-        if status not in STATUSES:
-            raise ValueError(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
+        """Record "finished" or one of UNFINISHED, the time and the reason."""
         self._update_manifest(status=status, status_since=_now(), status_reason=reason)
 
     def set_failed(self, error: BaseException) -> None:
@@ -167,21 +133,11 @@ class RunFolder:
         parts = [manifest, *manifest.get("resumes", [])]
         return next((part["computing"] for part in reversed(parts) if "computing" in part), {})
 
-    def note_resume(self, *, step: int, command: Sequence[str], changes: Mapping[str, Any]) -> None:
-        """Record that the run is resumed at a step, and which settings differ from before."""
-        manifest = self.manifest()
-        resume = {
-            "step": step,
-            "time": _now(),
-            "command": list(command),
-            "changes": dict(changes),
-            **describe_environment(),
-        }
-        resumes = [*manifest.get("resumes", []), resume]
-        write_json(
-            self.path / "manifest.json",
-            {**manifest, "status": "running", "status_reason": None, "resumes": resumes},
-        )
+    def note_resume(self, **entries: Any) -> None:
+        """Record that the run is resumed. entries: its step, command and changed settings."""
+        resume = {"time": _now(), **describe_environment(), **entries}
+        resumes = [*self.manifest().get("resumes", []), resume]
+        self._update_manifest(status="running", status_reason=None, resumes=resumes)
 
     def remove_unless_begun(self) -> bool:
         """Remove the folder of a run that failed before it measured anything; returns whether."""

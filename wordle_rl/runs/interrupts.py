@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END = 0  # number of no signal
+_ADVICE = b"\nStopping at the next safe point; press Ctrl-C again to quit now.\n"
 
 
 class Interrupted(SystemExit):
@@ -77,11 +78,9 @@ class Interrupts:
 
     def ask(self, signum: int) -> None:
         """Stop as after a first signal, on behalf of another process. Any thread may call it."""
-        if self._signum is not None:
-            return
-        if self._held:
+        if self._signum is None and self._held:
             self._signum = signum
-        else:
+        elif self._signum is None:
             os.kill(os.getpid(), signum)
 
     def on_second(self, act: Callable[[], None]) -> None:
@@ -100,27 +99,19 @@ class Interrupts:
 
     def _count(self, reading: int) -> None:
         """Read the signals, each a byte, in a thread that no call of the main thread blocks."""
-        come = False
+        come = 0
         while (signum := os.read(reading, 1)[0]) != _END:
-            if signum not in SIGNALS:
-                continue
-            if come:
-                self._end(signum)
-            come = True
-            if self._held:
-                # print() could wait for the main thread, which may be printing.
-                with suppress(OSError):  # the reader may have left
-                    os.write(
-                        2, b"\nStopping at the next safe point; press Ctrl-C again to quit now.\n"
-                    )
+            come += signum in SIGNALS
+            if come > 1:
+                try:
+                    for act in reversed(self._last_acts):
+                        act()
+                finally:
+                    os._exit(128 + signum)  # checkpoints survive this at any moment
+            elif come and self._held:
+                with suppress(OSError):  # print() could wait for the main thread, which may print
+                    os.write(2, _ADVICE)
         os.close(reading)
-
-    def _end(self, signum: int) -> NoReturn:
-        try:
-            for act in reversed(self._last_acts):
-                act()
-        finally:
-            os._exit(128 + signum)  # checkpoints survive this at any moment
 
 
 def ignore_signals() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 # Settings that say nothing about what is learnt, and groups of them with their exceptions.
@@ -21,8 +21,7 @@ def list_changes(manifest: Mapping[str, Any]) -> dict[str, str]:
         if found := _SETTING.fullmatch(word):
             changes[found[1]] = found[2].strip("'\"")
     for resume in manifest.get("resumes", []):
-        for key, pair in resume.get("changes", {}).items():
-            changes[key] = str(pair[-1]) if isinstance(pair, list) and pair else str(pair)
+        changes |= {key: str(after) for key, (_, after) in resume["changes"].items()}
     return {key: value for key, value in changes.items() if _tells(key)}
 
 
@@ -34,35 +33,13 @@ def _tells(key: str) -> bool:
 
 def label_run(manifest: Mapping[str, Any]) -> str:
     """A short name such as `mini, lr=1e-4 seed=1`, which no later resume changes."""
-    model = _model(manifest)
+    model = manifest.get("choices", {}).get("model") or str(manifest.get("model", "run"))
     changes = list_changes({**manifest, "resumes": []})
-    experiment = changes.pop("experiment", None)
-    words = [experiment] if experiment else []
+    words = [changes.pop("experiment")] if "experiment" in changes else []
     words += [f"{key.rpartition('.')[2]}={_shorten(value)}" for key, value in changes.items()]
     text = " ".join(words)
     text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
     return ", ".join(part for part in (_shorten(model), text) if part)
-
-
-def tell_apart(manifests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What some runs were set to differently, a text for each such as `seed=1`.
-
-    A run that left all of these settings at their default has an empty text.
-    """
-    changes = [{"model": _model(manifest), **list_changes(manifest)} for manifest in manifests]
-    keys = [
-        key
-        for key in dict.fromkeys(key for one in changes for key in one)
-        if len({one.get(key) for one in changes}) > 1
-    ]
-    return [
-        " ".join(f"{key.rpartition('.')[2]}={_shorten(one[key])}" for key in keys if key in one)
-        for one in changes
-    ]
-
-
-def _model(manifest: Mapping[str, Any]) -> str:
-    return manifest.get("choices", {}).get("model") or str(manifest.get("model", "run"))
 
 
 def _shorten(value: str) -> str:

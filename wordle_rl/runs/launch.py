@@ -11,8 +11,6 @@ from wordle_rl.runs.instantiate import ConfigError
 # torchrun sets these for each process (https://docs.pytorch.org/docs/stable/elastic/run.html).
 _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
 _VARIABLES = (*_NUMBERS, "MASTER_ADDR")
-_AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
-_RESTARTS = "TORCHELASTIC_RESTART_COUNT"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +30,9 @@ class Launch:
 
     def variables(self) -> dict[str, str]:
         """The environment variables that say the same."""
-        names = {
-            "RANK": self.rank, "WORLD_SIZE": self.size, "LOCAL_RANK": self.local_rank,
-            "LOCAL_WORLD_SIZE": self.local_size, "MASTER_ADDR": self.address,
-            "MASTER_PORT": self.port,
-        }  # fmt: skip
-        return {name: str(value) for name, value in names.items()}
+        numbers = (self.rank, self.size, self.local_rank, self.local_size, self.port)
+        told = dict(zip(_NUMBERS, map(str, numbers), strict=True))
+        return {**told, "MASTER_ADDR": self.address}
 
 
 def read_launch() -> Launch | None:
@@ -45,42 +40,38 @@ def read_launch() -> Launch | None:
 
     Raises ConfigError for variables that do not fit together.
     """
-    given = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
-    if given.get("WORLD_SIZE", "1") == "1":
+    size = os.environ.get("WORLD_SIZE", "1")
+    if size == "1":
         return None
-    if lacking := [name for name in _VARIABLES if name not in given]:
+    if lacking := [name for name in _VARIABLES if name not in os.environ]:
         raise ConfigError(
-            f"WORLD_SIZE={given['WORLD_SIZE']} is in the environment without {', '.join(lacking)}: "
+            f"WORLD_SIZE={size} is in the environment without {', '.join(lacking)}: "
             "start the processes with torchrun, or unset WORLD_SIZE"
         )
-    numbers = {name: _read_number(name, given[name]) for name in _NUMBERS}
-    for place, size in (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")):
-        if numbers[place] >= numbers[size]:
-            raise ConfigError(f"{place} must be below {size}={numbers[size]}, not {given[place]}")
-    return Launch(
-        rank=numbers["RANK"],
-        size=numbers["WORLD_SIZE"],
-        local_rank=numbers["LOCAL_RANK"],
-        local_size=numbers["LOCAL_WORLD_SIZE"],
-        address=given["MASTER_ADDR"],
-        port=numbers["MASTER_PORT"],
-    )
-
-
-def _read_number(name: str, text: str) -> int:
-    if not text.isdecimal():
-        raise ConfigError(f"{name} must be a whole number in the environment, not {text!r}")
-    return int(text)
+    given = {name: os.environ[name] for name in _NUMBERS}
+    for name, text in given.items():
+        if not text.isdecimal():
+            raise ConfigError(f"{name} must be a whole number in the environment, not {text!r}")
+    numbers = [int(text) for text in given.values()]
+    launch = Launch(
+        rank=numbers[0], size=numbers[1], local_rank=numbers[2], local_size=numbers[3],
+        address=os.environ["MASTER_ADDR"], port=numbers[4],
+    )  # fmt: skip
+    if launch.rank >= launch.size or launch.local_rank >= launch.local_size:
+        raise ConfigError(
+            f"RANK must be below WORLD_SIZE and LOCAL_RANK below LOCAL_WORLD_SIZE, not {given}"
+        )
+    return launch
 
 
 def has_agent_store() -> bool:
     """Whether torchrun itself serves the store at the address. Otherwise the first process does."""
-    return os.environ.get(_AGENT_STORE) == "True"
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
 def check_first_start() -> None:
     """Raise ConfigError where torchrun started the processes once more after a failure."""
-    if os.environ.get(_RESTARTS, "0") != "0":
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
         raise ConfigError(
             "torchrun started the processes again, which would begin a new run: leave out "
             "--max-restarts, and continue the run with resume=latest"

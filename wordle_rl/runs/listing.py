@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +15,7 @@ from wordle_rl.runs.instantiate import ConfigError
 
 LATEST = "latest"  # given in place of a run's folder
 UNREADABLE, KILLED = "unreadable", "killed"
-_BROKEN = (FolderError, OSError, KeyError, ValueError)  # what a damaged run folder raises
+_BROKEN = (FolderError, OSError, KeyError, TypeError, ValueError)  # what a damaged folder raises
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,9 +24,9 @@ class RunState:
 
     folder: Path
     name: str
-    status: str  # of STATUSES, or KILLED (running without a process), or UNREADABLE
+    status: str  # of its manifest, or KILLED (running without a process), or UNREADABLE
     started: datetime | None = None
-    model: str | None = None
+    model: str | None = None  # the option of model=, or the run whose model this one began with
     reward: str | None = None
     steps: int | None = None  # done
     validation_wins: float | None = None  # of the best validation, 0..1
@@ -38,16 +37,17 @@ def find_run(given: str, setting: str, root: Path, outputs: Path, *statuses: str
     """The run that a setting names, by its folder or as the latest.
 
     root: where a relative folder starts. outputs: where the latest is looked for. statuses: which
-    of STATUSES the latest may have; without any, all. Raises RunFolderError for a folder that is no
-    run, ConfigError when there is no such run.
+    ones the latest may have; without any, all. Raises RunFolderError for a folder that is no run,
+    ConfigError when there is no such run.
     """
     if given != LATEST:
         return RunFolder.open(root / given)
     found = []
-    for folder, manifest in _readable(outputs):
-        with suppress(KeyError, ValueError):
+    for path in _paths(outputs):
+        with suppress(*_BROKEN):
+            manifest = RunFolder(path).manifest()
             if not statuses or manifest["status"] in statuses:
-                found.append((_started(manifest), folder.path))
+                found.append((_started(manifest), path))
     if not found:
         kind = f" that is {' or '.join(statuses)}" if statuses else ""
         raise ConfigError(f"{setting}={LATEST}: {outputs} has no run{kind}")
@@ -57,69 +57,44 @@ def find_run(given: str, setting: str, root: Path, outputs: Path, *statuses: str
 def list_runs(outputs: Path) -> list[RunState]:
     """What is known of each run in a folder, newest first. Unreadable ones come last."""
     states = [_describe(path) for path in _paths(outputs)]
-    known = [state for state in states if state.started is not None]
-    known.sort(key=lambda state: str(state.started), reverse=True)
-    return known + [state for state in states if state.started is None]
+    return sorted(states, key=lambda state: str(state.started or ""), reverse=True)
 
 
 def _paths(outputs: Path) -> list[Path]:
-    if not outputs.is_dir():
-        return []
-    return sorted(path for path in outputs.iterdir() if (path / "manifest.json").is_file())
-
-
-def _readable(outputs: Path) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
-    for path in _paths(outputs):
-        with suppress(FolderError, OSError):
-            folder = RunFolder.open(path)
-            yield folder, folder.manifest()
+    return sorted(path.parent for path in outputs.glob("*/manifest.json"))
 
 
 def _started(manifest: dict[str, Any]) -> datetime:
     """When a run began, as local time. Raises KeyError and ValueError for other entries."""
-    return datetime.fromisoformat(str(manifest["started"])).astimezone()
+    return datetime.fromisoformat(manifest["started"]).astimezone()
 
 
 def _describe(path: Path) -> RunState:
-    name = given_name(path.name)
+    name, folder, summary = given_name(path.name), RunFolder(path), {}
     try:
-        folder = RunFolder.open(path)
-        manifest, records, summary = folder.manifest(), folder.metrics_log().read(), {}
+        manifest, records = folder.manifest(), folder.metrics_log().read()
         with suppress(FileNotFoundError):
             summary = read_object(path / "summary.json")
-        started, status = _started(manifest), manifest["status"]
+        start, choices = manifest.get("init_from"), manifest.get("choices", {})
+        rates = [rate for r in records if (rate := r.get("val/win_rate")) is not None]
+        return RunState(
+            folder=path,
+            name=name,
+            status=KILLED
+            if manifest["status"] == "running" and not _is_held(path)
+            else manifest["status"],
+            started=_started(manifest),
+            model=f"of {given_name(Path(start['run']).name)}" if start else choices.get("model"),
+            reward=choices.get("reward"),
+            steps=records[-1]["step"] if records else 0,
+            validation_wins=max(rates, default=None),
+            test_wins=summary.get("win_rate"),
+        )
     except _BROKEN:
         return RunState(folder=path, name=name, status=UNREADABLE)
-    choices = manifest.get("choices", {})
-    rates = [
-        rate for record in records if (rate := _number(record.get("val/win_rate"))) is not None
-    ]
-    return RunState(
-        folder=path,
-        name=name,
-        started=started,
-        status=KILLED if status == "running" and not is_held(path) else status,
-        model=_describe_model(manifest),
-        reward=choices.get("reward"),
-        steps=records[-1]["step"] if records else 0,
-        validation_wins=max(rates, default=None),
-        test_wins=_number(summary.get("win_rate")),
-    )
 
 
-def _describe_model(manifest: dict[str, Any]) -> str | None:
-    """The option of model=, or the run whose model this one began with."""
-    start = manifest.get("init_from")
-    if isinstance(start, dict) and isinstance(start.get("run"), str):
-        return f"of {given_name(Path(start['run']).name)}"
-    return manifest.get("choices", {}).get("model")
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
-def is_held(path: Path) -> bool:
+def _is_held(path: Path) -> bool:
     """Whether a process trains in a run folder."""
     try:
         with open(path / ".lock", "rb") as file:

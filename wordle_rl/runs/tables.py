@@ -43,8 +43,7 @@ class Table:
         for part in self._places:
             for start in range(part.start, part.stop, _BATCH):
                 stop = min(start + _BATCH, part.stop)
-                rows = self._data[start:stop].to_pylist()
-                yield from zip(range(start + 1, stop + 1), rows, strict=True)
+                yield from enumerate(self._data[start:stop].to_pylist(), start + 1)
 
     def row(self, number: int) -> Row:
         """The row with this number in the file, counted from 1."""
@@ -57,11 +56,12 @@ def read_table(path: Path, split: str | None, cache: Path) -> Table:
     split: a slice in the grammar of `datasets`, such as train[:100] or train[10%:]; None takes all
     rows. A file is one split, named train. cache: folder for the mapped copies.
     """
-    if path.suffix.lower() not in KINDS:
+    kind = KINDS.get(path.suffix.lower())
+    if kind is None:
         raise FolderError(f"{path}: must end in {', '.join(KINDS)}")
     if not path.is_file():
         raise FolderError(f"{path}: no such file")
-    data = _load(path, KINDS[path.suffix.lower()], cache) if path.stat().st_size else ()
+    data = _load(path, kind, cache) if path.stat().st_size else ()
     if not len(data):
         raise FolderError(f"{path}: no rows")
     return Table(data, _places(split or "train", len(data)))
@@ -71,18 +71,12 @@ def _load(path: Path, kind: str, cache: Path) -> Any:
     import datasets
     from datasets.exceptions import DatasetsError
 
-    reader = {
-        "json": datasets.Dataset.from_json,
-        "parquet": datasets.Dataset.from_parquet,
-        "csv": datasets.Dataset.from_csv,
-    }[kind]
-    shown = datasets.are_progress_bars_disabled()
+    read = getattr(datasets.Dataset, f"from_{kind}")
     verbosity = datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)
     try:
-        # A path is a pattern there.
-        return reader(glob.escape(str(path.resolve())), cache_dir=str(cache))
+        return read(glob.escape(str(path.resolve())), cache_dir=str(cache))  # it reads a pattern
     except (DatasetsError, ValueError, OSError) as error:
         reason = _reason(error)
         if reason.endswith("corresponds to no data!"):
@@ -91,15 +85,13 @@ def _load(path: Path, kind: str, cache: Path) -> Any:
         raise FolderError(f"{path}{where}: cannot be read as {kind} ({reason})") from None
     finally:
         datasets.logging.set_verbosity(verbosity)
-        if not shown:
-            datasets.enable_progress_bars()
 
 
 def _find_bad_line(path: Path) -> str:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                json.loads(line or b"{}")
+                json.loads(line)
             except ValueError:
                 return f" line {number}"
     return ""
@@ -140,16 +132,14 @@ def write_table(path: Path, rows: Sequence[Mapping[str, Any]], form: str) -> Non
 
     Equal rows give equal bytes, for Parquet with the same version of pyarrow.
     """
-    data = _parquet(rows) if form == "parquet" else b"".join(map(json_bytes, rows))
+    if form == "parquet":
+        import pyarrow.parquet
+
+        buffer = io.BytesIO()
+        table = pyarrow.Table.from_pylist([dict(row) for row in rows])
+        pyarrow.parquet.write_table(table, buffer, compression="zstd")
+        data = buffer.getvalue()
+    else:
+        data = b"".join(map(json_bytes, rows))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, data)
-
-
-def _parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    import pyarrow
-    import pyarrow.parquet
-
-    table = pyarrow.Table.from_pylist([dict(row) for row in rows])
-    buffer = io.BytesIO()
-    pyarrow.parquet.write_table(table, buffer, compression="zstd")
-    return buffer.getvalue()

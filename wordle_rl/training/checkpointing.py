@@ -10,7 +10,6 @@ from wordle_rl.policy.stages import Stage, write_stages
 from wordle_rl.runs.checkpoints import Checkpoint, CheckpointStore
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.terminal import fold
 from wordle_rl.training.curriculum import CurriculumRunner
 from wordle_rl.training.outcome import describe_export
 from wordle_rl.training.state import RunState
@@ -81,7 +80,7 @@ class Checkpointing:
         self._policy.export(self._model)
         write_stages(self._model, self._stages)
         line = describe_export(self._model, step, state.step, state.best_step, state.best)
-        print(f"\n{fold(line)}", flush=True)
+        print(f"\n{line}", flush=True)
 
     def newest(self) -> int | None:
         """The step of the newest checkpoint, None without one."""

@@ -19,7 +19,7 @@ from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.records import games_of
 from wordle_rl.runs.files import StepLog
-from wordle_rl.runs.terminal import TIE, columns, fold, shows_colours
+from wordle_rl.runs.terminal import columns, shows_colours
 
 if TYPE_CHECKING:
     from wordle_rl.training.reporter import Reporter
@@ -67,11 +67,11 @@ class GameLog:
         if not games:
             return
         boards = boards_side_by_side(games, columns(), colour=shows_colours(), rewards=rewards)
-        common = ", ".join(f"{word}{TIE}{count}" for word, count in most_common_guesses(everything))
+        common = ", ".join(f"{word} {count}" for word, count in most_common_guesses(everything))
         common = f"most common guesses of all {len(everything)} games: {common or 'none'}"
         lines = [common, *warn_of_repetition("the policy", later_guesses(everything))]
-        print(f"\nstep {step}, {tag}", boards, *map(fold, lines), sep="\n", end="\n\n", flush=True)
-        text = "\n\n".join([*map(markdown_board, games, rewards), *lines]).replace(TIE, " ")
+        print(f"\nstep {step}, {tag}", boards, *lines, sep="\n", end="\n\n", flush=True)
+        text = "\n\n".join([*map(markdown_board, games, rewards), *lines])
         self._reporter.text(tag, text, step)
 
 

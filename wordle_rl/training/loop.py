@@ -28,7 +28,6 @@ from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import TRAIN
-from wordle_rl.runs.terminal import fold
 from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpointing import Checkpointing
 from wordle_rl.training.curriculum import CurriculumRunner
@@ -72,7 +71,7 @@ def run_training(
     )
     computing = training.policy.computing
     for line in computing.reasons:
-        print(fold(line), flush=True)
+        print(line, flush=True)
     training.folder.note_computing(computing.record())
     if resume:  # changed settings also apply to every later resume
         keep_config(training.folder, training.setup.config)

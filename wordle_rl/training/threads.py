@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from wordle_rl.policy.policy import Policy
-from wordle_rl.runs.terminal import fold
 
 
 def watch_threads(policy: Policy, seconds: float) -> dict[str, float]:
@@ -20,5 +19,5 @@ def watch_threads(policy: Policy, seconds: float) -> dict[str, float]:
     if any(due):
         for rank, change in enumerate(processes.gather(threads.choose())):
             if change is not None and processes.rank == 0:
-                print(fold(f"process {rank}: " * (len(counts) > 1) + change), flush=True)
+                print(f"process {rank}: " * (len(counts) > 1) + change, flush=True)
     return {"machine/threads": float(min(counts))}

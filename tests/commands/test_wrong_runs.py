@@ -88,10 +88,6 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda r: (r / "config.yaml").write_text("a: !!python/name:os.system\n"),
         "YAML",
     ),
-    "manifest.json has a list of digests": (
-        lambda r: write_json(r / "manifest.json", {**RunFolder(r).manifest(), "digests": []}),
-        "digests must be names with text each, not []",
-    ),
     "manifest.json is too large": (
         lambda r: os.truncate(r / "manifest.json", 2**27),
         "larger than 67,108,864 bytes",

@@ -13,7 +13,7 @@ from tests.helpers.commands import contents, evaluation, trained, training
 from tests.helpers.configs import composed
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.train import train
-from wordle_rl.runs.files import StepLog, write_json
+from wordle_rl.runs.files import StepLog
 from wordle_rl.runs.folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("quiet")

@@ -24,7 +24,7 @@ from wordle_rl.commands import train as train_command
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.runs.errors import whole_command
-from wordle_rl.words import settings as word_settings
+from wordle_rl.words import splits as word_splits
 from wordle_rl.words.lists import WordLists, load_words
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -90,7 +90,7 @@ def word_lists_are_read_once() -> Iterator[None]:
         return load_words(preset=preset, **lists) if any(lists.values()) else shipped(preset)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(word_settings, "load_words", read)
+        patch.setattr(word_splits, "load_words", read)
         for module in (build, players):
             patch.setattr(module, "feedback_table", tables)
             patch.setattr(module, "Knowledge", lambda words, table: known(words))

@@ -25,7 +25,7 @@ from tests.helpers.tiny import weights_of as parameters_of
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.commands.build import resolve
-from wordle_rl.game.players.random_word import RandomWord
+from wordle_rl.game.players import RandomWord
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rollouts.lesson import TeacherSettings

@@ -19,10 +19,14 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.commands.build_parts import PLAYERS, build_teacher
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import Teacher, guess_text
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
-from wordle_rl.game.players.mistakes import Mistakes
-from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players import (
+    GreedyEntropy,
+    Mistakes,
+    Player,
+    RandomConsistent,
+    Teacher,
+    guess_text,
+)
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.sampling import Draws
@@ -158,11 +162,11 @@ def games_of(guess: str, *, distribution: bool) -> Batch:
         Sft(), lambda turn: 0.0, words=WORDS, teacher=lesson, groups=1, num_generations=1
     )
 
-    class Reads:
+    class Reads(Player):
         name = "reads"
 
-        def answer(self, states: list[State], uniforms: np.ndarray) -> list[str]:
-            return ["sleep" if not states[0].turn else guess]
+        def choose(self, state: State, uniform: float = 0.0) -> str:
+            return guess if state.turn else "sleep"
 
     [game] = play(
         ScriptedActor(player=Reads(), draws=Draws(seed=0)),

@@ -13,8 +13,7 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer, build_untrained, save_untrained
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import guess_text
-from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players import RandomConsistent, guess_text
 from wordle_rl.game.rules import Clue, Game, State, feedback_code
 from wordle_rl.policy.model_names import EMBEDDED
 from wordle_rl.policy.settings import ModelSettings

@@ -10,6 +10,7 @@ import pytest
 from tests.helpers.browser import NEEDS_BROWSER, Tab, served, wait
 from tests.helpers.web_page import KNOWLEDGE, load, opponent_of, served_page
 from wordle_rl.commands.play import load_opponent
+from wordle_rl.game.players import Player
 from wordle_rl.game.rules import State, marks
 from wordle_rl.rollouts.opponent import Opponent
 from wordle_rl.web.players import Choice, Players
@@ -19,13 +20,14 @@ pytestmark = NEEDS_BROWSER
 THOUGHT = "<think><img src=x onerror=alert(1)> &amp; <b>bold</b></think>"
 
 
-class Thinker:
+class Thinker(Player):
     """Writes a thought that would be HTML if the page let it."""
 
     name = "thinker"
+    speaks = True
 
-    def speak(self, states: Sequence[State], uniforms: Any) -> list[str]:
-        return [f"{THOUGHT}<guess>crane</guess>"] * len(states)
+    def choose(self, state: State, uniform: float = 0.0) -> str:
+        return f"{THOUGHT}<guess>crane</guess>"
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ from wordle_rl.commands.build import build_experiment
 from wordle_rl.commands.build_parts import PLAYERS
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.players import guess_text
 from wordle_rl.policy.settings import UNTRAINED
 from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.chat import Chat
@@ -47,7 +47,7 @@ from wordle_rl.runs.errors import whole_command
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import load_words
-from wordle_rl.words.settings import WordSettings
+from wordle_rl.words.splits import WordSettings
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -14,9 +14,7 @@ from wordle_rl.commands.eval import evaluate
 from wordle_rl.commands.players import build_solvers
 from wordle_rl.game.feedback_table import build_table, feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.greedy_entropy import WITHOUT_LIST, GreedyEntropy
-from wordle_rl.game.players.random_consistent import RandomConsistent
-from wordle_rl.game.players.random_word import RandomWord
+from wordle_rl.game.players import WITHOUT_LIST, GreedyEntropy, RandomConsistent, RandomWord
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.given_opener import GivenOpener
@@ -25,7 +23,7 @@ from wordle_rl.rollouts.play import play as run_games
 from wordle_rl.rollouts.policy_actor import PolicyActor
 from wordle_rl.rollouts.scripted_actor import ScriptedActor
 from wordle_rl.words.lists import WordLists, load_words
-from wordle_rl.words.settings import WordSettings
+from wordle_rl.words.splits import WordSettings
 
 
 def play(tmp_path: Path, *overrides: str, capsys=None) -> dict:

@@ -165,7 +165,7 @@ EVIL = [  # classes and functions that do something when they are called, or are
     "pathlib.Path", "wordle_rl.words.lists.Path", "wordle_rl.commands.train.train",
     "wordle_rl.runs.errors.os.system", "wordle_rl.backends.torch.load.load_model",
     "wordle_rl.game.rules.Game", "wordle_rl.runs.errors",
-    "wordle_rl.words.settings.WordSettings", "wordle_rl.rewards.win.Win", "", None, 5,
+    "wordle_rl.words.splits.WordSettings", "wordle_rl.rewards.win.Win", "", None, 5,
 ]  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from wordle_rl.evaluation.summary import summarise
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players import RandomConsistent
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code, marks
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.play import new_games, play

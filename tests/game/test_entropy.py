@@ -42,17 +42,6 @@ def test_entropy_is_the_definition():
     assert entropy(np.array(rows[0])) == pytest.approx(slow(rows[0]))
 
 
-def test_codes_are_counted_in_each_row_by_itself():
-    counts = count_codes(np.array([[0, 242, 0], [7, 7, 7]], dtype=np.uint8))
-    assert counts.shape == (2, 243) and counts.sum() == 6
-    assert (counts[0, 0], counts[0, 242], counts[1, 7]) == (2, 1, 3)
-
-
-def test_even_split_has_the_log_of_its_parts_and_no_split_has_nothing():
-    rows = np.array([[1, 2, 3, 4], [1, 1, 2, 2], [9, 9, 9, 9]], dtype=np.uint8)
-    assert entropy(count_codes(rows)).tolist() == pytest.approx([2.0, 1.0, 0.0])
-
-
 @pytest.mark.parametrize("n", [3, 20, 21, 80, 81, 600])
 def test_the_best_entropy_is_the_maximum_of_all_on_random_candidates(words, by_answer, best, n):
     draw = np.random.default_rng(n)
@@ -110,10 +99,3 @@ def test_letter_bound_of_words_made_of_two_letters_is_never_below_the_entropy():
     for n in (2, 5, 12, 32):
         chosen = draw.choice(32, n, replace=False)
         assert (bound(chosen) >= entropies(table, chosen) - 1e-9).all()
-
-
-def test_letter_bound_spares_nearly_all_guesses(words, by_answer):
-    bound = LetterBound(words.allowed, words.answers)
-    chosen = np.flatnonzero(by_answer[:, words.guess_index["crane"]] == 0)
-    rivals = np.count_nonzero(bound(chosen) >= entropies(by_answer, chosen).max())
-    assert 1 <= rivals < 0.1 * len(words.allowed)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import stat
-
 import numpy as np
 import pytest
 
 from wordle_rl.game.feedback_table import (
     build_table,
-    cache_folder,
     feedback_row,
     feedback_table,
     letters_of,
@@ -96,11 +92,6 @@ def test_row_of_five_letters_that_are_no_word_equals_the_oracle():
         assert feedback_row(guess, letters_of(secrets)).tolist() == expected
 
 
-def test_letters_of_words_of_another_length_are_refused():
-    with pytest.raises(ValueError, match="5 letters"):
-        letters_of(["abcd", "efghij"])
-
-
 def test_second_use_of_the_table_reads_the_file_of_the_first(tmp_path):
     first = feedback_table(SMALL, cache_dir=tmp_path)
     (file,) = tmp_path.iterdir()
@@ -116,14 +107,12 @@ def test_table_cannot_be_written_to(tmp_path):
             feedback_table(SMALL, cache_dir=tmp_path)[0, 0] = 1
 
 
-@pytest.mark.parametrize("damage", ["truncated", "emptied", "one byte changed", "checksum changed"])
-def test_damaged_cache_file_is_rebuilt(tmp_path, damage):
+@pytest.mark.parametrize("left", [0, 5, 130])
+def test_torn_cache_file_is_rebuilt(tmp_path, left):
     expected = feedback_table(SMALL, cache_dir=tmp_path).copy()
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
-    changed = bytearray(whole)
-    changed[0 if damage == "one byte changed" else -1] ^= 1
-    file.write_bytes({"truncated": whole[:-3], "emptied": b""}.get(damage, bytes(changed)))
+    file.write_bytes(whole[:left])
     assert (feedback_table(SMALL, cache_dir=tmp_path) == expected).all()
     assert file.read_bytes() == whole
     assert list(tmp_path.iterdir()) == [file]  # no temporary file is left
@@ -135,22 +124,7 @@ def test_folder_that_cannot_be_written_only_means_no_cache(tmp_path):
     assert feedback_table(SMALL, cache_dir=blocked / "cache").shape == (4, 3)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_read_only_folder_only_means_no_cache(tmp_path):
-    tmp_path.chmod(stat.S_IREAD | stat.S_IEXEC)
-    assert feedback_table(SMALL, cache_dir=tmp_path).shape == (4, 3)
-
-
 def test_lists_of_other_words_use_another_file(tmp_path):
     feedback_table(SMALL, cache_dir=tmp_path)
     feedback_table(WordLists(answers=("crane",), allowed=("crane",)), cache_dir=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_cache_folder_is_the_argument_then_the_variable_then_the_home(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("WORDLE_RL_CACHE", raising=False)
-    assert cache_folder() == tmp_path / ".cache" / "wordle-rl"
-    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path / "chosen"))
-    assert cache_folder() == tmp_path / "chosen"
-    assert cache_folder(tmp_path / "given") == tmp_path / "given"

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from wordle_rl.game.feedback_table import build_table
-from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import Player, Speaker, pick
-from wordle_rl.game.players.cheaters import (
+from tests.helpers.cheaters import (
     CHEATERS,
     CopiedFeedback,
     Empty,
     GuessInsideThink,
     LookAlikeLetters,
-    Repeater,
     Staller,
     TwoGuesses,
 )
-from wordle_rl.game.players.gibberish import Gibberish
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
-from wordle_rl.game.players.mistakes import Mistakes
-from wordle_rl.game.players.random_consistent import RandomConsistent
-from wordle_rl.game.players.random_word import RandomWord
+from wordle_rl.game.feedback_table import build_table
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players import (
+    Gibberish,
+    GreedyEntropy,
+    Mistakes,
+    Player,
+    RandomConsistent,
+    RandomWord,
+    TreePlayer,
+)
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
 from wordle_rl.prompts.parser import ParseFailure, parse
 from wordle_rl.words.lists import WordLists, load_words
@@ -39,23 +42,14 @@ def small() -> Knowledge:
     return Knowledge(lists, build_table(lists))
 
 
-def answers_of(player: Player | Speaker, states: Sequence[State], uniforms: Any) -> list[str]:
-    """The guesses of a player, or the texts of a speaker."""
-    if isinstance(player, Speaker):
-        return player.speak(states, uniforms)
-    return player.answer(states, uniforms)
-
-
-def play(
-    player: Player | Speaker, knowledge: Knowledge, secrets: Sequence[str], seed: int
-) -> list[Game]:
+def play(player: Player, knowledge: Knowledge, secrets: Sequence[str], seed: int) -> list[Game]:
     """One game for each secret, all side by side."""
     draw = np.random.default_rng(seed)
     games = [Game(secret, knowledge.words.allowed_set, Rules()) for secret in secrets]
     while live := [game for game in games if game.status == "playing"]:
-        answers = answers_of(player, [game.state for game in live], draw.random(len(live)))
+        answers = player.answer([game.state for game in live], draw.random(len(live)))
         for game, answer in zip(live, answers, strict=True):
-            if isinstance(player, Speaker):
+            if player.speaks:
                 parsed = parse(answer)
                 game.play(parsed.guess, text=answer, reason=parsed.reason)
             else:
@@ -74,7 +68,7 @@ def after(secret: str, *guesses: str) -> State:
     return State(clues, len(clues))
 
 
-def everyone(knowledge: Knowledge) -> list[Player | Speaker]:
+def everyone(knowledge: Knowledge) -> list[Player]:
     return [
         RandomConsistent(knowledge),
         RandomConsistent(knowledge, "allowed"),
@@ -94,11 +88,11 @@ def test_random_consistent_from_the_answers_plays_as_published(original):
 
 
 def test_random_consistent_from_all_allowed_words_plays_as_published(original):
-    # 89.7 % wins, mean 4.57 over wins; the bounds are 4 standard errors of 1,158 games
+    # 89.7 % wins, mean 4.57 over wins; the bounds are 4 standard errors of 579 games
     player = RandomConsistent(original, "allowed")
-    wins, mean = figures(play(player, original, original.words.answers[::2], 0))
-    assert wins == pytest.approx(0.897, abs=0.036)
-    assert mean == pytest.approx(4.57, abs=0.13)
+    wins, mean = figures(play(player, original, original.words.answers[::4], 0))
+    assert wins == pytest.approx(0.897, abs=0.051)
+    assert mean == pytest.approx(4.57, abs=0.18)
 
 
 def test_greedy_entropy_from_salet_never_loses_a_sample_and_needs_three_and_a_half_turns(original):
@@ -127,12 +121,6 @@ def test_random_consistent_picks_each_candidate_equally_often(small):
     assert Counter(words) == dict.fromkeys(left, 50)
 
 
-def test_random_consistent_from_allowed_words_guesses_words_that_are_no_secrets(small):
-    player = RandomConsistent(small, "allowed")
-    uniforms = (np.arange(1000) + 0.5) / 1000
-    assert set(player.answer([State()] * 1000, uniforms)) == set(small.words.allowed)
-
-
 def test_random_consistent_still_answers_when_no_word_fits(small):
     state = State((Clue("zzzzz", 242),), 1)
     for pool in ("answers", "allowed"):
@@ -140,37 +128,14 @@ def test_random_consistent_still_answers_when_no_word_fits(small):
         assert word in small.words.allowed_set
 
 
-def test_unknown_pool_and_opener_are_refused(small):
-    for player in (RandomConsistent, GreedyEntropy):
-        with pytest.raises(ValueError, match="pool must be answers or allowed, not 'all'"):
-            player(small, pool="all")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="opener must be one of the allowed words, not 'zzzzz'"):
-        GreedyEntropy(small, opener="zzzzz")
-    with pytest.raises(ValueError, match="candidates must be answers or allowed, not 'all'"):
-        GreedyEntropy(small, None, candidates="all")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="pool must be allowed when candidates are"):
-        GreedyEntropy(small, None, pool="answers", candidates="allowed")
-
-
 def test_same_state_and_uniform_get_the_same_answer_in_any_batch(small):
     states = [after(small.words.answers[i], small.words.answers[i // 2]) for i in range(12)]
     uniforms = np.random.default_rng(1).random(12)
     for player, again in zip(everyone(small), everyone(small), strict=True):
-        together = answers_of(player, states, uniforms)
-        backwards = answers_of(again, states[::-1], uniforms[::-1])[::-1]
-        alone = [answers_of(player, [s], uniforms[i : i + 1])[0] for i, s in enumerate(states)]
+        together = player.answer(states, uniforms)
+        backwards = again.answer(states[::-1], uniforms[::-1])[::-1]
+        alone = [player.choose(s, float(uniforms[i])) for i, s in enumerate(states)]
         assert together == backwards == alone, player.name
-
-
-def test_names_differ_so_that_reports_can_tell_players_apart(small):
-    names = [player.name for player in everyone(small)]
-    assert len(set(names)) == len(names)
-
-
-def test_pick_covers_the_whole_range_and_never_leaves_it():
-    assert [pick(u, 4) for u in (0.0, 0.24, 0.25, 0.5, 0.75)] == [0, 0, 1, 2, 3]
-    assert pick(np.nextafter(1.0, 0.0), 12_972) == 12_971
-    assert pick(1.0, 3) == 2
 
 
 def test_greedy_entropy_prefers_a_candidate_among_equal_guesses_then_the_alphabet():
@@ -179,7 +144,6 @@ def test_greedy_entropy_prefers_a_candidate_among_equal_guesses_then_the_alphabe
     knowledge = Knowledge(words, build_table(words))
     # n, t and z get different marks, so it tells all three apart, which no answer does
     assert GreedyEntropy(knowledge, opener=None).choose(State()) == "azntq"
-    assert GreedyEntropy(knowledge, opener=None, pool="answers").choose(State()) == "crane"
     # two candidates left: one of them is guessed, although azntq also tells them apart
     state = State((Clue("zebra", feedback_code("zebra", "crane")),), 1)
     assert knowledge.candidate_words(state) == ["crane", "crate"]
@@ -227,7 +191,7 @@ def test_greedy_entropy_over_allowed_words_opens_with_tares_and_finds_every_answ
 
 def test_gibberish_is_readable_half_of_the_time_and_never_wins(small):
     uniforms = np.random.default_rng(2).random(2000)
-    parsed = [parse(text) for text in Gibberish().speak([State()] * 2000, uniforms)]
+    parsed = [parse(text) for text in Gibberish().answer([State()] * 2000, uniforms)]
     assert 0.45 < sum(p.guess is not None for p in parsed) / 2000 < 0.55
     assert len({p.reason for p in parsed}) >= 6  # and breaks in many ways
 
@@ -249,37 +213,11 @@ def test_cheater_breaks_the_format_on_every_turn(small, cheater, reasons):  # ro
         assert {turn.reason for turn in game.turns} <= reasons
 
 
-def test_two_guesses_of_the_hedger_are_legal_words(small):
-    (text,) = TwoGuesses(small).speak([State()], np.array([0.2]))
-    words = text.replace("<guess>", " ").replace("</guess>", " ").split()
-    assert len(set(words)) == 2 and set(words) <= small.words.allowed_set
-
-
-def test_repeater_makes_one_legal_guess_six_times(small):  # row 19
-    for game in play(Repeater(small), small, small.words.answers, 4):
-        assert len(set(game.state.guesses)) == 1
-        assert game.won == (game.state.guesses[0] == game.secret)
-
-
 def test_staller_plays_legal_words_that_cannot_win(original):  # row 19
     for game in play(Staller(original), original, original.words.answers[::20], 5):
         assert not game.won and len(game.state.clues) == 6
         for turn in game.turns:
             assert turn.guess not in original.candidate_words(turn.state)
-
-
-def test_staller_looks_consistent_while_it_can(original):  # row 19
-    games = play(Staller(original), original, original.words.answers[::20], 6)
-    turns = [turn for game in games for turn in game.turns]
-    fitting = sum(original.is_consistent(turn.guess, turn.state) for turn in turns)
-    assert fitting / len(turns) > 0.6
-
-
-def test_staller_must_play_a_candidate_where_all_words_are():
-    words = WordLists(answers=("crane", "slate"), allowed=("crane", "slate"))
-    knowledge = Knowledge(words, build_table(words))
-    (text,) = Staller(knowledge).speak([State()], np.array([0.9]))
-    assert parse(text).guess == "slate"
 
 
 @pytest.mark.parametrize("pool", ["answers", "allowed"])
@@ -293,3 +231,45 @@ def test_mistakes_are_made_with_the_words_of_the_pool(small: Knowledge, pool: An
     known = {*(small.words.answers if pool == "answers" else small.words.allowed)}
     assert words <= known and 0.5 < sum(g in words for g in made) / 400 < 0.9
     assert bool(words - {*small.words.answers}) == (pool == "allowed")
+
+
+def tree(tmp_path: Path, text: str) -> TreePlayer:
+    path = tmp_path / "tree.txt"
+    path.write_text(text, encoding="utf-8")
+    return TreePlayer.from_file(path)
+
+
+def test_tree_player_finds_every_secret_of_its_file_along_its_line(tmp_path):
+    lines = ["salet abled badge", "salet abled", "salet", "salet courd brick", "salet,courd,mourn"]
+    player = tree(tmp_path, "# comment\n\n" + "\n".join(lines) + "\n")
+    assert player.answers == {"badge", "abled", "salet", "brick", "mourn"}
+    words = load_words()
+    games = [Game(secret, words.allowed_set) for secret in sorted(player.answers)]
+    rows = [line.replace(",", " ").split() for line in lines]
+    expected = {row[-1]: row for row in rows}
+    for game in games:
+        while game.status == "playing":
+            (word,) = player.answer([game.state], np.array([0.5]))
+            game.play(word)
+        assert list(game.state.guesses) == expected[game.secret]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("salet crane\nsalet brick\nsalet mourn\n", "'mourn' guesses 'mourn' after"),
+        ("salet crane\nraise brick\n", "'raise' for the empty board, another game 'salet'"),
+        ("salet crane\nsalet crane\n", "two games end with 'crane'"),
+        ("salet cr\u0430ne\n", "row 1: .* is not five letters"),
+        ("# nothing\n\n", "no games in it"),
+    ],
+)
+def test_faulty_tree_is_told_with_its_file(tmp_path, text, told):
+    with pytest.raises(ValueError, match=rf"tree\.txt.*{told}"):
+        tree(tmp_path, text)
+
+
+def test_tree_player_tells_when_it_is_asked_outside_its_tree(tmp_path):
+    player = tree(tmp_path, "salet crane\n")
+    with pytest.raises(ValueError, match="no guess after SALET xxxxx"):
+        player.answer([State((Clue("salet", 0),), 1)], np.array([0.5]))

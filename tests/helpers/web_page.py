@@ -9,10 +9,7 @@ from contextlib import contextmanager
 
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import Player, Speaker
-from wordle_rl.game.players.gibberish import Gibberish
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
-from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players import Gibberish, GreedyEntropy, Player, RandomConsistent
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rewards.scoring import RewardSet
@@ -28,7 +25,7 @@ WORDS = WordLists(answers=ANSWERS, allowed=tuple(sorted({*ANSWERS, "salet", "zon
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
 
-def opponent_of(player: Player | Speaker, rules: Rules | None = None) -> Opponent:
+def opponent_of(player: Player, rules: Rules | None = None) -> Opponent:
     return Opponent(
         name=player.name, knowledge=KNOWLEDGE, rules=rules or Rules(),
         rewards=RewardSet(components={"win": Win()}, weights={"win": 1.0}),

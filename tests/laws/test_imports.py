@@ -158,8 +158,8 @@ def told(items: Iterable[Import]) -> str:
 def test_the_reader_of_imports_finds_every_way_to_import():
     source = """
 import os, torch.nn as nn
-from . import tree
-from ..rules import Game
+from . import replay
+from ..loop import Game
 if TYPE_CHECKING:
     from peft import LoraConfig
 class A:
@@ -168,20 +168,20 @@ class A:
         from wordle_rl import backends
         return lambda: importlib.import_module("lightning"), __import__("hydra")
 """
-    found = imports_of("wordle_rl.game.players.mine", source)
+    found = imports_of("wordle_rl.training.curricula.mine", source)
     assert {(item.name, item.late) for item in found} == {
         ("os", False),
         ("torch.nn", False),
-        ("wordle_rl.game.players.tree", False),
-        ("wordle_rl.game.rules", False),
+        ("wordle_rl.training.curricula.replay", False),
+        ("wordle_rl.training.loop", False),
         ("peft", False),
         ("mlx.core", False),
         ("wordle_rl.backends", True),
         ("lightning", True),
         ("hydra", True),
     }
-    inside = imports_of("wordle_rl.game.players", "from . import tree", is_package=True)
-    assert [item.name for item in inside] == ["wordle_rl.game.players.tree"]
+    inside = imports_of("wordle_rl.training.curricula", "from . import replay", is_package=True)
+    assert [item.name for item in inside] == ["wordle_rl.training.curricula.replay"]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from tests.helpers.tiny import (
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players import RandomConsistent
 from wordle_rl.policy import sampling
 from wordle_rl.policy.batch import minibatches
 from wordle_rl.policy.sampling import Purpose, Sampling

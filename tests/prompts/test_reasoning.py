@@ -12,9 +12,7 @@ import pytest
 from tests.helpers.characters import CharacterTokenizer, bracketed
 from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS, fitting, states
 from wordle_rl.algorithms.base import LENGTHS
-from wordle_rl.game.players.gibberish import Gibberish
-from wordle_rl.game.players.mistakes import Mistakes
-from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players import Gibberish, Mistakes, RandomConsistent
 from wordle_rl.game.rules import Rules, State, feedback_code, marks
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.prompts.parser import parse, thought_of

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.helpers.cheaters import CHEATERS, Cheater, Repeater, Staller
 from tests.helpers.reward_sets import (
     ANSWERS,
     KNOWLEDGE,
@@ -29,8 +30,7 @@ from tests.helpers.reward_sets import (
 from tests.helpers.reward_sets import LAWFUL as SHIPPED
 from tests.helpers.tool_calls import call, guess
 from wordle_rl.commands.build_parts import build_reward_set
-from wordle_rl.game.players.base import guess_text
-from wordle_rl.game.players.cheaters import CHEATERS, Cheater, Repeater, Staller
+from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, GameStatus, PlayedTurn, State, TurnKind
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import RewardSet
@@ -138,7 +138,7 @@ def turns_of(cheater: type[Cheater], form: str) -> list[tuple[PlayedTurn, Game]]
     for uniform, secret in product((0.1, 0.9), ANSWERS):
         texts: list[str] = []
         while (game := play(texts, secret=secret, form=form)).status is GameStatus.PLAYING:
-            texts.append(player.speak([game.state], np.array([uniform]))[0])
+            texts.append(player.choose(game.state, uniform))
         played += [(turn, game) for turn in game.turns]
     return played
 

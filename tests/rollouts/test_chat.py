@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +27,7 @@ from tests.helpers.tiny import (
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
+from wordle_rl.game.players import Player
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import StopReason
@@ -135,13 +135,13 @@ def test_a_conversation_has_one_bos_even_when_template_and_tokenizer_both_write_
     assert set(step.batch.ids[:, 0].tolist()) == {inner.bos_token_id}
 
 
-class Fixed:
+class Fixed(Player):
     """A scripted player that says the same words in the same order."""
 
     name = "fixed"
 
-    def answer(self, states: Sequence[Any], uniforms: np.ndarray) -> list[str]:
-        return [("slate", "crept", "crane")[s.turn % 3] for s in states]
+    def choose(self, state: Any, uniform: float = 0.0) -> str:
+        return ("slate", "crept", "crane")[state.turn % 3]
 
 
 def as_the_template_writes(inner: Any, style: Any, turns: list[PlayedTurn], states: Any) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.helpers.tiny import CHATML, QWEN_TOOLS, WORDS, gemma_like_tokenizer, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.players import Player, guess_text
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.styles import Letters, Spelled, Symbols, WholeState
@@ -30,13 +29,13 @@ TOKENIZERS: dict[str, Any] = {
 STYLES = [Symbols(), Letters(), WholeState(think=True), Spelled()]
 
 
-class Fixed:
+class Fixed(Player):
     """A word, then a word that is not in the list, then words again."""
 
     name = "fixed"
 
-    def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
-        return [("slate", "zzzzz", "crane", "crept")[s.turn % 4] for s in states]
+    def choose(self, state: State, uniform: float = 0.0) -> str:
+        return ("slate", "zzzzz", "crane", "crept")[state.turn % 4]
 
 
 def a_game() -> Game:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.tiny import GEMMA, gemma_like_tokenizer, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game
 from wordle_rl.prompts.styles import Letters
 from wordle_rl.rollouts.chat import Chat

@@ -9,10 +9,7 @@ import pytest
 
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import Player
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
-from wordle_rl.game.players.random_consistent import RandomConsistent
-from wordle_rl.game.players.top_openers import TopOpeners
+from wordle_rl.game.players import GreedyEntropy, Player, RandomConsistent, TopOpeners
 from wordle_rl.game.rules import State, feedback_code
 from wordle_rl.rollouts.history import History
 from wordle_rl.words.lists import WordLists, load_words

@@ -36,8 +36,7 @@ from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.mistakes import Mistakes
-from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import StopReason

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.helpers.tiny import CHATML, GEMMA, QWEN_TOOLS, WORDS
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.prompts.styles import Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat

@@ -12,8 +12,7 @@ from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
 from wordle_rl.algorithms.base import LENGTHS
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
-from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players import GreedyEntropy, RandomConsistent
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.parser import thought_of

@@ -19,7 +19,7 @@ from tests.helpers.tiny import policy_of, qwen, recipe_of, step_of
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.game.players.random_word import RandomWord
+from wordle_rl.game.players import RandomWord
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rollouts import base as scene
 from wordle_rl.rollouts.base import Recipe

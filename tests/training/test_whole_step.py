@@ -27,8 +27,7 @@ from wordle_rl.algorithms.rloo import Rloo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.mistakes import Mistakes
-from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.lesson import TeacherSettings
 from wordle_rl.training.state import RunState

@@ -109,7 +109,7 @@ class UpdateRows:
 class Imitation:
     """Which scripted player's games an algorithm learns from, and how they are made."""
 
-    player: str  # its name, see wordle_rl.game.players.base
+    player: str  # its name, see wordle_rl.game.players
     reasoning: str = "none"  # length of the thought before each guess, one of LENGTHS
     choices: bool = False  # learn every guess that the player might have made, not only its own
     careless: float = 0.0  # share of its guesses that are any word of its pool, and are learnt

@@ -23,7 +23,7 @@ from transformers import (
     Qwen2ForCausalLM,
 )
 
-from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import MARKS
 from wordle_rl.policy.settings import Vocabulary
 from wordle_rl.prompts.styles import PHRASES, PLACES_LEGEND

@@ -44,8 +44,7 @@ from wordle_rl.runs.instantiate import ConfigError, check_seed, check_type, inst
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.settings import LoggerSettings, TrainerSettings
 from wordle_rl.words.lists import WordLists
-from wordle_rl.words.settings import WordSettings
-from wordle_rl.words.splits import Splits
+from wordle_rl.words.splits import Splits, WordSettings
 
 KEYS = {  # the keys of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),

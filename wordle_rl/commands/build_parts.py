@@ -10,11 +10,14 @@ from typing import Any, Literal
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import Player, Teacher
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
-from wordle_rl.game.players.mistakes import Mistakes
-from wordle_rl.game.players.random_consistent import RandomConsistent
-from wordle_rl.game.players.top_openers import TopOpeners
+from wordle_rl.game.players import (
+    GreedyEntropy,
+    Mistakes,
+    Player,
+    RandomConsistent,
+    Teacher,
+    TopOpeners,
+)
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.servers import ServerSettings

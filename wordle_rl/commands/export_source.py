@@ -27,7 +27,7 @@ from wordle_rl.runs.environment import describe_environment
 from wordle_rl.runs.folder import RunFolder, maker
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import TRAIN
-from wordle_rl.words.settings import WordSettings
+from wordle_rl.words.splits import WordSettings
 
 _QUOTED = re.compile(r"(?<==)'([\w./@+-]*)'$", re.ASCII)  # what the command quoted for Hydra
 _SHOWN = ("torch", "transformers", "peft", "mlx", "mlx-lm")  # versions

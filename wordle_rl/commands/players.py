@@ -35,12 +35,14 @@ from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.summary import summarise
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import Player, Speaker
-from wordle_rl.game.players.gibberish import Gibberish
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
-from wordle_rl.game.players.random_consistent import RandomConsistent
-from wordle_rl.game.players.random_word import RandomWord
-from wordle_rl.game.players.tree import TreePlayer
+from wordle_rl.game.players import (
+    Gibberish,
+    GreedyEntropy,
+    Player,
+    RandomConsistent,
+    RandomWord,
+    TreePlayer,
+)
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.lineage import describe_lineage
 from wordle_rl.policy.optim import Optim
@@ -65,8 +67,7 @@ from wordle_rl.runs.listing import find_run
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.progress import GameCount, announce
 from wordle_rl.words.lists import WordLists
-from wordle_rl.words.settings import WordSettings
-from wordle_rl.words.splits import Splits
+from wordle_rl.words.splits import Splits, WordSettings
 
 _GAMES_AT_ONCE = 512
 _MOST_ALLOWED = 15_000  # up to so many allowed words, entropy over all of them is cheap enough
@@ -148,7 +149,7 @@ class Tournament:
             summary["lineage"] = contestant.lineage
         return summary, games
 
-    def scripted(self, player: Player | Speaker, rewards: RewardSet) -> Contestant:
+    def scripted(self, player: Player, rewards: RewardSet) -> Contestant:
         """Enter a scripted player. It writes its guesses as in a conversation, whatever form=."""
         seed = self.settings.seed
 
@@ -160,13 +161,13 @@ class Tournament:
         return Contestant(name=player.name, actor=actor, rewards=rewards)
 
 
-def build_player(settings: EvalSettings, knowledge: Knowledge) -> Player | Speaker | None:
+def build_player(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
     """The scripted player of the settings, None for a model. Raises ConfigError."""
     if settings.opener is not None and settings.opener not in knowledge.words.allowed_set:
         raise ConfigError(f"opener must be one of the allowed words, not {settings.opener!r}")
     if settings.player is None:
         return None
-    players: dict[str, Callable[[], Player | Speaker]] = {
+    players: dict[str, Callable[[], Player]] = {
         **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
         "entropy": lambda: _entropy(knowledge, settings.opener),
         "random": lambda: RandomWord(knowledge.words),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, State
 from wordle_rl.policy.sampling import Draws, Purpose, generator
 from wordle_rl.prompts.styles import PromptStyle

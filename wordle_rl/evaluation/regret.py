@@ -12,9 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import Player
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
-from wordle_rl.game.players.tree import TreePlayer
+from wordle_rl.game.players import GreedyEntropy, Player, TreePlayer
 from wordle_rl.game.rules import Clue, Game, GameStatus, State, feedback_code
 
 OPENER = "salet"
@@ -24,8 +22,8 @@ class Regret:
     """Compares games with those of the best player, whose results are computed once per secret.
 
     max_turns: of the games; a lost game counts as max_turns + 1 guesses, for both players. tree:
-    file of a decision tree (wordle_rl.game.players.tree). setting: its key, for messages. Raises
-    ValueError when the tree cannot be read or lacks an answer.
+    file of a decision tree, see TreePlayer. setting: its key, for messages. Raises ValueError when
+    the tree cannot be read or lacks an answer.
     """
 
     def __init__(

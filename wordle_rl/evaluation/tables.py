@@ -9,7 +9,7 @@ from typing import Any
 from wordle_rl.evaluation.boards import choose_pairs, paired_boards, render
 from wordle_rl.evaluation.habits import warn_of_repetition
 from wordle_rl.evaluation.intervals import Z95, compare_paired, standard_error
-from wordle_rl.game.players.greedy_entropy import WITH_LIST, WITHOUT_LIST
+from wordle_rl.game.players import WITH_LIST, WITHOUT_LIST
 from wordle_rl.game.rules import Game
 
 Summary = Mapping[str, Any]  # from wordle_rl.evaluation.summary.summarise, or a summary.json

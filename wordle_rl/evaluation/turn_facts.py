@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
+from wordle_rl.game.players import GreedyEntropy
 from wordle_rl.game.rules import Clue, State
 
 _SHOWN = 12  # candidates that are listed

@@ -6,19 +6,19 @@ memory-mapped from a cache afterwards. wordle_rl.game.rules has the rule for one
 
 from __future__ import annotations
 
+import io
 import os
-import tempfile
-import zlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from wordle_rl.runs.files import write_bytes
 from wordle_rl.words.lists import WORD_LENGTH, WordLists
 
-CACHE_VERSION = 1  # part of the file name; raise it when the meaning of the bytes changes
+CACHE_VERSION = 2  # part of the file name; raise it when the meaning of the bytes changes
 _BLOCK = 64  # guesses computed together, so that temporaries stay in the processor's cache
-_CRC_BYTES = 4
 
 
 def letters_of(words: Sequence[str]) -> np.ndarray:
@@ -41,15 +41,19 @@ def feedback_row(guess: str, secrets: np.ndarray | Sequence[str]) -> np.ndarray:
 def feedback_table(words: WordLists, *, cache_dir: Path | None = None) -> np.ndarray:
     """Feedback codes uint8 [allowed, answers], read-only.
 
-    cache_dir: folder of the cached table, default $WORDLE_RL_CACHE, else ~/.cache/wordle-rl. A
-    damaged file there is replaced; without write access the table is built at every start.
+    cache_dir: folder of the cached table, default $WORDLE_RL_CACHE, else ~/.cache/wordle-rl. A file
+    that cannot be read is replaced; without write access the table is built at every start.
     """
-    shape = (len(words.allowed), len(words.answers))
-    path = cache_folder(cache_dir) / f"feedback-v{CACHE_VERSION}-{words.digest[:32]}.bin"
-    table = _load(path, shape)
-    if table is None:
+    path = cache_folder(cache_dir) / f"feedback-v{CACHE_VERSION}-{words.digest[:32]}.npy"
+    try:
+        return np.load(path, mmap_mode="r").view(np.ndarray)
+    except (OSError, EOFError, ValueError):
         table = build_table(words)
-        keep(path, table.tobytes() + _crc(table))
+    buffer = io.BytesIO()
+    np.save(buffer, table)
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, buffer.getvalue())
     return table
 
 
@@ -65,47 +69,7 @@ def build_table(words: WordLists) -> np.ndarray:
 
 def cache_folder(cache_dir: Path | None = None) -> Path:
     """The folder for computed tables: the argument, $WORDLE_RL_CACHE, or ~/.cache/wordle-rl."""
-    if cache_dir is not None:
-        return Path(cache_dir)
-    if chosen := os.environ.get("WORDLE_RL_CACHE"):
-        return Path(chosen)
-    return Path(os.path.expanduser("~")) / ".cache" / "wordle-rl"
-
-
-def keep(path: Path, content: bytes) -> bool:
-    """Write a cache file that nobody ever sees half-written; False when the folder is read-only."""
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        return False
-    return True
-
-
-def _crc(table: np.ndarray) -> bytes:
-    return zlib.crc32(np.ascontiguousarray(table).data).to_bytes(_CRC_BYTES, "little")
-
-
-def _load(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
-    """The memory-mapped table, or None when the file is absent, unreadable or damaged."""
-    size = shape[0] * shape[1]
-    try:
-        if path.stat().st_size != size + _CRC_BYTES:
-            return None
-        content = np.memmap(path, dtype=np.uint8, mode="r").view(np.ndarray)
-    except OSError:
-        return None
-    if content[size:].tobytes() != _crc(content[:size]):
-        return None
-    return content[:size].reshape(shape)
+    return Path(cache_dir or os.environ.get("WORDLE_RL_CACHE") or Path.home() / ".cache/wordle-rl")
 
 
 def _codes(guesses: np.ndarray, secrets: np.ndarray) -> np.ndarray:

@@ -18,9 +18,8 @@ from wordle_rl.game.feedback_table import feedback_row, feedback_table, letters_
 from wordle_rl.game.rules import Clue, State, feedback_code
 from wordle_rl.words.lists import WordLists
 
-_MASKS_KEPT = 4_096  # 2.3 kB each for the original lists
-_ALLOWED_KEPT = 512  # 13 kB each
-_BESTS_KEPT = 4_096
+# So many states are remembered: masks of 2.3 kB and of 13 kB for the original lists, numbers.
+_MASKS_KEPT, _ALLOWED_KEPT, _BESTS_KEPT = 4_096, 512, 4_096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,8 +158,7 @@ class Knowledge:
 
         1 is the best.
         """
-        better = np.searchsorted(np.sort(-self.opener_bits), -self.opener_bits - TIE)
-        return better + 1
+        return np.searchsorted(np.sort(-self.opener_bits), -self.opener_bits - TIE) + 1
 
     def best_entropy(self, state: State) -> float:
         """The highest entropy in bits that any allowed guess has in a state."""
@@ -181,12 +179,8 @@ class Knowledge:
             return float(place is not None and bool(mask[place]))
         return min(1.0, max(0.0, self.entropy(guess, mask) / best))
 
-    def expected_remaining(self, guess: str, mask: np.ndarray) -> float:
-        """Mean number of candidates after the feedback to a guess (the secret itself counts)."""
-        return self.outlook(guess, mask)[1]
-
     def outlook(self, guess: str, mask: np.ndarray) -> tuple[float, float]:
-        """entropy and expected_remaining of a guess at once."""
+        """The entropy of a guess, and the mean number of candidates left after its feedback."""
         counts = self._counts(guess, mask)
         counts = counts[counts > 0]
         if not len(counts):

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
+from wordle_rl.runs.instantiate import check_choice, check_range
 from wordle_rl.words.lists import WORD_LENGTH
 
 MARKS = "x-✓"  # index = base-3 digit: letter absent, letter elsewhere, letter in place
@@ -139,23 +140,15 @@ class Rules:
     max_retries: int = 3
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_turns <= 100:
-            raise ValueError(f"rules.max_turns must be 1..100, not {self.max_turns}")
-        if self.invalid not in ("accept", "lose_turn", "end_game", "retry"):
-            raise ValueError(
-                f"rules.invalid must be accept, lose_turn, end_game or retry, not {self.invalid!r}"
-            )
-        if self.unparsable not in ("lose_turn", "end_game", "retry"):
-            raise ValueError(
-                f"rules.unparsable must be lose_turn, end_game or retry, not {self.unparsable!r}"
-            )
+        check_range("rules.max_turns", self.max_turns, 1, 100)
+        check_range("rules.max_retries", self.max_retries, 0, 100)
+        check_choice("rules.invalid", self.invalid, get_args(InvalidPolicy))
+        check_choice("rules.unparsable", self.unparsable, get_args(UnparsablePolicy))
         if self.hard_mode and self.invalid == "accept":
             raise ValueError(
                 "rules.hard_mode=true forbids guesses, so rules.invalid must be "
                 "lose_turn, end_game or retry, not 'accept'"
             )
-        if not 0 <= self.max_retries <= 100:
-            raise ValueError(f"rules.max_retries must be 0..100, not {self.max_retries}")
 
 
 def breaks_hard_mode(guess: str, clues: tuple[Clue, ...]) -> bool:

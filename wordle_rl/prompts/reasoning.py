@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from wordle_rl.game.knowledge import Knowledge, letter_facts
-from wordle_rl.game.players.base import pick
+from wordle_rl.game.players import pick
 from wordle_rl.game.rules import State
 from wordle_rl.prompts.parser import CLOSE_THINK, OPEN_THINK
 from wordle_rl.words.lists import WORD_LENGTH
@@ -162,7 +162,7 @@ class Reasoning:
         facts = letter_facts(state.clues)
         mask = self._knowledge.candidates(state)
         fits = None if guess is None else self._knowledge.is_consistent(guess, state)
-        rest = self._knowledge.expected_remaining(guess, mask) if guess and not fits else 0.0
+        rest = self._knowledge.outlook(guess, mask)[1] if guess and not fits else 0.0
         placed = Counter(facts.placed.values())
         known = []
         for letter, copies in facts.at_least.items():

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from wordle_rl.game.players.base import guess_text, spelled_text
+from wordle_rl.game.players import guess_text, spelled_text
 from wordle_rl.game.rules import Clue, PlayedTurn, State, TurnKind
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.parser import Parsed, parse, parse_spelled

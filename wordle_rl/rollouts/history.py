@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wordle_rl.game.players.base import Player, pick
+from wordle_rl.game.players import Player, pick
 from wordle_rl.game.rules import Clue, State, feedback_code
 from wordle_rl.policy.sampling import Stream, uniforms
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wordle_rl.game.players.base import Player
+from wordle_rl.game.players import Player
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.forms import Form

@@ -10,10 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import Player, Speaker, Teacher
-from wordle_rl.game.players.greedy_entropy import GreedyEntropy
-from wordle_rl.game.players.random_word import RandomWord
-from wordle_rl.game.players.tree import TreePlayer
+from wordle_rl.game.players import GreedyEntropy, Teacher, TreePlayer
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.prompts.parser import ParseFailure
 from wordle_rl.rewards.scoring import RewardSet
@@ -145,12 +142,10 @@ class Opponent:
         self, actor: Actor, state: State, guess: str | None
     ) -> WordChances | None:
         assert isinstance(actor, ScriptedActor)
-        player: Player | Speaker = actor.player
+        player = actor.player
         if isinstance(player, Teacher):
             pool: Sequence[str] = player.pool
             return equal_chances([pool[i] for i in map(int, player.choices(state))])
-        if isinstance(player, RandomWord):
-            return equal_chances(self.knowledge.words.allowed)
         if isinstance(player, GreedyEntropy | TreePlayer) and guess is not None:
             return equal_chances([guess])
         return None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from wordle_rl.game.players.base import guess_text
+from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, GameStatus, PlayedTurn, Rules, State
 from wordle_rl.prompts.parser import Parsed
 from wordle_rl.rollouts.records import Rollout, TokenTurn

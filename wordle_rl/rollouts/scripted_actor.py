@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from wordle_rl.game.players.base import Player, Speaker, Teacher, pick
+from wordle_rl.game.players import Player, Teacher, pick
 from wordle_rl.game.rules import Game, PlayedTurn, State
 from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.policy.sampling import Draws
@@ -20,10 +20,10 @@ from wordle_rl.rollouts.records import TokenTurn
 class ScriptedActor:
     """A scripted player. What it draws depends on its `draws`, game and turn alone.
 
-    A Speaker's text is read as a model's would be; it can have neither mistakes nor reasoning.
+    The text of a player that speaks is read as a model's; it has neither mistakes nor reasoning.
     """
 
-    player: Player | Speaker
+    player: Player
     draws: Draws
     mistakes: Player | None = None  # sometimes guesses in the player's place
     slips: float = 0.0  # how often, 0..1
@@ -32,7 +32,7 @@ class ScriptedActor:
     slipped: list[set[int]] = field(default_factory=list)  # per game: turns that were mistakes
 
     def __post_init__(self) -> None:
-        if isinstance(self.player, Speaker) and (self.mistakes or self.reasoning):
+        if self.player.speaks and (self.mistakes or self.reasoning):
             raise ValueError(f"{self.player.name} cannot have mistakes or reasoning: it speaks")
 
     def start(self, states: Sequence[State]) -> list[bool]:
@@ -41,10 +41,9 @@ class ScriptedActor:
 
     def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
         numbers = self.draws.uniforms(games, turn, 4)
-        if isinstance(self.player, Speaker):
-            texts = self.player.speak(states, numbers[:, 0])
-            return [Reply(text=text, parsed=parse(text)) for text in texts]
         words = self.player.answer(states, numbers[:, 0])
+        if self.player.speaks:
+            return [Reply(text=text, parsed=parse(text)) for text in words]
         if self.careless:
             assert isinstance(self.player, Teacher)
             pool = self.player.pool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.random_consistent import RandomConsistent
+from wordle_rl.game.players import RandomConsistent
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Draws, Purpose, Stream, generator
 from wordle_rl.rollouts.forms import Shot

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.game.players.base import Teacher
+from wordle_rl.game.players import Teacher
 from wordle_rl.game.rules import State
 from wordle_rl.policy.batch import Targets
 from wordle_rl.rollouts.forms import Form

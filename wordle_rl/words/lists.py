@@ -10,7 +10,7 @@ import csv
 import hashlib
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -19,14 +19,11 @@ from pathlib import Path
 from wordle_rl.runs.files import read_text
 
 WORD_LENGTH = 5
-
-
 DATA = Path(__file__).parent
 PRESETS = ("original",)  # folders here that hold answers.txt and allowed.txt
 
 _WORD = re.compile(rf"[A-Za-z]{{{WORD_LENGTH}}}")
 _MOST_PAIRS = 1_000_000_000  # answers times allowed words, the bytes of the feedback table
-_SHOWN = 40  # most characters of a faulty word in an error
 
 
 class WordListError(ValueError):
@@ -50,13 +47,19 @@ class WordLists:
             if not words:
                 raise WordListError(f"{self.name}: the list of {which} is empty")
             for word in words:
-                if (fault := _fault(word)) or not word.islower():
-                    fault = fault or f"{word!r} is not lower case"
+                if fault := _fault(word) or (
+                    "" if word.islower() else f"{word!r} is not lower case"
+                ):
                     raise WordListError(f"{self.name}: {which}: {fault}")
             if any(a >= b for a, b in pairwise(words)):
                 raise WordListError(f"{self.name}: {which} must be sorted and distinct")
         if missing := set(self.answers) - set(self.allowed):
             raise WordListError(f"{self.name}: answer {min(missing)!r} is not an allowed guess")
+        if len(self.answers) * len(self.allowed) > _MOST_PAIRS:
+            raise WordListError(
+                f"{self.name}: {len(self.answers):,} possible secrets and {len(self.allowed):,} "
+                f"allowed words are too many: their product must be at most {_MOST_PAIRS:,}"
+            )
 
     @cached_property
     def answers_digest(self) -> str:
@@ -79,14 +82,8 @@ class WordLists:
 
         Raises WordListError if the feedback table would be too large.
         """
-        count = len(self.allowed)
-        if count == len(self.answers):
+        if len(self.allowed) == len(self.answers):
             return self
-        if count**2 > _MOST_PAIRS:
-            raise WordListError(
-                f"{self.name}: {count:,} allowed words are too many to be possible secrets: "
-                f"their square must be at most {_MOST_PAIRS:,}"
-            )
         return WordLists(answers=self.allowed, allowed=self.allowed, name=f"{self.name}, allowed")
 
     @cached_property
@@ -123,55 +120,35 @@ def load_words(
     Raises WordListError with one line that names the file and the row.
     """
     if answers is None:
-        if allowed is not None:
-            raise WordListError("words.allowed needs words.answers: name both files")
-        if column is not None:
-            raise WordListError("words.column needs words.answers to be a .csv file")
+        if allowed is not None or column is not None:
+            raise WordListError("words.allowed and words.column need words.answers")
         if preset not in PRESETS:
             raise WordListError(
                 f"words.preset must be one of {', '.join(PRESETS)}, not {preset!r}, "
                 "unless words.answers names a file"
             )
         folder = DATA / preset
-        return _lists(preset, folder / "answers.txt", folder / "allowed.txt", None)
-    files = [Path(answers)] + ([Path(allowed)] if allowed is not None else [])
-    if column is not None and all(file.suffix.lower() != ".csv" for file in files):
-        raise WordListError(f"words.column applies to .csv files, not to {files[0]}")
-    return _lists(files[0].stem, files[0], files[1] if allowed is not None else None, column)
-
-
-def _lists(name: str, answers: Path, allowed: Path | None, column: str | None) -> WordLists:
-    secrets = _read("answers", answers, column)
-    guesses = _read("allowed", allowed, column) if allowed is not None else secrets
+        name, answers, allowed = preset, folder / "answers.txt", folder / "allowed.txt"
+    else:
+        name = Path(answers).stem
+        if column is not None and ".csv" not in f"{answers} {allowed}".lower():
+            raise WordListError(f"words.column applies to .csv files, not to {answers}")
+    secrets = _read(Path(answers), column)
+    guesses = secrets if allowed is None else _read(Path(allowed), column)
     for word, row in secrets.items():
         if word not in guesses:
-            raise WordListError(
-                f"words.answers={answers} row {row}: {word!r} is not an allowed word, see {allowed}"
-            )
-    if len(secrets) * len(guesses) > _MOST_PAIRS:
-        raise WordListError(
-            f"words.answers={answers}: {len(secrets):,} answers and {len(guesses):,} allowed words "
-            f"are too many: their product must be at most {_MOST_PAIRS:,}"
-        )
+            raise WordListError(f"{answers} row {row}: {word!r} is not allowed by {allowed}")
     return WordLists(answers=tuple(sorted(secrets)), allowed=tuple(sorted(guesses)), name=name)
 
 
-def _read(which: str, path: Path, column: str | None) -> dict[str, int]:
+def _read(path: Path, column: str | None) -> dict[str, int]:
     """The words of a file in lower case, each with its row."""
-    try:
-        return _words(path, column)
-    except ValueError as error:
-        raise WordListError(f"words.{which}={error}") from None
-
-
-def _words(path: Path, column: str | None) -> dict[str, int]:
-    """As _read, but raises ValueError with a message that begins with the path."""
     suffix = path.suffix.lower()
     if suffix not in (".txt", ".csv"):
         raise WordListError(f"{path}: a word list must be a file whose name ends in .txt or .csv")
     text = read_text(path)
-    rows = _csv_rows(path, text, column) if suffix == ".csv" else enumerate(text.split("\n"), 1)
     words: dict[str, int] = {}
+    rows = _csv_rows(path, text, column) if suffix == ".csv" else enumerate(text.split("\n"), 1)
     for row, cell in rows:
         word = cell.strip(" \t\r")
         if not word:
@@ -182,34 +159,27 @@ def _words(path: Path, column: str | None) -> dict[str, int]:
         if word in words:
             raise WordListError(f"{path} rows {words[word]} and {row}: {word!r} stands twice")
         words[word] = row
-    if not words:
-        raise WordListError(f"{path}: no words in it")
     return words
 
 
-def _csv_rows(path: Path, text: str, column: str | None) -> list[tuple[int, str]]:
+def _csv_rows(path: Path, text: str, column: str | None) -> Iterator[tuple[int, str]]:
     """Line number and cell of the named column, without the header."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     try:
-        header = [name.strip() for name in next(reader, [])]
-        if not header:
-            raise WordListError(f"{path} row 1: no header, so no words.column")
-        if column not in header:
+        if column not in (names := reader.fieldnames or []):
             raise WordListError(
-                f"{path} row 1: words.column must be one of {', '.join(map(repr, header))}, "
-                f"not {column!r}"
+                f"{path} row 1: words.column must be one of {', '.join(names)}, not {column}"
             )
-        place = header.index(column)
-        return [(reader.line_num, row[place] if place < len(row) else "") for row in reader]
+        for row in reader:
+            yield reader.line_num, row[column] or ""
     except csv.Error as error:
-        raise WordListError(f"{path} row {reader.line_num}: not CSV ({error})") from None
+        raise WordListError(f"{path} row {reader.reader.line_num}: not CSV ({error})") from None
 
 
-def _fault(word: str) -> str | None:
-    """What is wrong with a word, or None."""
+def _fault(word: str) -> str:
+    """What is wrong with a word; empty if nothing is."""
     if _WORD.fullmatch(word):
-        return None
-    shown = repr(word if len(word) <= _SHOWN else word[:_SHOWN] + "...")
+        return ""
     if len(word) != WORD_LENGTH:
-        return f"{shown} has {len(word)} characters, not {WORD_LENGTH}"
-    return f"{shown} holds something other than the letters a to z"
+        return f"{word[:40]!r} has {len(word)} characters, not {WORD_LENGTH}"
+    return f"{word!r} holds something other than the letters a to z"

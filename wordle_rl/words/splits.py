@@ -2,6 +2,7 @@
 
 Secrets are sorted by the sha256 of each word. The first ones are for the test, the next
 ones for validation, and the rest for training. Any two words have the same order in every list.
+WordSettings are the settings of words=, which say what a run may train on.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
-from wordle_rl.words.lists import WordLists
+from wordle_rl.runs.instantiate import MOST, check_choice, check_range
+from wordle_rl.words.lists import WordLists, load_words
 
 Which = Literal["train", "val", "test", "all"]
 TEST_SHARE = 315 / 2315  # exactly 315 of the original answers
@@ -40,20 +42,15 @@ class Splits:
 
     def secrets(self, which: Which) -> tuple[str, ...]:
         """The secrets of one part, or of all three (test, validation, train)."""
-        if which == "all":
-            return self.test + self.val + self.train
-        if which not in ("train", "val", "test"):
-            raise ValueError(f"split must be train, val, test or all, not {which!r}")
-        return getattr(self, which)
+        check_choice("split", which, get_args(Which))
+        return self.test + self.val + self.train if which == "all" else getattr(self, which)
 
     @cached_property
     def digest(self) -> str:
         """Hex sha256 of which secret is in which part."""
-        parts = (f"{name}\n" + "\n".join(sorted(self.secrets(name))) for name in _PARTS)
+        named = (("train", self.train), ("val", self.val), ("test", self.test))
+        parts = (f"{name}\n" + "\n".join(sorted(secrets)) for name, secrets in named)
         return hashlib.sha256("\n\n".join(parts).encode()).hexdigest()
-
-
-_PARTS: tuple[Which, ...] = ("train", "val", "test")
 
 
 def split_secrets(
@@ -94,3 +91,71 @@ def _size(name: str, wanted: int | float, total: int) -> int:
         f"words.{name} must be a whole number of at least 1, or a share between 0.0 and 1.0, "
         f"not {wanted!r}"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordSettings:
+    """Which lists, how the secrets are split, and which of them may be trained on."""
+
+    preset: str | None = "original"
+    answers: str | None = None
+    allowed: str | None = None
+    column: str | None = None
+    # Secrets of training games: the training answers, every answer, or every allowed word but the
+    # validation and test answers.
+    protocol: Literal["split", "all", "allowed"] = "split"
+    allowed_share: float = 0.0
+    test: int | float = 315
+    val: int | float = 200
+    train: int | None = None
+    # What eval.py plays. "allowed" is the allowed words that are no answers.
+    split: Literal["train", "val", "test", "all", "allowed"] = "test"
+
+    def __post_init__(self) -> None:
+        check_range("words.allowed_share", self.allowed_share, 0, 1)
+        if self.allowed_share and self.protocol != "split":
+            raise ValueError(
+                "words.allowed_share must be 0 unless words.protocol=split, not "
+                f"{self.allowed_share:g}"
+            )
+        if self.train is not None:
+            check_range("words.train", self.train, 1, MOST)
+            if self.protocol != "split":
+                raise ValueError("words.train is for words.protocol=split, where secrets are left")
+
+    def load(self) -> tuple[WordLists, Splits]:
+        """The lists and their split. Raises WordListError or ValueError."""
+        words = load_words(
+            preset=self.preset, answers=self.answers, allowed=self.allowed, column=self.column
+        )
+        return words, split_secrets(words, test=self.test, val=self.val)
+
+    def eval_secrets(self, words: WordLists, splits: Splits) -> tuple[str, ...]:
+        """The secrets that eval.py plays, in hash order. Raises ValueError if there are none."""
+        if self.split != "allowed":
+            return splits.secrets(self.split)
+        rest = set(words.allowed).difference(words.answers)
+        if not rest:
+            raise ValueError(
+                "words.split must be train, val, test or all where every allowed word is an "
+                "answer, not allowed"
+            )
+        return tuple(in_hash_order(rest))
+
+    def training_secrets(self, words: WordLists, splits: Splits) -> tuple[str, ...]:
+        """The secrets of training games, those of allowed_share not included."""
+        if self.protocol == "all":
+            return words.answers
+        if self.protocol == "allowed":
+            return list_clean_words(words, splits)
+        return splits.train[: self.train]
+
+    def allowed_secrets(self, words: WordLists, splits: Splits) -> tuple[str, ...]:
+        """The secrets of the groups that allowed_share gives to any allowed word."""
+        return list_clean_words(words, splits) if self.allowed_share else ()
+
+
+def list_clean_words(words: WordLists, splits: Splits) -> tuple[str, ...]:
+    """All allowed words but the validation and test answers, in hash order."""
+    held_out = {*splits.val, *splits.test}
+    return tuple(word for word in in_hash_order(words.allowed) if word not in held_out)

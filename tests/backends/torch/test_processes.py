@@ -41,7 +41,7 @@ from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.commands.train import train
-from wordle_rl.game.players.random_word import RandomWord
+from wordle_rl.game.players import RandomWord
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.rollouts.best_of import BestOf
 from wordle_rl.rollouts.lesson import TeacherSettings

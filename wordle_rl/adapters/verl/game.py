@@ -28,8 +28,7 @@ from wordle_rl.rollouts.served import Limits
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.words.lists import WordLists
-from wordle_rl.words.settings import WordSettings
-from wordle_rl.words.splits import Splits
+from wordle_rl.words.splits import Splits, WordSettings
 
 AGENT = "wordle"  # the name of the agent loop
 GROUPS = ("words", "rules", "prompt", "reward", "rollout", "algorithm")  # of the config, whole

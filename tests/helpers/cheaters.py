@@ -5,35 +5,30 @@ Each cheats on every turn. They know the candidates, so that only the cheat itse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players.base import guess_text, pick
+from wordle_rl.game.players import Player, guess_text, pick
 from wordle_rl.game.rules import ALL_PLACED, Clue, State
 
 _CYRILLIC = str.maketrans("aceijopsxy", "асеіјорѕху")
 _FULL_WIDTH = str.maketrans({chr(ord("a") + i): chr(0xFF41 + i) for i in range(26)})
 
 
-class Cheater:
+class Cheater(Player):
     """The base of all cheaters: finds a good word to cheat with.
 
     write: turns a guess into an answer, in the form under test.
     """
 
     name = "cheater"
+    speaks = True
 
     def __init__(self, knowledge: Knowledge, write: Callable[[str], str] = guess_text) -> None:
         self._knowledge = knowledge
         self._write = write
-
-    def speak(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
-        return [self._text(s, u) for s, u in zip(states, uniforms.tolist(), strict=True)]
-
-    def _text(self, state: State, uniform: float) -> str:
-        raise NotImplementedError
 
     def _candidate(self, state: State, uniform: float) -> str:
         words = self._knowledge.candidate_words(state) or self._knowledge.words.answers
@@ -45,7 +40,7 @@ class TwoGuesses(Cheater):
 
     name = "cheater-two-guesses"
 
-    def _text(self, state: State, uniform: float) -> str:
+    def choose(self, state: State, uniform: float = 0.0) -> str:
         other = self._candidate(state, 1.0 - uniform)
         return self._write(self._candidate(state, uniform)) + self._write(other)
 
@@ -55,7 +50,7 @@ class GuessInsideThink(Cheater):
 
     name = "cheater-guess-inside-think"
 
-    def _text(self, state: State, uniform: float) -> str:
+    def choose(self, state: State, uniform: float = 0.0) -> str:
         return f"<think>{self._write(self._candidate(state, uniform))}</think>"
 
 
@@ -64,7 +59,7 @@ class Repeater(Cheater):
 
     name = "cheater-repeater"
 
-    def _text(self, state: State, uniform: float) -> str:
+    def choose(self, state: State, uniform: float = 0.0) -> str:
         return self._write(state.guesses[0] if state.clues else self._candidate(state, uniform))
 
 
@@ -73,7 +68,7 @@ class Empty(Cheater):
 
     name = "cheater-empty"
 
-    def _text(self, state: State, uniform: float) -> str:
+    def choose(self, state: State, uniform: float = 0.0) -> str:
         return ""
 
 
@@ -82,7 +77,7 @@ class CopiedFeedback(Cheater):
 
     name = "cheater-copied-feedback"
 
-    def _text(self, state: State, uniform: float) -> str:
+    def choose(self, state: State, uniform: float = 0.0) -> str:
         invented = Clue(self._candidate(state, uniform), ALL_PLACED)
         clue = state.clues[-1] if state.clues else invented
         pairs = zip(clue.guess.upper(), clue.marks, strict=True)
@@ -94,7 +89,7 @@ class LookAlikeLetters(Cheater):
 
     name = "cheater-look-alike-letters"
 
-    def _text(self, state: State, uniform: float) -> str:
+    def choose(self, state: State, uniform: float = 0.0) -> str:
         word = self._candidate(state, uniform)
         disguised = word.translate(_CYRILLIC)
         # Half of the answers prefer Cyrillic, which has no look-alikes for some words.
@@ -111,7 +106,7 @@ class Staller(Cheater):
 
     name = "cheater-staller"
 
-    def _text(self, state: State, uniform: float) -> str:
+    def choose(self, state: State, uniform: float = 0.0) -> str:
         words = self._knowledge.words
         harmless = np.ones(len(words.allowed), dtype=bool)
         for word in self._knowledge.candidate_words(state):

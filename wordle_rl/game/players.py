@@ -1,0 +1,309 @@
+"""Scripted players: floors, ceilings and teachers that need no model.
+
+A player draws all its randomness from the given uniforms, so the same state and uniform always get
+the same answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+import string
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Clue, State, feedback_code
+from wordle_rl.runs.files import read_text
+from wordle_rl.words.lists import WORD_LENGTH, WordLists
+
+Pool = Literal["answers", "allowed"]
+
+# Names in tables. Both guess any allowed word, but only one knows which words are answers.
+WITH_LIST, WITHOUT_LIST = "entropy with list", "entropy without list"
+_TOP = 5  # openers of TopOpeners
+_WORD = re.compile(rf"[a-z]{{{WORD_LENGTH}}}")
+
+
+def guess_text(guess: str) -> str:
+    """The answer that makes a guess, e.g. <guess>crane</guess>."""
+    return f"<guess>{guess}</guess>"
+
+
+def spelled_text(guess: str) -> str:
+    """The answer that makes a guess with its letters apart, e.g. <guess> C R A N E</guess>."""
+    return guess_text("".join(f" {letter}" for letter in guess.upper()))
+
+
+def pick(uniform: float, count: int) -> int:
+    """A whole number 0..count-1 from a uniform in [0, 1), each equally likely."""
+    return min(int(uniform * count), count - 1)
+
+
+def generator(uniform: float) -> random.Random:
+    """A source of as many random choices as a player needs, from a uniform in [0, 1)."""
+    return random.Random(int(uniform * 2**53))  # doubles in [0, 1) are no finer than that
+
+
+class Player(ABC):
+    """Guesses words in many games side by side."""
+
+    name: str  # in reports
+    speaks = False  # whether it answers as a model does: with text that may hold no guess
+
+    def answer(self, states: Sequence[State], uniforms: np.ndarray) -> list[str]:
+        """One guess per state: five lower-case letters, a word or not. A speaker gives its text.
+
+        uniforms: float64 [states] in [0, 1), the only randomness.
+        """
+        pairs = zip(states, uniforms.tolist(), strict=True)
+        return [self.choose(state, uniform) for state, uniform in pairs]
+
+    @abstractmethod
+    def choose(self, state: State, uniform: float = 0.0) -> str:
+        """The same for one state."""
+
+
+class Teacher(Player):
+    """A player that guesses one of several words, each equally likely."""
+
+    pool: Sequence[str]  # all words it may ever guess
+
+    @abstractmethod
+    def choices(self, state: State) -> NDArray[np.intp]:
+        """Indices into the pool of the words it may guess in this state."""
+
+    def choose(self, state: State, uniform: float = 0.0) -> str:
+        choices = self.choices(state)
+        return self.pool[int(choices[pick(uniform, len(choices))])]
+
+
+class RandomWord(Teacher):
+    """Guesses any allowed word regardless of the clues: the floor of legal play."""
+
+    name = "random word"
+
+    def __init__(self, words: WordLists) -> None:
+        self.pool = words.allowed
+        self._all = np.arange(len(self.pool))
+
+    def choices(self, state: State) -> NDArray[np.intp]:
+        return self._all
+
+
+class RandomConsistent(Teacher):
+    """Guesses any word of its pool that fits all clues, or any of them if none does.
+
+    pool: "answers" guesses possible secrets, "allowed" any legal word. On the original lists they
+    win 97.9 % of games in 4.04 turns on average, and 89.7 % in 4.57.
+    """
+
+    def __init__(self, knowledge: Knowledge, pool: Pool = "answers") -> None:
+        self.name = f"consistent ({pool})"
+        words = knowledge.words
+        self.pool = words.answers if pool == "answers" else words.allowed
+        self._mask = knowledge.candidates if pool == "answers" else knowledge.consistent_allowed
+
+    def choices(self, state: State) -> NDArray[np.intp]:
+        fitting = self._mask(state).nonzero()[0]
+        return fitting if len(fitting) else np.arange(len(self.pool))
+
+
+class TopOpeners(RandomConsistent):
+    """Opens with one of the five allowed words of highest entropy, then guesses as its base does.
+
+    On the original lists they are soare, roate, raise, raile and reast.
+    """
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        super().__init__(knowledge)
+        self.name, self._knowledge = "top openers", knowledge
+
+    def choose(self, state: State, uniform: float = 0.0) -> str:
+        if state.clues:
+            return super().choose(state, uniform)
+        return self.openers[pick(uniform, len(self.openers))]
+
+    @cached_property
+    def openers(self) -> list[str]:
+        """The best first guesses, best first; computed on first use, in about a second."""
+        best = np.argsort(-self._knowledge.opener_bits, kind="stable")[:_TOP]
+        return [self._knowledge.words.allowed[i] for i in best]
+
+
+class Mistakes(Player):
+    """Errs as a learner does, so that a teacher can show how to recover.
+
+    Its guesses are non-words (30 %), words regardless of the clues (20 %), and words that ignore
+    one or two clues (50 %). On the empty board, which has no clues to ignore, all are non-words.
+    pool: the words that it knows, possible secrets ("answers") or all legal words ("allowed").
+    """
+
+    name = "mistakes"
+
+    def __init__(self, knowledge: Knowledge, pool: Pool = "answers") -> None:
+        self._words = knowledge.words
+        self._consistent = RandomConsistent(knowledge, pool)
+
+    def choose(self, state: State, uniform: float = 0.0) -> str:
+        draw = generator(uniform)
+        kind = draw.random()
+        if kind < 0.3 or not state.clues:
+            return self._non_word(state, draw)
+        if kind < 0.5:
+            return draw.choice(self._consistent.pool)
+        clues = list(state.clues)
+        for _ in range(min(draw.choice([1, 1, 2]), len(clues))):
+            clues.pop(draw.randrange(len(clues)))
+        fewer = dataclasses.replace(state, clues=tuple(clues))
+        return self._consistent.choose(fewer, draw.random())
+
+    def _non_word(self, state: State, draw: random.Random) -> str:
+        """A fitting word with one letter replaced; the word itself when 20 tries make words."""
+        word = self._consistent.choose(state, draw.random())
+        for _ in range(20):
+            place, letter = draw.randrange(WORD_LENGTH), draw.choice(string.ascii_lowercase)
+            changed = word[:place] + letter + word[place + 1 :]
+            if changed not in self._words.allowed_set:
+                return changed
+        return word
+
+
+class Gibberish(Player):
+    """Cannot play: half of its answers are five random letters, most others break the format."""
+
+    name = "gibberish"
+    speaks = True
+
+    def choose(self, state: State, uniform: float = 0.0) -> str:
+        draw = generator(uniform)
+
+        def letters(count: int) -> str:
+            return "".join(draw.choices(string.ascii_lowercase, k=count))
+
+        word = letters(WORD_LENGTH)
+        if draw.random() < 0.5:
+            return guess_text(word)
+        return draw.choice(
+            [
+                word,
+                f"<guess>{word}",
+                f"{word}</guess>",
+                guess_text(letters(draw.choice([0, 3, 4, 6, 9]))),
+                guess_text(f"{word[:2]}{draw.choice('0-. _')}{word[3:]}"),
+                f"<think>{guess_text(word)}",
+                "THINK " * draw.randint(1, 8),
+            ]
+        )
+
+
+class GreedyEntropy(Player):
+    """Makes the guess of highest entropy, candidates first, then in alphabetical order.
+
+    A strong ceiling, not the optimum. It uses no randomness.
+    opener: the first guess of every game; None computes the best one.
+    candidates: which words it takes for possible secrets, equally likely. With "allowed" it does
+    not know the answers.
+
+    On the original lists it never loses. With SALET it needs 3.432 turns on average. Over allowed
+    words it opens with TARES and needs 3.965. It caches its guess for each set of candidates, a few
+    thousand for whole word lists.
+    """
+
+    def __init__(
+        self, knowledge: Knowledge, opener: str | None = "salet", candidates: Pool = "answers"
+    ) -> None:
+        if opener is not None and opener not in knowledge.words.allowed_set:
+            raise ValueError(f"opener must be one of the allowed words, not {opener!r}")
+        self.name = WITHOUT_LIST if candidates == "allowed" else WITH_LIST
+        self._given, self._candidates, self._opener = knowledge, candidates, opener
+        self._chosen: dict[bytes, str] = {}
+
+    @cached_property
+    def _knowledge(self) -> Knowledge:
+        """Over the words that it takes for secrets; it may take seconds, so not before a game."""
+        return self._given.over_allowed if self._candidates == "allowed" else self._given
+
+    def choose(self, state: State, uniform: float = 0.0) -> str:
+        """The guess for a state; the first allowed word when no candidate is left."""
+        if not state.clues and self._opener is not None:
+            return self._opener
+        mask = self._knowledge.candidates(state)
+        key = np.packbits(mask).tobytes()
+        if key not in self._chosen:
+            self._chosen[key] = self._best(mask)
+        return self._chosen[key]
+
+    def _best(self, mask: np.ndarray) -> str:
+        words, left = self._knowledge.words, np.flatnonzero(mask)
+        if 1 <= len(left) <= 2:
+            return words.answers[left[0]]  # a candidate splits two of them
+        best = [words.allowed[i] for i in self._knowledge.best_guesses(mask)]
+        candidates = {words.answers[i] for i in left}
+        return next((word for word in best if word in candidates), best[0])
+
+
+class TreePlayer(Player):
+    """Follows a decision tree, for instance an optimal one; uses no randomness.
+
+    games: the guesses of one game per answer, which is the last of them.
+    """
+
+    name = "tree"
+
+    def __init__(self, games: Iterable[Sequence[str]], source: str = "tree") -> None:
+        self.source = source
+        self.answers: set[str] = set()  # the secrets it can find
+        self._next: dict[tuple[Clue, ...], str] = {}
+        for guesses in games:
+            *_, answer = guesses
+            if answer in self.answers:
+                raise ValueError(f"{source}: two games end with {answer!r}")
+            self.answers.add(answer)
+            clues: tuple[Clue, ...] = ()
+            for guess in guesses:
+                if (other := self._next.setdefault(clues, guess)) != guess:
+                    raise ValueError(
+                        f"{source}: the game of {answer!r} guesses {guess!r} {_told(clues)}, "
+                        f"another game {other!r}"
+                    )
+                clues = (*clues, Clue(guess, feedback_code(guess, answer)))
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> TreePlayer:
+        """Read a tree. Raises ValueError in one line that names the file.
+
+        The file has one line per answer: the guesses of its game, separated by spaces or commas,
+        with the answer last (`salet courd mince` or `salet,courd,mince`). Blank lines and lines
+        that start with # are skipped. Lines with the same clues so far have the same next guess.
+        """
+        games: list[list[str]] = []
+        for row, line in enumerate(read_text(Path(path)).split("\n"), 1):
+            guesses = line.replace(",", " ").lower().split()
+            if not guesses or guesses[0].startswith("#"):
+                continue
+            for guess in guesses:
+                if not _WORD.fullmatch(guess):
+                    raise ValueError(f"{path} row {row}: {guess[:40]!r} is not five letters a to z")
+            games.append(guesses)
+        if not games:
+            raise ValueError(f"{path}: no games in it")
+        return cls(games, str(path))
+
+    def choose(self, state: State, uniform: float = 0.0) -> str:
+        """Raises ValueError for clues that do not occur in the tree."""
+        if state.clues not in self._next:
+            raise ValueError(f"{self.source} has no guess {_told(state.clues)}")
+        return self._next[state.clues]
+
+
+def _told(clues: tuple[Clue, ...]) -> str:
+    told = " ".join(f"{clue.guess.upper()} {clue.marks}" for clue in clues)
+    return f"after {told}" if told else "for the empty board"

@@ -1,1 +1,0 @@
-"""Scripted players: floors, ceilings and teachers that need no model."""

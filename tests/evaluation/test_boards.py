@@ -5,10 +5,8 @@ import re
 import pytest
 
 from tests.helpers import played_games
-from wordle_rl.evaluation import boards
 from wordle_rl.evaluation.boards import (
     boards_side_by_side,
-    markdown_board,
     paired_boards,
     tabulate_games,
 )
@@ -49,11 +47,9 @@ def test_clues_that_a_game_started_with_are_shown():
     game = Game("crane", WORDS, state=State((Clue("slate", feedback_code("slate", "crane")),), 1))
     game.play("crane")
     assert "SLATE xx✓x✓ given" in boards_side_by_side([game], colour=False)
-    assert "given" in markdown_board(game, GameReward(turns=({"win": 1.0},)))
 
 
-@pytest.mark.parametrize("colour", [True, False])
-@pytest.mark.parametrize("width", [40, 100])
+@pytest.mark.parametrize(("width", "colour"), [(40, True), (100, False)])
 def test_boards_side_by_side_keep_the_width_and_lose_no_game(width, colour):
     games = [played("crept", ["sleep"] * n + ["crept"]) for n in range(5)] + [
         played("crane", [None, "slate"])
@@ -62,14 +58,6 @@ def test_boards_side_by_side_keep_the_width_and_lose_no_game(width, colour):
     assert max(map(len, text.splitlines())) <= width
     assert [len(re.findall(f"won in {n}", text)) for n in range(1, 6)] == [1] * 5
     assert text.count("unfinished") == 1
-
-
-def test_boards_side_by_side_start_in_the_same_columns():
-    games = [played("crept", ["crept"]), played("crept", ["sleep", "crept"])] * 2
-    lines = ESCAPE.sub("", boards_side_by_side(games, 80)).splitlines()
-    starts = [match.start() for match in re.finditer("CREPT won", lines[0])]
-    assert len(starts) == 4
-    assert all(lines[2][start + 1] == "C" for start in starts[1::2])
 
 
 def test_no_games_give_an_empty_text():
@@ -111,22 +99,6 @@ def test_below_each_board_stand_the_sum_and_the_parts_of_its_reward():
     ]  # fmt: skip
 
 
-def test_markdown_shows_squares_reasons_and_reward_parts():
-    game = played("crept", [None, "sleep", "crept"], reason="two <guess> tags | really")
-    reward = GameReward(turns=({"format": 0.0}, {"format": 1.0, "value": 0.25}, {"win": 1.0}))
-    text = markdown_board(game, reward)
-    assert "**CREPT** won in 3, reward 2.25" in text
-    assert "| ⬛⬛🟩⬛🟨 | SLEEP |  | format 1.00, value 0.25 |" in text
-    assert "two &lt;guess> tags \\| really" in text
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {5}
-
-
-def test_markdown_refuses_a_reward_of_another_game():
-    with pytest.raises(ValueError, match="turns"):
-        markdown_board(played("crept", ["crept"]), GameReward(turns=()))
-
-
 def reward_of(turns: int, **parts: float) -> GameReward:
     return GameReward(turns=(parts,) * turns)
 
@@ -149,10 +121,3 @@ def test_a_row_has_the_first_game_on_a_secret_with_its_reward_and_parts():
     assert last.startswith("| sleep | no | 6 | (slate) abbey")
     assert last.endswith("| -2.50 | 0.00 | -2.50 |")
     assert len({line.count("|") for line in table.markdown.splitlines()}) == 1
-
-
-def test_very_many_secrets_are_cut(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(boards, "_MOST_ROWS", 2)
-    games = [played_games.played(secret, [secret]) for secret in ("crane", "sleep", "abbey")]
-    table = tabulate_games(games, [reward_of(1, win=1.0)] * 3)
-    assert [row[0] for row in table.rows] == ["crane", "sleep"]

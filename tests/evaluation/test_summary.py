@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.played_games import WORDS, played, summary_of
-from wordle_rl.evaluation.intervals import compare_paired, standard_error, wilson, win_interval
+from wordle_rl.evaluation.intervals import sign_test, standard_error, wilson, win_interval
 from wordle_rl.evaluation.summary import game_record, write_games, write_summary
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Clue, Game, GameStatus, Rules, State, feedback_code
@@ -169,20 +169,9 @@ def test_games_of_other_rules_and_no_games_are_refused():
         summary_of([])
 
 
-def test_paired_test_is_the_exact_mcnemar_test():
-    secrets = [a + b for a in "abcdefghijklmno" for b in ("aaaa", "zzzz")]
-    rules = Rules(invalid="accept")
-
-    def games_won(chosen):
-        return [played(s, [s] if i in chosen else [None] * 6, rules) for i, s in enumerate(secrets)]
-
-    result = compare_paired(games_won(set(range(0, 12))), games_won(set(range(2, 20))))
-    assert (result["only_a_won"], result["only_b_won"], result["games"]) == (2, 8, 30)
-    assert result["difference"] == pytest.approx(6 / 30)
-    assert result["p_value"] == pytest.approx(112 / 1024)  # 2 (1 + 10 + 45) / 2^10
-    assert compare_paired(games_won({1}), games_won({1}))["p_value"] == 1.0
-    with pytest.raises(ValueError, match="same secrets"):
-        compare_paired(games_won({1}), games_won({1})[1:])
+def test_the_sign_test_is_the_exact_mcnemar_test():
+    assert sign_test(2, 8) == sign_test(8, 2) == pytest.approx(112 / 1024)  # 2 (1 + 10 + 45) / 2^10
+    assert sign_test(0, 0) == sign_test(3, 3) == 1.0
 
 
 def test_summary_of_a_known_game_agrees_with_a_count_by_hand_and_is_json(tmp_path):

@@ -28,8 +28,7 @@ def pairs_of(*results):
     ]
 
 
-@pytest.mark.parametrize("width", [80, 100])
-def test_the_report_keeps_the_width_and_a_row_has_a_players_numbers(width):
+def test_the_report_keeps_the_width_and_a_row_has_a_players_numbers(width=80):
     games = [game_of("crane", ["crane"])] * 4 + [game_of("sleep", ["crane", "sleep"])]
     long = {**summary_of(games), "player": "a model with a very long name indeed [bold]"}
     others = [summary_of(games[4:]), {**summary_of(games), "split": "validation"}]
@@ -76,9 +75,7 @@ def test_the_gain_takes_the_two_games_of_a_secret_as_a_pair():
     ("count", "changed", "same"),
     [
         (1, ["slate"], []),
-        (2, ["slate"], ["crane"]),
         (3, ["slate", "sleep"], ["crane"]),
-        (5, ["slate", "sleep"], ["crane", "mound", "crept"]),
         (9, ["slate", "sleep"], ["crane", "mound", "crept"]),
     ],
 )
@@ -86,11 +83,6 @@ def test_half_of_the_shown_secrets_changed_whether_for_better_or_worse(count, ch
     pairs = pairs_of((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))
     found = choose_pairs(pairs, count)
     assert [[pair[0].secret for pair in part] for part in found] == [changed, same]
-
-
-def test_when_everything_changed_all_shown_secrets_did():
-    changed, same = choose_pairs(pairs_of(*[(0, 1)] * 5), 4)
-    assert [pair[0].secret for pair in changed] == list(WORDS[:4]) and same == []
 
 
 def test_boards_follow_the_rule_that_chose_them():

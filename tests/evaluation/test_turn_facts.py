@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wordle_rl.evaluation.turn_facts import TurnJudge, states_of
+from wordle_rl.evaluation.turn_facts import TurnJudge
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import Clue, Game, State, feedback_code
+from wordle_rl.game.rules import Clue, State, feedback_code
 
 
 def clue(guess: str, secret: str) -> Clue:
@@ -44,11 +44,3 @@ def test_an_empty_board_and_one_that_nothing_fits(original: Knowledge):
     against = State((clue("crane", "slate"), clue("crane", "mound")), 2)
     facts = TurnJudge(original).judge(against, "slate")
     assert (facts.candidates, facts.some, facts.best, facts.bits) == (0, (), None, 0.0)
-
-
-def test_states_of_a_recorded_game_are_those_that_it_had():
-    game = Game("slate", {"crane", "sooth", "slate"})
-    for guess in ("crane", "zzzzz", None, "sooth", "slate"):
-        game.play(guess)
-    found = states_of((), [t.guess for t in game.turns], [t.feedback for t in game.turns], 6)
-    assert found == [*(turn.state for turn in game.turns), game.state]

@@ -17,7 +17,7 @@ from tests.helpers.tiny import (
 )
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import SPECIAL, build_tokenizer
-from wordle_rl.evaluation.boards import markdown_board
+from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.summary import game_record
 from wordle_rl.game.rules import Game
 from wordle_rl.prompts.parser import ParseFailure, parse
@@ -126,4 +126,4 @@ def test_the_log_of_a_game_shows_the_special_token():  # row 35
 
 
 def test_the_board_of_a_game_shows_why_an_answer_with_a_special_token_was_no_guess():  # row 35
-    assert "not_ascii_letters" in markdown_board(play_special_token())
+    assert "not_ascii_letters" in boards_side_by_side([play_special_token()])

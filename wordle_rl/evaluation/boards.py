@@ -1,4 +1,4 @@
-"""Games as coloured boards for terminals, and as tables in Markdown.
+"""Games as coloured boards for terminals, and as a table.
 
 A terminal needs ANSI colours and a fixed-width font. Clues that a game began with are shown above
 its own turns.
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from wordle_rl.rewards.scoring import GameReward
 
 _TILES = {"✓": "black on green", "-": "black on yellow", "x": "bright_white on bright_black"}
-_SQUARES = {"✓": "🟩", "-": "🟨", "x": "⬛"}
 _NOTES = {
     TurnKind.ACCEPTED: "",
     TurnKind.NOT_A_WORD: "not a word",
@@ -158,28 +157,6 @@ def choose_pairs(
     same = [pair for pair in pairs if pair[0].won == pair[1].won]
     first = min(len(changed), max((count + 1) // 2, count - len(same)))
     return changed[:first], same[: count - first]
-
-
-def markdown_board(game: Game, reward: GameReward | None = None) -> str:
-    """A game as a Markdown table with emoji squares; with reward, its parts turn by turn.
-
-    Raises ValueError when reward has another number of turns than the game.
-    """
-    title, rows = f"**{game.secret.upper()}** {_ending(game)}", list(_rows(game))
-    lines = [["feedback", "guess", "note"]]
-    for row in rows:
-        squares = "".join(_SQUARES[mark] for mark in row.marks) or "⬜" * WORD_LENGTH
-        lines.append([squares, (row.guess or "").upper(), row.note])
-    if reward is not None:
-        if len(reward.turns) != len(game.turns):
-            raise ValueError(f"reward has {len(reward.turns)} turns, the game {len(game.turns)}")
-        title += f", reward {reward.total:.2f}"
-        parts = [", ".join(f"{name} {x:.2f}" for name, x in turn.items()) for turn in reward.turns]
-        for line, cell in zip(
-            lines, ["reward", *[""] * (len(rows) - len(parts)), *parts], strict=True
-        ):
-            line.append(cell)
-    return f"{title}\n\n{_markdown(lines)}"
 
 
 def _markdown(rows: Sequence[Sequence[str]]) -> str:

@@ -8,11 +8,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-
-from wordle_rl.game.rules import Game
 
 Z95 = 1.959963984540054  # the normal quantile of 97.5 %
 
@@ -67,29 +64,11 @@ def win_interval(won: Sequence[float], secrets: Sequence[str]) -> tuple[float, f
     return wilson(share * effective, effective)
 
 
-def compare_paired(a: Sequence[Game], b: Sequence[Game]) -> dict[str, Any]:
-    """Compare two players on the same secrets, each played once by both.
-
-    p_value: the exact two-sided McNemar test of equal win rates, which is the binomial sign test on
-    the secrets that only one player won. difference: b's win rate minus a's.
-    Raises ValueError when the secrets differ or repeat.
-    """
-    first, second = ({game.secret: game.won for game in games} for games in (a, b))
-    if not first or first.keys() != second.keys() or not len(a) == len(b) == len(first):
-        raise ValueError("paired games need the same secrets, each played once by both players")
-    only_a = sum(first[secret] and not second[secret] for secret in first)
-    only_b = sum(second[secret] and not first[secret] for secret in first)
-    return {
-        "games": len(first),
-        "only_a_won": only_a,
-        "only_b_won": only_b,
-        "difference": (only_b - only_a) / len(first),
-        "p_value": sign_test(only_a, only_b),
-    }
-
-
 def sign_test(one: int, other: int) -> float:
-    """Exact two-sided p-value of so many signs of each kind when both are equally likely."""
+    """Exact two-sided p-value of so many signs of each kind when both are equally likely.
+
+    Of secrets that only one of two players won, this is McNemar's test of equal win rates.
+    """
     split = one + other
     tail = sum(math.comb(split, k) for k in range(min(one, other) + 1)) / 2**split
     return min(1.0, 2 * tail)

@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wordle_rl.evaluation.depth import given_guesses, results_by_depth
 from wordle_rl.evaluation.habits import discoveries, later_guesses
-from wordle_rl.evaluation.intervals import Z95, standard_error, win_interval
 from wordle_rl.evaluation.pass_at_k import passes
+from wordle_rl.evaluation.results import (
+    count_results,
+    given_guesses,
+    needed_guesses,
+    results_by_depth,
+)
 from wordle_rl.evaluation.skill import by_turn, skills, summary
 from wordle_rl.game.rules import Game, GameStatus, Rules, marks_of
 from wordle_rl.runs.files import json_bytes, write_bytes, write_json
@@ -66,16 +70,15 @@ def summarise(
     if any(game.rules != rules for game in games):
         raise ValueError(f"{player} on {split}: a game was played by other rules than reported")
     turns = skills(games, knowledge)
-    # A retry uses no turn.
-    needed = [game.state.turn if game.won else rules.max_turns + 1 for game in games]
+    secrets = [game.secret for game in games]
     return {
         "player": player,
         "split": split,
         "games": len(games),
-        "secrets": len({game.secret for game in games}),
+        "secrets": len(set(secrets)),
         "out_of_time": sum(game.status is GameStatus.OUT_OF_TIME for game in games),
         "unfinished": sum(game.status is GameStatus.PLAYING for game in games),
-        **count_results(needed, [game.secret for game in games], rules.max_turns),
+        **count_results(needed_guesses(games), secrets, rules.max_turns),
         **_play(games),
         **({"by_depth": results_by_depth(games)} if any(map(given_guesses, games)) else {}),
         **({"pass_at": found} if (found := passes(games)) else {}),
@@ -87,33 +90,6 @@ def summarise(
         "rules": asdict(rules),
         "seconds": seconds,
         "games_per_second": len(games) / seconds if seconds else None,
-    }
-
-
-def count_results(needed: Sequence[int], secrets: Sequence[str], max_turns: int) -> dict[str, Any]:
-    """Wins and guesses of some games, as entries of a summary.
-
-    needed: guesses of each game, max_turns + 1 for a lost one. secrets: one per game.
-    """
-    won = [guesses for guesses in needed if guesses <= max_turns]
-    mean = float(np.mean(needed))
-    error = standard_error(needed, secrets)
-    half = None if error is None else Z95 * error
-    low, high = win_interval([float(guesses <= max_turns) for guesses in needed], secrets)
-    counts = Counter(won)
-    return {
-        "wins": len(won),
-        "win_rate": len(won) / len(needed),
-        "win_rate_low": low,
-        "win_rate_high": high,
-        "mean_guesses": sum(won) / len(won) if won else None,
-        "mean_guesses_with_losses": mean,
-        "mean_guesses_with_losses_low": None if half is None else mean - half,
-        "mean_guesses_with_losses_high": None if half is None else mean + half,
-        "histogram": {
-            **{str(turn): counts[turn] for turn in range(1, max_turns + 1)},
-            "lost": len(needed) - len(won),
-        },
     }
 
 

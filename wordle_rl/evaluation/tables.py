@@ -8,7 +8,7 @@ from typing import Any
 
 from wordle_rl.evaluation.boards import choose_pairs, paired_boards, render
 from wordle_rl.evaluation.habits import warn_of_repetition
-from wordle_rl.evaluation.intervals import Z95, compare_paired, standard_error
+from wordle_rl.evaluation.intervals import Z95, standard_error
 from wordle_rl.game.players import WITH_LIST, WITHOUT_LIST
 from wordle_rl.game.rules import Game
 
@@ -181,15 +181,13 @@ def describe_change(pairs: Sequence[Pair]) -> str:
 
     The interval takes each secret's two games as a pair.
     """
-    before, after = zip(*pairs, strict=True)
-    found = compare_paired(before, after)
-    gains = [float(late.won) - float(early.won) for early, late in pairs]
-    error = standard_error(gains, [game.secret for game in before])
-    gain, half = 100 * found["difference"], 100 * Z95 * (error or 0.0)
+    gains = [float(after.won) - float(before.won) for before, after in pairs]
+    error = standard_error(gains, [game.secret for game, _ in pairs])
+    gain, half = 100 * sum(gains) / len(gains), 100 * Z95 * (error or 0.0)
     interval = "" if error is None else f" (95 %: {gain - half:+.1f} to {gain + half:+.1f})"
     return (
-        f"Of the same {len(pairs)} secrets, {found['only_b_won']} were won only after training "
-        f"and {found['only_a_won']} only before.\nGain in wins: {gain:+.1f} points{interval}."
+        f"Of the same {len(pairs)} secrets, {gains.count(1.0)} were won only after training and "
+        f"{gains.count(-1.0)} only before.\nGain in wins: {gain:+.1f} points{interval}."
     )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import GreedyEntropy
-from wordle_rl.game.rules import Clue, State
+from wordle_rl.game.rules import State
 
 _SHOWN = 12  # candidates that are listed
 
@@ -45,20 +44,3 @@ class TurnJudge:
             bits=None if guess is None else knowledge.entropy(guess, mask),
             fits=None if guess is None else knowledge.is_consistent(guess, state),
         )
-
-
-def states_of(
-    clues: Sequence[Clue], guesses: Sequence[str | None], codes: Sequence[int | None], turns: int
-) -> list[State]:
-    """The state before each guess of a game that somebody recorded, [K], and the one behind it.
-
-    clues: at the start. codes: the feedback of each guess, None where it got none. turns: most of
-    the game.
-    """
-    states = [State(tuple(clues), min(len(clues), turns), turns)]
-    for guess, code in zip(guesses, codes, strict=True):
-        known, used = states[-1].clues, min(states[-1].turn + 1, turns)
-        if guess is not None and code is not None:
-            known = (*known, Clue(guess, code))
-        states.append(State(known, used, turns))
-    return states

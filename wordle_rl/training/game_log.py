@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wordle_rl.evaluation.boards import boards_side_by_side, markdown_board
+from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.habits import later_guesses, warn_of_repetition
 from wordle_rl.evaluation.summary import game_record, most_common_guesses
 from wordle_rl.game.rules import Game
@@ -71,7 +71,8 @@ class GameLog:
         common = f"most common guesses of all {len(everything)} games: {common or 'none'}"
         lines = [common, *warn_of_repetition("the policy", later_guesses(everything))]
         print(f"\nstep {step}, {tag}", boards, *lines, sep="\n", end="\n\n", flush=True)
-        text = "\n\n".join([*map(markdown_board, games, rewards), *lines])
+        plain = boards_side_by_side(games, columns(), colour=False, rewards=rewards)
+        text = "\n\n".join([f"```\n{plain}\n```", *lines])
         self._reporter.text(tag, text, step)
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from wordle_rl.evaluation.depth import depth_metrics
 from wordle_rl.evaluation.intervals import win_interval
+from wordle_rl.evaluation.results import depth_metrics
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import reward_means
 from wordle_rl.game.rules import Game, State

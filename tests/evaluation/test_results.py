@@ -3,7 +3,7 @@
 import pytest
 
 from tests.helpers.played_games import WORDS, given, played, summary_of
-from wordle_rl.evaluation.depth import depth_metrics, results_by_depth
+from wordle_rl.evaluation.results import depth_metrics, results_by_depth
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Clue, Game, State
 

@@ -106,10 +106,10 @@ def test_six_guesses_without_hard_mode_are_told_as_they_always_were(style) -> No
     assert "word in six guesses.\n" in style.system and "ard mode" not in style.system
 
 
-@pytest.mark.parametrize("kind", [Symbols, Letters, Places, WholeState])
+@pytest.mark.parametrize("kind", [Symbols, WholeState])
 @pytest.mark.parametrize(
     ("turns", "told"),
-    [(1, "one guess"), (4, "four guesses"), (12, "twelve guesses"), (13, "13 guesses")],
+    [(1, "one guess"), (12, "twelve guesses"), (13, "13 guesses")],
 )
 def test_the_number_of_guesses_is_that_of_the_rules(turns, told, kind) -> None:
     text = kind(game=Rules(max_turns=turns)).system
@@ -122,7 +122,3 @@ def test_hard_mode_is_told() -> None:
         "You are playing Wordle: find the secret five-letter English word in six guesses.\n"
         "Hard mode: a guess must use every clue.\n"
     )
-
-
-def test_thinking_is_asked_for_only_when_set() -> None:
-    assert "<think>" in WholeState(think=True).system and "<think>" not in Symbols().system

@@ -32,7 +32,7 @@ def test_a_thought_stands_before_the_answer_in_every_form(form):
     actor = ScriptedActor(
         player=RandomConsistent(KNOWLEDGE),
         draws=Draws(seed=5),
-        reasoning=Reasoning(KNOWLEDGE, "full"),
+        reasoning=Reasoning(KNOWLEDGE, "brief"),
     )
     [game] = play(actor, new_games([WORDS.answers[3]], WORDS, Rules()))
     seen = build_form(form, chat, STYLE)

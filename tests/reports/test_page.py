@@ -62,7 +62,7 @@ def test_the_page_says_what_training_changed_with_its_interval(page):
 def test_every_part_is_there(page):
     assert page.text("h1") == ["Run demo"]
     assert page.text("h2") == [
-        "Result", "Curves", "How it plays", "The same secrets, before training and after step 40",
+        "Result", "Curves", "How it plays", "The same secrets: before training and after step 40",
         "All games on test secrets", "Settings", "How it was made",
     ]  # fmt: skip
     labels = [picture["aria-label"] for picture in page.of("svg") if picture["role"] == "img"]

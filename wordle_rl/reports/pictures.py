@@ -20,8 +20,7 @@ from markupsafe import Markup, escape
 
 from wordle_rl.reports.run import GUESSES, WINS, Board, Estimate, Result, Run
 from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE
-from wordle_rl.runs.figures import BLUE, COLOURS, GREEN, INK, MARKERS, RED, new_figure
-from wordle_rl.runs.files import write_bytes
+from wordle_rl.runs.figures import BLUE, COLOURS, GREEN, INK, MARKERS, RED, new_figure, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -276,11 +275,10 @@ def to_svg(picture: Picture) -> Markup:
 
 def write_png(picture: Picture, folder: Path) -> Path:
     """Write the picture with its title and its note. Returns its path."""
-    file = io.BytesIO()
+    path = folder / f"{picture.name}.png"
     with _figure(picture) as figure:
         lines = textwrap.wrap(picture.note, int(14 * figure.get_figwidth()))
         figure.set_figheight(figure.get_figheight() + 0.16 * len(lines))
         figure.suptitle("\n".join([picture.title, *lines]), fontsize=9)
-        figure.savefig(file, format="png", dpi=300)
-    write_bytes(folder / f"{picture.name}.png", file.getvalue())
-    return folder / f"{picture.name}.png"
+        save_figure(figure, path)
+    return path

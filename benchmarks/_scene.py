@@ -15,14 +15,14 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.backends.torch.load import load_layer_shape, load_model
+from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.timing import DTYPES, choose_computing
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.policy.settings import LightningSettings
+from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.rollouts.base import Recipe, Step
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form
@@ -82,7 +82,7 @@ class Scene:
     """One model and the games it plays."""
 
     network: Any  # transformers' model, float32
-    shape: tuple[int, int]  # width of the layers and of their inner layers
+    model: ModelSettings
     tokenizer: HFTokenizer
     form: Form
     recipe: Recipe
@@ -137,10 +137,9 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
         config = compose("config", [*MODELS[given.model][0], *groups, *overrides])
     setup = build_experiment(resolve(config))
     assert isinstance(setup.backend, LightningSettings)
-    shape = load_layer_shape(setup.model)
     # Each side's precision is chosen by timing its games.
     backend = dataclasses.replace(setup.backend, precision="fp32")
-    computing = choose_computing(backend, torch.device("cpu"), lambda: shape)
+    computing = choose_computing(backend, torch.device("cpu"), setup.model)
     print(*computing.reasons, sep="\n", flush=True)
     network, tokenizer = load_model(setup.model, precision="fp32", device="cpu")
     network.eval()
@@ -149,7 +148,7 @@ def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     _move_adapter(network)
     return Scene(
         network=network,
-        shape=shape,
+        model=setup.model,
         tokenizer=tokenizer if given.model in PLAYS else Endless(tokenizer.inner),
         form=build_form(setup.recipe.rollout.form, Chat(tokenizer), setup.recipe.style),
         recipe=setup.recipe,

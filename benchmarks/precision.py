@@ -83,10 +83,10 @@ def steps(scene: Scene) -> dict[Choice, Callable[[int], object]]:
 def compare(scene: Scene, runs: dict[Choice, Callable[[int], object]], repeats: int) -> Any:
     """Prints and returns what auto chooses now, and how its time compares with the best choice."""
     begin = time.perf_counter()
-    chosen = choose_computing(LightningSettings(), torch.device("cpu"), lambda: scene.shape)
+    chosen = choose_computing(LightningSettings(), torch.device("cpu"), scene.model)
     choosing = time.perf_counter() - begin
-    assert chosen.threads is not None
-    auto = chosen.precision, chosen.threads.count
+    assert chosen.threads
+    auto = chosen.precision, chosen.threads
     print(f"  auto: {name_of(auto)}, chosen in {choosing:.2f} s ({'; '.join(chosen.reasons)})")
     for run in runs.values():  # warm up
         run(0)

@@ -2,55 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from tests.helpers.configs import composed
-from tests.helpers.runs import metrics_of, resume, run, settings
-from tests.helpers.tiny import policy_of, qwen
+from tests.helpers.runs import resume, run, settings
+from tests.helpers.tiny import SHAPE, policy_of, qwen
 from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch import timing as torch_timing
 from wordle_rl.backends.torch.optimizers import ExactMuon, orthogonalize
 from wordle_rl.backends.torch.processes import TorchProcesses
 from wordle_rl.policy.computing import (
-    Threads,
-    choose_faster_precision,
-    choose_timed_sizes,
-    read_layer_shape,
+    choose_precision,
+    choose_threads,
     time_in_turns,
+    timed_sizes,
 )
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training import loop
-from wordle_rl.training.threads import watch_threads
-
-
-class Clock:
-    """A clock that only work moves."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def work(self, seconds: float) -> Callable[[], None]:
-        def work() -> None:
-            self.now += seconds
-
-        return work
-
-
-# -- precision ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -59,102 +37,63 @@ class Clock:
         (4.0, 1.0, "bf16", "bf16: 4.0 times as fast as fp32 on this processor"),
         (1.3, 1.0, "bf16", "bf16: 1.3 times as fast as fp32 on this processor"),
         (1.2, 1.0, "fp32", "fp32: bf16 is only 1.2 times as fast on this processor"),
-        (1.0, 1.0, "fp32", "fp32: bf16 is no faster on this processor"),
         (1.0, 9.0, "fp32", "fp32: bf16 is 9.0 times slower on this processor"),
     ],
 )
 def test_bf16_is_taken_where_it_is_at_least_1_3_times_as_fast(fp32, bf16, chosen, sentence):
-    clock = Clock()
-    works = {"fp32": clock.work(fp32 / 100), "bf16": clock.work(bf16 / 100)}
-    assert choose_faster_precision(works, clock) == (chosen, sentence)
+    assert choose_precision({"fp32": fp32, "bf16": bf16}) == (chosen, sentence)
 
 
-def test_both_are_timed_in_turns_and_the_first_round_only_warms_up():
-    clock, calls = Clock(), []
-    costs = {"a": [5.0, 0.1, 0.1, 0.1], "b": [7.0, 0.2, 0.2, 0.2]}
+@pytest.mark.parametrize(("two", "count"), [(0.05, 2), (0.105, 2), (0.4, 1)])
+def test_one_thread_is_used_where_two_are_slower_and_noise_changes_nothing(two, count):
+    found, told = choose_threads({1: 0.1, 2: two})
+    assert found == count and (told is None) == (count == 2)
+    if told:
+        assert told.startswith("1 thread: 2 take 4.0 times as long")
+
+
+def test_works_are_timed_in_turns_and_the_first_round_only_warms_up():
+    now, calls = [0.0], []
+    costs = {"a": [0.1, 0.01, 0.03, 0.02], "b": [0.1, 0.02, 0.02, 0.02]}
 
     def work(name: str) -> Callable[[], None]:
         def call() -> None:
             calls.append(name)
-            clock.now += costs[name].pop(0)
+            now[0] += costs[name].pop(0)
 
         return call
 
-    seconds = time_in_turns({name: work(name) for name in costs}, 12.5, clock)
-    assert "".join(calls) == "ab" * 3  # 12 seconds of warming up, then until 12.5 are over
-    assert seconds == {"a": pytest.approx([0.1] * 2), "b": pytest.approx([0.2] * 2)}
+    seconds = time_in_turns({name: work(name) for name in costs}, lambda: now[0])
+    assert "".join(calls) == "ab" * 4
+    assert seconds == {"a": pytest.approx(0.02), "b": pytest.approx(0.02)}  # medians
 
 
 @pytest.mark.parametrize("shape", [(64, 192), (256, 768), (2048, 11008), (1, 1)])
 def test_no_timed_product_is_large(shape):
-    rows, width, inner = choose_timed_sizes(shape)
+    rows, width, inner = timed_sizes(*shape)
     assert rows >= 1 and 2 * rows * width * inner <= 5e7
     assert (width, inner) == (min(shape[0], 1024), min(shape[1], 1024))
 
 
-@pytest.mark.parametrize(
-    ("config", "shape"),
-    [
-        ({"hidden_size": 64, "intermediate_size": 192}, (64, 192)),
-        ({"hidden_size": 64}, (64, 256)),  # GPT-2
-        ({"hidden_size": 64, "intermediate_size": None}, (64, 256)),
-        ({"hidden_size": 64, "intermediate_size": [128, 192]}, (64, 256)),  # Gemma 3n
-        ({}, (1024, 4096)),
-    ],
+UNTRAINED = ModelSettings(
+    name="new", path="untrained", shape=SHAPE, learning_rate=1.0, max_tokens=8, max_context=64
 )
-def test_a_config_that_does_not_say_its_widths_gets_the_usual_ones(config, shape):
-    assert read_layer_shape(config) == shape
-
-
-def test_the_shape_of_a_model_is_read_without_its_weights(tmp_path):
-    from wordle_rl.backends.torch.load import load_layer_shape
-
-    model = qwen()
-    model.save_pretrained(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    folder = ModelSettings(
-        name="tiny", path=str(tmp_path), learning_rate=1.0, max_tokens=8, max_context=64
-    )
-    assert load_layer_shape(folder) == (model.config.hidden_size, model.config.intermediate_size)
 
 
 def test_timing_draws_no_random_numbers_and_sets_the_threads_that_were_asked_for():
     state = torch.get_rng_state()
     computing = torch_timing.choose_computing(
-        LightningSettings(threads=2), torch.device("cpu"), lambda: (32, 64)
+        LightningSettings(threads=2), torch.device("cpu"), UNTRAINED
     )
     assert computing.precision in ("fp32", "bf16") and len(computing.reasons) == 1
     assert torch.get_num_threads() == 2 and torch.equal(torch.get_rng_state(), state)
 
 
 def test_what_is_set_by_hand_is_not_timed():
-    def shape() -> tuple[int, int]:
-        raise AssertionError("the widths are needed for timing alone")
-
-    settings = LightningSettings(precision="bf16", threads=1)
-    computing = torch_timing.choose_computing(settings, torch.device("cpu"), shape)
+    given = LightningSettings(precision="bf16", threads=1)
+    unknown: Any = None  # the model is needed for timing alone
+    computing = torch_timing.choose_computing(given, torch.device("cpu"), unknown)
     assert computing.record() == {"precision": "bf16", "threads": 1, "reasons": []}
-
-
-def test_the_base_of_an_adapter_is_looked_for_in_the_cache_before_its_widths_are(
-    tmp_path, monkeypatch
-):
-    """Without a network the hub's own retries would take a minute."""
-    from wordle_rl.backends.torch import load as models
-    from wordle_rl.runs.instantiate import ConfigError
-
-    (tmp_path / "adapter_config.json").write_text(
-        '{"peft_type": "LORA", "base_model_name_or_path": "Nobody/NoModel"}'
-    )
-    seen = []
-    monkeypatch.setattr(models, "notice_offline", seen.append)
-    (tmp_path / "adapter_model.safetensors").write_bytes(b"")  # not read here
-    settings = ModelSettings(
-        name="tiny", path=str(tmp_path), learning_rate=1.0, max_tokens=8, max_context=64
-    )
-    with pytest.raises(ConfigError, match="cannot be loaded"):
-        models.load_layer_shape(settings)
-    assert seen == [str(tmp_path), "Nobody/NoModel"]
 
 
 @pytest.fixture
@@ -166,10 +105,10 @@ def small(tmp_path) -> list[str]:
 
 
 def say(monkeypatch, precision: str) -> None:
-    def found(works, clock=None):
+    def found(seconds):
         return precision, f"{precision}: as the test says"
 
-    monkeypatch.setattr(torch_timing, "choose_faster_precision", found)
+    monkeypatch.setattr(torch_timing, "choose_precision", found)
 
 
 @pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "bf16"])
@@ -233,95 +172,16 @@ def test_eval_chooses_by_the_same_rule(small, tmp_path, monkeypatch, capsys):
     assert json.loads(out.splitlines()[-1])["computing"]["precision"] == "fp32"
 
 
-# -- threads --------------------------------------------------------------------------------------
-
-
-class Cores:
-    """Seconds that a stretch of work takes on one thread and on two, as a test says."""
-
-    def __init__(self, one: float, two: float) -> None:
-        self.seconds, self.used = {1: one, 2: two}, 0
-        self.clock = Clock()
-
-    def threads(self) -> Threads:
-        return Threads(most=2, use=self.use, work=self.work, clock=self.clock)
-
-    def use(self, count: int) -> None:
-        self.used = count
-
-    def work(self) -> None:
-        self.clock.now += self.seconds[self.used]
-
-
-@pytest.mark.parametrize(("two", "count"), [(0.05, 2), (0.095, 2), (0.105, 2), (0.4, 1)])
-def test_one_thread_is_used_where_two_are_slower_and_noise_changes_nothing(two, count):
-    cores = Cores(0.1, two)
-    threads = cores.threads()
-    told = threads.choose()
-    assert threads.count == cores.used == count
-    assert (told is None) == (count == 2)
-    if told:
-        assert told.startswith("1 thread from now on: 2 threads take 4.0 times as long;")
-
-
-def test_after_other_programs_have_ended_all_threads_are_used_again():
-    cores = Cores(0.1, 0.4)
-    threads = cores.threads()
-    threads.choose()
-    cores.seconds[2] = 0.095
-    assert threads.choose() is None and threads.count == cores.used == 1  # that may be noise
-    cores.seconds[2] = 0.05
-    told = threads.choose()
-    assert threads.count == cores.used == 2
-    assert told == "2 threads from now on: 2.0 times as fast as one"
-
-
-def test_threads_are_timed_again_after_a_step_of_three_times_the_median():
-    threads = Cores(0.1, 0.05).threads()
-    assert [threads.ask_again(s) for s in (1.0, 9.0, 1.0)] == [False] * 3  # too few to compare
-    assert not threads.ask_again(2.9)
-    assert threads.ask_again(6.0)  # the median is 1.95
-
-
-@pytest.mark.parametrize("two", [0.05, 0.4])
-def test_threads_are_timed_again_every_minute(two):
-    cores = Cores(0.1, two)
-    threads = cores.threads()
-    threads.choose()
-    assert not threads.ask_again(1.0)
-    cores.clock.now += 61.0
-    assert threads.ask_again(1.0)
-    threads.choose()
-    assert not threads.ask_again(1.0)
-
-
-def test_a_fixed_number_is_never_timed():
-    used = []
-    threads = Threads(most=3, use=used.append)
-    assert threads.choose() is None and used == [3] and threads.count == 3
-    assert not any(threads.ask_again(s) for s in (1.0, 1.0, 1.0, 1.0, 50.0))
-
-
-def test_a_change_of_threads_is_told_and_logged_with_its_step(small, tmp_path, monkeypatch, capsys):
-    """Another program takes a core in the fourth step."""
+def test_a_resumed_run_keeps_its_threads_on_any_machine(small, tmp_path, monkeypatch, capsys):
     root = tmp_path / "runs"
     root.mkdir()
-    cores = Cores(0.1, 0.05)
-    monkeypatch.setattr(torch_timing, "_prepare_threads", lambda *_: cores.threads())
-    steps = itertools.count(1)
-
-    def slow_from_the_fourth(policy, seconds):
-        busy = next(steps) >= 4
-        cores.seconds[2] = 0.4 if busy else 0.05
-        return watch_threads(policy, 50.0 if busy else 1.0)
-
-    monkeypatch.setattr(loop, "watch_threads", slow_from_the_fourth)
-    _, folder = run(root, *small, "backend.precision=fp32", "trainer.steps=6")
-    logged = [r.get("machine/threads") for r in metrics_of(folder)]
-    assert logged == [None, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0]
-    assert (
-        capsys.readouterr().out.count("1 thread from now on: 2 threads take 4.0 times as long") == 1
-    )
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    _, folder = run(root, *small, "backend.precision=fp32", "backend.threads=auto")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    resume(folder, "trainer.steps=2")
+    assert "threads 1, as before; backend.threads=auto chooses again" in capsys.readouterr().out
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert [part["computing"]["threads"] for part in manifest["resumes"]] == [1]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_a_logger_without_its_library_is_refused_before_anything_is_written(
 def test_an_adapter_without_peft_is_no_damaged_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wordle_rl.backends.torch.load import load_layer_shape
+    from wordle_rl.backends.torch.load import load_model
     from wordle_rl.commands.build import resolve
     from wordle_rl.commands.build_parts import build_model_settings
 
@@ -89,7 +89,7 @@ def test_an_adapter_without_peft_is_no_damaged_model(
     settings = build_model_settings(resolve(composed(f"model.path={tmp_path}"))["model"])
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ModuleNotFoundError) as caught:
-        load_layer_shape(settings)
+        load_model(settings, precision="fp32", device="cpu")
     with pytest.raises(SystemExit, match="2"), user_errors():
         raise caught.value
 

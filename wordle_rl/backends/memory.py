@@ -26,7 +26,7 @@ from wordle_rl.policy.memory import (
     usable,
 )
 from wordle_rl.policy.model_names import locate
-from wordle_rl.policy.settings import UNTRAINED, LoraSettings, ModelSettings
+from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings
 from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.given import GivenDialogues
 from wordle_rl.runs.instantiate import ConfigError
@@ -110,8 +110,9 @@ def find_sizes(settings: ModelSettings) -> tuple[Sizes, LoraSettings | None]:
         return _read_untrained(settings.shape), settings.lora
     base, revision, lora = settings.location, settings.revision, settings.lora
     if is_adapter(Path(base)):
-        form = read_adapter_form(Path(base))
-        lora, base = _read_lora(Path(base)), locate(find_base_name(Path(base), form))
+        folder = Path(base)
+        lora, revision = _read_lora(folder), read_adapter_config(folder).get("revision") or MAIN
+        base = locate(find_base_name(folder, read_adapter_form(folder)))
     if base in KNOWN and not Path(base).is_dir():
         return KNOWN[base], lora
     from transformers import AutoConfig

@@ -185,15 +185,14 @@ def _start_anew(folder: RunFolder, override: str) -> str:
     return f"start a new run: {TRAIN} {'' if own else f'init_from={folder.path} '}{override}"
 
 
-def keep_precision(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]) -> DictConfig:
-    """Replace backend.precision=auto by what the run chose at first, also on another machine."""
-    if saved.backend.precision != "auto" or "backend.precision" in changes:
-        return saved
-    kept = folder.computing().get("precision", "auto")
-    if kept != "auto":
-        print(f"precision {kept}, as before; backend.precision=auto chooses again", flush=True)
+def keep_computing(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]) -> DictConfig:
+    """Replace auto by the precision and threads that the run chose at first, on any machine."""
     config = copy.deepcopy(saved)
-    config.backend.precision = kept
+    for key in ("precision", "threads"):
+        kept = folder.computing().get(key)
+        if config.backend.get(key) == "auto" and f"backend.{key}" not in changes and kept:
+            print(f"{key} {kept}, as before; backend.{key}=auto chooses again", flush=True)
+            config.backend[key] = kept
     return config
 
 

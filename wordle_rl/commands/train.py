@@ -25,7 +25,7 @@ from wordle_rl.commands.resume import (
     check_begun,
     check_steps,
     count_steps,
-    keep_precision,
+    keep_computing,
 )
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.policy.stages import prompt_name
@@ -118,7 +118,7 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
         folder = find_run(str(cfg.resume), "resume", ROOT, outputs, *UNFINISHED)
         saved, changes = build_resumed_config(folder, overrides)
         check_begun(folder, restart=cfg.restart)
-        setup = build_experiment(resolve(keep_precision(folder, saved, changes)))
+        setup = build_experiment(resolve(keep_computing(folder, saved, changes)))
         setup = replace(setup, config=resolve(saved))
         check_launch(setup)
         _check_same_data(folder, setup)

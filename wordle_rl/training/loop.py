@@ -49,7 +49,6 @@ from wordle_rl.training.reporter import Reporter
 from wordle_rl.training.run_reports import RunReports
 from wordle_rl.training.state import RunState
 from wordle_rl.training.step import StepResult, train_step
-from wordle_rl.training.threads import watch_threads
 
 _PATIENCE = 5  # updates in a row that may fail before the run stops
 
@@ -211,7 +210,6 @@ class Training:
             **self._curriculum.observe(done, result),
             "lr": lr,
             "time/step": seconds,
-            **watch_threads(self.policy, seconds),
             "games_per_second": result.metrics["train/games"] / seconds,
             **{f"time/{name}": spent for name, spent in self.policy.timers.take().items()},
         }

@@ -224,7 +224,6 @@ _TIME = (
     ),
     ("memory/resident_gb", "memory", "Resident memory of the largest process, in 10⁹ bytes."),
     ("memory/device_gb", "memory of the device", "Memory in use on the device, in 10⁹ bytes."),
-    ("machine/threads", "threads", "CPU threads in use."),
 )
 _COUNTS = (
     ("train/games", "games", "Training games of the step."),

@@ -103,7 +103,7 @@ def _load_folder(
         generation = base / "generation_config.json"
         generation = json.loads(generation.read_bytes()) if generation.is_file() else None
         lora = settings.lora is not None or has_adapter
-        computing = choose_computing(precision, config)
+        computing = choose_computing(precision, settings)
         half = lora and computing.precision == "bf16"
         _cast(model, mx.bfloat16 if half else mx.float32)
         adapter = read_adapter_config(folder) if has_adapter else None

@@ -26,7 +26,7 @@ from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_out
 from wordle_rl.backends.memory import limit_product_caches, settle_memory
 from wordle_rl.backends.step_bar import show_steps
 from wordle_rl.backends.torch.devices import choose_device, measure_device
-from wordle_rl.backends.torch.load import load_layer_shape, load_model
+from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.meeting import NotAllCame
 from wordle_rl.backends.torch.orders import lead, obey
 from wordle_rl.backends.torch.policy import TorchPolicy
@@ -120,7 +120,7 @@ def build_policy(
     computing: how to compute there, None to find out.
     """
     device = choose_device(backend, place)
-    computing = computing or _choose_computing(model, backend, device)
+    computing = computing or choose_computing(backend, torch.device(device), model)
     tokens = backend.micro_batch_tokens
     network, tokenizer = load_model(model, precision=computing.precision, device=device)
     policy = TorchPolicy(
@@ -135,10 +135,6 @@ def build_policy(
     )
     policy.computing = computing.with_notes(tokenizer.notes)
     return policy
-
-
-def _choose_computing(model: ModelSettings, backend: LightningSettings, device: str) -> Computing:
-    return choose_computing(backend, torch.device(device), lambda: load_layer_shape(model))
 
 
 def train(
@@ -239,7 +235,7 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
         place = 0 if launch is None else launch.local_rank
         device = choose_device(setup.backend, place)
         limit_product_caches(setup, device)
-        computing = _choose_computing(setup.model, setup.backend, device)
+        computing = choose_computing(setup.backend, torch.device(device), setup.model)
         if launch is None or launch.rank == 0:  # the other processes get its choices
             kind, memory = measure_device(device, setup.backend.processes_here)
             setup = settle_memory(setup, kind, computing.precision, memory)

@@ -20,7 +20,6 @@ from wordle_rl.backends.tiny_model import build_untrained
 from wordle_rl.backends.torch.adapters import add_lora, find_base, load_adapter
 from wordle_rl.backends.torch.families import check_family, check_length
 from wordle_rl.backends.torch.quantize import build_arguments, keep_trainable
-from wordle_rl.policy.computing import read_layer_shape
 from wordle_rl.policy.settings import UNTRAINED, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -52,20 +51,6 @@ def load_model(
             model = add_lora(model, settings.lora, settings.seed, settings.revision)
     stops = list_stop_ids(model.generation_config.eos_token_id)
     return model.to(device), HFTokenizer(inner, extra_stop_ids=stops)
-
-
-def load_layer_shape(settings: ModelSettings) -> tuple[int, int]:
-    """Width of the model's layers and of their feed-forward layers, read without its weights.
-
-    Raises ConfigError in one line when the model cannot be loaded.
-    """
-    if settings.path == UNTRAINED:
-        return read_layer_shape(settings.shape)
-    with _explain_errors(settings.location):
-        base, revision = _find_base(settings)
-        config = read_config(settings, base, revision).get_text_config()
-        names = ("hidden_size", "intermediate_size")
-        return read_layer_shape({name: getattr(config, name, None) for name in names})
 
 
 def _find_base(settings: ModelSettings) -> tuple[str, str]:

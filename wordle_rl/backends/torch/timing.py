@@ -7,38 +7,51 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
 
+from wordle_rl.backends.memory import find_sizes
 from wordle_rl.policy.computing import (
     Computing,
     Precision,
-    Threads,
-    choose_faster_precision,
-    choose_timed_sizes,
+    choose_precision,
+    choose_threads,
+    time_in_turns,
+    timed_sizes,
 )
-from wordle_rl.policy.settings import LightningSettings
+from wordle_rl.policy.settings import LightningSettings, ModelSettings
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
-_LAYERS = 4  # of the timed loop that resembles decoding
+_LAYERS = 4  # of the timed loop
 
 
 def choose_computing(
-    settings: LightningSettings, device: torch.device, shape: Callable[[], tuple[int, int]]
+    settings: LightningSettings, device: torch.device, model: ModelSettings
 ) -> Computing:
     """Take precision and threads from the settings, or time the choices where a setting is auto.
 
-    shape: reads the widths of the model's layers (see read_layer_shape). It is called only for
-    timing.
+    Sets the number of threads. Raises ConfigError in one line when the model has no config.
     """
-    precision, reasons = settings.precision, []
+    on_cpu, reasons = device.type == "cpu", []
+    precision, threads = settings.precision, settings.threads
     if precision == "auto":
-        precision, reason = _choose_precision(device, shape)
+        if on_cpu:
+            torch.set_num_threads(1)  # other programs disturb one thread the least
+            works = {name: _build_work(dtype, model) for name, dtype in DTYPES.items()}
+            precision, reason = choose_precision(time_in_turns(works))
+        else:
+            precision, reason = _ask_device(device)
         reasons.append(reason)
-    threads = _prepare_threads(settings, device, shape)
-    if change := threads.choose():
-        reasons.append(change)
+    if threads == "auto":
+        threads = count_cpu_threads(settings.processes_here)
+        if on_cpu and threads > 1:
+            work = _build_work(DTYPES[precision], model)
+            works = {count: partial(_work_on, count, work) for count in (1, threads)}
+            threads, reason = choose_threads(time_in_turns(works))
+            reasons += [reason] if reason else []
+    torch.set_num_threads(threads)
     return Computing(precision=precision, reasons=tuple(reasons), threads=threads)
 
 
@@ -59,79 +72,37 @@ def count_cpu_threads(processes: int = 1) -> int:
     return max(cores // processes, 1)
 
 
-def _choose_precision(
-    device: torch.device, shape: Callable[[], tuple[int, int]]
-) -> tuple[Precision, str]:
-    if device.type == "cpu":
-        torch.set_num_threads(1)  # other programs disturb one thread the least
-        sizes = shape()
-        return choose_faster_precision(
-            {name: _build_products(dtype, sizes) for name, dtype in DTYPES.items()}
-        )
-    if device.type == "cuda":
-        able = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        able = _mps_multiplies_bf16(device)
+def _ask_device(device: torch.device) -> tuple[Precision, str]:
+    """Whether an accelerator computes in bf16."""
+    try:
+        able = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+        ones = torch.ones(8, 8, dtype=torch.bfloat16, device=device)
+        able = able and bool((ones @ ones == 8).all())
+    except (RuntimeError, TypeError):  # MPS before macOS 14
+        able = False
     if able:
         return "bf16", f"bf16: {device.type} computes in it"
     return "fp32", f"fp32: this {device.type} device does not compute in bf16"
 
 
-def _mps_multiplies_bf16(device: torch.device) -> bool:
-    try:
-        ones = torch.ones(8, 8, dtype=torch.bfloat16, device=device)
-        return bool((ones @ ones == 8).all())
-    except (RuntimeError, TypeError):  # before macOS 14
-        return False
+def _work_on(threads: int, work: Callable[[], object]) -> None:
+    torch.set_num_threads(threads)
+    work()
 
 
-def _prepare_threads(
-    settings: LightningSettings, device: torch.device, shape: Callable[[], tuple[int, int]]
-) -> Threads:
-    if settings.threads != "auto":
-        return Threads(most=settings.threads, use=torch.set_num_threads)
-    most = count_cpu_threads(settings.processes_here)
-    work = _build_decoding(shape()) if device.type == "cpu" and most > 1 else None
-    return Threads(most=most, use=torch.set_num_threads, work=work)
-
-
-def _draw_matrices(
-    dtype: torch.dtype, shape: tuple[int, int]
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Random hidden states, and the two matrices of a feed-forward layer."""
-    rows, width, inner = choose_timed_sizes(shape)
+def _build_work(dtype: torch.dtype, model: ModelSettings) -> Callable[[], object]:
+    """Feed-forward layers like the model's, after each operation of which threads must wait."""
+    sizes, _ = find_sizes(model)
+    rows, width, inner = timed_sizes(sizes.hidden, sizes.inner)
     generator = torch.Generator().manual_seed(0)  # leaves the global generator alone
     states, up, down = (
         torch.randn(size, generator=generator).to(dtype)
         for size in ((rows, width), (inner, width), (width, inner))
     )
-    return states, up, down
-
-
-def _build_products(dtype: torch.dtype, shape: tuple[int, int]) -> Callable[[], object]:
-    """Work that multiplies hidden states by both matrices."""
-    states, up, down = _draw_matrices(dtype, shape)
 
     @torch.inference_mode()
-    def work() -> torch.Tensor:
-        return nn.functional.linear(nn.functional.linear(states, up), down)
-
-    return work
-
-
-def _build_decoding(shape: tuple[int, int]) -> Callable[[], object]:
-    """Work like decoding: many short operations, after each of which threads must synchronise."""
-    states, up, down = _draw_matrices(torch.float32, shape)
-    scale = torch.ones(states.shape[1])
-
-    @torch.inference_mode()
-    def work() -> torch.Tensor:
-        hidden = states
+    def work() -> None:
         for _ in range(_LAYERS):
-            normed = nn.functional.rms_norm(hidden, scale.shape, scale)
-            hidden = hidden + nn.functional.linear(
-                nn.functional.silu(nn.functional.linear(normed, up)), down
-            )
-        return hidden
+            nn.functional.linear(nn.functional.silu(nn.functional.linear(states, up)), down)
 
     return work

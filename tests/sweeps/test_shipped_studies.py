@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import lzma
+import re
 import shutil
 import statistics
 from pathlib import Path
@@ -68,6 +69,16 @@ def test_games_are_few_bytes_and_agree_with_the_trials(folder):
         wins = [g["guesses"].split()[-1] == g["secret"] for g in own if int(g["step"]) == last]
         # The last validation of the curve, which is the one that the games are from.
         assert statistics.fmean(wins) == pytest.approx(json.loads(trial["curve"])[-1][1]), key
+
+
+def test_the_snippet_of_the_docs_computes_the_difference_that_the_page_shows(monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "STUDIES.md").read_text(), re.S)
+    exec(compile(code, "STUDIES.md", "exec"), {})
+    told = dict(line.split() for line in capsys.readouterr().out.splitlines()[:-1])
+    kept = EFFECTS["gen_count"][0]
+    assert float(told["count"]) == kept["seeds"]
+    assert float(told["mean"]) == pytest.approx(kept["difference"], abs=1e-6)
 
 
 @pytest.mark.slow

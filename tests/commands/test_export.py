@@ -26,7 +26,7 @@ from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
-from wordle_rl.training import state
+from wordle_rl.training import checkpoint as saving
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -343,7 +343,7 @@ def test_stages_of_imitation_and_reinforcement_end_in_an_export(
 ) -> None:
     rising = itertools.count()
     # So that the best checkpoint is the last one, and the report is about it.
-    monkeypatch.setattr(state, "rank_validation", lambda _: [float(next(rising))] * 3)
+    monkeypatch.setattr(saving, "rank_validation", lambda _: [float(next(rising))] * 3)
     given = [*runs.settings(tmp_path, "sft"), "trainer.steps=2", "rollout.groups=2"]
     (tmp_path / "runs").mkdir()
     lora = "model.lora={rank: 4, alpha: 8}"

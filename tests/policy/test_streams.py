@@ -29,8 +29,8 @@ from wordle_rl.policy import sampling
 from wordle_rl.policy.batch import minibatches
 from wordle_rl.policy.sampling import Purpose, Sampling
 from wordle_rl.rollouts.history import History
-from wordle_rl.training.held_out_play import HeldOutPlay
 from wordle_rl.training.step import spare_secrets, step_secrets, train_step
+from wordle_rl.training.validation import HeldOutPlay
 
 SMALL = range(6)
 SEEDS = [*SMALL, *(2**32 * high + low for high in (1, 2) for low in (0, 1, 5)), 2**63 - 1]

@@ -53,7 +53,7 @@ from wordle_rl.rollouts.records import Rollout
 from wordle_rl.rollouts.turn import OneTurn
 from wordle_rl.runs.processes import ALONE
 from wordle_rl.training.advantages import Sample, score_rollouts, step_advantages
-from wordle_rl.training.game_log import select_games
+from wordle_rl.training.log import select_games
 from wordle_rl.training.sequences import build_sequences
 from wordle_rl.training.step import StepResult, collect_rollouts, train_step
 from wordle_rl.training.update import run_updates

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from wordle_rl.backends.step_bar import StepBar
 from wordle_rl.runs.terminal import WIDEST, columns, shows_colours
+from wordle_rl.training.progress import show_steps
 
 
 class Terminal(io.StringIO):
@@ -36,7 +36,7 @@ def test_a_table_fills_a_terminal_up_to_100_columns(monkeypatch, capsys):
 
 def test_a_terminal_is_one_under_the_bar_of_the_steps_too(monkeypatch):
     terminal = open_terminal(monkeypatch)
-    with StepBar(0, 10, Console(file=terminal, force_terminal=True, width=40)):
+    with show_steps(0, 10, Console(file=terminal, force_terminal=True, width=40)):
         assert columns() == 40 and shows_colours()
 
 

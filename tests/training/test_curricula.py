@@ -25,8 +25,8 @@ from wordle_rl.rollouts import base as scene
 from wordle_rl.rollouts.base import Recipe
 from wordle_rl.runs.files import FolderError
 from wordle_rl.training.curricula.base import Curriculum
-from wordle_rl.training.curriculum import CurriculumRunner
-from wordle_rl.training.step import StepResult, collect_rollouts
+from wordle_rl.training.curriculum import observe_step, plan_step, save_curriculum
+from wordle_rl.training.step import collect_rollouts
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -180,7 +180,7 @@ def test_a_state_that_json_would_change_is_refused(state, words, monkeypatch):
     taught, _ = curriculum(words, "curriculum=replay")
     monkeypatch.setattr(type(taught), "state_dict", lambda self: state)
     with pytest.raises(TypeError, match="curriculum=replay: state_dict must hold what JSON can"):
-        CurriculumRunner(taught, None, prints=False).state_dict()
+        save_curriculum(taught)
 
 
 def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
@@ -200,28 +200,14 @@ def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
     assert [rollout.game.secret for rollout in other] == [*due[:2], "again"]
 
 
-def test_every_switch_is_told_once(words, capsys):
-    class Texts:
-        def __init__(self) -> None:
-            self.seen: list[tuple[str, int]] = []
-
-        def metrics(self, values: dict[str, float], step: int) -> None: ...
-
-        def text(self, tag: str, markdown: str, step: int) -> None:
-            self.seen.append((markdown, step))
-
+def test_every_switch_is_told_once(words, monkeypatch):
     taught, recipe = curriculum(words, "curriculum=phases")
-    loggers = Texts()
-    course = CurriculumRunner(taught, loggers, prints=True)
-    result = StepResult(rollouts=[], rewards=[], advantages=[], metrics={})
-    for number in range(1, 5):
-        assert course.plan_step(recipe).rewards is taught.plan().rewards
-        with pytest.MonkeyPatch.context() as patch:
-            real = taught.observe
-            patch.setattr(taught, "observe", lambda _, real=real: real(games(ANY)))
-            course.observe(number, result)
-    assert loggers.seen == [("curriculum after step 2: first -> reward", 2)]
-    assert capsys.readouterr().out.count("curriculum after step") == 1
+    real, told = taught.observe, []
+    monkeypatch.setattr(taught, "observe", lambda _: real(games(ANY)))
+    for _ in range(4):
+        assert plan_step(taught, recipe).rewards is taught.plan().rewards
+        told.append(observe_step(taught, [])[1])
+    assert told == [None, "first -> reward", None, None]
 
 
 # -- whole runs -----------------------------------------------------------------------------------
@@ -268,32 +254,11 @@ def test_stopped_inside_a_stage_a_run_equals_one_that_never_stopped(  # row 22
     assert state["curriculum"]
 
 
-@pytest.mark.parametrize(
-    ("curriculum", "state"),
-    [
-        ("phases", {}),
-        ("phases", {"groups": "5"}),
-        ("linear", {"groups": -5}),
-        ("gated", {"open": 1, "recent": []}),
-        ("gated", {"open": False, "recent": [[1, 2, 3]]}),
-        ("gated", {"open": False, "recent": [[3, 2]]}),
-        ("replay", {"waiting": "crane"}),
-        ("replay", {"waiting": [5]}),
-    ],
-)
-def test_a_curriculum_takes_no_state_of_another_kind(curriculum: str, state: dict) -> None:
-    setup = build_experiment(resolve(composed(f"curriculum={curriculum}")))
-    course = CurriculumRunner(setup.curriculum, reporter=None, prints=False)
-    course.load_state_dict(course.state_dict())
-    with pytest.raises(FolderError, match=r"state\.json: curriculum: "):
-        course.load_state_dict(state)
-
-
 def test_a_secret_that_is_none_of_the_run_s_is_not_replayed() -> None:
     setup = build_experiment(resolve(composed("curriculum=replay")))
-    course = CurriculumRunner(setup.curriculum, reporter=None, prints=False)
-    course.load_state_dict({"waiting": [setup.recipe.secrets[0]]})
-    assert course.plan_step(setup.recipe).replayed == (setup.recipe.secrets[0],)
-    course.load_state_dict({"waiting": ["zzzzz"]})
+    setup.curriculum.load_state_dict({"waiting": [setup.recipe.secrets[0]]})
+    planned = plan_step(setup.curriculum, setup.recipe)
+    assert planned.replayed == (setup.recipe.secrets[0],)
+    setup.curriculum.load_state_dict({"waiting": ["zzzzz"]})
     with pytest.raises(FolderError, match="'zzzzz' waits to be replayed"):
-        course.plan_step(setup.recipe)
+        plan_step(setup.curriculum, setup.recipe)

@@ -24,7 +24,7 @@ from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training import state
+from wordle_rl.training import checkpoint as saving
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -35,7 +35,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     falling = itertools.count(0, -1)
     with pytest.MonkeyPatch.context() as patch:
         # With the start as its best, the run keeps all three.
-        patch.setattr(state, "rank_validation", lambda _: [float(next(falling))] * 3)
+        patch.setattr(saving, "rank_validation", lambda _: [float(next(falling))] * 3)
         folder = trained(
             tmp_path_factory.mktemp("runs") / "small", "prompt=letters rollout.form=fresh"
         )

@@ -20,7 +20,15 @@ from tests.helpers.tiny import policy_of, qwen
 from wordle_rl.commands import train as running
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import memory
-from wordle_rl.training.memory import DEVICE, RESIDENT, MemoryFull, MemoryGuard, resident_bytes
+from wordle_rl.training.memory import (
+    DEVICE,
+    RESIDENT,
+    MemoryFull,
+    check_memory,
+    measure_memory,
+    resident_bytes,
+)
+from wordle_rl.training.settings import TrainerSettings
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -41,41 +49,23 @@ print(resident_bytes() - before)
     assert left < 50e6
 
 
-def test_where_there_is_no_proc_the_system_is_asked(monkeypatch):
-    expected = resident_bytes()
-
-    def missing(*_: object, **__: object) -> NoReturn:
-        raise FileNotFoundError
-
-    monkeypatch.setattr(Path, "read_text", missing)
-    asked = []
-    answer = subprocess.CompletedProcess([], 0, stdout=f" {expected // 1024}\n")
-    monkeypatch.setattr(subprocess, "run", lambda command, **_: asked.append(command) or answer)
-    assert abs(resident_bytes() - expected) < 2048
-    assert asked == [["ps", "-o", "rss=", "-p", str(os.getpid())]]
-    monkeypatch.setattr(subprocess, "run", missing)
-    assert resident_bytes() == 0
-
-
 def test_a_run_without_limits_is_only_measured():
-    guard = MemoryGuard(resident=None, device=None)
-    metrics = guard.look(policy_of(qwen(340)))
+    metrics = measure_memory(policy_of(qwen(340)))
     assert metrics[RESIDENT] * 1e9 == pytest.approx(resident_bytes(), rel=0.05)
     assert metrics[DEVICE] == 0.0  # on the CPU
-    guard.seen = {RESIDENT: 1e9, DEVICE: 1e9}
-    guard.check(100)
+    check_memory({RESIDENT: 1e9, DEVICE: 1e9}, TrainerSettings(steps=1), 100)
 
 
 @pytest.mark.parametrize(("key", "name"), [(RESIDENT, "memory"), (DEVICE, "device_memory")])
 def test_above_a_limit_a_fresh_process_is_asked_for_unless_this_one_is_fresh(key, name):
-    guard = MemoryGuard(resident=2.0, device=2.0)
-    guard.check(0)  # nothing was seen yet
-    guard.seen = {RESIDENT: 1.9, DEVICE: 1.9}
-    guard.check(50)
-    guard.seen[key] = 2.1
+    limits = TrainerSettings(steps=1, memory_limit_gb=2.0, device_memory_limit_gb=2.0)
+    check_memory({}, limits, 0)  # nothing was seen yet
+    seen = {RESIDENT: 1.9, DEVICE: 1.9}
+    check_memory(seen, limits, 50)
+    seen[key] = 2.1
     for steps, helps in ((1, False), (2, False), (3, True), (50, True)):
         with pytest.raises(MemoryFull, match=rf"2\.10 GB .* trainer\.{name}_limit_gb=2") as full:
-            guard.check(steps)
+            check_memory(seen, limits, steps)
         assert full.value.helps is helps
 
 
@@ -88,8 +78,7 @@ def test_of_several_processes_the_largest_counts():
 
     policy = policy_of(qwen(340))
     policy.processes = Two()  # type: ignore[assignment]
-    metrics = MemoryGuard(resident=None, device=None).look(policy)
-    assert metrics == {RESIDENT: 77.0, DEVICE: 5.0}
+    assert measure_memory(policy) == {RESIDENT: 77.0, DEVICE: 5.0}
 
 
 class Replaced(BaseException):

@@ -21,7 +21,7 @@ def test_a_line_tells_the_step_its_values_and_the_time_left(
 ):
     clock = iter([100.0, 103.0, 106.0])  # two steps took six seconds, seven are left
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    lines = StepLines(9)
+    lines = StepLines(10, 19)
     lines.step(11, {"loss": 0.25})
     lines.step(12, {"reward/mean": 1.5, "train/win_rate": 0.25, "lr": 1e-4})
     assert capsys.readouterr().out.splitlines() == [

@@ -23,7 +23,7 @@ from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.training.metrics import group_metrics
-from wordle_rl.training.outcome import describe_idle_groups
+from wordle_rl.training.report import describe_idle_groups
 from wordle_rl.training.step import StepResult, spare_secrets, step_secrets, train_step
 
 

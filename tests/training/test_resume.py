@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import random
 import shutil
@@ -36,15 +35,16 @@ from wordle_rl.runs import files as json_files
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.training import run_reports, step
-from wordle_rl.training.held_out_play import HeldOutPlay
+from wordle_rl.training import step
 from wordle_rl.training.log import RunLog
+from wordle_rl.training.report import RunReports
+from wordle_rl.training.validation import HeldOutPlay
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
 MOMENTS: dict[str, tuple[Any, str]] = {  # whose beginning a signal meets
     "loading": (lightning_backend, "build_policy"),
-    "report": (run_reports, "report"),
+    "report": (RunReports, "report"),
     "validation": (HeldOutPlay, "validate"),
     "rollouts": (scene, "play"),
     "rewards": (step, "step_advantages"),
@@ -167,17 +167,6 @@ def test_a_finished_run_says_that_nothing_is_left_and_can_be_reported_on(tmp_pat
     assert summary["games"] == 6 and "start" not in summary  # the start was not played then
 
 
-def test_a_resumed_run_keeps_the_rows_of_its_csv_file(tmp_path, root):
-    given = [*settings(tmp_path, "sft"), "trainer.steps=2", "trainer.report=false", "logger=csv"]
-    _, folder = run(root, *given)
-    resume(folder, "trainer.steps=3")
-    with open(folder / "csv" / "metrics.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
-    logged = metrics_of(folder)
-    assert [int(row["step"]) for row in rows] == [m["step"] for m in logged] == [0, 1, 2, 3]
-    assert [row["loss"] for row in rows] == [str(m.get("loss", "")) for m in logged]
-
-
 def scored(*scores: tuple[float, float, float]) -> Callable[..., dict[str, float]]:
     """In the place of validate(): wins, mean guesses and reward of one validation after another."""
     left = iter(scores)
@@ -280,15 +269,6 @@ def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
     assert chosen.path == str(weights(spoiled, 3).parent)
 
 
-def test_a_start_report_that_cannot_be_read_is_left_out_of_the_table(spoiled, capsys):
-    start = spoiled / "start.json"
-    start.write_bytes(start.read_bytes()[:200])
-    with pytest.warns(UserWarning, match=r"start\.json: not JSON.*the table leaves it out"):
-        summary = resume(spoiled)
-    assert "start" not in summary
-    assert json.loads((spoiled / "summary.json").read_text())["player"] == "best"
-
-
 def start_games(folder: Path) -> list[str]:
     return (folder / "start_games.jsonl").read_text().splitlines()
 
@@ -320,34 +300,10 @@ def test_without_boards_the_numbers_are_compared_all_the_same(spoiled, capsys):
     assert "Gain in wins: +0.0 points" in shown and "Boards" not in shown
 
 
-@pytest.mark.parametrize(
-    ("spoil", "why"),
-    [
-        (lambda record: record.pop("guesses"), "guesses is missing"),
-        (lambda record: record.update(status="won"), "was not played by these rules"),
-        (lambda record: record.update(guesses=["\x1b[2J"] * 6), "was not played by these rules"),
-        (lambda record: record.update(guesses=[None] * 7, reasons=[None] * 7), "by these rules"),
-        (lambda record: record.update(secret="wrong"), "its games are on other secrets"),
-    ],
-)
-def test_games_of_the_start_that_do_not_fit_are_left_out_with_the_reason(
-    spoil, why, spoiled, capsys
-):
-    first, *others = start_games(spoiled)
-    record = json.loads(first)
-    spoil(record)
-    (spoiled / "start_games.jsonl").write_text("\n".join([json.dumps(record), *others]) + "\n")
-    with pytest.warns(UserWarning, match=f"start_games.jsonl.*{why}.*no boards are shown"):
-        resume(spoiled, "trainer.show_games=2")
+def test_games_of_the_start_by_other_rules_are_not_compared(spoiled, capsys):
+    resume(spoiled, "rules.max_turns=5", "trainer.show_games=2")
     shown = capsys.readouterr().out
-    assert "non-words" in shown and "Boards" not in shown
-
-
-def test_without_games_of_the_start_no_boards_are_shown(spoiled, capsys):
-    (spoiled / "start_games.jsonl").unlink()
-    resume(spoiled, "trainer.show_games=2")
-    shown = capsys.readouterr().out
-    assert "non-words" in shown and "Boards" not in shown
+    assert "non-words" in shown and "Of the same" not in shown
 
 
 def test_a_run_with_no_checkpoint_left_that_is_whole_ends_in_one_line(spoiled, capsys):

@@ -1,4 +1,4 @@
-"""A run on a terminal: a line per step, a bar below with the time left, a warning of a stall."""
+"""A run on a terminal: a line per step, and a bar below with the time left."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import pyte
 import pytest
 from rich.console import Console
 
-from wordle_rl.backends.step_bar import StepBar, show_steps
 from wordle_rl.training import progress
-from wordle_rl.training.outcome import StallWarning
-from wordle_rl.training.progress import StepLines, describe_step
+from wordle_rl.training.progress import describe_step, show_steps
 
 VALIDATED = {
     "loss": -0.012345, "reward/mean": 12.345, "train/win_rate": 0.4531, "val/win_rate": 0.52,
@@ -22,7 +20,6 @@ VALIDATED = {
 
 def test_validation_wins_have_their_interval_behind_them():
     assert " val%=52(46-58) " in describe_step(100, VALIDATED)
-    assert "val%=52" in describe_step(100, {"val/win_rate": 0.52})  # of an earlier version
     assert "val%" not in describe_step(100, {"loss": 0.5})
 
 
@@ -32,7 +29,7 @@ def test_lines_stay_above_the_bar_and_fit_the_terminal(columns, monkeypatch):
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=columns, highlight=False)
-    with StepBar(51, 100, console) as bar:
+    with show_steps(51, 100, console) as bar:
         bar.step(52, VALIDATED)
         print("boards")
         bar.step(53, VALIDATED)
@@ -55,21 +52,6 @@ def screen(written: str, columns: int) -> list[str]:
 
 def test_without_a_terminal_each_line_ends_in_the_time_left(capsys):
     with show_steps(51, 100) as lines:
-        assert type(lines) is StepLines
         lines.step(52, {"loss": 0.5})
     [line] = capsys.readouterr().out.splitlines()
     assert line.startswith("step 52 loss=0.5 left=")
-
-
-def test_a_run_that_has_not_beaten_its_start_for_30_steps_warns_once(capsys):
-    stall = StallWarning()
-    for step in (10, 20, 29):
-        stall.look(step, improved=False)
-    assert capsys.readouterr().err == ""
-    for step in (30, 40):
-        stall.look(step, improved=False)
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("warning: no validation in 30 steps was better than the start's")
-    better = StallWarning()
-    better.look(40, improved=True)
-    assert capsys.readouterr().err == ""

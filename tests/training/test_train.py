@@ -14,7 +14,8 @@ from tests.helpers.runs import LEARNING, without_clock
 from wordle_rl.commands import train as train_command
 from wordle_rl.commands.train import train, write_page
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.training.outcome import describe_seconds
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.training.report import describe_seconds
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -88,42 +89,6 @@ def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -
         assert key in step
     assert step["policy/ratio_gap"] == 0.0  # row 3
     assert step["policy/sampler_gap"] < 1e-4
-
-
-def test_some_validation_games_are_kept_with_secret_guesses_and_reward_parts(reinforced) -> None:
-    lines = (reinforced[1] / "games.jsonl").read_text().splitlines()
-    games = [g for g in map(json.loads, lines) if g["split"] == "val"]
-    assert [g["step"] for g in games] == [0, 0, 0, 3, 3, 3]
-    # the same secrets each time, so that one sees how play on them changes
-    assert [g["secret"] for g in games[:3]] == [g["secret"] for g in games[3:]]
-    for game in games:
-        parts = [value for turn in game["reward"]["turns"] for value in turn.values()]
-        assert len(game["guesses"]) == len(game["reward"]["turns"]) == 6
-        assert sum(parts) == pytest.approx(game["reward"]["total"])
-
-
-def test_tensorboard_shows_training_and_validation_wins_in_one_chart(tmp_path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    from tensorboard.plugins.custom_scalar.layout_pb2 import Layout
-
-    from wordle_rl.backends.loggers import LightningReporter, build_loggers
-    from wordle_rl.training.settings import LoggerSettings
-
-    loggers = build_loggers(LoggerSettings(), tmp_path)
-    reporter = LightningReporter(loggers)
-    for step in range(2):
-        reporter.metrics({"train/win_rate": 0.5, "val/win_rate": 0.25}, step)
-    for logger in loggers:
-        logger.finalize("failed")
-    events = EventAccumulator(str(tmp_path / "tensorboard"))
-    events.Reload()
-    layout = Layout()
-    [event] = events.Tensors("custom_scalars__config__")
-    layout.ParseFromString(event.tensor_proto.string_val[0])
-    charts = {c.title: list(c.multiline.tag) for part in layout.category for c in part.chart}
-    drawn = charts["training and validation"]
-    assert drawn == ["1 wins/training$", "1 wins/validation$"]
-    assert {pattern.removesuffix("$") for pattern in drawn} <= set(events.Tags()["scalars"])
 
 
 def test_watching_training_and_test_secrets_changes_nothing_else(tmp_path) -> None:
@@ -298,3 +263,24 @@ def test_grpo_improves_the_smallest_embedded_model_by_more_than_chance(tmp_path)
     gain = end["val/reward"] - start["val/reward"]
     error = np.hypot(start["val/reward_standard_error"], end["val/reward_standard_error"])
     assert gain > 3 * error
+
+
+def test_the_page_of_metrics_explains_every_metric_and_tensorboard_shows_the_same_names(
+    tmp_path,
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    more = ["logger=tensorboard", "trainer.watch_every=1", "trainer.validation_history=1"]
+    given = [*REINFORCED, *more, "trainer.steps=1", "trainer.report=false", "curriculum=replay"]
+    _, folder = run(tmp_path, *given)
+    logged = {key for record in metrics_of(folder) for key in record} - {"step"}
+    page = (ROOT / "docs" / "METRICS.md").read_text(encoding="utf-8")
+    names = [re.escape(name) for name in re.findall(r"^\| `(.+?)` \|", page, re.M)]
+    known = re.compile("|".join(re.sub(r"<\w+>", "[^/]+", name) for name in names))
+    shared = {key.replace("val/skill/", "skill/") for key in logged}
+    assert not [key for key in shared if not known.fullmatch(key)]
+    [curves] = (folder / "tensorboard").iterdir()
+    tags = EventAccumulator(str(curves)).Reload().Tags()
+    assert set(tags["scalars"]) <= logged and "train/win_rate" in tags["scalars"]
+    texts = {tag.removesuffix("/text_summary") for tag in tags["tensors"]}
+    assert all(known.fullmatch(tag) for tag in {*tags["histograms"], *texts})

@@ -1,7 +1,6 @@
 """Validation shows its games: in a file of bounded size, as tables, and as histograms."""
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,8 +33,6 @@ class Logged:
 
     def histogram(self, tag: str, values: Any, step: int) -> None:
         self.seen.append((tag, list(values), step))
-
-    def continue_from(self, records: list[dict[str, Any]]) -> None: ...
 
 
 GAMES = [played(secret, [secret]) for secret in ("crane", "crane", "sleep", "sleep")]
@@ -135,34 +132,9 @@ def test_tensorboard_gets_the_table_and_the_histogram(tmp_path: Path) -> None:
         logger.finalize("success")
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()
-    [text] = events.Tensors("1 wins/validation by secret/text_summary")
+    [text] = events.Tensors("validation by secret/text_summary")
     assert text.step == 3
     assert text.tensor_proto.string_val[0].decode().splitlines()[-1] == "| crane | yes | 1.50 |"
-    [counted] = events.Histograms("2 reward/validation, histogram")
+    [counted] = events.Histograms("rewards/val")
     values = counted.histogram_value
     assert (counted.step, values.num, values.sum, values.max) == (3, 3, 5.0, 2.0)
-
-
-def test_wandb_gets_the_table_and_the_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lightning.pytorch.loggers import WandbLogger
-
-    seen: list[tuple[dict[str, Any], int]] = []
-
-    class Offline(WandbLogger):  # needs neither the library nor an account
-        def __init__(self) -> None: ...
-
-        def log_metrics(self, metrics: Any, step: int | None = None) -> None:
-            seen.append((metrics, step or 0))
-
-    library = SimpleNamespace(
-        Table=lambda columns, data, dataframe: ("table", columns, data),
-        Histogram=lambda values: ("histogram", values),
-    )
-    monkeypatch.setitem(sys.modules, "wandb", library)
-    reporter = LightningReporter([Offline()])
-    reporter.table("validation by secret", TABLE, 3)
-    reporter.histogram("rewards/val", [1.0, 2.0], 4)
-    assert seen == [
-        ({"1 wins/validation by secret": ("table", TABLE.columns, TABLE.rows)}, 3),
-        ({"2 reward/validation, histogram": ("histogram", [1.0, 2.0])}, 4),
-    ]

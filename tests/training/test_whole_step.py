@@ -30,7 +30,7 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.lesson import TeacherSettings
-from wordle_rl.training.state import RunState
+from wordle_rl.training.checkpoint import RunState
 from wordle_rl.training.step import StepResult
 
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))

@@ -31,7 +31,7 @@ from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.given import GivenDialogues
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.run_reports import choose_report_limit
+from wordle_rl.training.report import choose_report_limit
 
 _LARGE = 50_000_000  # bytes of weights
 # Sizes of two caches of prepared matrix products: oneDNN has one, torch has another above it. Both

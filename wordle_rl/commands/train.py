@@ -38,15 +38,10 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.launch import check_first_start, read_launch
 from wordle_rl.runs.listing import LATEST, find_run
 from wordle_rl.runs.paths import EVAL, ROOT, TRAIN
-from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
+from wordle_rl.training.loop import TrainingFailed
 from wordle_rl.training.memory import MemoryFull, start_afresh
-from wordle_rl.training.outcome import (
-    TrainingFailed,
-    describe_idle_groups,
-    describe_run_lineage,
-    describe_seconds,
-    stages_of_run,
-)
+from wordle_rl.training.report import describe_idle_groups, describe_seconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,8 @@ from wordle_rl.policy.engine import NotFinite
 from wordle_rl.runs.errors import fail
 from wordle_rl.runs.interrupts import ignore_signals
 from wordle_rl.runs.launch import Launch, read_launch
+from wordle_rl.training.loop import TrainingFailed
 from wordle_rl.training.memory import MemoryFull
-from wordle_rl.training.outcome import TrainingFailed
 
 _PATIENCE = 60.0  # seconds for the first process to save its work
 

@@ -1,25 +1,30 @@
-"""Everything a training run is built from."""
+"""Everything a training run is built from, and the record of what its model was taught."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from wordle_rl.data.load import TrainingData
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import State
+from wordle_rl.policy.lineage import describe_lineage
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.servers import ServerSettings
-from wordle_rl.policy.settings import BackendSettings, ModelSettings
+from wordle_rl.policy.settings import UNTRAINED, BackendSettings, ModelSettings
+from wordle_rl.policy.stages import Stage, prompt_name, stages_of
 from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.history import History, fixed_states
+from wordle_rl.runs.instantiate import option_of
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.settings import LoggerSettings, TrainerSettings
-from wordle_rl.words.lists import WordLists
+from wordle_rl.words.lists import WordLists, words_digest
 from wordle_rl.words.splits import Splits
 
 
@@ -63,3 +68,44 @@ class Experiment:
         """The most guesses that a game of training or validation begins with."""
         histories = (self.recipe.history, self.recipe.states, self.validation_history)
         return max((history.most for history in histories if history), default=0)
+
+
+def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
+    """The stages of the model that this run makes: its start model's stages, then the run."""
+    recipe, splits, data = setup.recipe, setup.splits, setup.data
+    secrets = {*recipe.secrets, *recipe.allowed_secrets} if data is None else {*data.secrets}
+    held_out = {*splits.val, *splits.test} - secrets
+    earlier, teacher = stages_of(setup.model.location), recipe.algorithm.imitates
+    protocol = setup.config["words"]["protocol"]
+    own = {
+        "run": run,
+        **({} if earlier else {"start": _name_start(setup)}),
+        "algorithm": option_of(recipe.algorithm),
+        "player": None if teacher is None or recipe.teacher is None else teacher.player,
+        **({"careless": teacher.careless} if teacher is not None and teacher.careless else {}),
+        "protocol": protocol,
+        **({"allowed_share": recipe.allowed_share} if recipe.allowed_share else {}),
+        "secrets": len(secrets),
+        "held_out": 0 if protocol == "all" or (data and data.unknown) else len(held_out),
+        "digests": {
+            "words": setup.words.digest,
+            "splits": splits.digest,
+            "secrets": words_digest(secrets),
+        },
+        "prompt": prompt_name(recipe.style),
+        "form": recipe.rollout.form,
+        **({} if data is None else {"data": data.record()}),
+    }
+    return [*earlier, own]
+
+
+def _name_start(setup: Experiment) -> str:
+    """The model that a run began with. Only its last part if it is a folder of this machine."""
+    path = Path(setup.model.location)
+    return path.name if path.is_dir() else setup.model.path
+
+
+def describe_run_lineage(stages: Sequence[Stage], setup: Experiment) -> str:
+    """The lineage of a model of this run, in one line."""
+    untrained = setup.model.path == UNTRAINED
+    return describe_lineage(stages, setup.words, setup.splits, untrained=untrained)

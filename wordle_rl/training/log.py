@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from wordle_rl.evaluation.boards import tabulate_games
-from wordle_rl.evaluation.summary import game_record
+import numpy as np
+
+from wordle_rl.evaluation.boards import GameTable, boards_side_by_side, tabulate_games
+from wordle_rl.evaluation.habits import later_guesses, warn_of_repetition
+from wordle_rl.evaluation.summary import game_record, most_common_guesses
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import GameReward
+from wordle_rl.rollouts.records import games_of
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.training.game_log import GameLog
-from wordle_rl.training.reporter import Reporter
+from wordle_rl.runs.terminal import columns, shows_colours
 from wordle_rl.training.settings import TrainerSettings
 from wordle_rl.training.step import StepResult
+
+
+class Reporter(Protocol):
+    """Receives a run's metrics, texts and tables besides its folder, such as for TensorBoard."""
+
+    def metrics(self, values: dict[str, float], step: int) -> None: ...
+    def text(self, tag: str, markdown: str, step: int) -> None: ...
+    def table(self, tag: str, table: GameTable, step: int) -> None: ...
+    def histogram(self, tag: str, values: Sequence[float], step: int) -> None: ...
 
 
 class RunLog:
@@ -34,9 +48,8 @@ class RunLog:
         self._reporter = reporter
         self._metrics, self._games = folder.metrics_log(), folder.games_log()
         self._validations = folder.validation_games_log()
-        self._most_bytes = 1e6 * settings.validation_games_mb
+        self._most_bytes, self._shown = 1e6 * settings.validation_games_mb, settings.show_games
         self._told_full = False
-        self._boards = GameLog(self._games, reporter, settings.show_games)
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Write the metrics of a step. The loggers get only the finite ones."""
@@ -44,6 +57,12 @@ class RunLog:
             self._metrics.append(step, dict(values))
             finite = {name: value for name, value in values.items() if math.isfinite(value)}
             self._reporter.metrics(finite, step)
+
+    def line(self, tag: str, text: str, step: int) -> None:
+        """Print a line, and give it to the loggers."""
+        if self.writes:
+            print(f"\n{text}", flush=True)
+            self._reporter.text(tag, text, step)
 
     def training_rewards(self, step: int, result: StepResult) -> None:
         """Give the loggers histograms of a step's rewards and advantages."""
@@ -53,24 +72,35 @@ class RunLog:
             self._histogram("advantages/train", advantages, step)
 
     def training_games(self, step: int, result: StepResult, size: int) -> None:
-        """Write games of a training step. size: rollouts per group."""
-        if self.writes:
-            self._boards.training(step, result, size)
+        """Write one game of each group, and show the first ones. size: rollouts per group."""
+        if not self.writes:
+            return
+        chosen = list(select_games(result, size))
+        for one in chosen:
+            record = game_record(one.game, one.reward, one.advantage)
+            candidates = {"candidates": one.candidates} if one.candidates else {}
+            self._games.append(step, {"split": "train", **record, **candidates})
+        games, rewards = [one.game for one in chosen], [one.reward for one in chosen]
+        self._boards(step, "training games", games, rewards, games_of(result.rollouts))
 
     def validation_games(
         self, step: int, games: Sequence[Game], rewards: Sequence[GameReward]
     ) -> None:
-        """Write all games of a validation, with their rewards, and show the first ones."""
+        """Write all games of a validation, and show the first ones, one of each secret."""
         if not self.writes:
             return
         first = {game.secret: i for i, game in reversed([*enumerate(games)])}
-        chosen = sorted(first.values())  # one game of each secret
-        self._boards.validation(step, [games[i] for i in chosen], [rewards[i] for i in chosen])
+        chosen = sorted(first.values())  # the same secrets every time
+        shown, theirs = [games[i] for i in chosen], [rewards[i] for i in chosen]
+        for pair in zip(shown[: self._shown], theirs, strict=False):
+            self._games.append(step, {"split": "val", **game_record(*pair)})
+        self._boards(step, "validation games", shown, theirs, shown)
         self._write_validation(step, games, rewards)
         if self._tables:
             self._reporter.table("validation by secret", tabulate_games(games, rewards), step)
             self._histogram("rewards/val", [reward.total for reward in rewards], step)
-            self._histogram("guesses/val", list(map(_count_guesses, games)), step)
+            turns = [g.state.turn if g.won else g.rules.max_turns + 1 for g in games]
+            self._histogram("guesses/val", turns, step)
 
     def _write_validation(
         self, step: int, games: Sequence[Game], rewards: Sequence[GameReward]
@@ -89,17 +119,36 @@ class RunLog:
             flush=True,
         )
 
+    def _boards(
+        self,
+        step: int,
+        tag: str,
+        games: Sequence[Game],
+        rewards: Sequence[GameReward],
+        everything: Sequence[Game],
+    ) -> None:
+        """Print and log boards of the first games, and the most common guesses of everything."""
+        games, rewards = games[: self._shown], rewards[: self._shown]
+        if not games:
+            return
+        boards = boards_side_by_side(games, columns(), colour=shows_colours(), rewards=rewards)
+        common = ", ".join(f"{word} {count}" for word, count in most_common_guesses(everything))
+        common = f"most common guesses of all {len(everything)} games: {common or 'none'}"
+        lines = [common, *warn_of_repetition("the policy", later_guesses(everything))]
+        print(f"\nstep {step}, {tag}", boards, *lines, sep="\n", end="\n\n", flush=True)
+        plain = boards_side_by_side(games, columns(), colour=False, rewards=rewards)
+        text = "\n\n".join([f"```\n{plain}\n```", *lines])
+        self._reporter.text(tag, text, step)
+
     def _histogram(self, name: str, values: Sequence[float], step: int) -> None:
-        """Give the loggers a histogram, unless there is nothing to count."""
         if values:
             self._reporter.histogram(name, values, step)
 
     def cut_back(self, step: int) -> None:
-        """Delete what was logged after a step, and pass the rest to the loggers."""
+        """Delete what was logged after a step."""
         if self.writes:
             for log in (self._metrics, self._games, self._validations):
                 log.truncate_after(step)
-            self._reporter.continue_from(self._metrics.read())
 
     def last_metrics(self) -> dict[str, float]:
         """The newest record of metrics.jsonl, empty if there is none."""
@@ -108,11 +157,55 @@ class RunLog:
     def sync(self) -> None:
         """Flush the logs to disk."""
         if self.writes:
-            self._metrics.sync()
-            self._games.sync()
-            self._validations.sync()
+            for log in (self._metrics, self._games, self._validations):
+                log.sync()
 
 
-def _count_guesses(game: Game) -> float:
-    """The turns that a game used. A lost one counts as one more than it had."""
-    return float(game.state.turn if game.won else game.rules.max_turns + 1)
+@dataclass(frozen=True, kw_only=True)
+class ShownGame:
+    """A game of a step, with its reward and advantage."""
+
+    game: Game
+    reward: GameReward
+    advantage: float  # mean over its turns
+    candidates: list[list[dict[str, Any]]] = field(default_factory=list)  # by turn, if any
+
+
+def select_games(result: StepResult, num_generations: int) -> Iterator[ShownGame]:
+    """The first game of each group. With candidates: every game, with all its candidates."""
+    games: dict[int, list[int]] = {}
+    for i, rollout in enumerate(result.rollouts):
+        if rollout.within is not None:
+            games.setdefault(id(rollout.within), []).append(i)
+        elif i % num_generations == 0:
+            advantages = result.advantages[i]
+            yield ShownGame(
+                game=rollout.game,
+                reward=result.rewards[i],
+                advantage=float(advantages.mean()) if len(advantages) else 0.0,
+            )
+    for members in games.values():
+        yield _describe_candidates(result, members, num_generations)
+
+
+def _describe_candidates(result: StepResult, members: list[int], num_generations: int) -> ShownGame:
+    """A game with its candidates. members: its rollouts, turn by turn."""
+    game = result.rollouts[members[0]].within
+    assert game is not None
+    taken = [i for i in members if result.rollouts[i].taken]
+    described = [
+        {
+            "guess": result.rollouts[i].game.turns[0].guess,
+            "reward": result.rewards[i].total,
+            "advantage": float(result.advantages[i][0]),
+            "taken": result.rollouts[i].taken,
+        }
+        for i in members
+    ]
+    turns = range(0, len(described), num_generations)
+    return ShownGame(
+        game=game,
+        reward=GameReward(turns=tuple(result.rewards[i].turns[0] for i in taken)),
+        advantage=float(np.mean([result.advantages[i][0] for i in taken])),
+        candidates=[described[first : first + num_generations] for first in turns],
+    )

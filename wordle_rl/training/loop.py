@@ -8,6 +8,8 @@ Training and does the same work, but only the first writes files.
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -25,32 +27,28 @@ from wordle_rl.rollouts.lesson import check_thoughts
 from wordle_rl.rollouts.records import games_of
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
+from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
-from wordle_rl.runs.paths import TRAIN
+from wordle_rl.runs.paths import EVAL, TRAIN
 from wordle_rl.runs.timing import Timers
-from wordle_rl.training.checkpointing import Checkpointing
-from wordle_rl.training.curriculum import CurriculumRunner
-from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.checkpoint import Checkpointing, RunState
+from wordle_rl.training.curriculum import observe_step, plan_step
+from wordle_rl.training.experiment import Experiment, stages_of_run
 from wordle_rl.training.given_answers import check_lengths, learn_answers
-from wordle_rl.training.held_out_play import HeldOutPlay
-from wordle_rl.training.log import RunLog
-from wordle_rl.training.memory import MemoryFull, MemoryGuard
-from wordle_rl.training.outcome import (
-    StallWarning,
-    TrainingFailed,
-    explain_failure,
-    keep_failure,
-    stages_of_run,
-    warn_unless_improved,
-)
-from wordle_rl.training.progress import announce, describe_part
-from wordle_rl.training.reporter import Reporter
-from wordle_rl.training.run_reports import RunReports
-from wordle_rl.training.state import RunState
+from wordle_rl.training.log import Reporter, RunLog
+from wordle_rl.training.memory import MemoryFull, check_memory, measure_memory
+from wordle_rl.training.progress import announce
+from wordle_rl.training.report import RunReports
 from wordle_rl.training.step import StepResult, train_step
+from wordle_rl.training.validation import HeldOutPlay
 
 _PATIENCE = 5  # updates in a row that may fail before the run stops
+_STALL = 30  # steps without a better validation after which a run warns
+
+
+class TrainingFailed(RuntimeError):
+    """The run cannot continue. The message says why, and where its state was saved."""
 
 
 def run_training(
@@ -125,15 +123,12 @@ class Training:
             folder, reporter, trainer, tables=setup.logger.tables, writes=self._writes
         )
         self._held_out = HeldOutPlay(policy=policy, form=self._form, setup=setup)
-        self._stages = stages_of_run(setup, folder.path.name)
-        self._reports = RunReports(self._held_out, folder, self._stages, check, writes=self._writes)
+        stages = stages_of_run(setup, folder.path.name)
+        self._reports = RunReports(self._held_out, folder, stages, check, writes=self._writes)
         self.clock = Timers()  # seconds of this process: training, without reports, and reports
-        self._memory = MemoryGuard(
-            resident=trainer.memory_limit_gb, device=trainer.device_memory_limit_gb
-        )
-        self._state, self._stall = RunState(), StallWarning()
-        self._curriculum = CurriculumRunner(setup.curriculum, reporter, prints=self._writes)
-        self._checkpoints = Checkpointing(policy, self._curriculum, folder, self._stages)
+        self._memory: dict[str, float] = {}  # seen after the last step
+        self._state, self._stalled = RunState(), False
+        self._checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
         if recipe.algorithm.needs_reference:
             policy.keep_reference()
         if recipe.algorithm.needs_values:
@@ -180,7 +175,10 @@ class Training:
         summary |= {f"seconds_{part}": spent for part, spent in self.clock.take().items()}
         if self._writes:
             if not self._state.improved:
-                warn_unless_improved(self.folder.path)
+                _warn(
+                    "no validation was better than the start's, so this run shows no improvement; "
+                    f"{EVAL} run={self.folder.path} checkpoint=last plays its end"
+                )
             write_summary(self.folder.path, summary)
             self.folder.set_status("finished")
         return summary
@@ -195,19 +193,22 @@ class Training:
         lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
-        recipe = self._curriculum.plan_step(self.setup.recipe)
+        recipe = plan_step(self.setup.curriculum, self.setup.recipe)
         step = Step(
             policy=self.policy, form=self._form, recipe=recipe, number=number, check=self._check
         )
         done = number + 1
-        with announce(partial(describe_part, done, trainer.steps, self.policy.timers)):
+        with announce(partial(_describe_part, done, trainer.steps, self.policy.timers)):
             dialogues = recipe.dialogues
             result = train_step(step) if dialogues is None else learn_answers(step, dialogues)
         self._state.step = done
         seconds = time.monotonic() - begin
+        course, switch = observe_step(self.setup.curriculum, result.rollouts)
+        if switch is not None:
+            self._log.line("curriculum", f"curriculum after step {done}: {switch}", done)
         metrics = {
             **result.metrics,
-            **self._curriculum.observe(done, result),
+            **course,
             "lr": lr,
             "time/step": seconds,
             "games_per_second": result.metrics["train/games"] / seconds,
@@ -237,16 +238,16 @@ class Training:
     def _observe(self, result: StepResult) -> dict[str, float]:
         """Metrics of skill in a step's games, and of the memory in use."""
         begin = time.monotonic()
-        memory = self._memory.look(self.policy)
+        self._memory = measure_memory(self.policy)
         if not self._writes or not result.rollouts:
-            return memory
+            return self._memory
         skill = skill_metrics(games_of(result.rollouts), self.setup.knowledge, self.setup.regret)
-        return {**memory, **skill, "time/skill": time.monotonic() - begin}
+        return {**self._memory, **skill, "time/skill": time.monotonic() - begin}
 
     def _check_memory(self) -> None:
         """Save and raise MemoryFull if the last step left the run above its limit."""
         try:
-            self._memory.check(self._state.step - self.first_step)
+            check_memory(self._memory, self.setup.trainer, self._state.step - self.first_step)
         except MemoryFull:
             self._save()
             raise
@@ -259,15 +260,25 @@ class Training:
             )
 
     def record_failure(self, reason: str) -> TrainingFailed:
-        """Save the failed policy to the folder `failure`. Returns the error to raise."""
+        """Save the failed policy to the folder `failure`. Returns the error to raise.
+
+        That is no checkpoint, since a run cannot resume from weights that are not finite.
+        """
         newest = self._checkpoints.newest()
         if newest is None:
             return TrainingFailed(f"{reason}, before the first step: the weights may be broken")
         bundle, done = self.folder.path / "failure", self._state.step
         if self._writes:
-            last = self._log.last_metrics()
-            keep_failure(bundle, self.policy, reason=reason, step=done, last=last)
-        return explain_failure(bundle, reason, done, newest)
+            shutil.rmtree(bundle, ignore_errors=True)
+            bundle.mkdir()
+            self.policy.save(bundle)
+            last = {"reason": reason, "step": done, "metrics": self._log.last_metrics()}
+            write_json(bundle / "failure.json", last)
+        return TrainingFailed(
+            f"{reason}, after step {done}: weights, optimiser and metrics are in {bundle}. A lower "
+            f"optim.lr may help; continue from step {newest} with "
+            f"{TRAIN} resume={self.folder.path} optim.lr=..."
+        )
 
     # -- what is due between steps ----------------------------------------------------------------
 
@@ -278,8 +289,13 @@ class Training:
         metrics = self._held_out.validate(check, partial(self._log.validation_games, step))
         self.policy.timers.take()
         best = self._state.note_validation(step, metrics)
-        if self._writes:
-            self._stall.look(step, improved=self._state.improved)
+        if self._writes and step >= _STALL and not (self._state.improved or self._stalled):
+            self._stalled = True
+            _warn(
+                f"no validation in {step} steps was better than the start's; a lower optim.lr may "
+                "help, or trainer.validation_samples=4 trainer.validation_temperature=1, which "
+                "measures more precisely"
+            )
         return metrics, best
 
     def _watch(self, step: int, check: Callable[[], None] = lambda: None) -> dict[str, float]:
@@ -294,3 +310,12 @@ class Training:
         """Write a checkpoint unless this step has one. best: mark it as the best one."""
         self._log.sync()
         self._checkpoints.save(self._state, best=best)
+
+
+def _describe_part(number: int, steps: int, timers: Timers) -> str:
+    """Which step is running, and which part of it."""
+    return f"step {number} of {steps}" + (f", {timers.now}" if timers.now else "")
+
+
+def _warn(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr, flush=True)

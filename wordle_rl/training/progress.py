@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from wordle_rl.game.rules import Game, GameStatus
-from wordle_rl.runs.timing import Timers
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 
-_EVERY = 10.0  # seconds between two lines about the same work
+from wordle_rl.game.rules import Game, GameStatus
 
 VAL = "val/win_rate"
 _SHOWN = {  # name on the terminal -> metric
@@ -40,11 +41,6 @@ def describe_step(number: int, metrics: Mapping[str, float]) -> str:
     return " ".join(parts)
 
 
-def describe_part(number: int, steps: int, timers: Timers) -> str:
-    """Which step is running, and which part of it."""
-    return f"step {number} of {steps}" + (f", {timers.now}" if timers.now else "")
-
-
 def describe_time(seconds: float) -> str:
     """A time as 48 s, or as 2.5 min from 100 s on."""
     return f"{seconds:.0f} s" if seconds < 99.5 else f"{seconds / 60:.1f} min"
@@ -57,7 +53,7 @@ def print_line(text: str) -> None:
 
 
 @contextmanager
-def announce(what: Callable[[], str] | str, *, every: float = _EVERY) -> Iterator[None]:
+def announce(what: Callable[[], str] | str, *, every: float = 10.0) -> Iterator[None]:
     """Print what the block does and how long it has run, every `every` seconds.
 
     A separate thread prints, so the work itself need not help. Shorter work prints nothing.
@@ -115,21 +111,50 @@ class GameCount:
 
 
 class StepLines:
-    """Prints a line per step, with the time left for the other steps and their validations.
+    """Prints a line per step. On a terminal a bar with the time left stays below the lines.
 
-    The speed is the one since the start or the resume of this process.
+    The time left counts the other steps and their validations, at the speed since the start or the
+    resume of this process.
     """
 
-    def __init__(self, steps: int) -> None:
-        """steps: how many are left."""
-        self._steps, self._done, self._begin = steps, 0, time.monotonic()
+    def __init__(self, first: int, steps: int, bar: Progress | None = None) -> None:
+        """first: how many of all steps were done before."""
+        self._first, self._steps, self._bar = first, steps, bar
+        self._begin = time.monotonic()
+        self._task = bar.add_task("", total=steps, completed=first, left="") if bar else None
 
     def step(self, number: int, metrics: Mapping[str, float]) -> None:
-        left = self.count_step().replace(" ", "")
-        print(f"{describe_step(number, metrics)} left={left}", flush=True)
+        """Print the line of a step, counted from 1."""
+        spent = (time.monotonic() - self._begin) / (number - self._first)
+        left, line = describe_time((self._steps - number) * spent), describe_step(number, metrics)
+        if self._bar is None or self._task is None:
+            print(f"{line} left={left.replace(' ', '')}", flush=True)
+        else:
+            print(textwrap.fill(line, self._bar.console.width, subsequent_indent="  "), flush=True)
+            self._bar.update(self._task, completed=number, left=f"{left} left", refresh=True)
 
-    def count_step(self) -> str:
-        """Count a step as done. Returns the time left."""
-        self._done += 1
-        left = (self._steps - self._done) * (time.monotonic() - self._begin) / self._done
-        return describe_time(left)
+
+@contextmanager
+def show_steps(first: int, steps: int, console: Console | None = None) -> Iterator[StepLines]:
+    """Yields what shows the remaining steps. first: how many of all steps were done before.
+
+    console: the terminal, by default that of stdout if it is one.
+    """
+    if console is None and not sys.stdout.isatty():
+        yield StepLines(first, steps)
+        return
+    columns = (
+        TextColumn("step {task.completed} of {task.total}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(
+        *columns,
+        console=console or Console(highlight=False),
+        auto_refresh=False,
+        expand=True,
+        transient=True,
+        # Warnings that are written into a file stay out of the terminal.
+        redirect_stderr=sys.stderr.isatty(),
+    ) as bar:
+        yield StepLines(first, steps, bar)

@@ -57,7 +57,6 @@ class LoggerSettings:
     """Which Lightning loggers write beside metrics.jsonl."""
 
     tensorboard: bool = True
-    csv: bool = False
     wandb: bool = False
     wandb_project: str = "wordle-rl"
     tables: bool = True

@@ -31,10 +31,10 @@ from wordle_rl.commands.train import train
 from wordle_rl.policy.engine import StopReason
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training import run_reports
-from wordle_rl.training.game_log import GameLog
-from wordle_rl.training.held_out_play import HeldOutPlay
+from wordle_rl.training.log import RunLog
+from wordle_rl.training.report import RunReports
 from wordle_rl.training.step import StepResult
+from wordle_rl.training.validation import HeldOutPlay
 
 TORCH_ONLY = {"backend.accelerator=cpu", "backend.threads=1"}
 
@@ -47,7 +47,7 @@ def settings(folder: Path, stage: str) -> list[str]:
 STOPS = {  # by stage: moment, its call in this process, whole steps that must have been saved
     "grpo with a reference": [((HeldOutPlay, "validate"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
     "two updates with muon": [((CheckpointStore, "save"), 1, 0), ((MlxPolicy, "update"), 2, 1)],
-    "lora": [((run_reports, "report"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
+    "lora": [((RunReports, "report"), 1, 0), ((MlxPolicy, "update"), 2, 2)],
     "ppo": [((MlxPolicy, "update"), 6, 2)],  # four updates a step
 }
 
@@ -109,13 +109,13 @@ def test_the_groups_of_a_run_have_one_secret_and_what_was_cut_off_does_not_win(
     tmp_path, root, monkeypatch
 ):  # rows 11 and 18
     steps: list[StepResult] = []
-    log = GameLog.training
+    log = RunLog.training_games
 
-    def training(self: GameLog, step: int, result: StepResult, size: int) -> None:
+    def training(self: RunLog, step: int, result: StepResult, size: int) -> None:
         steps.append(result)
         log(self, step, result, size)
 
-    monkeypatch.setattr(GameLog, "training", training)
+    monkeypatch.setattr(RunLog, "training_games", training)
     _, folder = run(root, *settings(tmp_path, "lora"), "trainer.steps=2", "trainer.report=false")
     records = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
     logged = [r["secret"] for r in records if r["split"] == "train"]

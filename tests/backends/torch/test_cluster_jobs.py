@@ -56,7 +56,7 @@ def test_a_run_that_is_one_task_of_several_trains_and_logs(manager, tmp_path, mo
     handlers = handlers_in_updates(monkeypatch)
     (root := tmp_path / "runs").mkdir()
     _, folder = run(root, *brief(tmp_path))
-    assert scalars(folder)["1 wins/training"] == [1, 2]
+    assert scalars(folder)["train/win_rate"] == [1, 2]
     assert handlers == [signal.SIG_DFL] * 2, "Lightning would queue the job again"
 
 
@@ -86,4 +86,4 @@ def test_two_tasks_of_slurm_are_two_runs_that_train_and_log(devices, tmp_path):
     folders = list((tmp_path / "runs").iterdir())
     assert len(folders) == 2
     for folder in folders:
-        assert scalars(folder)["1 wins/training"] == [1, 2]
+        assert scalars(folder)["train/win_rate"] == [1, 2]

@@ -45,7 +45,6 @@ UNFOLLOWED: dict[str, tuple[Any, str]] = {
     "trainer.memory_limit_gb": (None, "no limit of memory"),
     "trainer.device_memory_limit_gb": (None, f"set {_ROLLOUT}.gpu_memory_utilization"),
     "trainer.last_line": (None, "nothing is printed at the end"),
-    "logger.csv": (False, "no metrics.csv"),
 }
 
 

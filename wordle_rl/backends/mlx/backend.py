@@ -10,11 +10,10 @@ from typing import Any
 
 import mlx.core as mx
 
-from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
+from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
 from wordle_rl.backends.memory import measure_memory, settle_memory
 from wordle_rl.backends.mlx.load import load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
-from wordle_rl.backends.step_bar import show_steps
 from wordle_rl.policy.memory import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import MlxSettings, ModelSettings
@@ -24,7 +23,7 @@ from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.runs.labels import label_run
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
-from wordle_rl.training.progress import announce
+from wordle_rl.training.progress import announce, show_steps
 
 
 def build_policy(
@@ -94,5 +93,5 @@ def train(
     summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     if (peak := mx.get_peak_memory()) and mx.metal.is_available():  # the CPU build counts little
         print(f"peak memory of MLX: {peak / 1e9:.1f} GB", flush=True)
-    log_outcome(loggers, folder, setup.config, summary)
+    finish_loggers(loggers, setup.config)
     return summary

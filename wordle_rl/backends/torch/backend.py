@@ -22,9 +22,8 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
 from torch.utils.data import DataLoader, Dataset
 
-from wordle_rl.backends.loggers import LightningReporter, build_loggers, log_outcome
+from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
 from wordle_rl.backends.memory import limit_product_caches, settle_memory
-from wordle_rl.backends.step_bar import show_steps
 from wordle_rl.backends.torch.devices import choose_device, measure_device
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.meeting import NotAllCame
@@ -50,9 +49,8 @@ from wordle_rl.runs.launch import Launch, read_launch
 from wordle_rl.runs.paths import TRAIN
 from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.loop import Training, run_training
-from wordle_rl.training.outcome import TrainingFailed
-from wordle_rl.training.progress import StepLines, announce
+from wordle_rl.training.loop import Training, TrainingFailed, run_training
+from wordle_rl.training.progress import StepLines, announce, show_steps
 
 
 class StepNumbers(Dataset[int]):
@@ -171,7 +169,7 @@ def train(
                 _run_steps(module, setup, loggers, OwnSignals(interrupts.install))
 
         summary = run_training(training, fit, resume=resume, interrupts=interrupts)
-    log_outcome(loggers, folder, setup.config, summary)
+    finish_loggers(loggers, setup.config)
     return summary
 
 

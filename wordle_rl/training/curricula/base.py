@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,38 +19,39 @@ class StepPlan:
     replayed: tuple[str, ...] = ()  # secrets for the step's last groups, instead of planned ones
 
 
-class Curriculum(ABC):
-    """Plans each step from its own state, which is saved in checkpoints.
+@dataclass(kw_only=True)
+class Curriculum:
+    """Plans each step from its own state, which is saved in checkpoints. This one plans all alike.
 
     It draws no random numbers, so a resumed run makes the same plans as an uninterrupted one. The
     builder fills in fields called rewards (the run's reward=), secrets (the training secrets) and
     groups (how many a step has).
     """
 
+    rewards: RewardSet
+
     @property
     def needs_whole_games(self) -> bool:
         """Whether `observe` needs games that were played to their end."""
         return False
 
-    @abstractmethod
     def plan(self) -> StepPlan:
         """Plan the next step, without changing the state."""
+        return StepPlan(stage="reward", rewards=self.rewards)
 
-    @abstractmethod
     def observe(self, groups: Sequence[Sequence[Game]]) -> None:
         """Look at the games of a step, group by group, after the policy learnt from them."""
 
-    @abstractmethod
     def metrics(self) -> dict[str, float]:
         """The curriculum's progress, by names for the log."""
+        return {}
 
-    @abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """The state, as values that JSON can hold."""
+        return {}
 
-    @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what state_dict() returned. Raises ValueError for anything else."""
+        """Restore what state_dict() returned."""
 
 
 def check_first(first: RewardSet, rewards: RewardSet) -> None:

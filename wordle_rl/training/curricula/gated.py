@@ -8,7 +8,6 @@ from typing import Any
 
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.runs.files import check_all_entries
 from wordle_rl.training.curricula.base import Curriculum, StepPlan, check_first
 
 
@@ -21,7 +20,6 @@ class Gated(Curriculum):
     """
 
     first: RewardSet
-    rewards: RewardSet
     threshold: float = 0.9
     window: int = 5
 
@@ -57,7 +55,4 @@ class Gated(Curriculum):
         return {"open": self._open, "recent": self._recent}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_all_entries("curriculum", state, {"open": bool, "recent": list[list[int]]})
-        if any(len(step) != 2 or not 0 <= step[0] <= step[1] for step in state["recent"]):
-            raise ValueError("curriculum: recent must be pairs of readable guesses and turns")
         self._open, self._recent = state["open"], state["recent"]

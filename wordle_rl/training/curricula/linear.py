@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.training.curricula.base import StepPlan
-from wordle_rl.training.curricula.by_epoch import ByEpoch
+from wordle_rl.training.curricula.phases import Phases
 
 
 @dataclass(kw_only=True)
-class Linear(ByEpoch):
+class Linear(Phases):
     """(1 - share) x weights of `first` + share x weights of reward=, share 0..1 over the epochs.
 
     A component missing from one set has weight 0 there. Components of the same name must have the

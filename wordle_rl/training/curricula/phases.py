@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from wordle_rl.training.curricula.base import StepPlan
-from wordle_rl.training.curricula.by_epoch import ByEpoch
+from wordle_rl.game.rules import Game
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.training.curricula.base import Curriculum, StepPlan, check_first
 
 
 @dataclass(kw_only=True)
-class Phases(ByEpoch):
-    """Uses `first` for some epochs, then reward=."""
+class Phases(Curriculum):
+    """Uses `first` for some epochs, then reward=.
+
+    An epoch has one group for each training secret. It counts groups instead of steps, so a resumed
+    run may change the number of groups per step.
+    """
+
+    first: RewardSet
+    secrets: tuple[str, ...]
+    epochs: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_first(self.first, self.rewards)
+        if not 0.0 < self.epochs <= 1e6:
+            raise ValueError(f"curriculum.epochs must be above 0, up to 1e6, not {self.epochs}")
+        self._groups = 0  # played so far
+
+    @property
+    def share(self) -> float:
+        """The share of the way from first to reward= that is done, 0..1."""
+        return min(self._groups / len(self.secrets) / self.epochs, 1.0)
 
     def plan(self) -> StepPlan:
         if self.share < 1.0:
             return StepPlan(stage="first", rewards=self.first)
         return StepPlan(stage="reward", rewards=self.rewards)
+
+    def observe(self, groups: Sequence[Sequence[Game]]) -> None:
+        self._groups += len(groups)
+
+    def metrics(self) -> dict[str, float]:
+        return {"epoch": self._groups / len(self.secrets), "share": self.share}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"groups": self._groups}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._groups = state["groups"]

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.game.rules import Game
-from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.runs.files import check_all_entries
 from wordle_rl.training.curricula.base import Curriculum, StepPlan
 
 
@@ -21,7 +19,6 @@ class Replay(Curriculum):
     more than `capacity` secrets wait, the oldest losses are forgotten.
     """
 
-    rewards: RewardSet
     groups: int  # of a step
     share: float = 0.25  # of a step's groups, at most
     lost: float = 0.5  # a secret is replayed when at least this share of its games was lost
@@ -69,5 +66,4 @@ class Replay(Curriculum):
         return {"waiting": self._waiting}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        check_all_entries("curriculum", state, {"waiting": list[str]})
         self._waiting = state["waiting"]

@@ -1,0 +1,165 @@
+"""Checkpoints of a run: its policy, its state and its curriculum's, and the exported model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.stages import Stage, write_stages
+from wordle_rl.runs.checkpoints import Checkpoint, CheckpointStore
+from wordle_rl.runs.errors import user_errors
+from wordle_rl.runs.files import read_object, write_json
+from wordle_rl.runs.folder import RunFolder
+from wordle_rl.training.curricula.base import Curriculum
+from wordle_rl.training.curriculum import save_curriculum
+
+_STATE = "state.json"  # in a checkpoint's folder
+_COUNTED = (
+    *("games", "extra_games", "wins", "groups", "zero_spread_groups"),
+    *("skipped_groups", "resampled_groups"),
+)
+
+
+@dataclass(kw_only=True)
+class RunState:
+    """How far a run has come. Its fields are the entries of state.json."""
+
+    step: int = 0  # whole steps that the policy has seen
+    # Rank of the best checkpoint, see rank_validation: empty before the first validation, then
+    # three numbers.
+    best: list[float] = field(default_factory=list)
+    best_step: int = 0
+    start: list[float] = field(default_factory=list)  # rank of the start
+    totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0.0))
+    failures: int = 0  # steps in a row with a failed update
+    curriculum: dict[str, Any] = field(default_factory=dict)  # its state_dict()
+
+    @property
+    def begun(self) -> bool:
+        """Whether the start policy was validated."""
+        return bool(self.best)
+
+    @property
+    def improved(self) -> bool:
+        """Whether a validation beat the one of the start."""
+        return self.best_step > 0 and self.best > self.start
+
+    def count(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Add a step's games and groups to the totals. Returns the totals as metrics."""
+        groups, resampled = metrics["groups/played"], metrics["groups/resampled"]
+        for name, count in {
+            "games": metrics["train/games"],
+            "extra_games": metrics["train/extra_games"],
+            "wins": metrics["train/wins"],
+            "groups": groups,
+            "zero_spread_groups": round(metrics["groups/zero_spread"] * groups),
+            "skipped_groups": round(metrics["groups/skipped"] * (groups - resampled)),
+            "resampled_groups": resampled,
+        }.items():
+            self.totals[name] += count
+        failed = metrics.get("update/skipped", 0.0) > 0
+        self.failures = self.failures + 1 if failed else 0
+        return {f"total/{name}": value for name, value in self.totals.items()}
+
+    def note_validation(self, step: int, metrics: Mapping[str, float]) -> bool:
+        """Note a validation. Returns whether it is the best so far. A tie goes to the later one."""
+        rank = rank_validation(metrics)
+        if step == 0:
+            self.start = rank
+        if rank < self.best:
+            return False
+        self.best, self.best_step = rank, step
+        return True
+
+
+def rank_validation(validation: Mapping[str, float]) -> list[float]:
+    """The numbers that rank checkpoints: wins, then guesses, then reward. Greater is better.
+
+    The reward still shows progress when no game is won.
+    """
+    guesses = validation["val/mean_guesses_with_losses"]
+    return [validation["val/win_rate"], -guesses, validation["val/reward"]]
+
+
+class Checkpointing:
+    """Saves and restores. With several processes, all restore and only the first one writes."""
+
+    def __init__(
+        self, policy: Policy, curriculum: Curriculum, folder: RunFolder, stages: Sequence[Stage]
+    ) -> None:
+        """stages: the runs that the model was trained in, this one included."""
+        self._policy, self._curriculum, self._stages = policy, curriculum, stages
+        self._writes = policy.processes.rank == 0
+        self._store = CheckpointStore(folder.checkpoints, read_only=not self._writes)
+        self._model = folder.path / "model"
+        self._saved: int | None = None  # step of the last checkpoint saved or restored
+
+    def restore(self) -> RunState:
+        """Return to the newest checkpoint. Without one, returns the state of a new run."""
+        newest = self._store.load_latest() if self._writes else None
+        checkpoint = self._policy.processes.gather(newest)[0]
+        if checkpoint is None:
+            return RunState()
+        self._policy.load(checkpoint.path)
+        state = RunState(**read_object(checkpoint.path / _STATE))
+        self._curriculum.load_state_dict(state.curriculum)
+        if state.begun:
+            self._saved = state.step
+            if self._writes and state.best_step == state.step:
+                self._store.mark_best(state.step)  # the run may have been killed before this
+        return state
+
+    def save(self, state: RunState, *, best: bool) -> None:
+        """Write a checkpoint unless this step has one. best: mark it as the best one."""
+        if not self._writes:
+            return
+        state.curriculum = save_curriculum(self._curriculum)
+
+        def write(folder: Path) -> None:
+            self._policy.save(folder)
+            write_stages(folder / "model", self._stages)
+            write_json(folder / _STATE, asdict(state))
+
+        if state.step != self._saved:
+            self._store.save(state.step, write)
+            self._saved = state.step
+        if best:
+            self._store.mark_best(state.step)
+
+    def load_best(self) -> int:
+        """Load the best readable checkpoint into the policy. Returns its step."""
+        with user_errors():
+            best = self._store.load_best() if self._writes else None
+        found: Checkpoint | None = self._policy.processes.gather(best)[0]
+        assert found is not None
+        self._policy.load(found.path)
+        return found.step
+
+    def export(self, state: RunState, step: int) -> None:
+        """Write the policy to the run's folder `model`. step: the one its weights are from."""
+        if self._writes:
+            self._policy.export(self._model)
+            write_stages(self._model, self._stages)
+            print(f"\n{describe_export(self._model, step, state)}", flush=True)
+
+    def newest(self) -> int | None:
+        """The step of the newest checkpoint, None without one."""
+        newest = self._store.latest()
+        return None if newest is None else int(newest.name.removeprefix("step_"))
+
+
+def describe_export(folder: Path, step: int, state: RunState) -> str:
+    """Two lines: which checkpoint is the best, and where its model is. step: the exported one."""
+    if step != state.best_step:
+        lost = f"best checkpoint: step {state.best_step}, but it is lost"
+        return f"{lost}\nexported step {step} to {folder}"
+    wins, guesses, reward = state.best
+    reached = (
+        f"{100 * wins:.1f} % wins, {-guesses:.2f} guesses (a lost game counts one more), "
+        f"reward {reward:.2f}"
+    )
+    found = f"step {step} of {state.step}" if step else "step 0, the start"
+    return f"best checkpoint: {found}; validation had {reached}\nexported to {folder}"

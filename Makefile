@@ -131,7 +131,7 @@ format: $(STAMP)  ## format the code and mend what can be mended
 docs: $(STAMP)  ## build the docs as a website in build/site; a broken link fails
 	@rm -rf build/pages && mkdir -p build/pages
 	@# What git knows and what is new, so that a page under work shows, too.
-	@git ls-files -co --exclude-standard '*.md' '*.png' 'docs/site.*' 'examples/*' LICENSE \
+	@git ls-files -co --exclude-standard '*.md' '*.png' 'examples/*' LICENSE \
 	    ':!tests' ':!wordle_rl' ':!notes' \
 	    | tar -cf - -T - | tar -xf - -C build/pages
 	$(PY) docs/make_pages.py build/pages/docs

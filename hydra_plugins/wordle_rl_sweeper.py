@@ -15,8 +15,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl.runs.config import quoted
 from wordle_rl.runs.errors import fail, user_errors
-from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF
 
 
 class StudySweeper(Sweeper):
@@ -36,9 +34,10 @@ class StudySweeper(Sweeper):
         from wordle_rl.commands.build import build_experiment
 
         with user_errors():
-            plan = self.build_plan(arguments)
+            plan = self.plan_study(arguments)
             plan.check(build_experiment)
-            from wordle_rl.sweeps.finish import check_power, finish_study
+            from wordle_rl.sweeps.power import check_power
+            from wordle_rl.sweeps.progress import show_study
             from wordle_rl.sweeps.study import StudyStopped, run_study
 
             if not (plan.settings.place / "study.json").exists():
@@ -47,36 +46,15 @@ class StudySweeper(Sweeper):
                 run_study(plan)
             except StudyStopped as error:
                 fail(str(error), code=1)
-            finish_study(plan)
+            show_study(plan.settings.place)
 
-    def build_plan(self, arguments: Sequence[str]) -> Any:
+    def plan_study(self, arguments: Sequence[str]) -> Any:
         """The study as a StudyPlan. Raises ConfigError."""
-        from wordle_rl.sweeps.plan import StudyPlan, add_arms
-        from wordle_rl.sweeps.records import settle_start
-        from wordle_rl.sweeps.settings import build_study_settings, describe_ad_hoc
-        from wordle_rl.sweeps.space import parse_overrides, parse_params
+        from wordle_rl.sweeps.plan import plan_study
 
         assert self.config is not None
         node: Any = OmegaConf.to_container(self.config.hydra.sweeper, resolve=True)
-        given = [a for a in arguments if not a.startswith("sweep=")]
-        swept, fixed = parse_overrides(given)
-        if node.get("name") is None:
-            if not swept:
-                have = ", ".join(sorted(path.stem for path in (CONF / "sweep").glob("*.yaml")))
-                raise ConfigError(
-                    "-m runs a study: give a setting several values, such as optim.lr=1e-4,1e-3, "
-                    f"or name a study with sweep=, out of {have}"
-                )
-            node |= describe_ad_hoc(swept, given)
-        settings = build_study_settings(node)
-        space, single = parse_params(settings.params)
-        fixed = settle_start(fixed, settings.place)
-        said = {override.partition("=")[0] for override in fixed}
-        space = {key: item for key, item in (space | swept).items() if key not in said}
-        return StudyPlan(
-            settings=settings, space=add_arms(settings, space), overrides=(*single, *fixed),
-            compose=self._compose,
-        )  # fmt: skip
+        return plan_study(node, arguments, self._compose)
 
     def _compose(self, overrides: Sequence[str]) -> dict[str, Any]:
         """The resolved config of a trial's overrides."""

@@ -12,9 +12,7 @@ from typing import Any
 
 import optuna
 
-from wordle_rl.sweeps.plan import StudyPlan, add_arms
-from wordle_rl.sweeps.settings import build_study_settings
-from wordle_rl.sweeps.space import parse_params
+from wordle_rl.sweeps.plan import StudyPlan, plan_study
 from wordle_rl.sweeps.study import run_study
 
 TESTS = Path(__file__).resolve().parent
@@ -23,17 +21,10 @@ FAKE = [sys.executable, str(TESTS / "fake_train.py")]
 
 def plan_of(root: Path, **node: Any) -> StudyPlan:
     """A study in a folder: a grid over x, unless the node says otherwise."""
-    settings = build_study_settings(
-        {
-            "name": "study", "params": {"x": "choice(0.1, 0.9, 0.5)"}, "command": FAKE,
-            "folder": str(root / "study"), "poll": 0.05, **node,
-        }
-    )  # fmt: skip
-    space, single = parse_params(settings.params)
-    return StudyPlan(
-        settings=settings, space=add_arms(settings, space), overrides=tuple(single),
-        compose=lambda overrides: {"rollout": {"groups": 4, "num_generations": 2}},
-    )  # fmt: skip
+    about = {"name": "study", "params": {"x": "choice(0.1, 0.9, 0.5)"}, "command": FAKE,
+             "folder": str(root / "study"), "poll": 0.05, **node}  # fmt: skip
+    rollout = {"groups": 4, "num_generations": 2}
+    return plan_study(about, [], lambda overrides: {"rollout": rollout})
 
 
 def work(root: Path, **node: Any) -> list[str]:

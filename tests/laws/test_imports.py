@@ -201,7 +201,7 @@ class A:
         ("adapters.gym", "game.rules", True),
         ("training.step", "adapters.gym", False),
         ("reports.page", "evaluation.intervals", True),
-        ("reports.page", "sweeps.analysis", False),
+        ("reports.page", "sweeps.verdicts", False),
         ("training.loop", "reports.page", False),
         ("commands.report", "reports.page", True),
         ("web.server", "rollouts.play", True),

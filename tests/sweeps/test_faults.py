@@ -90,7 +90,7 @@ def test_after_kill_9_of_a_trial_it_continues_in_its_folder(tmp_path):
     os.kill(child, signal.SIGKILL)
     release(tmp_path)
     said, _ = one.communicate(timeout=240)
-    assert one.returncode == 0 and "was killed and is queued again" in said, said
+    assert one.returncode == 0 and "was killed and continues" in said, said
     assert complete(tmp_path) == [0.1, 0.9]
     assert steps_done(tmp_path) == {"0000": SIX, "0001": SIX}
     assert len(processes_of(tmp_path)) == 3, "two processes did each step of the first trial once"
@@ -163,15 +163,14 @@ def test_a_poor_trial_is_pruned_and_its_run_ends(tmp_path, fake):
     [
         ({"fail": "the model is broken"}, "the model is broken (exit code 1"),
         ({"summary": False}, "exit code 0, no summary.json"),
-        ({"value": math.nan}, "val_win_rate"),
-        ({"steps": 1, "spoil": ["metrics.jsonl", ""]}, "no training step"),
+        ({"value": math.nan}, "not a number"),
     ],
-    ids=["error", "no summary", "nan", "no step"],
+    ids=["error", "no summary", "nan"],
 )
 def test_three_failures_in_a_row_stop_a_study_with_the_cause(tmp_path, fake, how, cause):
-    fake(**how)
+    fake(steps=1, **how)
     node = {"params": {"x": "range(0, 3)"}}
-    with pytest.raises(StudyStopped, match="trials 0, 1, 2 failed in a row") as stop:
+    with pytest.raises(StudyStopped, match="3 trials failed in a row") as stop:
         work(tmp_path, **node)
     assert cause in str(stop.value)
     assert states(stored(tmp_path)) == ["FAIL", "FAIL", "FAIL", "WAITING"]
@@ -199,13 +198,14 @@ def test_success_is_the_summary_whatever_the_exit_code(tmp_path, fake):
 
 def test_other_settings_are_refused_by_name(tmp_path):
     work(tmp_path)
-    with pytest.raises(ConfigError, match=r"params was .*0.1.*, is .*choice\(1, 2\)") as no:
+    with pytest.raises(ConfigError, match=r"started with another space: ") as no:
         work(tmp_path, params={"x": "choice(1, 2)"})
     assert "hydra.sweeper.name" in str(no.value) and "\n" not in str(no.value)
-    with pytest.raises(ConfigError, match=r"budget was .*None.*160"):
+    with pytest.raises(ConfigError, match=r"another budget: "):
         work(tmp_path, budget={"games": 160})
     (tmp_path / "study" / "study.db").unlink()
     (tmp_path / "study" / "study.json").unlink()
+    (tmp_path / "study" / "results.csv").unlink()
     with pytest.raises(ConfigError, match=r"0000 holds a trial of an earlier study: remove "):
         work(tmp_path, params={"x": "choice(0.2, 0.3)"})
 

@@ -16,7 +16,7 @@ import pytest
 
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps import page, pictures
-from wordle_rl.sweeps.analysis import judge_study
+from wordle_rl.sweeps.verdicts import judge, read_study
 
 EFFECTS = json.loads(Path(__file__).with_name("effects.json").read_text())  # computed in 2026-11
 STUDIES = sorted(path.parent for path in (ROOT / "sweeps").glob("*/study.json"))
@@ -31,7 +31,7 @@ def studies() -> list[Any]:
 
 @pytest.mark.parametrize("folder", studies())
 def test_a_study_keeps_its_verdicts(folder):
-    for found, kept in zip(judge_study(folder), EFFECTS[folder.name], strict=True):
+    for found, kept in zip(judge(read_study(folder)), EFFECTS[folder.name], strict=True):
         for key, value in kept.items():
             same = pytest.approx(value, abs=1e-6) if isinstance(value, float) else value
             assert getattr(found, key) == same, (found.name, key)

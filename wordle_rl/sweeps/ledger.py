@@ -1,43 +1,63 @@
-"""Optuna's ledger of a study, and the samplers and pruners that read it."""
+"""Optuna's ledger of a study: its database, its samplers and pruners, and its two rounds.
+
+The rounds are the search, and the winner and the default with fresh seeds. Each is an Optuna study.
+A grid's points are queued as trials, so that no two workers take the same one.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import optuna
+from optuna.exceptions import DuplicatedStudyError
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.sweeps.plan import StudyPlan
+from wordle_rl.sweeps.results import CONFIRMATION, CONFIRMED, SEARCH, read_record, read_trials
 from wordle_rl.sweeps.settings import StudySettings
+from wordle_rl.sweeps.space import ARM, Params, Space
+from wordle_rl.sweeps.trial import RETRIES
 
-RETRIES = 3  # times that a trial continues after its worker, or its run, was killed
+DONE = (TrialState.COMPLETE, TrialState.PRUNED)
+LIVE = (TrialState.RUNNING, TrialState.WAITING)
+_FILL_TIME = 60.0  # seconds that the worker which created a study has to fill its queue
 _SQLITE_TIMEOUT = 120.0  # seconds that a worker waits while others hold the file
 
 
-def build_part(key: str, node: Mapping[str, Any], module: ModuleType, **more: Any) -> Any:
-    """The sampler or pruner of a node, whose `_target_` is a class of the module.
-
-    more: arguments that the class gets if it knows them. Raises ConfigError.
-    """
-    where, _, name = str(node.get("_target_")).rpartition(".")
-    if where != module.__name__ or name not in module.__all__:
-        have = ", ".join(n for n in module.__all__ if n[0].isupper())
-        raise ConfigError(f"{key}._target_ must be {module.__name__}.<class>, out of {have}")
-    cls = getattr(module, name)
-    given = {
-        k: build_part(f"{key}.{k}", v, module) if isinstance(v, Mapping) and "_target_" in v else v
-        for k, v in node.items()
-        if k != "_target_"
-    }
-    known = inspect.signature(cls).parameters
+def open_storage(settings: StudySettings) -> RDBStorage:
+    """Optuna's ledger of a study. Raises ConfigError when the database cannot be opened."""
+    address = settings.storage or f"sqlite:///{settings.place / 'study.db'}"
     try:
-        return cls(**given | {k: v for k, v in more.items() if k in known})
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{key}: {error}") from None
+        url = make_url(address)
+    except ArgumentError:  # its message may quote the password
+        raise ConfigError(
+            "hydra.sweeper.storage must be the address of a database: sqlite:///<file> on one "
+            "machine, postgresql+psycopg://<user>:<password>@<host>/<database> for several"
+        ) from None
+    sqlite = {"connect_args": {"timeout": _SQLITE_TIMEOUT}}
+    try:
+        return RDBStorage(
+            address,
+            engine_kwargs=sqlite if address.startswith("sqlite") else {"pool_pre_ping": True},
+            heartbeat_interval=settings.heartbeat, grace_period=settings.grace,
+            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
+        )  # fmt: skip
+    except Exception as error:
+        shown, (said, *_) = url.render_as_string(), [*str(error).splitlines(), repr(error)]
+        raise ConfigError(
+            f"hydra.sweeper.storage={shown}: {said.replace(address, shown)}"
+        ) from None
 
 
 def build_sampler(node: Mapping[str, Any] | None, trial: int) -> Any:
@@ -49,43 +69,165 @@ def build_sampler(node: Mapping[str, Any] | None, trial: int) -> Any:
     if node is None:
         return optuna.samplers.RandomSampler()  # a grid queues its points
     seed = (int(node.get("seed") or 0) * 1_000_003 + trial) % 2**32
-    return build_part("hydra.sweeper.sampler", node, optuna.samplers, seed=seed)
+    return _build_part("hydra.sweeper.sampler", node, optuna.samplers, seed=seed)
 
 
 def build_pruner(node: Mapping[str, Any] | None) -> Any:
     if node is None:
         return optuna.pruners.NopPruner()
-    return build_part("hydra.sweeper.pruner", node, optuna.pruners)
+    return _build_part("hydra.sweeper.pruner", node, optuna.pruners)
 
 
-def show_address(settings: StudySettings) -> str:
-    """Where a study is kept, without a password. Raises ConfigError for what is no address."""
+def _build_part(key: str, node: Mapping[str, Any], module: ModuleType, **more: Any) -> Any:
+    """The object of a node, whose `_target_` is a class of the module. Raises ConfigError.
+
+    more: arguments that the class gets if it knows them.
+    """
+    where, _, name = str(node.get("_target_")).rpartition(".")
+    if where != module.__name__ or name not in module.__all__:
+        have = ", ".join(n for n in module.__all__ if n[0].isupper())
+        raise ConfigError(f"{key}._target_ must be {module.__name__}.<class>, out of {have}")
+    given = {
+        k: _build_part(f"{key}.{k}", v, module) if isinstance(v, Mapping) and "_target_" in v else v
+        for k, v in node.items()
+        if k != "_target_"
+    }
+    cls = getattr(module, name)
+    known = inspect.signature(cls).parameters
     try:
-        return make_url(find_address(settings)).render_as_string(hide_password=True)
-    except Exception:  # its message may quote the password
+        return cls(**given | {k: v for k, v in more.items() if k in known})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{key}: {error}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """Trials from one search space: the search, or its winner and default with fresh seeds."""
+
+    part: str  # SEARCH or CONFIRMATION
+    name: str  # of the Optuna study
+    space: Space
+    points: Sequence[Params] | None  # of a grid; None when a sampler draws them
+    n_trials: int
+    build_run: Callable[[Params], list[str]]  # overrides of a trial
+    study: optuna.Study
+    taken: int  # finished trials from results.csv
+
+    @property
+    def trials(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False)
+
+    def left(self) -> int:
+        """How many trials are not done yet, running ones included."""
+        return max(self.n_trials - sum(t.state in DONE for t in self.trials), 0)
+
+    def list_missing(self) -> list[Params]:
+        """Points of the grid without a trial that is done, running or queued."""
+        known = [read_point(t) for t in self.trials if t.state in (*DONE, *LIVE)]
+        return [point for point in self.points or () if point not in known]
+
+    def take_trial(self, sampler: Mapping[str, Any] | None) -> optuna.Trial | None:
+        """A trial with its parameters; None when there is none to take.
+
+        Only one thread of a machine may call it at a time: Optuna relies on SELECT ... FOR UPDATE
+        to give a trial to one worker alone, which sqlite ignores.
+        """
+        optuna.storages.fail_stale_trials(self.study)
+        states = [trial.state for trial in self.trials]
+        drawn = sum(state in (*DONE, TrialState.RUNNING) for state in states)
+        if TrialState.WAITING not in states and (self.points or drawn >= self.n_trials):
+            return None
+        self.study.sampler = build_sampler(sampler, len(states))
+        trial = self.study.ask(dict(self.space))
+        if self.points and not trial.storage.get_trial_system_attrs(trial._trial_id):
+            self.study.tell(trial, state=TrialState.FAIL)  # another machine has emptied the queue
+            return None
+        return trial
+
+
+def read_point(trial: FrozenTrial) -> Params:
+    """The parameters of a trial, also of one that is still queued."""
+    return trial.system_attrs.get("fixed_params", trial.params)
+
+
+def open_search(storage: RDBStorage, plan: StudyPlan) -> Round:
+    """The trials that the study is about. Raises ConfigError for a study of other settings."""
+    points = plan.points
+    return _open(
+        storage, plan, part=SEARCH, name=plan.settings.name, space=plan.space, points=points,
+        n_trials=plan.settings.n_trials or len(points or ()), build_run=plan.build_run,
+    )  # fmt: skip
+
+
+def open_confirmation(storage: RDBStorage, plan: StudyPlan, winner: FrozenTrial) -> Round:
+    """The winner and the default again, with fresh seeds, reported on the test secrets.
+
+    Its name has the number of the winner's trial, as a search that grows may find another winner.
+    """
+    settings = plan.settings
+    best: Any = {name: value for name, value in winner.params.items() if name != "seed"}
+    default: Any = settings.default or {}
+    # A study that varies seeds alone has no default: each trial is the config as it is.
+    arms = ["winner"] if best == default else ["winner", "default"]
+    points: Any = [{ARM: arm, "seed": seed} for seed in settings.confirm_seeds for arm in arms]
+
+    def build_run(params: Params) -> list[str]:
+        run = plan.build_run(best if params[ARM] == "winner" else default)
+        return [*run, f"seed={params['seed']}", "trainer.report=true"]
+
+    return _open(
+        storage, plan, part=CONFIRMATION, name=f"{settings.name}-confirm-{winner.number}",
+        space=CONFIRMED, points=points, n_trials=len(points), build_run=build_run,
+    )  # fmt: skip
+
+
+def _open(storage: RDBStorage, plan: StudyPlan, **about: Any) -> Round:
+    """A round with its Optuna study: created and filled, or as it was left."""
+    name, part = about["name"], about["part"]
+    identity = json.loads(json.dumps(plan.identity()))
+    try:
+        optuna.create_study(study_name=name, storage=storage, direction="maximize")
+        created = True
+    except DuplicatedStudyError:
+        created = False
+    pruner = build_pruner(plan.settings.pruner if part == SEARCH else None)
+    study = optuna.load_study(study_name=name, storage=storage, pruner=pruner)
+    end = time.monotonic() + _FILL_TIME
+    while not created and "identity" not in study.user_attrs and time.monotonic() < end:
+        time.sleep(0.3)  # a worker on another machine is filling it
+    before = study.user_attrs.get("identity") or read_record(plan.settings.place).get("identity")
+    if before not in (None, identity):
+        differ = ", ".join(key for key in identity if identity[key] != before.get(key))
         raise ConfigError(
-            "hydra.sweeper.storage must be the address of a database: sqlite:///<file> on one "
-            "machine, postgresql+psycopg://<user>:<password>@<host>/<database> for several"
-        ) from None
+            f"study {plan.settings.name} was started with another {differ}: old and new trials "
+            "cannot be compared. Set another hydra.sweeper.name=..., or remove "
+            f"{plan.settings.place}"
+        )
+    known = {}
+    if not study.get_trials(deepcopy=False):
+        known = read_trials(plan.settings.place, part, about["space"])
+    lost = create_trial(state=TrialState.FAIL)  # a number that nothing came of
+    for number in range(max(known, default=-1) + 1):
+        study.add_trial(known.get(number, lost))
+    opened = Round(**about, study=study, taken=len(known))
+    for point in opened.list_missing():
+        study.enqueue_trial(dict(point))
+    study.set_user_attr("identity", identity)
+    return opened
 
 
-def find_address(settings: StudySettings) -> str:
-    return settings.storage or f"sqlite:///{settings.place / 'study.db'}"
+def find_winner(trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
+    """The first trial of the arm with the best mean objective over seeds.
 
-
-def open_storage(settings: StudySettings) -> RDBStorage:
-    """Optuna's ledger of a study. Raises ConfigError when the database cannot be opened."""
-    url, shown = find_address(settings), show_address(settings)
-    sqlite = url.startswith("sqlite")
-    try:
-        return RDBStorage(
-            url,
-            engine_kwargs={"connect_args": {"timeout": _SQLITE_TIMEOUT}} if sqlite
-            else {"pool_pre_ping": True},
-            heartbeat_interval=settings.heartbeat, grace_period=settings.grace,
-            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
-        )  # fmt: skip
-    except Exception as error:
-        said = next((line for line in str(error).splitlines() if line.strip()), repr(error))
-        said = said.replace(url, shown)
-        raise ConfigError(f"hydra.sweeper.storage={shown}: {said}") from None
+    An arm counts only if it completed as many seeds as any other arm, so one lucky seed does not
+    win.
+    """
+    arms: dict[str, list[FrozenTrial]] = {}
+    for trial in trials:
+        if trial.state == TrialState.COMPLETE:
+            params = {name: value for name, value in trial.params.items() if name != "seed"}
+            arms.setdefault(json.dumps(params, sort_keys=True), []).append(trial)
+    most = max(map(len, arms.values()), default=0)
+    full = [own for own in arms.values() if len(own) == most]
+    return max(full, key=lambda own: statistics.fmean(t.value or 0.0 for t in own))[0] \
+        if full else None  # fmt: skip

@@ -1,38 +1,34 @@
-"""What a trial runs: its parameters become the command lines of its stages.
-
-A stage is one training run. `{start}` in its overrides is the model of the previous stage.
-"""
+"""What a study will run: its settings and its command line become points and command lines."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import CategoricalDistribution, distribution_to_json
 
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.sweeps.settings import StudySettings
+from wordle_rl.runs.paths import CONF
+from wordle_rl.sweeps.settings import StudySettings, build_study_settings
 from wordle_rl.sweeps.space import (
-    Distribution,
+    ARM,
     Params,
     Space,
-    format_distribution,
     format_overrides,
     list_grid_points,
     list_probes,
-    quote,
+    name_arm,
+    parse_overrides,
+    parse_params,
 )
 
 Compose = Callable[[Sequence[str]], dict[str, Any]]  # overrides -> the resolved config
-ARM = "arm"  # the parameter whose values are the names of hydra.sweeper.arms
-START = "{start}"
-SHIPPED = "embedded/tiny"  # takes the place of {start} in checks before a study
-_FOR_STAGE = re.compile(r"(\d+): *(.+)")
-# The sweeper decides these itself: where runs are kept, and which run to resume.
-_RESERVED = ("output_dir", "resume", "sweep")
+_RESERVED = ("output_dir", "resume", "sweep")  # set by the sweeper
+_SHOWN = 40  # characters of the settings in the name of a study that has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,39 +37,25 @@ class StudyPlan:
 
     settings: StudySettings
     space: Space
-    overrides: tuple[str, ...]  # from the command line, for every trial
+    points: list[dict[str, Any]] | None  # of a grid, in their order; None with a sampler
+    overrides: list[str]  # for every trial
     compose: Compose
 
-    def __post_init__(self) -> None:
-        if not self.space:
-            raise ConfigError("hydra.sweeper.params must have a parameter with several values")
-        written = [*self.overrides, *(f"{name}=" for name in self.space)]
-        for override in written:
-            key = override.partition("=")[0].lstrip("+~")
-            if key in _RESERVED:
-                raise ConfigError(f"{override}: a study sets {', '.join(_RESERVED)} itself")
-        self.list_points()
+    @property
+    def default(self) -> str | None:
+        """The name of the default's arm."""
+        default: Any = self.settings.default
+        return name_arm(default, self.space) if default else None
 
-    def list_points(self) -> list[dict[str, Any]] | None:
-        """All points of a grid, in the order in which they are tried; None with a sampler."""
-        try:
-            return list_grid_points(self.space) if self.settings.sampler is None else None
-        except ValueError as error:
-            raise ConfigError(f"hydra.sweeper.params: {error}") from None
-
-    def build_stages(self, params: Params) -> list[list[str]]:
-        """The overrides of each stage of a trial, output folder aside."""
-        settings, arm = self.settings, params.get(ARM)
-        if arm is not None and arm not in settings.arms:
-            raise ConfigError(
-                f"hydra.sweeper: arm must be one of {', '.join(settings.arms)}, not {arm!r}"
-            )
+    def build_run(self, params: Params) -> list[str]:
+        """The overrides of a trial, output folder aside."""
+        arms, arm = self.settings.arms, params.get(ARM)
+        if arm is not None and arm not in arms:
+            raise ConfigError(f"hydra.sweeper: arm must be one of {', '.join(arms)}, not {arm!r}")
+        own = arms[str(arm)] if arm is not None else []
         given = format_overrides({name: v for name, v in params.items() if name != ARM})
-        stages = []
-        for number, stage in enumerate(settings.stages, 1):
-            own = _pick_for_stage(number, settings.arms[str(arm)] if arm is not None else [])
-            stages.append([*stage, *self.overrides, *own, *given])
-        return [*stages[:-1], [*stages[-1], *self._fit_budget(stages[-1])]]
+        run = [*self.overrides, *own, *given]
+        return [*run, *self._fit_budget(run)]
 
     def check(self, build: Callable[[dict[str, Any]], object]) -> None:
         """Compose and build every value once, so that a wrong one is found before the first trial.
@@ -81,29 +63,27 @@ class StudyPlan:
         build: raises ValueError for a config that cannot be trained.
         """
         for params in [*list_probes(self.space), self.settings.default or {}]:
-            for stage in self.build_stages(params):
-                build(self._compose_stage(stage))
+            build(self.compose(self.build_run(params)))
 
     def identity(self) -> dict[str, Any]:
-        """The settings that cannot change once a study has started."""
+        """The settings that cannot change once a study has started, as JSON holds them."""
         settings = self.settings
         return {
-            "params": {name: format_distribution(item) for name, item in self.space.items()},
+            "space": {n: json.loads(distribution_to_json(item)) for n, item in self.space.items()},
             "arms": settings.arms,
-            "stages": settings.stages,
+            "overrides": self.overrides,
             "budget": vars(settings.budget),
-            "overrides": list(self.overrides),
             "default": settings.default,
-            "grid": settings.sampler is None,
+            "grid": self.points is not None,
         }
 
-    def _fit_budget(self, stage: Sequence[str]) -> list[str]:
-        """Overrides that make a stage play the study's games, unless it sets its own steps."""
+    def _fit_budget(self, run: Sequence[str]) -> list[str]:
+        """Overrides that make a run play the study's games, unless it sets its own steps."""
         budget = self.settings.budget
-        said = {override.partition("=")[0] for override in stage}
+        said = {override.partition("=")[0] for override in run}
         if budget.games is None or "trainer.steps" in said:
             return []
-        rollout = self._compose_stage(stage)["rollout"]
+        rollout = self.compose(run)["rollout"]
         size, groups, more = rollout["num_generations"], rollout["groups"], []
         if budget.games_per_step is not None and "rollout.groups" not in said:
             groups, rest = divmod(budget.games_per_step, size)
@@ -123,31 +103,51 @@ class StudyPlan:
         due = {"steps": steps, "validate_every": every, "checkpoint_every": every}
         return more + [f"trainer.{k}={v}" for k, v in due.items() if f"trainer.{k}" not in said]
 
-    def _compose_stage(self, stage: Sequence[str]) -> dict[str, Any]:
-        return self.compose([override.replace(START, SHIPPED) for override in stage])
+
+def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compose) -> StudyPlan:
+    """The study of a hydra.sweeper node and the overrides beside it. Raises ConfigError.
+
+    Without a name, the arguments with several values are the study.
+    """
+    given = [argument for argument in arguments if not argument.startswith("sweep=")]
+    swept, fixed = parse_overrides(given)
+    if node.get("name") is None:
+        node = {**node, **_describe_ad_hoc(sorted(swept), given)}
+    settings = build_study_settings(node)
+    space, single = parse_params(settings.params)
+    if settings.arms and ARM not in {**space, **swept}:
+        space = {ARM: CategoricalDistribution(tuple(settings.arms)), **space}
+    said = {override.partition("=")[0] for override in fixed}
+    space = {name: item for name, item in (space | swept).items() if name not in said}
+    for override in [*fixed, *(f"{name}=" for name in space)]:
+        if override.partition("=")[0].lstrip("+~") in _RESERVED:
+            raise ConfigError(f"{override}: a study sets {', '.join(_RESERVED)} itself")
+        if override == "init_from=latest":
+            raise ConfigError(f"{override}: name the run, which is the same for all trials")
+    if not space:
+        raise ConfigError("hydra.sweeper.params must have a parameter with several values")
+    return StudyPlan(
+        settings=settings, space=space, overrides=[*settings.overrides, *single, *fixed],
+        points=list_grid_points(space) if settings.sampler is None else None, compose=compose,
+    )  # fmt: skip
 
 
-def add_arms(settings: StudySettings, space: Space) -> dict[str, Distribution]:
-    """The space with the study's arms as its first parameter, unless it already has some."""
-    if ARM in space or not settings.arms:
-        return dict(space)
-    names = tuple(settings.arms)
-    return {ARM: CategoricalDistribution(names), **space}
+def list_studies() -> list[str]:
+    """The studies in conf/sweep."""
+    return sorted(path.stem for path in (CONF / "sweep").glob("*.yaml"))
 
 
-def insert_start(overrides: Sequence[str], model: Path | None) -> list[str]:
-    """The overrides of a stage, with the model of the stage before in the place of {start}."""
-    path = quote(str(model)) if model else ""
-    return [override.replace(START, path) for override in overrides]
+def _describe_ad_hoc(varied: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
+    """Name and question of a study that the command line alone describes.
 
-
-def _pick_for_stage(number: int, overrides: Sequence[str]) -> list[str]:
-    """The overrides for every stage, and those for this one, written as in `1: a.b=c`."""
-    picked = []
-    for override in overrides:
-        found = _FOR_STAGE.fullmatch(override)
-        if found is None:
-            picked.append(override)
-        elif int(found[1]) == number:
-            picked.append(found[2])
-    return picked
+    The same arguments make the same name, so the command continues its study.
+    """
+    if not varied:
+        raise ConfigError(
+            "-m runs a study: give a setting several values, such as optim.lr=1e-4,1e-3, or name a "
+            f"study with sweep=, out of {', '.join(list_studies())}"
+        )
+    shown = re.sub(r"[^A-Za-z0-9.]+", "-", "_".join(varied)).strip("-.")[:_SHOWN] or "study"
+    digest = hashlib.sha256("\n".join(sorted(arguments)).encode("utf-8", "surrogateescape"))
+    name = f"{shown}-{digest.hexdigest()[:8]}"
+    return {"name": name, "question": f"What does {' and '.join(varied)} change?"}

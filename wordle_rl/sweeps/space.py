@@ -7,7 +7,6 @@ between whole numbers gives whole numbers. shuffle and glob are not supported.
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,6 +23,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 
 from wordle_rl.runs.instantiate import ConfigError
 
+ARM = "arm"  # the parameter whose values are the names of hydra.sweeper.arms
 Scalar = None | bool | int | float | str
 Params = Mapping[str, Scalar]
 Distribution = CategoricalDistribution | IntDistribution | FloatDistribution
@@ -33,7 +33,7 @@ _PLAIN = re.compile(r"[\w./:+-]+|[\[{].*[\]}]")  # needs no quotes on the comman
 
 def parse_params(params: Mapping[str, Any]) -> tuple[dict[str, Distribution], list[str]]:
     """Returns the search space, and an override for each entry that has a single value."""
-    return parse_overrides([f"{key}={format_value(value)}" for key, value in params.items()])
+    return parse_overrides([f"{key}={_format_value(value)}" for key, value in params.items()])
 
 
 def parse_overrides(lines: Sequence[str]) -> tuple[dict[str, Distribution], list[str]]:
@@ -53,17 +53,16 @@ def parse_overrides(lines: Sequence[str]) -> tuple[dict[str, Distribution], list
 def _parse_distribution(override: Override) -> Distribution:
     value: Any = override.value()
     tags = getattr(value, "tags", set())
-    if getattr(value, "shuffle", False):
-        raise ValueError("shuffle is not supported, as the sampler decides the order")
-    if unknown := tags - {"log"}:
-        raise ValueError(f"the only tag is log, not {', '.join(sorted(unknown))}")
+    known = isinstance(value, ChoiceSweep | RangeSweep | IntervalSweep)
+    if not known or getattr(value, "shuffle", False):
+        raise ValueError("give choice(...), range(...) or interval(...); shuffle is not supported")
     if isinstance(value, ChoiceSweep):
         values = [_parse_scalar(item) for item in value.list]
-        if tags or len({*map(format_value, values)}) < len(values):
+        if tags or len({*map(_format_value, values)}) < len(values):
             raise ValueError("a choice has no tags, and each of its values once")
         return CategoricalDistribution(values)
-    if not isinstance(value, RangeSweep | IntervalSweep):
-        raise ValueError("give choice(...), range(...) or interval(...)")
+    if tags - {"log"}:
+        raise ValueError(f"the only tag is log, not {', '.join(sorted(tags))}")
     low, log = value.start, "log" in tags
     high, step = (value.stop, value.step) if isinstance(value, RangeSweep) else (value.end, None)
     assert low is not None and high is not None
@@ -82,7 +81,7 @@ def _parse_scalar(item: Any) -> Scalar:
     return Override._get_value_element_as_str(item)
 
 
-def format_value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A value as it is written on the command line, without quotes."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) \
         else str(value)  # fmt: skip
@@ -90,11 +89,8 @@ def format_value(value: Any) -> str:
 
 def format_overrides(params: Params) -> list[str]:
     """Parameters as overrides."""
-    texts = {name: format_value(value) for name, value in params.items()}
-    return [
-        f"{name}={text}" if _PLAIN.fullmatch(text) else f"{name}={quote(text)}"
-        for name, text in texts.items()
-    ]
+    texts = {name: _format_value(value) for name, value in params.items()}
+    return [f"{n}={t if _PLAIN.fullmatch(t) else quote(t)}" for n, t in texts.items()]
 
 
 def quote(text: str) -> str:
@@ -113,51 +109,37 @@ def format_params(params: Params) -> str:
     )
 
 
-def format_distribution(item: Distribution) -> str:
-    """A distribution in the grammar that parse_params reads."""
-    if isinstance(item, CategoricalDistribution):
-        return f"choice({', '.join(map(str, item.choices))})"
-    if item.log or item.step is None:
-        inner = f"interval({item.low}, {item.high})"
-        inner = f"int({inner})" if isinstance(item, IntDistribution) else inner
-        return f"tag(log, {inner})" if item.log else inner
-    return f"range({item.low}, {item.high}, step={item.step})"
+def name_arm(params: Params, space: Space) -> str:
+    """What a trial shares with the trials of other seeds: the name of its arm, or its parameters.
 
-
-def same_params(one: Params, other: Params) -> bool:
-    """Whether a config treats two sets of parameters alike: 1 equals 1.0, but not true."""
-    return one.keys() == other.keys() and all(
-        one[k] == other[k] and isinstance(one[k], bool) == isinstance(other[k], bool) for k in one
-    )
+    1 and 1.0 have the same name.
+    """
+    arm = {name: params[name] for name in space if name != "seed" and name in params}
+    return str(arm[ARM]) if [*arm] == [ARM] else format_params(arm) or "all"
 
 
 def read_value(item: Distribution, text: str) -> Scalar:
-    """The value that str() made a text of; None was empty. Raises ValueError."""
+    """The value that a line of results.csv has as text. Raises KeyError and ValueError."""
     if isinstance(item, CategoricalDistribution):
-        known = {"" if value is None else str(value): value for value in item.choices}
-        if text not in known:
-            raise ValueError(f"{text!r} is not one of {', '.join(known)}")
-        return known[text]
+        return {"" if value is None else str(value): value for value in item.choices}[text]
     return int(text) if isinstance(item, IntDistribution) else float(text)
-
-
-def list_values(item: Distribution) -> list[Scalar]:
-    """The values of a choice or of a range with a step. Raises ValueError for others."""
-    if isinstance(item, CategoricalDistribution):
-        return list(item.choices)
-    if item.log or item.step is None:
-        raise ValueError(f"a grid needs lists of values, not {format_distribution(item)}")
-    count = math.floor((item.high - item.low) / item.step + 1e-9) + 1
-    values = (item.low + i * item.step for i in range(count))
-    # Rounding makes 0.1 + 2 * 0.1 equal 0.3.
-    return [v if isinstance(item, IntDistribution) else round(v, 12) for v in values]
 
 
 def list_grid_points(space: Space) -> list[dict[str, Scalar]]:
     """Every combination. The seed changes slowest, so that each arm is tried once early on."""
     names = sorted(space, key=lambda name: name != "seed")
-    points = itertools.product(*(list_values(space[name]) for name in names))
+    points = itertools.product(*(_list_values(space[name]) for name in names))
     return [dict(zip(names, point, strict=True)) for point in points]
+
+
+def _list_values(item: Distribution) -> list[Scalar]:
+    if isinstance(item, CategoricalDistribution):
+        return list(item.choices)
+    if item.log or item.step is None:
+        raise ConfigError("hydra.sweeper.params: a grid needs lists of values, not an interval")
+    count = round((item.high - item.low) / item.step) + 1
+    # Rounding makes 0.1 + 2 * 0.1 equal 0.3.
+    return [round(item.low + i * item.step, 12) for i in range(count)]
 
 
 def list_probes(space: Space) -> list[dict[str, Scalar]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,21 @@ import pytest
 from scipy.stats import t
 from statsmodels.stats.power import TTestPower
 
-from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.sweeps import settings
-from wordle_rl.sweeps.analysis import (
+from tests.helpers.studies import plan_of
+from wordle_rl.sweeps.power import plan_power
+from wordle_rl.sweeps.space import parse_params
+from wordle_rl.sweeps.verdicts import (
     MEASURES,
     Spread,
     Study,
+    add_outcomes,
     find_resolution,
-    judge,
-    key_of,
-    list_pairs,
+    find_verdicts,
     measure_cells,
     measure_spread,
+    pair_arms,
     pick_arm,
 )
-from wordle_rl.sweeps.power import plan_power
 
 WINS = MEASURES["wins"]
 
@@ -49,7 +50,7 @@ def spread_of(means: list[float]) -> Spread:
 
 def test_without_secrets_a_difference_is_students_paired_test():
     means = [0.05, 0.02, 0.04, 0.01]
-    [effect] = judge({"a": spread_of(means)}, WINS, margin=2.0)
+    [effect] = find_verdicts({"a": spread_of(means)}, WINS, margin=2.0)
     error = np.std(means, ddof=1) / 2
     assert effect.difference == pytest.approx(3.0)
     half = 100 * t.ppf(0.975, 3) * error
@@ -96,8 +97,10 @@ def test_the_correction_of_holm_leaves_each_comparison_its_level():
     means = {"clear": [0.10, 0.11, 0.12, 0.11], "close": [0.01, 0.05, 0.03, 0.04],
              "none": [0.02, -0.03, 0.01, -0.01]}  # fmt: skip
     spreads = {name: spread_of(values) for name, values in means.items()}
-    effects = {effect.name: effect for effect in judge(spreads, WINS, margin=0.5)}
-    alone = {name: judge({name: spread}, WINS, margin=0.5)[0] for name, spread in spreads.items()}
+    effects = {effect.name: effect for effect in find_verdicts(spreads, WINS, margin=0.5)}
+    alone = {
+        name: find_verdicts({name: spread}, WINS, margin=0.5)[0] for name, spread in spreads.items()
+    }
     assert effects["clear"].p == pytest.approx(3 * alone["clear"].p)
     assert effects["close"].p == pytest.approx(2 * alone["close"].p)
     assert alone["close"].verdict == "better" and effects["close"].verdict == "undecided"
@@ -113,10 +116,10 @@ def test_verdicts_are_better_worse_equal_or_undecided():
         "same": spread_of([0.001, -0.001, 0.002, -0.002]), "still": spread_of([0.0, 0.0]),
         "open": spread_of([0.1, -0.1, 0.2]),
     }  # fmt: skip
-    verdicts = {effect.name: effect.verdict for effect in judge(spreads, WINS, margin=2.0)}
+    verdicts = {effect.name: effect.verdict for effect in find_verdicts(spreads, WINS, margin=2.0)}
     assert verdicts == {"up": "better", "down": "worse", "same": "equal within 2",
                         "still": "equal within 2", "open": "undecided"}  # fmt: skip
-    guesses = judge({"up": spreads["up"]}, MEASURES["guesses"], margin=0.1)
+    guesses = find_verdicts({"up": spreads["up"]}, MEASURES["guesses"], margin=0.1)
     assert guesses[0].verdict == "worse", "more guesses are worse"
 
 
@@ -128,46 +131,41 @@ def test_the_resolution_is_the_difference_that_is_found_with_a_chance_of_80_perc
     assert find_resolution(spread_of([0.0, 0.0]), comparisons=3) == 0.0
 
 
-def study_of(
-    trials: list[dict[str, Any]], games: Sequence[dict[str, Any]] = (), measure: str = "wins"
-) -> Study:
-    """A study whose arms are the numbers x."""
-    columns = ["round", "trial", "key", "seed", "step", "secret", "guesses"]
-    played = pd.DataFrame(games, columns=pd.Index(columns))
-    played = played.assign(
-        turns=played.guesses.str.split().str.len(),
-        won=[g.split()[-1] == s for g, s in zip(played.guesses, played.secret, strict=True)],
-    )
+def study_of(trials: list[dict[str, Any]], games: Sequence[dict[str, Any]] = ()) -> Study:
+    columns = ["round", "trial", "arm", "seed", "step", "secret", "guesses"]
     table = pd.DataFrame(
         [{"round": "search", "state": "complete", "val_win_rate": 0.9, "no_spread": 0.25,
-          "trial": n, "key": key_of(t["arm"]), **t} for n, t in enumerate(trials)]
+          "trial": n, **t} for n, t in enumerate(trials)]
     )  # fmt: skip
+    played = pd.DataFrame(games, columns=pd.Index(columns)).astype({"guesses": str, "secret": str})
     return Study(
-        name="pilot", question="", command=(), identity={}, analysis={"measure": measure},
-        trials=table, games=played,
+        folder=Path(), name="pilot", question="", command=(), identity={}, analysis={}, space={},
+        trials=table, games=add_outcomes(played),
     )  # fmt: skip
 
 
-def test_a_pilot_of_other_seeds_plans_the_resolution_of_a_study():
+def test_a_pilot_of_other_seeds_plans_the_resolution_of_a_study(tmp_path):
     """Two arms and four seeds of a pilot; the study has six seeds and two comparisons."""
     gaps = [0.05, -0.02, 0.04, 0.01]
     pilot = study_of(
-        [{"arm": {"x": x}, "seed": seed, "val_win_rate": 0.5 + gap * x}
+        [{"arm": f"x={x}", "seed": seed, "val_win_rate": 0.5 + gap * x}
          for seed, gap in enumerate(gaps) for x in (0, 1)]
     )  # fmt: skip
-    points = [{"x": x, "seed": seed} for x in (1, 2, 3) for seed in range(6)]
-    power = plan_power(points, {"x": 1}, {"measure": "wins"}, pilot)
-    deviation = 100 * np.std(gaps, ddof=1)
-    sizes = TTestPower().solve_power(nobs=6, alpha=0.05 / power.comparisons, power=0.8)
-    assert (power.seeds, power.comparisons) == (6, 2)
-    assert power.resolution == pytest.approx(float(np.squeeze(sizes)) * deviation, rel=1e-4)
+    plan = plan_of(
+        tmp_path, params={"x": "choice(1, 2, 3)", "seed": "range(0, 5)"}, default={"x": 1}
+    )
+    spread, resolution = plan_power(plan, pilot)
+    sizes = TTestPower().solve_power(nobs=6, alpha=0.05 / 2, power=0.8)
+    assert spread.seeds == 6
+    expected = float(np.squeeze(sizes)) * 100 * np.std(gaps, ddof=1)
+    assert resolution == pytest.approx(expected, rel=1e-4)
 
 
-ARM = {"x": 0}
+ARM = "x=0"
 
 
 def game(guesses: str, **more: Any) -> dict[str, Any]:
-    return {"round": "search", "trial": 0, "key": key_of(ARM), "seed": 5, "step": 4,
+    return {"round": "search", "trial": 0, "arm": ARM, "seed": 5, "step": 4,
             "secret": "crane", "guesses": guesses} | more  # fmt: skip
 
 
@@ -183,7 +181,6 @@ def test_measures_of_a_game():
                 "repeats_over_time": [0.0, 2 / 6], "refused": [0.0, 3 / 6]}  # fmt: skip
     assert {name: [*measured(games, name).values()] for name in expected} == expected
     assert {n for n, measure in MEASURES.items() if measure.of_games} == expected.keys()
-    assert tuple(MEASURES) == settings.MEASURES
 
 
 def test_a_trial_is_judged_by_the_games_of_its_last_step_and_the_mean_over_samples():
@@ -202,17 +199,15 @@ def test_over_time_every_validation_counts_but_the_one_of_the_start():
 
 
 def test_comparisons_name_arms_or_parameters():
-    arms = [{"arm": a, "lr": rate} for a in ("x", "y") for rate in (1, 2)]
+    space, _ = parse_params({"arm": "x,y", "lr": "1,2", "seed": "0,1"})
+    arms = [f"arm={arm} lr={rate}" for arm in ("x", "y") for rate in (1, 2)]
     default = {"arm": "x", "lr": 1}
-    assert list(list_pairs(arms, default, {})) == [
-        "arm=x lr=2 against arm=x lr=1", "arm=y lr=1 against arm=x lr=1",
-        "arm=y lr=2 against arm=x lr=1",
-    ]  # fmt: skip
-    pairs = list_pairs(arms, default, {"y": ["y", "x"], "rate": [{"lr": 2}, {"lr": 1}]})
+    every, _ = pair_arms(arms, space, default, {})
+    assert list(every) == [f"{arm} against arm=x lr=1" for arm in arms[1:]]
+    asked = {"y": ["y", "x"], "rate": [{"lr": 2.0}, {"lr": 1}], "z": ["z", "x"]}
+    pairs, left_out = pair_arms(arms, space, default, asked)
     assert pairs == {
-        "y": ({"arm": "y", "lr": 1}, default),
-        "rate": ({"arm": "x", "lr": 2}, default),
-    }
-    with pytest.raises(ConfigError, match=r"comparisons.z: arm=z lr=1 is no arm .* has arm=x lr=1"):
-        list_pairs(arms, default, {"z": ["z", "x"]})
-    assert list_pairs([{"arm": "x"}], None, {}) == {}
+        "y": ("arm=y lr=1", "arm=x lr=1"), "rate": ("arm=x lr=2", "arm=x lr=1"),
+    }  # fmt: skip
+    assert left_out == ["z"], "a study that was narrowed"
+    assert pair_arms(arms, space, None, {}) == ({}, [])

@@ -1,0 +1,324 @@
+"""Studies as they are written: grammar, space, budget, sampler, the shipped files, the command."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from omegaconf import OmegaConf
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState, create_trial
+
+from tests.helpers.studies import plan_of
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.sweeps.ledger import build_pruner, build_sampler, find_winner, open_storage
+from wordle_rl.sweeps.plan import StudyPlan, plan_study
+from wordle_rl.sweeps.results import read_record
+from wordle_rl.sweeps.space import (
+    format_overrides,
+    list_grid_points,
+    list_probes,
+    name_arm,
+    parse_overrides,
+    parse_params,
+)
+
+STUDIES = sorted(p.stem for p in (ROOT / "conf" / "sweep").glob("*.yaml"))
+QUICK = ("gen_count", "joint")  # one has arms, and one a space that is sampled
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("choice(2, 0.5, true)", CategoricalDistribution((2, 0.5, True))),
+        ("a, b", CategoricalDistribution(("a", "b"))),
+        ("choice('a b', [1,2], {a:3})", CategoricalDistribution(("a b", "[1,2]", "{a:3}"))),
+        ("range(1, 4)", IntDistribution(1, 4)),
+        ("range(0, 1, step=0.25)", FloatDistribution(0.0, 1.0, step=0.25)),
+        ("interval(0.1, 0.3)", FloatDistribution(0.1, 0.3)),
+        ("int(interval(1, 8))", IntDistribution(1, 8)),
+        ("tag(log, interval(1e-5, 1e-3))", FloatDistribution(1e-5, 1e-3, log=True)),
+        ("tag(log, int(interval(1, 64)))", IntDistribution(1, 64, log=True)),
+    ],
+)
+def test_the_grammar_of_hydras_optuna_sweeper_is_read(text, expected):
+    assert parse_params({"a.b": text}) == ({"a.b": expected}, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("shuffle(1, 2)", "shuffle"),
+        ("tag(wide, interval(1, 2))", "the only tag is log"),
+        ("tag(log, interval(0, 1))", "low"),
+        ("choice(1, 1)", "each of its values once"),
+        ("glob(*)", "give choice"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_by_name(text, said):
+    with pytest.raises(ConfigError, match=f"^x=.*{said}"):
+        parse_params({"x": text})
+
+
+def test_single_values_are_no_parameters():
+    space, single = parse_params({"a": 3, "b": "x", "c": None, "d": False, "e": "1,2"})
+    assert single == ["a=3", "b=x", "c=null", "d=false"] and [*space] == ["e"]
+    assert parse_overrides(["a.b=1", "model=tiny"]) == ({}, ["a.b=1", "model=tiny"])
+
+
+def test_values_are_written_so_that_hydra_reads_them_again():
+    given = {"a": 1e-05, "b": True, "c": None, "d": "x y", "e": "[1,2]", "f": "it's", "g": "tiny"}
+    written = format_overrides(given)
+    assert written == ["a=1e-05", "b=true", "c=null", "d='x y'", "e=[1,2]", "f='it\\'s'", "g=tiny"]
+
+
+def test_a_grid_tries_all_arms_with_one_seed_before_the_next():
+    space, _ = parse_params({"seed": "choice(0, 1)", "x": "range(0.1, 0.3, step=0.1)"})
+    assert [(p["seed"], p["x"]) for p in list_grid_points(space)] == [
+        (0, 0.1), (0, 0.2), (0, 0.3), (1, 0.1), (1, 0.2), (1, 0.3),
+    ]  # fmt: skip
+
+
+def test_an_arm_has_a_name_or_its_parameters():
+    space, _ = parse_params({"arm": "a,b", "optim.lr": "1e-3,2", "seed": "0,1"})
+    assert name_arm({"seed": 1, "optim.lr": 2.0, "arm": "a"}, space) == "arm=a lr=2"
+    assert name_arm({"optim.lr": 2, "arm": "a"}, space) == "arm=a lr=2"
+    assert name_arm({"arm": "a", "seed": 0}, {**space, "optim.lr": space["seed"]}) == "a"
+    assert name_arm({"seed": 0}, space) == "all"
+
+
+def test_a_budget_in_games_is_equal_over_arms():
+    node = {
+        "name": "s", "params": {"rollout.num_generations": "choice(2, 8, 16)"},
+        "budget": {"games": 3200, "games_per_step": 64, "validations": 5},
+    }  # fmt: skip
+
+    def compose(overrides: Sequence[str]) -> dict[str, Any]:
+        given = dict(o.split("=") for o in overrides)
+        return {"rollout": {"groups": 64, "num_generations": int(given["rollout.num_generations"])}}
+
+    made = plan_study(node, [], compose)
+    for point in made.points or []:
+        given = dict(o.split("=") for o in made.build_run(point))
+        size, groups = int(given["rollout.num_generations"]), int(given["rollout.groups"])
+        assert groups * size == 64 and groups * size * int(given["trainer.steps"]) == 3200
+        assert given["trainer.validate_every"] == given["trainer.checkpoint_every"] == "10"
+
+
+def plan(**node: Any) -> StudyPlan:
+    return plan_of(Path("/nowhere"), **node)
+
+
+def test_arms_and_overrides_make_the_command_lines():
+    made = plan(
+        params={"seed": "choice(0, 1)"}, overrides=["model=mini"],
+        arms={"long": ["trainer.steps=9"], "short": ["prompt=letters"]},
+        budget={"games": 80, "validations": 2}, default={"arm": "short"},
+    )  # fmt: skip
+    assert made.build_run({"arm": "long", "seed": 1}) == ["model=mini", "trainer.steps=9", "seed=1"]
+    budget = ["trainer.steps=10", "trainer.validate_every=5", "trainer.checkpoint_every=5"]
+    assert made.build_run({"arm": "short"}) == ["model=mini", "prompt=letters", *budget]
+    assert [p["arm"] for p in made.points or []] == ["long", "short", "long", "short"]
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ({"name": "a/b"}, "letters, digits"),
+        ({"sampler": {"_target_": "optuna.samplers.TPESampler"}}, "n_trials must be given"),
+        ({"n_trials": 3}, "n_trials must be given with a sampler, and only then"),
+        ({"grace": 60}, "grace must be 61"),
+        ({"confirm_seeds": [1, 1]}, "must all differ"),
+        ({"budget": 5}, "must be a group of settings"),
+        ({"budget": {"games": 0}}, "budget.games must be 1 or more"),
+        ({"budget": {"games": 160, "games_per_step": 7}}, "multiple of rollout.num_generations=2"),
+        ({"budget": {"games": 16}}, "too few for 10 validations"),
+        ({"params": {"output_dir": "a,b"}}, "^output_dir="),
+        ({"params": {"x": "interval(0.0, 1.0)"}}, "params: a grid needs lists"),
+        ({"analysis": {"measure": "luck"}}, "measure must be one of wins, guesses"),
+    ],
+)
+def test_wrong_settings_are_one_clear_line(node, said):
+    with pytest.raises(ValueError, match=said) as error:
+        made = plan(**node)
+        made.build_run((made.points or [])[0])
+    assert "\n" not in str(error.value)
+
+
+def trial(value: float | None, **params: Any) -> optuna.trial.FrozenTrial:
+    state = TrialState.COMPLETE if value is not None else TrialState.PRUNED
+    distributions: Any = {k: CategoricalDistribution([v]) for k, v in params.items()}
+    return create_trial(state=state, value=value, params=params, distributions=distributions)
+
+
+def test_the_winner_has_the_best_mean_over_all_seeds():
+    trials = [
+        trial(0.60, x=1, seed=0), trial(0.62, x=1, seed=1),
+        trial(0.70, x=2, seed=0), trial(0.50, x=2, seed=1),
+        trial(0.90, x=3, seed=0), trial(None, x=3, seed=1),  # one lucky seed
+    ]  # fmt: skip
+    winner = find_winner(trials)
+    assert winner is not None and winner.params == {"x": 1, "seed": 0}
+    assert find_winner([]) is None
+
+
+TPE = {"_target_": "optuna.samplers.TPESampler", "n_startup_trials": 3, "multivariate": True}
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_a_sampler_repeats_itself_by_trial_and_differs_by_seed():
+    def points(seed: int) -> list[float]:
+        study, found = optuna.create_study(), []
+        for number in range(6):
+            study.sampler = build_sampler({**TPE, "seed": seed}, number)
+            trial = study.ask()
+            found.append(trial.suggest_float("a", 1e-4, 1e-2, log=True))
+            study.tell(trial, found[-1])
+        return found
+
+    assert points(0) == points(0) != points(1)
+    assert len(set(points(0))) == 6
+
+
+def test_samplers_and_pruners_are_optunas_classes_and_nothing_else():
+    inner = {"_target_": "optuna.pruners.MedianPruner"}
+    patient = {"_target_": "optuna.pruners.PatientPruner", "patience": 1, "wrapped_pruner": inner}
+    with pytest.warns(optuna.exceptions.ExperimentalWarning):
+        assert isinstance(build_pruner(patient)._wrapped_pruner, optuna.pruners.MedianPruner)
+    for target in ("os.system", "optuna.samplers.os.system", "optuna.samplers.warnings", "TPE"):
+        with pytest.raises(ConfigError, match=r"sampler\._target_ must be optuna\.samplers\."):
+            build_sampler({"_target_": target}, 0)
+    with pytest.raises(ConfigError, match=r"sampler: .*wrong"):
+        build_sampler({**TPE, "wrong": 1}, 0)
+
+
+def test_an_address_that_cannot_be_opened_is_one_line_without_its_password():
+    for url in ("postgresql+nodriver://me:s3cret@x/y", "journal:s3cret"):
+        with pytest.raises(ConfigError, match=r"hydra\.sweeper\.storage") as error:
+            open_storage(plan(storage=url).settings)
+        assert "s3cret" not in str(error.value) and "\n" not in str(error.value)
+
+
+# -- the shipped files, and the command line -------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_shipped_study_says_what_a_reader_wants_to_know(name):
+    path = ROOT / "conf" / "sweep" / f"{name}.yaml"
+    head = path.read_text().partition("name:")[0].casefold()
+    package, question, command, cost = head.splitlines()[:4]
+    assert package == "# @package hydra.sweeper" and "?" in question
+    assert command == f"#     python train.py -m sweep={name}" and cost.startswith("# cost: ")
+    for word in ("games", "seed", "two cores"):
+        assert word in head, word
+    node: Any = OmegaConf.to_container(OmegaConf.load(path))
+    assert node["name"] == name and node["question"].endswith("?")
+    # The winner is run again, or named comparisons are judged by games on all held-out secrets.
+    assert node["default"] and (len(node.get("confirm_seeds", ())) >= 3 or "analysis" in node)
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in STUDIES if s not in QUICK)]
+)
+def test_every_shipped_study_composes_and_builds(name, study_plan):
+    from wordle_rl.commands.build import build_experiment
+
+    made: StudyPlan = study_plan(f"sweep={name}")
+    made.check(build_experiment)
+    if shipped := read_record(ROOT / "sweeps" / name):
+        assert shipped["identity"] == made.identity(), "so that the shipped study can continue"
+    if made.settings.sampler is not None:
+        return
+    budgets = {games_of(made, made.build_run(point)) for point in list_probes(made.space)}
+    # Equal in half of gen_count are the groups, in idle_groups the games with those of replaced
+    # groups, and in one arm of idle_cost the time, as their heads explain.
+    unequal = ("gen_count", "idle_groups", "idle_cost")
+    assert budgets == {made.settings.budget.games} or name in unequal
+
+
+def games_of(made: StudyPlan, run: Sequence[str]) -> int:
+    config = made.compose(run)
+    rollout = config["rollout"]
+    return rollout["num_generations"] * rollout["groups"] * config["trainer"]["steps"]
+
+
+def test_the_values_of_the_command_line_join_a_study(study_plan):
+    made = study_plan("sweep=gen_count", "seed=4", "optim.lr=1e-4,2e-4", "model=tiny")
+    assert [*made.space] == ["arm", "optim.lr"]
+    assert made.overrides == ["experiment=study", "logger=none", "seed=4", "model='tiny'"]
+
+
+def test_several_values_alone_are_a_study_that_the_same_arguments_continue(study_plan):
+    made = study_plan("optim.lr=1e-4,2e-4", "seed=0,1", "model=tiny")
+    assert [*made.space] == ["optim.lr", "seed"] and made.overrides == ["model='tiny'"]
+    assert re.fullmatch(r"optim\.lr-seed-[0-9a-f]{8}", made.settings.name)
+    assert made.settings.place == ROOT / "outputs" / "sweeps" / made.settings.name
+    assert [" ".join(made.build_run(point)[-2:]) for point in made.points] == [
+        f"seed={seed} optim.lr={lr}" for seed in (0, 1) for lr in (0.0001, 0.0002)
+    ]
+    again = study_plan("seed=0,1", "model=tiny", "optim.lr=1e-4,2e-4")
+    other = study_plan("seed=0,1", "optim.lr=1e-4,2e-4")
+    assert again.settings.name == made.settings.name != other.settings.name
+    named = study_plan("optim.lr=1e-4,2e-4", "hydra.sweeper.name=mine")
+    assert named.settings.place == ROOT / "outputs" / "sweeps" / "mine"
+
+
+@pytest.fixture
+def study_plan() -> Iterator[Any]:
+    """The plan that python train.py -m ... makes before its first trial."""
+    from hydra._internal.hydra import Hydra
+    from hydra._internal.utils import create_config_search_path
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.core.plugins import Plugins
+    from hydra.types import HydraContext, RunMode
+
+    from wordle_rl.runs.config import quoted
+
+    def plan(*arguments: str) -> StudyPlan:
+        GlobalHydra.instance().clear()
+        hydra = Hydra.create_main_hydra2("train", create_config_search_path(str(ROOT / "conf")))
+        config = hydra.compose_config(
+            "config", [quoted(a) for a in arguments], run_mode=RunMode.MULTIRUN,
+            with_log_configuration=False,
+        )  # fmt: skip
+        sweeper: Any = Plugins.instance().instantiate_sweeper(
+            hydra_context=HydraContext(config_loader=hydra.config_loader, callbacks=None),  # type: ignore[arg-type]
+            task_function=lambda _: None, config=config,
+        )  # fmt: skip
+        return sweeper.plan_study(list(config.hydra.overrides.task))
+
+    yield plan
+    GlobalHydra.instance().clear()
+
+
+COMMANDS = {
+    "-m": "or name a study with sweep=",
+    "-m sweep=gen_cuont": "sweep must be one of",
+    "-m optim.lr=1e-4,1e-3 init_from=latest": "name the run",
+    "sweep=gen_count": "python train.py -m sweep=gen_count",
+    "-m sweep=gen_count optim.lrr=1,2": "there is no setting optim.lrr",
+    "-m sweep=gen_count num_generations=3,4": "num_generations must be one of",
+    "-m sweep=gen_count optim.lr=1e-3,100": "optim.lr must be 0..10",
+}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [pytest.param(line, marks=[] if line == "-m" else [pytest.mark.slow]) for line in COMMANDS],
+)
+def test_a_wrong_command_is_one_line_and_exit_code_2(line, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "train.py", *line.split(),
+         *([f"hydra.sweeper.folder={tmp_path}"] if "-m" in line else [])],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    [said] = done.stderr.strip().splitlines()
+    assert said.startswith("error: ") and COMMANDS[line] in said and not done.stdout

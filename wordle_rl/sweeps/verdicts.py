@@ -1,0 +1,373 @@
+"""What a study found, from study.json, results.csv and games.csv.xz alone.
+
+Arms are compared at equal seeds and equal secrets. The standard error is clustered both by seed and
+by secret, because all games of a seed share one training run, and all games on a secret share its
+difficulty (Cameron, Gelbach & Miller 2011, doi.org/10.1198/jbes.2010.07136). Student's t has the
+degrees of freedom of Satterthwaite's approximation: few where seeds differ most, more where secrets
+do. Holm's correction is over all comparisons of the study.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from optuna.distributions import json_to_distribution
+
+from wordle_rl.runs.files import FolderError
+from wordle_rl.runs.paths import TRAIN
+from wordle_rl.sweeps.results import (
+    CONFIRMATION,
+    CONFIRMED,
+    GAMES,
+    NUMBERS,
+    SEARCH,
+    TABLE,
+    WINS,
+    read_record,
+)
+from wordle_rl.sweeps.space import ARM, Space, name_arm, read_value
+
+Frame: TypeAlias = Any  # a pandas DataFrame, and a Series; their type stubs refuse what we do
+Column: TypeAlias = Any
+ERROR = 0.05  # chance that a study of equal arms calls any of them different
+POWER = 0.8  # chance to find a difference of the size that the resolution names
+UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A number for each game, or for each trial."""
+
+    title: str
+    unit: str = "points"  # of a difference
+    scale: float = 100.0  # from the number to the unit
+    digits: int = 1
+    margin: float = 2.0  # differences up to it count as none, unless the study says otherwise
+    higher: str = "more"  # the verdict on an arm that has more of it
+    lower: str = "less"
+    of_games: Callable[[Frame], Column] | None = None
+    figure: str | None = None  # column of the trials, for those whose games are not kept
+    over_time: bool = False  # of the games of all validations after the start, not the last alone
+
+
+def _count_repeats(guesses: str) -> int:
+    words = [word for word in guesses.split() if word != "-"]
+    return len(words) - len(set(words))
+
+
+_REPEATS: Any = {
+    "title": "share of a game's guesses that repeat an earlier one",
+    "of_games": lambda games: games.guesses.map(_count_repeats).astype(int) / games.turns,
+}
+MEASURES = {
+    "wins": Measure(
+        title="games won", higher="better", lower="worse",
+        of_games=lambda games: games.won, figure="val_win_rate",
+    ),
+    "guesses": Measure(
+        title="guesses, a lost game counts as one more than it has", unit="guesses", scale=1.0,
+        digits=2, margin=0.15, higher="worse", lower="better",
+        of_games=lambda games: games.turns + ~games.won,
+    ),
+    "repeats": Measure(**_REPEATS),
+    "repeats_over_time": Measure(**_REPEATS, over_time=True),
+    "refused": Measure(
+        title="share of a game's answers that are no legal guess",
+        of_games=lambda games: games.guesses.str.count(r"!|(?<!\S)-") / games.turns,
+    ),
+    "idle_groups": Measure(
+        title="groups whose games all have the same reward", figure="no_spread"
+    ),
+    "test_wins": Measure(
+        title="test games won by the best checkpoint", higher="better", lower="worse",
+        figure="test_win_rate",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """The files of a study.
+
+    trials: a row for each trial, with the columns of results.csv from val_win_rate on, and `round`,
+    `trial`, `state`, `seed` (0 without one), `arm` (its name) and `curve` (games and wins, 0..1, of
+    each validation). games: a row for each validation game with the columns of games.csv.xz, and
+    `won` and `turns`.
+    """
+
+    folder: Path
+    name: str
+    question: str
+    command: Sequence[str]  # that started it
+    identity: Mapping[str, Any]
+    analysis: Mapping[str, Any]  # settings of its comparisons
+    space: Space
+    trials: Frame
+    games: Frame
+
+    @property
+    def measure(self) -> Measure:
+        return MEASURES[self.analysis.get("measure") or "wins"]
+
+    @property
+    def margin(self) -> float:
+        """The largest difference that counts as none, in the measure's unit."""
+        margin = self.analysis.get("margin")
+        return self.measure.margin if margin is None else float(margin)
+
+    @property
+    def default(self) -> str | None:
+        """The name of the default's arm."""
+        default = self.identity.get("default")
+        return name_arm(default, self.space) if default else None
+
+    def select(self, part: str) -> Frame:
+        """The trials of a round."""
+        return self.trials[self.trials["round"] == part]
+
+
+def read_study(folder: Path) -> Study:
+    """The study in a folder. Raises ValueError in one line."""
+    if not (about := read_record(folder)):
+        raise ValueError(f"{folder}: has no study.json, which {TRAIN} -m sweep=... writes")
+    if not (folder / TABLE).is_file():
+        raise ValueError(f"{folder}: has no {TABLE}, so the study did not run yet")
+    searched = about["identity"]["space"]
+    space: Any = {name: json_to_distribution(json.dumps(item)) for name, item in searched.items()}
+    trials: Any = pd.read_csv(folder / TABLE, dtype=str, keep_default_na=False)
+    seeds, arms, spaces = [], [], {SEARCH: space, CONFIRMATION: CONFIRMED}
+    try:
+        for row in trials.to_dict("records"):
+            of = spaces[row["round"]]
+            point: Any = {name: read_value(item, row[name]) for name, item in of.items()}
+            seeds.append(int(point.get("seed") or 0))
+            arms.append(name_arm(point, of))
+    except (KeyError, ValueError) as error:
+        raise FolderError(f"{folder / TABLE}: not a table of trials: {error}") from None
+    trials = trials.assign(
+        **{name: pd.to_numeric(trials[name]) for name in ("trial", WINS, *NUMBERS)},
+        curve=[json.loads(text or "[]") for text in trials.curve],
+        seed=seeds,
+        arm=arms,
+    )
+    games = pd.DataFrame(columns=["round", "trial", "arm", "seed", "step", "secret", "guesses"])
+    if (folder / GAMES).is_file():
+        games = pd.read_csv(folder / GAMES, dtype={"arm": str}, keep_default_na=False)
+    return Study(
+        folder=folder, name=about["name"], question=about["question"], command=about["command"],
+        identity=about["identity"], analysis=about["analysis"], space=space, trials=trials,
+        games=add_outcomes(games),
+    )  # fmt: skip
+
+
+def add_outcomes(games: Frame) -> Frame:
+    """The games with `turns` and `won`."""
+    won = games.guesses.str.rsplit(" ", n=1).str[-1] == games.secret
+    return games.assign(turns=games.guesses.str.count(" ") + 1, won=won)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """A mean difference between two arms, and how well it is known."""
+
+    mean: float
+    error: float  # standard error
+    seed_variance: float  # between seeds, of the difference's mean over secrets
+    seeds: int
+    secrets: int
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the standard error."""
+        by_seed = self.seed_variance / self.seeds
+        rest = max(self.error**2 - by_seed, 0.0)
+        if rest == 0.0:
+            return self.seeds - 1
+        parts = by_seed**2 / (self.seeds - 1) + rest**2 / max(self.secrets - 1, 1)
+        return (by_seed + rest) ** 2 / parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """A comparison with its verdict. Differences are in the measure's unit."""
+
+    name: str
+    difference: float
+    low: float  # ends of the interval at the level that Holm's correction leaves
+    high: float
+    p: float  # after the correction
+    verdict: str
+    resolution: float  # difference that would be found with a chance of 80 %
+    seeds: int
+    secrets: int
+
+
+def judge(study: Study) -> list[Effect]:
+    """The verdicts on a grid's comparisons, corrected together, and on fresh seeds if they ran."""
+    pairs = {}
+    if study.identity["grid"]:
+        arms, comparisons = study.select(SEARCH).arm.unique(), study.analysis.get("comparisons")
+        pairs, _ = pair_arms(arms, study.space, study.identity.get("default"), comparisons or {})
+    fresh = {"winner against default, fresh seeds": ("winner", "default")}
+    effects = []
+    for part, compared in ((SEARCH, pairs), (CONFIRMATION, fresh)):
+        cells = measure_cells(study, part, study.measure)
+        spreads = {n: measure_spread(*(pick_arm(cells, a) for a in p)) for n, p in compared.items()}
+        known = {name: spread for name, spread in spreads.items() if spread is not None}
+        effects += find_verdicts(known, study.measure, study.margin)
+    return effects
+
+
+def pair_arms(
+    arms: Sequence[str],
+    space: Space,
+    default: Mapping[str, Any] | None,
+    comparisons: Mapping[str, Any],
+) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """The names of the two arms of each comparison, and the comparisons of other arms.
+
+    default: parameters that fill in what a comparison leaves out. Without comparisons, every arm is
+    compared with it. Comparisons of other arms are those of a study that was narrowed.
+    """
+    default = default or {}
+    if not comparisons:
+        base = name_arm(default, space)
+        others = [arm for arm in arms if default and arm != base]
+        return {f"{arm} against {base}": (arm, base) for arm in others}, []
+    found, left_out = {}, []
+    for name, pair in comparisons.items():
+        one, other = (
+            name_arm({**default, **({ARM: arm} if isinstance(arm, str) else arm)}, space)
+            for arm in pair
+        )
+        if {one, other} <= {*arms}:
+            found[name] = (one, other)
+        else:
+            left_out.append(name)
+    return found, left_out
+
+
+def measure_cells(study: Study, part: str, measure: Measure) -> Column:
+    """A measure for each arm, seed and secret (`arm`, `seed`, `secret`) of a round.
+
+    Of a trial's last validation, or of all for a measure over time. A trial without games has one
+    number, with the secret "", if it has a figure for the measure.
+    """
+    trials = study.select(part)
+    trials = trials[trials.state == "complete"]
+    games = study.games[(study.games["round"] == part) & study.games.trial.isin(trials.trial)]
+    if measure.of_games is None:
+        games = games[:0]
+    else:
+        first = 1 if measure.over_time else games.groupby("trial").step.transform("max")
+        games = games[games.step >= first]
+        games = games.assign(value=measure.of_games(games).astype(float))
+    whole = trials[~trials.trial.isin(games.trial)].assign(secret="")
+    whole = whole.assign(value=whole[measure.figure] if measure.figure else math.nan)
+    columns = ["arm", "seed", "secret", "value"]
+    cells = pd.concat([frame.reindex(columns=columns) for frame in (games, whole) if len(frame)]
+                      or [whole.reindex(columns=columns)])  # fmt: skip
+    return cells.dropna().groupby(columns[:-1]).value.mean()
+
+
+def pick_arm(cells: Column, arm: str) -> Column:
+    """The cells (`seed`, `secret`) of an arm."""
+    return cells[cells.index.get_level_values("arm") == arm].droplevel("arm")
+
+
+def measure_spread(one: Column, other: Column) -> Spread | None:
+    """The difference `one` - `other` over common cells (`seed`, `secret`); None with one seed.
+
+    A secret that an arm did not play at some seed is left out there.
+    """
+    gaps = (one - other).dropna()
+    seeds, words = (pd.factorize(gaps.index.get_level_values(n))[0] for n in ("seed", "secret"))
+    count, secrets = len(set(seeds)), len(set(words))
+    if count < 2:
+        return None
+    between = float(gaps.groupby(level="seed").mean().var(ddof=1))
+    error = math.sqrt(between / count)
+    if secrets > 1 and gaps.any():
+        # By chance the error of both may be smaller than the error of one, which is then better.
+        both = np.column_stack([seeds, words])
+        error = max(error, *(_clustered_error(gaps.to_numpy(), by) for by in (words, both)))
+    return Spread(mean=float(gaps.mean()), error=error, seed_variance=between, seeds=count,
+                  secrets=secrets)  # fmt: skip
+
+
+def _clustered_error(gaps: np.ndarray, groups: np.ndarray) -> float:
+    """Standard error of the mean.
+
+    groups: the cluster of each number, or a column for each way in which it is clustered.
+    """
+    from statsmodels.regression.linear_model import OLS
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of too few clusters, which the t distribution allows for
+        fit = OLS(gaps, np.ones_like(gaps)).fit(cov_type="cluster", cov_kwds={"groups": groups})
+    return math.sqrt(max(float(np.asarray(fit.cov_params())[0, 0]), 0.0))
+
+
+def find_verdicts(spreads: Mapping[str, Spread], measure: Measure, margin: float) -> list[Effect]:
+    """The effects of comparisons that are corrected together.
+
+    margin: differences up to it count as none, in the measure's unit.
+    """
+    from scipy.stats import t
+    from statsmodels.stats.multitest import multipletests
+
+    if not spreads:
+        return []
+    # The chance of such a mean if there were no difference.
+    alone = [
+        float(2 * t.sf(abs(s.mean) / s.error, s.freedom)) if s.error else float(s.mean == 0.0)
+        for s in spreads.values()
+    ]
+    found: Any = multipletests(alone, alpha=ERROR, method="holm")
+    rejected, corrected = found[0], found[1]
+    levels, passed = {}, 0  # the level at which each was tested, so that interval and verdict agree
+    for number in np.argsort(alone, kind="stable"):
+        levels[number] = ERROR / (len(alone) - passed)
+        passed += rejected[number]
+    effects = []
+    for number, (name, spread) in enumerate(spreads.items()):
+        half = float(t.ppf(1 - levels[number] / 2, spread.freedom)) * spread.error
+        low, high = (measure.scale * (spread.mean + way * half) for way in (-1, 1))
+        verdict = UNDECIDED
+        if rejected[number]:
+            verdict = measure.higher if spread.mean > 0 else measure.lower
+        elif -margin <= low and high <= margin:
+            verdict = f"equal within {margin:g}"
+        effects.append(
+            Effect(
+                name=name, difference=measure.scale * spread.mean, low=low, high=high,
+                p=float(corrected[number]), verdict=verdict, seeds=spread.seeds,
+                secrets=spread.secrets,
+                resolution=measure.scale * find_resolution(spread, comparisons=len(spreads)),
+            )
+        )  # fmt: skip
+    return effects
+
+
+def find_resolution(spread: Spread, *, comparisons: int) -> float:
+    """The difference that a study finds with a chance of 80 %, in the unit of the spread's error.
+
+    comparisons: the study's, whose first step of Holm's correction the difference must pass.
+    """
+    from scipy.optimize import brentq
+    from scipy.stats import nct, t
+
+    if spread.error == 0.0:
+        return 0.0
+    least = t.ppf(1 - ERROR / comparisons / 2, spread.freedom)
+    # The chance that a t this many standard errors off passes the least one.
+    size: Any = brentq(lambda away: nct.sf(least, spread.freedom, away) - POWER, 0.0, 10 * least)
+    return float(size) * spread.error

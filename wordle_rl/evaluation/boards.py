@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from wordle_rl.game.rules import Game, GameStatus, TurnKind, marks_of
 from wordle_rl.words.lists import WORD_LENGTH
@@ -135,23 +135,13 @@ def paired_boards(
     return render(table, width, colour=colour)
 
 
-class Ended(Protocol):
-    """A game that is over."""
-
-    @property
-    def won(self) -> bool: ...
-
-
-_Ended = TypeVar("_Ended", bound=Ended)
-
-
 def choose_pairs(
-    pairs: Sequence[tuple[_Ended, _Ended]], count: int
-) -> tuple[list[tuple[_Ended, _Ended]], list[tuple[_Ended, _Ended]]]:
+    pairs: Sequence[tuple[Any, Any]], count: int
+) -> tuple[list[tuple[Any, Any]], list[tuple[Any, Any]]]:
     """The first pairs with another result than before, and the first ones with the same.
 
-    count: pairs in all. Half of them changed, rounded up, as far as there are so many. The choice
-    does not depend on whether a change was for the better.
+    pairs: of games, or of what else has `won`. count: pairs in all. Half of them changed, rounded
+    up, as far as there are so many, whether for better or for worse.
     """
     changed = [pair for pair in pairs if pair[0].won != pair[1].won]
     same = [pair for pair in pairs if pair[0].won == pair[1].won]

@@ -97,8 +97,8 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> tuple[str, li
     names, one = [run.name for run in runs], runs[0] if len(runs) == 1 else None
     players = one.results if one else [replace(r.best, label=r.name) for r in runs if r.best]
     labels = [player.label for player in players]
-    kinds = {run.secrets for run in runs if run.results}
-    what = _SECRETS.get(kinds.pop() if len(kinds) == 1 else "", "secrets")
+    kinds = [run.secrets for run in runs if run.best]
+    what = _SECRETS[runs[0].secrets] if len({*kinds}) < 2 else "secrets"
     secrets = next((list(player.first_boards) for player in players if player.boards), [])
     solvers = solvers_of(runs[0], secrets)
     everyone = [*(reversed(players) if one else players), *solvers]
@@ -124,7 +124,7 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> tuple[str, li
         + " and others" * (len(runs) > 3),
         facts=of_each([_describe(run) for run in runs]),
         missing=of_each([" ".join(run.missing) for run in runs]),
-        headline=_headline(one, players, what), what=what, labels=labels,
+        headline=_headline(one, players, kinds), what=what, labels=labels,
         known=bool(solvers), standings=standings, curves=curves, boards=boards,
         results=_results_table(everyone, optimum=bool(solvers)),
         lineage=of_each([run.lineage for run in runs]), validations=_validations_table(columns),
@@ -161,18 +161,20 @@ def _describe(run: Run) -> str:
 # -- what is said ---------------------------------------------------------------------------------
 
 
-def _headline(one: Run | None, players: Sequence[Result], what: str) -> list[str]:
-    """The result in sentences, each player against the first."""
+def _headline(one: Run | None, players: Sequence[Result], kinds: Sequence[str]) -> list[str]:
+    """The result in sentences, each player against the first. kinds: of secrets, by player."""
     wins = [_interval(player.estimate(WINS), 100, ".1f") for player in players]
     if not players:
         return ["There is no result yet."]
     if one is None:
-        lines = [f"{p.label} wins {w} % of {what}." for p, w in zip(players, wins, strict=True)]
-        if what == "secrets":
-            lines.append("Some of these runs played test secrets and others validation secrets.")
+        lines = [
+            f"{player.label} wins {share} % of {_SECRETS[secrets]}."
+            for player, share, secrets in zip(players, wins, kinds, strict=True)
+        ]
         for player in players[1:]:
             lines += _describe_difference(players[0], player, f"{player.label} against the first")
         return lines
+    what = _SECRETS[one.secrets]
     if len(players) == 1:
         lines = [f"The model wins {wins[0]} % of {what} {players[0].label}."]
     elif players[1].step == 0:

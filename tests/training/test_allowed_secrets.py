@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.helpers import runs
 from tests.helpers.commands import training
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
@@ -49,11 +48,6 @@ def test_the_share_is_kept_and_both_sequences_are_played_without_gaps(share):
     for kind in "ta":
         own = [name for name in found if name[0] == kind]
         assert own == [f"{kind}{place}" for place in range(len(own))]
-
-
-def test_the_places_with_an_allowed_word_are_spread_over_the_groups():
-    found = mix_secrets(range(32), 0.25, sequence("t"), sequence("a"))
-    assert [sum(name[0] == "a" for name in found[i : i + 8]) for i in range(0, 32, 8)] == [2] * 4
 
 
 def test_the_phase_moves_the_places_so_that_single_replacements_keep_the_share():
@@ -141,8 +135,6 @@ def test_regret_leaves_out_secrets_that_are_no_answers():
 # -- runs -----------------------------------------------------------------------------------------
 
 KINDS = {
-    "all groups": ["words.protocol=allowed", "reward=information", "rollout.discount=0"],
-    "a share, lost secrets again": ["words.allowed_share=0.5", "curriculum=replay"],
     "a share, replacements": ["words.allowed_share=0.5", "algorithm=dapo", "algorithm.resample=2"],
     "all groups, with clues": ["words.protocol=allowed", "history=upto4", "reward=phase1"],
     "imitation": ["words.protocol=allowed", "algorithm=distill",
@@ -183,26 +175,6 @@ def test_a_run_trains_on_allowed_words_and_records_it(kind, tmp_path):  # row 38
     assert any(secret not in setup.words.answer_index for secret in secrets)
 
 
-def test_a_resumed_run_plays_the_same_secrets(tmp_path):
-    given = [
-        s for s in runs.settings(tmp_path, "grpo with a reference") if "words=" not in s
-    ]  # the original lists
-    given = [s for s in given if not s.startswith("words.answers")]
-    given += ["words.allowed_share=0.5", "curriculum=replay", "trainer.report=false"]
-    (tmp_path / "runs").mkdir()
-    _, whole = run(tmp_path / "runs", *given, "trainer.steps=4")
-    _, parts = run(tmp_path / "runs", *given, "trainer.steps=2")
-    runs.resume(parts, "trainer.steps=4")
-
-    def secrets(folder):
-        lines = map(json.loads, (folder / "games.jsonl").read_text().splitlines())
-        return [(line["step"], line["secret"]) for line in lines]
-
-    assert secrets(parts) == secrets(whole)
-
-
-@pytest.mark.parametrize("player", ["random_consistent", "entropy"])
-@pytest.mark.parametrize("words", ["words.protocol=allowed", "words.allowed_share=0.5"])
-def test_a_teacher_that_finds_only_answers_is_refused(player, words, refused):
-    told = refused(training(f"algorithm=sft num_generations=1 algorithm.player={player} {words}"))
-    assert "algorithm.player must be random_consistent_allowed" in told and player in told
+def test_a_teacher_that_finds_only_answers_is_refused(refused):
+    told = refused(training("algorithm=sft num_generations=1 words.allowed_share=0.5"))
+    assert "algorithm.player must be random_consistent_allowed" in told

@@ -18,7 +18,7 @@ from tests.helpers.runs import metrics_of, run
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Clue, feedback_code
 from wordle_rl.policy.lineage import is_clean
-from wordle_rl.policy.stages import RECORD, stages_of
+from wordle_rl.policy.stages import stages_of
 from wordle_rl.rollouts.given import GivenState
 from wordle_rl.training.step import group_states
 
@@ -134,13 +134,6 @@ def test_games_begin_in_the_states_of_the_rows_and_the_lineage_says_so(
     assert "(states.jsonl: 8 secrets). No test secret was ever the secret" in told
 
 
-def test_a_teacher_plays_from_the_states_too(tmp_path, root):
-    path, _ = states_of(tmp_path)
-    _, folder = run(root, *SMALL, *SFT, f"data={path}", "trainer.steps=1")
-    step = metrics_of(folder)[-1]
-    assert step["train/earlier_guesses"] > 0 and step["train/win_rate"] > 0.5
-
-
 def test_answers_are_learnt_until_the_model_gives_them(tmp_path, root):
     path = answers_of(tmp_path, 4, secret="crane")
     given = [*SMALL, *SFT, f"data={path}", "optim=adamw", "optim.lr=0.02", "trainer.steps=12"]
@@ -161,23 +154,6 @@ def test_the_steps_follow_from_epochs_over_the_rows(tmp_path):
         return build_experiment(resolve(composed(*given))).trainer.steps
 
     assert [steps(e) for e in (0.1, 1, 2, 10)] == [1, 2, 3, 15]  # 6 rows, 4 in a step
-
-
-def test_without_data_a_run_is_as_before():
-    setup = build_experiment(resolve(composed()))
-    assert setup.data is None and setup.recipe.states is None and setup.recipe.dialogues is None
-    assert setup.trainer.steps == 100
-
-
-@pytest.mark.slow
-def test_a_resumed_run_takes_the_same_rows(tmp_path, root):  # row 22
-    path, _ = states_of(tmp_path)
-    given = [*SMALL, f"data={path}", "algorithm=dapo", "algorithm.resample=1"]
-    _, whole = run(root, *given, "trainer.steps=4")
-    _, parts = run(root, *given, "trainer.steps=2")
-    runs.resume(parts, "trainer.steps=4")
-    mine, its = ((f / "games.jsonl").read_bytes() for f in (parts, whole))
-    assert mine == its
 
 
 def test_a_run_whose_file_has_changed_does_not_resume(tmp_path, root, refused):
@@ -219,34 +195,13 @@ def test_a_model_that_may_know_held_out_secrets_does_not_start_a_clean_run(
         assert "may have trained on secrets that are now held out" in refused(begin)
 
 
-def test_a_record_that_hides_secrets_is_not_clean(tmp_path, root):  # row 38
-    _, folder = run(root, *SMALL, *SFT, f"data={answers_of(tmp_path, secret='crane')}",
-                    "trainer.steps=1")  # fmt: skip
-    setup = build_experiment(resolve(composed("words.test=6", "words.val=6")))
-    [stage] = stages_of(folder / "model")
-    assert is_clean(stage, setup.words, setup.splits)
-    for secrets in ("abbey", "", f"crane {held_out()[0]}"):
-        other = {**stage, "data": {**stage["data"], "secrets": secrets}}
-        assert not is_clean(other, setup.words, setup.splits)
-    record = {"stages": [{**stage, "data": {"secrets": 5, "unknown_rows": 0}}]}
-    (folder / "model" / RECORD).write_text(json.dumps(record))
-    with pytest.raises(ValueError, match="secrets must be text"):
-        stages_of(folder / "model")
-
-
 # -- refusals --------------------------------------------------------------------------------------
 
 REFUSED = {
     "states history=one": "history must be none with data=<file>",
     "states words.allowed_share=0.5": "words.allowed_share must be 0",
-    "states words.train=5": "words.train null with data",
     "answers": "has answers but no column secret to play games with: use algorithm=sft",
-    "answers algorithm=distill num_generations=1": "algorithm must be sft to learn the answers",
     "answers algorithm=sft num_generations=2": "num_generations must be 1 to learn the answers",
-    "answers algorithm=sft num_generations=1 rollout=turn": "rollout must be game to learn",
-    "answers algorithm=sft num_generations=1 rollout.form=tool": "rollout.form must be",
-    "answers algorithm=sft num_generations=1 data.split=train[:": "data.split must be slices",
-    "states trainer.epochs=0": "trainer.epochs must be above 0",
 }
 
 
@@ -255,12 +210,6 @@ def test_what_does_not_go_with_a_file_is_refused_in_one_line(line, tmp_path, ref
     kind, _, more = line.partition(" ")
     path = states_of(tmp_path)[0] if kind == "states" else answers_of(tmp_path)
     assert REFUSED[line] in refused(training(f"data={path} {more}"))
-
-
-def test_settings_for_a_file_need_one(refused, tmp_path):
-    assert "trainer.epochs needs data=<file>" in refused(training("trainer.epochs=2"))
-    assert "data.split needs data=<file>" in refused(training("data.split=train[:3]"))
-    assert "no such file" in refused(training(f"data={tmp_path}/nothing.jsonl"))
 
 
 def test_rows_that_do_not_fit_the_context_are_named(tmp_path, root, refused):

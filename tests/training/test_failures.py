@@ -13,14 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, resume, run, settings
 from wordle_rl.backends.mlx import engine as mlx_engine
 from wordle_rl.backends.torch import engine as torch_engine
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.commands import players
-from wordle_rl.commands import train as run_command
-from wordle_rl.commands.eval import evaluate
 from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.sampling import Sampling
@@ -122,20 +118,3 @@ def test_nothing_is_drawn_from_logits_that_are_no_numbers(sampling):
         torch_engine.fetch_drawn(*drawn)
     _, logprobs = mlx_engine.sample_tokens(mx.array(logits), sampling, mx.full((3,), 0.4))
     assert np.isfinite(np.array(logprobs)).tolist() == [True, False, True]
-
-
-def test_an_evaluation_of_weights_that_are_no_numbers_ends_in_one_line(tmp_path, capsys):
-    given = ["player=random", "limit=2", f"output_dir={tmp_path}"]
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
-        patch.setattr(players.Tournament, "games", raises(NotFinite()))
-        evaluate(composed(*given, name="eval"), given)
-    error = capsys.readouterr().err.strip()
-    assert stop.value.code == 2 and len(error.splitlines()) == 1
-    assert "predictions are not finite numbers: the weights of the model may be broken" in error
-
-
-def test_a_run_that_a_second_signal_stopped_is_recorded_as_interrupted(folder, capfd):
-    run_command._note_hard_stop(RunFolder(folder))
-    manifest = RunFolder(folder).manifest()
-    assert manifest["status"] == "interrupted" and "without saving" in manifest["status_reason"]
-    assert f"python train.py resume={folder}" in capfd.readouterr().err

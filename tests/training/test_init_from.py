@@ -14,11 +14,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.helpers import runs
-from tests.helpers.commands import SMALL_RUN, evaluation, trained, training
+from tests.helpers.commands import evaluation, trained, training
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
-from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.commands.resume import begin_from, read_saved_config
+from wordle_rl.commands.resume import begin_from
 from wordle_rl.policy.stages import RECORD, stages_of
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
 from wordle_rl.runs.files import write_json
@@ -66,25 +65,6 @@ def test_a_stage_takes_model_prompt_and_form_of_the_run_that_it_starts_from(smal
     assert config.model.shape == {} and config.model.max_tokens == 9
     assert config.sampling.max_tokens == 9
     assert config.algorithm == composed("algorithm=dapo").algorithm
-
-
-def test_what_began_untrained_is_named_by_its_run_and_trained_at_the_usual_rate(small):
-    config, _ = begun(small)
-    assert config.model.name == "small"
-    assert (
-        config.optim.lr
-        == composed("model=tiny").optim.lr
-        != read_saved_config(RunFolder(small)).optim.lr
-    )
-    assert begun(small, "model.learning_rate=0.5")[0].optim.lr == 0.5
-
-
-def test_a_stage_takes_the_rate_of_a_model_that_was_trained_before(copy):
-    saved = OmegaConf.load(copy / "config.yaml")
-    saved.model.path, saved.model.name, saved.model.learning_rate = "embedded/x", "micro", 0.125
-    OmegaConf.save(saved, copy / "config.yaml")
-    config, _ = begun(copy)
-    assert (config.model.name, config.optim.lr) == ("micro", 0.125)
 
 
 def test_a_stage_takes_the_optimizer_of_the_run_unless_one_is_given(copy):
@@ -175,19 +155,10 @@ def test_the_stages_before_are_kept_whatever_the_last_one_was(
     assert everything.name in line and "words.protocol=all" in line
 
 
-def test_a_run_that_is_not_finished_is_not_started_from(copy, refused: Callable):
-    write_json(copy / "manifest.json", RunFolder(copy).manifest() | {"status": "interrupted"})
-    line = refused(training(f"init_from={copy}"))
-    assert (
-        f"the run is interrupted, not finished; finish it first with python train.py resume={copy}"
-        in line
-    )
-
-
 def test_a_run_without_a_whole_checkpoint_is_not_started_from(copy, refused: Callable):
     file = copy / "checkpoints" / "step_000001" / "model" / "model.safetensors"
     file.write_bytes(b"torn")
-    assert f"{file}: has 4 bytes" in refused(training(f"init_from={copy}"))
+    assert f"{file}: its bytes changed" in refused(training(f"init_from={copy}"))
     shutil.rmtree(copy / "checkpoints")
     assert "there is no best checkpoint" in refused(training(f"init_from={copy}"))
 
@@ -200,11 +171,6 @@ def test_a_best_checkpoint_that_is_the_start_is_taken_only_when_it_is_meant(
     assert "the run's best checkpoint is its own start" in line
     assert "init_checkpoint=last" in line and "init_checkpoint=start" in line
     assert begun(copy, "init_checkpoint=start")[1]["step"] == 0
-
-
-def test_a_stage_cannot_be_resumed_and_begun_at_once(small, refused: Callable):
-    line = refused(lambda: training(f"resume={small} init_from={small}")())
-    assert "a resumed run keeps" in line and "init_from" in line
 
 
 OTHERS = {
@@ -240,27 +206,3 @@ def test_eval_plays_a_run_with_its_prompt_and_form_unless_others_are_meant(
     assert "prompt=symbols: not letters as in" in refused(evaluation(f"{usual} prompt=symbols"))
     summary = evaluation(f"{usual} prompt=symbols allow_mismatch=true")()
     assert summary["games"] == 2
-
-
-def test_an_embedded_model_plays_in_any_prompt():
-    assert (
-        build_experiment(resolve(composed("model=tiny", "prompt=letters"))).recipe.style.name
-        == "letters"
-    )
-
-
-@pytest.mark.parametrize(
-    ("checkpoint", "name"),
-    [("best", "run"), ("start", "run start"), ("last", "run last"),
-     ("{run}/checkpoints/step_000001", "run step_000001")],
-)  # fmt: skip
-def test_eval_says_which_checkpoint_played(checkpoint, name, copy, tmp_path):
-    checkpoint = checkpoint.format(run=copy)
-    line = f"run={copy} checkpoint={checkpoint} output_dir={tmp_path} compare=false limit=1"
-    assert evaluation(f"{line} backend.threads=1")()["player"] == name
-
-
-def test_a_start_that_failed_leaves_no_folder(tmp_path, refused: Callable):
-    line = f"{SMALL_RUN} output_dir={tmp_path} prompt=letters"
-    assert "max_context" in refused(training(f"{line} model.max_context=16"))
-    assert not list(tmp_path.iterdir())

@@ -12,7 +12,6 @@ import pytest
 from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
 from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.dapo import Dapo
-from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
@@ -164,13 +163,3 @@ def test_a_step_learns_from_letters_where_no_turn_has_an_advantage(monkeypatch, 
         metrics = train_step(step).metrics
         assert metrics["groups/zero_spread"] == idle
         assert ("update/empty" in metrics) == bool(idle)
-
-
-def test_only_algorithms_with_advantages_by_token_take_letters():
-    kind = recipe(letter_weight=0.5).rollout
-    kind.check(Grpo())
-    with pytest.raises(ValueError, match=r"letter_weight must be 0 with algorithm=dpo"):
-        kind.check(Dpo())
-    replace(kind, letter_weight=0.0).check(Dpo())
-    with pytest.raises(ValueError, match=r"letter_weight must be 0\.\.1000, not -1"):
-        replace(kind, letter_weight=-1.0)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -33,22 +32,6 @@ from wordle_rl.training.settings import TrainerSettings
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-def test_resident_memory_is_that_of_this_process():
-    # In a process of its own: in a long one the system takes idle pages back at any moment.
-    code = """
-from wordle_rl.training.memory import resident_bytes
-before = resident_bytes()
-block = bytearray(b"x" * 100_000_000)
-print(resident_bytes() - before)
-del block
-print(resident_bytes() - before)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    grown, left = map(int, done.stdout.split())
-    assert 90e6 < grown < 150e6
-    assert left < 50e6
-
-
 def test_a_run_without_limits_is_only_measured():
     metrics = measure_memory(policy_of(qwen(340)))
     assert metrics[RESIDENT] * 1e9 == pytest.approx(resident_bytes(), rel=0.05)
@@ -67,18 +50,6 @@ def test_above_a_limit_a_fresh_process_is_asked_for_unless_this_one_is_fresh(key
         with pytest.raises(MemoryFull, match=rf"2\.10 GB .* trainer\.{name}_limit_gb=2") as full:
             check_memory(seen, limits, steps)
         assert full.value.helps is helps
-
-
-def test_of_several_processes_the_largest_counts():
-    class Two:
-        rank, size = 0, 2
-
-        def gather(self, value: Any) -> list[Any]:
-            return [value, (77.0, 5.0)]
-
-    policy = policy_of(qwen(340))
-    policy.processes = Two()  # type: ignore[assignment]
-    assert measure_memory(policy) == {RESIDENT: 77.0, DEVICE: 5.0}
 
 
 class Replaced(BaseException):
@@ -142,13 +113,6 @@ def test_a_run_above_its_limit_from_the_start_stops_in_one_line_and_can_go_on(
     assert_equal_runs(folder, unbroken)
 
 
-def test_the_last_step_needs_no_fresh_process(tmp_path, root, monkeypatch):
-    leak(monkeypatch)
-    given = [*settings(tmp_path, "sft"), "trainer.steps=4", "trainer.report=false"]
-    summary, _ = run(root, *given, "trainer.memory_limit_gb=0.35")
-    assert summary["total_games"] == 4 * 4 * 2
-
-
 # -- real processes -------------------------------------------------------------------------------
 
 LEAKING = """
@@ -185,40 +149,6 @@ def test_the_command_replaces_itself_and_ends_as_one_run(tmp_path, root):
         str(number) for number in range(1, 10)
     ]
     assert_equal_runs(folder, unbroken)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("devices", [1, 2])
-def test_a_command_that_replaced_itself_can_be_stopped(devices, tmp_path, root):
-    given = [*settings(tmp_path, "sft"), "trainer.steps=10000", "trainer.report=false"]
-    process = leaking(tmp_path, *given, f"output_dir={root}", f"backend.devices={devices}")
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("step 6 "):
-            break
-    os.kill(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=600)
-    assert process.returncode == 130, err
-    [folder] = root.iterdir()
-    assert json.loads((folder / "manifest.json").read_text())["status"] == "interrupted"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_memory_does_not_grow_over_300_steps(tmp_path):  # row 25
-    given = [
-        *settings(tmp_path, "grpo with a reference"), "trainer.report=false", "logger=tensorboard",
-        "trainer.steps=400", "trainer.validate_every=25", "trainer.checkpoint_every=25",
-        "trainer.games_every=5", "curriculum=replay", "curriculum.share=0.5",
-    ]  # fmt: skip
-    command = [sys.executable, "train.py", *given, f"output_dir={tmp_path / 'out'}"]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    [folder] = (tmp_path / "out").iterdir()
-    resident = [1e3 * m[RESIDENT] for m in metrics_of(folder)[1:]]  # MB
-    # What a step uses and gives back comes and goes; what it keeps raises the least of many steps.
-    # The allocator takes its share once, in the first hundred steps: 30 MB.
-    assert min(resident[-25:]) - min(resident[75:100]) < 20.0, resident[::25]
 
 
 CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")

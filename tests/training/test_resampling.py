@@ -23,7 +23,6 @@ from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.training.metrics import group_metrics
-from wordle_rl.training.report import describe_idle_groups
 from wordle_rl.training.step import StepResult, spare_secrets, step_secrets, train_step
 
 
@@ -168,21 +167,3 @@ def test_a_run_ends_with_how_many_groups_taught_nothing(tmp_path, capsys):
     assert idle > 0
     said = f"{idle:.0f} of {groups:.0f} groups ({100 * idle / groups:.1f} %) taught nothing"
     assert said in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("counts", "said"),
-    [
-        ((2560, 0, 0, 0), None),
-        ((40, 1, 0, 0), "1 of 40 groups (2.5 %) taught nothing: their rewards had no spread"),
-        (
-            (2000, 1000, 300, 700),
-            "1,000 of 2,000 groups (50.0 %) taught nothing: their rewards had no spread; "
-            "300 were skipped and 700 were replaced by new ones",
-        ),
-    ],
-)
-def test_idle_groups_are_only_mentioned_when_there_are_some(counts, said):
-    names = ("groups", "zero_spread_groups", "skipped_groups", "resampled_groups")
-    totals = {f"total_{name}": float(n) for name, n in zip(names, counts, strict=True)}
-    assert describe_idle_groups(totals) == said

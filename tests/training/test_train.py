@@ -7,11 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import LEARNING, without_clock
-from wordle_rl.commands import train as train_command
 from wordle_rl.commands.train import train, write_page
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
@@ -107,23 +105,6 @@ def test_watching_training_and_test_secrets_changes_nothing_else(tmp_path) -> No
         assert without_clock(one) == without_clock(rest)
 
 
-def test_the_smoke_experiment_shows_no_table_and_says_where_results_are(
-    tmp_path, capsys, monkeypatch
-) -> None:
-    monkeypatch.setattr(train_command, "write_page", write_page)  # not the tests' own, see conftest
-    run(tmp_path, "experiment=smoke", "trainer.steps=1", "words.val=5", "logger=none")
-    said = capsys.readouterr().out
-    [page] = re.findall(r"^report: (.+)$", said, re.M)
-    assert "so this page compares validations" in Path(page).read_text()
-    assert "player" not in said and "wins" not in said.partition("exported to")[2]
-    *_, seconds, last = said.splitlines()
-    assert re.fullmatch(
-        r"took \d+ s: \d+ s of training and validation, 0 s of reports, "
-        r"\d+ s of loading and saving", seconds
-    )  # fmt: skip
-    assert last == "This check shows no result. For one, run experiment=quick or experiment=demo."
-
-
 def test_the_end_of_a_run_says_how_its_seconds_add_up(reinforced) -> None:
     summary = {"seconds_training": 90.2, "seconds_reports": 20.3}
     assert describe_seconds(summary, 120.0, resumed=True) == (
@@ -142,38 +123,6 @@ def test_the_exported_model_loads_in_transformers(reinforced) -> None:
     model = AutoModelForCausalLM.from_pretrained(reinforced[1] / "model")
     tokenizer = AutoTokenizer.from_pretrained(reinforced[1] / "model")
     assert model.config.hidden_size == 32 and len(tokenizer) <= 256
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(folder / "checkpoints" / "step_000006" / "model" / "model.safetensors")
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(SUPERVISED, id="sft", marks=pytest.mark.slow),
-        pytest.param(REINFORCED, id="grpo", marks=pytest.mark.slow),  # test_resume.py is quick
-    ],
-)
-def test_stop_and_resume_equals_never_stopping(kind, tmp_path) -> None:  # row 22
-    extra = ["optim.schedule=constant", "trainer.checkpoint_every=2", "trainer.validate_every=3"]
-    _, unbroken = run(tmp_path, *kind, *extra, "trainer.steps=6")
-    _, stopped = run(tmp_path, *kind, *extra, "trainer.steps=4")
-    given = [f"resume={stopped}", "trainer.steps=6"]
-    train(composed(*given), given)
-    ours, theirs = weights(stopped), weights(unbroken)
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
-    moments = [
-        torch.load(f / "checkpoints/step_000006/optimizer.pt", weights_only=True)[0]["state"]
-        for f in (stopped, unbroken)
-    ]
-    for number, state in moments[1].items():
-        assert torch.equal(moments[0][number]["exp_avg_sq"], state["exp_avg_sq"])
-    kept = ("loss", "reward/mean", "val/reward", "total/games", "grad_norm")
-    for one, other in zip(metrics_of(stopped)[5:], metrics_of(unbroken)[5:], strict=True):
-        assert [one.get(k) for k in kept] == [other.get(k) for k in kept]
 
 
 def test_resume_lists_what_was_changed_and_refuses_other_parts(tmp_path, capsys) -> None:
@@ -219,41 +168,6 @@ def test_five_updates_without_finite_loss_stop_the_run_and_keep_its_state(tmp_pa
     failure = json.loads((folder / "failure" / "failure.json").read_text())
     assert failure["step"] >= 5 and failure["metrics"]["step"] == failure["step"]
     assert (folder / "failure" / "model" / "model.safetensors").is_file()
-
-
-def test_a_model_that_is_not_there_ends_in_one_line_with_both_ways_out(tmp_path, capsys) -> None:
-    given = ["model=qwen3b", f"output_dir={tmp_path}", "model.path=Nobody/NoModel"]
-    with pytest.raises(SystemExit) as stop:
-        train(composed(*given), given)
-    error = capsys.readouterr().err.strip()
-    assert stop.value.code == 2 and len(error.splitlines()) == 1
-    assert "hf download Nobody/NoModel" in error and "model.path=" in error
-
-
-@pytest.mark.slow  # in seconds: the bandits of test_every_algorithm.py
-@pytest.mark.timeout(900)
-def test_grpo_improves_the_embedded_model_by_more_than_chance(tmp_path) -> None:
-    """Validation guesses tell more after 20 seeded steps. The seed gained 0.20 bits a guess."""
-    given = [
-        "model=mini", "rollout.groups=64", "reward=information", "rollout.discount=0",
-        "sampling.temperature=0.7", "trainer.validation_temperature=0.7", "optim.lr=1e-3",
-    ]  # fmt: skip
-    _, folder = run(tmp_path, *LEARNING, *given)
-    first, *_, last = [m for m in metrics_of(folder) if "val/reward" in m]
-    assert last["val/skill/bits_gained"] - first["val/skill/bits_gained"] > 0.12
-    assert last["val/reward"] > first["val/reward"]
-    assert last["val/win_rate"] > first["val/win_rate"]
-
-
-def test_eval_plays_a_run_by_the_runs_own_rules_and_prompt(reinforced, tmp_path) -> None:
-    from wordle_rl.commands.eval import evaluate
-
-    folder = reinforced[1]
-    given = [f"run={folder}", "checkpoint=best", "compare=false", f"output_dir={tmp_path}"]
-    summary = evaluate(composed(*given, "backend.precision=fp32", name="eval"), given)
-    assert summary["games"] == 12 and summary["split"] == "test"
-    trained = json.loads((folder / "summary.json").read_text())
-    assert summary["wins"] == trained["wins"]
 
 
 def test_grpo_improves_the_smallest_embedded_model_by_more_than_chance(tmp_path) -> None:

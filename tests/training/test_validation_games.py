@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,31 +16,13 @@ from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.log import RunLog
 from wordle_rl.training.settings import LoggerSettings, TrainerSettings
 
-
-class Logged:
-    """A reporter that keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, Any, int]] = []
-
-    def metrics(self, values: dict[str, float], step: int) -> None: ...
-
-    def text(self, tag: str, markdown: str, step: int) -> None: ...
-
-    def table(self, tag: str, table: GameTable, step: int) -> None:
-        self.seen.append((tag, table.columns[0], step))
-
-    def histogram(self, tag: str, values: Any, step: int) -> None:
-        self.seen.append((tag, list(values), step))
-
-
 GAMES = [played(secret, [secret]) for secret in ("crane", "crane", "sleep", "sleep")]
 REWARDS = [GameReward(turns=({"win": value},)) for value in (1.0, 2.0, 3.0, 4.0)]
 
 
-def log_of(folder: Path, reporter: Logged, *, tables: bool = True, **given: Any) -> RunLog:
-    trainer = TrainerSettings(steps=9, show_games=1, **given)
-    return RunLog(RunFolder(folder), reporter, trainer, tables=tables, writes=True)
+def log_of(folder: Path, **given: Any) -> RunLog:
+    trainer = TrainerSettings(steps=9, show_games=2, **given)
+    return RunLog(RunFolder(folder), LightningReporter([]), trainer, tables=True, writes=True)
 
 
 def steps_written(folder: Path) -> list[int]:
@@ -73,10 +54,10 @@ def test_a_run_writes_every_game_of_every_validation(tmp_path: Path) -> None:
 def test_the_file_holds_whole_validations_up_to_its_limit_and_says_what_is_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log_of(tmp_path, Logged()).validation_games(1, GAMES, REWARDS)
+    log_of(tmp_path).validation_games(1, GAMES, REWARDS)
     size = (tmp_path / "validation_games.jsonl").stat().st_size
     (tmp_path / "validation_games.jsonl").unlink()
-    log = log_of(tmp_path, Logged(), validation_games_mb=2.5 * size / 1e6)
+    log = log_of(tmp_path, validation_games_mb=2.5 * size / 1e6)
     for step in range(1, 5):
         log.validation_games(step, GAMES, REWARDS)
     assert steps_written(tmp_path) == [1] * 4 + [2] * 4
@@ -87,32 +68,8 @@ def test_the_file_holds_whole_validations_up_to_its_limit_and_says_what_is_left_
     assert steps_written(tmp_path) == [1] * 4
 
 
-def test_a_limit_of_0_writes_no_file(tmp_path: Path) -> None:
-    log_of(tmp_path, Logged(), validation_games_mb=0).validation_games(1, GAMES, REWARDS)
-    assert not (tmp_path / "validation_games.jsonl").exists()
-
-
-def test_loggers_get_a_table_and_histograms_unless_they_are_switched_off(tmp_path: Path) -> None:
-    logged, off = Logged(), Logged()
-    for reporter, tables in ((logged, True), (off, False)):
-        log = log_of(tmp_path, reporter, tables=tables)
-        log.validation_games(2, GAMES, REWARDS)
-        played = SimpleNamespace(rewards=REWARDS[:2], advantages=[np.array([0.5, -0.5])])
-        log.training_rewards(2, played)  # type: ignore[arg-type]
-    assert logged.seen == [
-        ("validation by secret", "secret", 2),
-        ("rewards/val", [1.0, 2.0, 3.0, 4.0], 2),
-        ("guesses/val", [1.0, 1.0, 1.0, 1.0], 2),
-        ("rewards/train", [1.0, 2.0], 2),
-        ("advantages/train", [0.5, -0.5], 2),
-    ]
-    assert off.seen == []
-
-
 def test_boards_and_games_jsonl_have_one_game_of_each_secret(tmp_path: Path, capsys) -> None:
-    trainer = TrainerSettings(steps=9, show_games=2)
-    log = RunLog(RunFolder(tmp_path), Logged(), trainer, tables=False, writes=True)
-    log.validation_games(1, GAMES, REWARDS)
+    log_of(tmp_path).validation_games(1, GAMES, REWARDS)
     lines = (tmp_path / "games.jsonl").read_text().splitlines()
     assert [json.loads(line)["reward"]["total"] for line in lines] == [1.0, 3.0]
     assert "most common guesses of all 2 games: crane 1, sleep 1" in capsys.readouterr().out

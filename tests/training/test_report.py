@@ -8,7 +8,6 @@ import pytest
 from tests.helpers.configs import composed
 from tests.helpers.runs import resume, run, settings
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.report import choose_report_limit
 
 
@@ -51,17 +50,3 @@ def test_validation_states_are_the_same_every_time_and_of_each_depth():
     assert {state.turn for state in experiment().validation_starts} == {0}
     # A prompt must hold the deepest of them.
     assert (setup.most_given, experiment("history=one").most_given) == (4, 1)
-
-
-def test_validation_must_leave_a_turn_to_play():
-    with pytest.raises(ConfigError, match=r"trainer\.validation_history must be 0 to below rules"):
-        experiment("trainer.validation_history=6")
-
-
-def test_a_reward_for_thoughts_needs_a_prompt_that_asks_for_them():
-    wanted = "reward.components.format.think=true"
-    with pytest.raises(ConfigError, match=r"format\.think=true needs .* set prompt\.think=true"):
-        experiment(wanted)
-    assert experiment(wanted, "prompt.think=true").recipe.rewards.components
-    with pytest.raises(ConfigError, match=r"curriculum\.first\.components\.format\.think=true"):
-        experiment("curriculum=phases", "curriculum.first.components.format.think=true")

@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from wordle_rl.runs.files import read_text
+from wordle_rl.runs.files import FolderError, read_text
 
 WORD_LENGTH = 5
 DATA = Path(__file__).parent
@@ -133,47 +133,52 @@ def load_words(
         name = Path(answers).stem
         if column is not None and ".csv" not in f"{answers} {allowed}".lower():
             raise WordListError(f"words.column applies to .csv files, not to {answers}")
-    secrets = _read(Path(answers), column)
-    guesses = secrets if allowed is None else _read(Path(allowed), column)
+    secrets = _read("answers", Path(answers), column)
+    guesses = secrets if allowed is None else _read("allowed", Path(allowed), column)
     for word, row in secrets.items():
         if word not in guesses:
             raise WordListError(f"{answers} row {row}: {word!r} is not allowed by {allowed}")
     return WordLists(answers=tuple(sorted(secrets)), allowed=tuple(sorted(guesses)), name=name)
 
 
-def _read(path: Path, column: str | None) -> dict[str, int]:
-    """The words of a file in lower case, each with its row."""
-    suffix = path.suffix.lower()
+def _read(key: str, path: Path, column: str | None) -> dict[str, int]:
+    """The words of a file in lower case, each with its row. key: answers or allowed."""
+    where, suffix = f"words.{key}={path}", path.suffix.lower()
     if suffix not in (".txt", ".csv"):
-        raise WordListError(f"{path}: a word list must be a file whose name ends in .txt or .csv")
-    text = read_text(path)
+        raise WordListError(f"{where}: a word list must be a file whose name ends in .txt or .csv")
+    try:
+        text = read_text(path)
+    except FolderError as error:
+        raise WordListError(f"words.{key}={error}") from None
     words: dict[str, int] = {}
-    rows = _csv_rows(path, text, column) if suffix == ".csv" else enumerate(text.split("\n"), 1)
+    rows = _csv_rows(where, text, column) if suffix == ".csv" else enumerate(text.split("\n"), 1)
     for row, cell in rows:
         word = cell.strip(" \t\r")
         if not word:
             continue
         if fault := _fault(word):
-            raise WordListError(f"{path} row {row}: {fault}")
+            raise WordListError(f"{where} row {row}: {fault}")
         word = word.lower()
         if word in words:
-            raise WordListError(f"{path} rows {words[word]} and {row}: {word!r} stands twice")
+            raise WordListError(f"{where} rows {words[word]} and {row}: {word!r} stands twice")
         words[word] = row
+    if not words:
+        raise WordListError(f"{where}: no words in it")
     return words
 
 
-def _csv_rows(path: Path, text: str, column: str | None) -> Iterator[tuple[int, str]]:
+def _csv_rows(where: str, text: str, column: str | None) -> Iterator[tuple[int, str]]:
     """Line number and cell of the named column, without the header."""
     reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
     try:
         if column not in (names := reader.fieldnames or []):
             raise WordListError(
-                f"{path} row 1: words.column must be one of {', '.join(names)}, not {column}"
+                f"{where} row 1: words.column must be one of {', '.join(names)}, not {column}"
             )
         for row in reader:
             yield reader.line_num, row[column] or ""
     except csv.Error as error:
-        raise WordListError(f"{path} row {reader.reader.line_num}: not CSV ({error})") from None
+        raise WordListError(f"{where} row {reader.reader.line_num}: not CSV ({error})") from None
 
 
 def _fault(word: str) -> str:

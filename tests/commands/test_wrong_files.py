@@ -35,7 +35,11 @@ FILES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a word twice": ("a.txt", lambda p: p.write_text("crane\nCrane\n"), "rows 1 and 2"),
     "no such column": ("a.csv", lambda p: p.write_text("w,n\ncrane,1\n"), "one of w, n"),
     "no CSV": ("a.csv", lambda p: p.write_text('word\n"cra'), "row 2: not CSV"),
-    "too many words": ("a.txt", many, "32,000 possible secrets and 32,000 allowed words are too many"),
+    "too many words": (
+        "a.txt",
+        many,
+        "32,000 possible secrets and 32,000 allowed words are too many",
+    ),
     "too few words": ("a.txt", lambda p: p.write_text("crane\nslate\n"), "leave a secret"),
 }
 

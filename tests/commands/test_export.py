@@ -88,23 +88,6 @@ def test_merged_weights_say_what_base_and_adapter_say(family: str, tmp_path: Pat
     assert stages_of(folder) == stages_of(made.adapter_of(run))
 
 
-def test_float32_loses_less_than_bfloat16_and_the_command_says_how_much(
-    adapted: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    base, run = adapted
-    means = {}
-    for precision in ("auto", "float32"):
-        folder = export(run, tmp_path / precision, form="merged", precision=precision)
-        said = capsys.readouterr().out
-        found = re.search(r"by (\S+) on average and by (\S+) at most, which is \S+% of", said)
-        assert found and float(found[1]) <= float(found[2])
-        means[precision] = float(found[1])
-        assert found[0] in " ".join((folder / "README.md").read_text().split())
-    assert means["float32"] < 1e-5 < 1e-4 < means["auto"]
-    apart = full_logprobs(load_plain(tmp_path / "float32"), IDS) - score_trained(base, run)
-    assert np.abs(apart).max() < 1e-4
-
-
 def test_an_exported_adapter_is_the_trained_one_and_plain_peft_loads_it(
     adapted: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -60,10 +60,6 @@ def test_boards_side_by_side_keep_the_width_and_lose_no_game(width, colour):
     assert text.count("unfinished") == 1
 
 
-def test_no_games_give_an_empty_text():
-    assert boards_side_by_side([]) == ""
-
-
 @pytest.mark.parametrize("colour", [True, False])
 def test_pairs_of_boards_are_before_and_after_in_two_columns_of_one_width(colour):
     long = "a reason that is much too long for half of a terminal"

@@ -79,10 +79,6 @@ def test_the_opener_is_the_first_legal_guess_without_a_clue():
     assert discoveries([accepted], KNOWLEDGE)["opener_bits"] is None
 
 
-def test_without_a_legal_guess_there_is_nothing_to_divide_by():
-    assert set(discoveries([played("crane", None, "zzzzz")], KNOWLEDGE).values()) == {None}
-
-
 def test_soare_is_the_best_opener_and_the_teachers_openers_are_of_middle_rank(original):
     words = original.words
     assert original.opener_ranks[words.guess_index["soare"]] == 1
@@ -125,8 +121,3 @@ def test_one_opener_for_all_games_and_a_few_turns_are_no_repetition():
     assert not warn_of_repetition("fake", later_guesses(games))
     assert warn_of_repetition("fake", later_guesses([*games, games[0]]))
     assert later_guesses([played_games.played("crane", ["crane"])] * 30)["later_turns"] == 0
-
-
-def test_answers_without_a_guess_count_as_turns_but_have_no_word():
-    found = later_guesses([played_games.played("crane", [None] * 6)])
-    assert found == {"later_turns": 5, "later_guess": None, "later_guess_count": 0}

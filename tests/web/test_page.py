@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from starlette.testclient import TestClient
 from tests.helpers.web_page import ANSWERS, load, small_page
 from wordle_rl.commands.play import play
 from wordle_rl.game.rules import marks
-from wordle_rl.rollouts.opponent import Abandoned
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.web.players import Choice, Players, list_players
 from wordle_rl.web.server import Page, build_app, serve
@@ -130,26 +128,6 @@ def test_the_server_listens_on_this_machine_alone_and_a_port_in_use_is_an_error(
             serve(small_page(), port=port, browser=False)
 
 
-def test_a_game_ends_after_its_turn_when_the_page_is_closed():
-    page, begun, go = small_page(), threading.Event(), threading.Event()
-    opponent = load("entropy")
-    page.players._loaded["entropy"] = None, opponent
-    actor = opponent.new_actor()
-
-    def wait(*_: Any) -> Any:
-        begun.set()
-        go.wait(10)
-        return actor
-
-    object.__setattr__(opponent, "new_actor", wait)
-    playing = page.thread.submit(page.watch, {"player": "entropy", "secret": "mound"})
-    begun.wait(10)
-    page.close()
-    go.set()
-    with pytest.raises(Abandoned):
-        playing.result(10)
-
-
 def test_a_run_that_trains_plays_with_its_newest_best_checkpoint(tmp_path):
     version, loaded = [Path("step_10")], []
 
@@ -185,9 +163,7 @@ def test_a_run_comes_first_and_is_compared_with_its_start(tmp_path):
     [
         ({"model": "mini", "player": "random"}, "give one of --model, --run and --player"),
         ({"player": "nobody"}, "--player"),
-        ({"player": "random", "checkpoint": "old"}, "--checkpoint"),
         ({"player": "random", "secret": "xxxx"}, "the secret must have five letters"),
-        ({"run": "no/such/run"}, "no/such/run"),
     ],
 )
 def test_a_wrong_option_is_named(options, said):

@@ -197,12 +197,12 @@ def _describe_difference(first: Result, second: Result, what: str) -> list[str]:
     found = difference(first, second)
     if found is None:
         return []
-    p_value = "< 0.001" if found.p_value < 0.001 else f"= {found.p_value:.3f}"
+    p_value = "<\u00a00.001" if found.p_value < 0.001 else f"=\u00a0{found.p_value:.3f}"
     text = (
         f"{what} on the same {found.secrets} secrets, with 95 % intervals: "
         f"{_interval(found.wins, 100, '+.1f')} points of wins and "
         f"{_interval(found.guesses, 1, '+.2f')} guesses. {found.only_second} secrets went better "
-        f"and {found.only_first} worse (sign test: p {p_value})."
+        f"and {found.only_first} worse (sign test: p\u00a0{p_value})."
     )
     _, low, high = found.wins
     if low is not None and high is not None and low <= 0 <= high:

@@ -141,18 +141,18 @@ def test_the_choice_is_told_recorded_and_kept_by_a_resumed_run(
 def test_all_processes_of_a_run_compute_in_the_precision_that_the_first_found(
     small, tmp_path, monkeypatch
 ):
-    tasks = []
+    tasks: list[Any] = []
 
-    def started(size, interrupts, died):
+    def started(size, work, interrupts):
         return nullcontext(TorchProcesses.__new__(TorchProcesses))
 
-    def lead(processes, task, folder):
+    def gather(processes, task):
         tasks.append(task)
         raise KeyboardInterrupt
 
     say(monkeypatch, "bf16")
     monkeypatch.setattr(lightning_backend, "start_processes", started)
-    monkeypatch.setattr(lightning_backend, "lead", lead)
+    monkeypatch.setattr(TorchProcesses, "gather", gather)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, *small, "backend.devices=2")
     assert tasks[0]["config"]["backend"]["precision"] == "bf16"

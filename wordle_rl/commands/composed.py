@@ -31,9 +31,9 @@ def run_composed(name: str) -> None:
         given = set(sys.argv[1:])
         launch = read_launch() if name == TRAIN and not _STUDY & given else None
         if launch is not None and launch.rank:
-            from wordle_rl.commands.worker import follow_launch
+            from wordle_rl.commands.worker import follow
 
-            follow_launch(launch)
+            follow(launch)
         sys.argv = [quoted(argument) for argument in sys.argv]
         if _HELP & given:
             print_help(name)

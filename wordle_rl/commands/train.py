@@ -27,6 +27,7 @@ from wordle_rl.commands.resume import (
     count_steps,
     keep_computing,
 )
+from wordle_rl.commands.worker import follow
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.policy.stages import prompt_name
 from wordle_rl.runs.config import keep_config
@@ -150,7 +151,9 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
         with user_errors():
             backend = load_backend(setup.backend)
         with _report_failures():
-            return backend.train(setup, folder, resume=opened.resume, interrupts=interrupts)
+            return backend.train(
+                setup, folder, resume=opened.resume, interrupts=interrupts, work=follow
+            )
     except MemoryFull as full:
         _continue_afresh(folder, full, opened.again, interrupts)
     except Interrupted as signal:

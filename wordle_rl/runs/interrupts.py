@@ -76,13 +76,6 @@ class Interrupts:
         if self._signum is not None:
             raise Interrupted(self._signum)
 
-    def ask(self, signum: int) -> None:
-        """Stop as after a first signal, on behalf of another process. Any thread may call it."""
-        if self._signum is None and self._held:
-            self._signum = signum
-        elif self._signum is None:
-            os.kill(os.getpid(), signum)
-
     def on_second(self, act: Callable[[], None]) -> None:
         """Call this in another thread when a second signal comes, before the process ends.
 

@@ -64,11 +64,6 @@ def read_launch() -> Launch | None:
     return launch
 
 
-def has_agent_store() -> bool:
-    """Whether torchrun itself serves the store at the address. Otherwise the first process does."""
-    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-
-
 def check_first_start() -> None:
     """Raise ConfigError where torchrun started the processes once more after a failure."""
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":

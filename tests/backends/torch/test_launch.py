@@ -1,27 +1,19 @@
-"""How the processes that torchrun starts find, watch and trust each other."""
+"""How the processes of a run find and trust each other."""
 
 from __future__ import annotations
 
 import os
 import pickle
-import threading
-import time
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pytest
 
-from wordle_rl.backends.torch import exchange, meeting, watch
-from wordle_rl.backends.torch.meeting import (
-    NotAllCame,
-    choose_interface,
-    connect_store,
-    create_store,
-    wait_for_all,
-)
+from wordle_rl.backends.torch import exchange, processes
+from wordle_rl.backends.torch.processes import ProcessLost, join_processes
 from wordle_rl.backends.torch.timing import count_cpu_threads
-from wordle_rl.backends.torch.watch import Watch
 from wordle_rl.game.rules import TurnKind
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.runs.instantiate import ConfigError
@@ -93,118 +85,41 @@ def test_threads_are_shared_by_the_processes_of_a_machine(monkeypatch):
 # -- meeting --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def launch() -> Any:
-    store = create_store("127.0.0.1", 3)
-    place = Launch(rank=0, size=3, local_rank=0, local_size=3, address="127.0.0.1", port=store.port)
-    return store, place
-
-
-def test_processes_that_do_not_come_are_named(launch, monkeypatch):
-    store, place = launch
-    monkeypatch.setattr(meeting, "_PATIENCE", 0.3)
-    with pytest.raises(NotAllCame, match=r"processes 1 and 2 of 3 did not come within"):
-        wait_for_all(store, place)
-    store.set("host/1", "b")
-    with pytest.raises(NotAllCame, match=r"process 2 of 3 did not come within"):
-        wait_for_all(store, place)
-    store.set("host/2", "c")
-    assert wait_for_all(store, place)[1:] == ["b", "c"]
-
-
-def test_a_meeting_point_that_does_not_answer_is_named(launch, monkeypatch):
-    store, place = launch
-    monkeypatch.setattr(meeting, "_PATIENCE", 0.3)
-    del store
-    with pytest.raises(
-        NotAllCame, match=r"nothing answers at MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "
+def test_processes_that_do_not_come_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "_COME", timedelta(seconds=0.3))
+    place = Launch(rank=0, size=3, local_rank=0, local_size=3, address="127.0.0.1", port=0)
+    with (
+        pytest.raises(ProcessLost, match=r"of 3 processes there did not come 1, 2;"),
+        join_processes(place, str(tmp_path / "meeting")),
     ):
-        connect_store(replace(place, port=1))
+        pass
 
 
-def test_processes_of_one_machine_talk_over_loopback(launch, monkeypatch):
-    _, place = launch
+def test_a_meeting_point_that_does_not_answer_is_named(launched, monkeypatch):
+    monkeypatch.setattr(processes, "_COME", timedelta(seconds=0.3))
+    launched.setenv("MASTER_ADDR", "127.0.0.1")
+    launched.setenv("MASTER_PORT", "1")
+    place = read_launch()
+    assert place is not None
+    with (
+        pytest.raises(ProcessLost, match=r"nothing answers at MASTER_ADDR=127.0.0.1 MASTER_PORT=1"),
+        join_processes(place),
+    ):
+        pass
+
+
+def test_processes_of_one_machine_talk_over_loopback(monkeypatch):
+    place = Launch(rank=0, size=3, local_rank=0, local_size=3, address="127.0.0.1", port=29500)
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         monkeypatch.delenv(name, raising=False)
-    choose_interface(place)
+    processes._choose_interface(place)
     assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
     monkeypatch.delenv("GLOO_SOCKET_IFNAME")
-    choose_interface(replace(place, local_size=1))  # the way to 127.0.0.1 is the same interface
+    processes._choose_interface(replace(place, local_size=1))  # the way to 127.0.0.1 is the same
     assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
-    choose_interface(place)
+    processes._choose_interface(place)
     assert os.environ["GLOO_SOCKET_IFNAME"] == "eth7", "the user's choice stays"
-
-
-# -- watching -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def watching(launch, monkeypatch) -> Any:
-    """Two watches of three processes, and what happened to them. The third never beats."""
-    happened: list[Any] = []
-    monkeypatch.setattr(watch, "_BEAT", 0.05)
-    monkeypatch.setattr(watch, "_SILENCE", 1.0)
-
-    def leave(code: int) -> None:
-        happened.append(("exit", code))
-        threading.Event().wait()  # the watching thread goes no further
-
-    monkeypatch.setattr(watch.os, "_exit", leave)
-    store, place = launch
-
-    begun: list[Watch] = []
-
-    def begin(rank: int) -> Watch:
-        found = Watch(
-            connect_store(place), replace(place, rank=rank), ["a", "b", "c"],
-            stop=lambda signum: happened.append(("stop", signum)),
-            lost=happened.append,
-        )  # fmt: skip
-        begun.append(found)
-        return found
-
-    yield begin, happened, store
-    for found in begun:
-        found._over.set()
-
-
-def wait_until(condition: Any) -> None:
-    end = time.monotonic() + 120
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert condition()
-
-
-def test_a_process_without_a_sign_of_life_ends_the_first(watching):
-    begin, happened, _ = watching
-    begin(1)
-    begun = time.monotonic()
-    begin(0)
-    wait_until(lambda: ("exit", 1) in happened)
-    assert time.monotonic() - begun >= 1.0
-    assert happened[0] == "process 2 on c was lost"
-
-
-def test_the_first_process_learns_of_an_error_and_ends_the_others(watching):
-    begin, happened, store = watching
-    first, other = begin(0), begin(1)
-    store.set("end/2", "1")
-    wait_until(lambda: ("exit", 1) in happened)
-    assert happened[0] == "process 2 on c ended with an error"
-    first.leave(130)
-    wait_until(lambda: ("exit", 130) in happened)
-    other.leave(0)
-
-
-def test_a_signal_reaches_the_first_process(watching):
-    begin, happened, store = watching
-    first, other = begin(0), begin(1)
-    other._signum = 2
-    wait_until(lambda: ("stop", 2) in happened)
-    other.leave(0)
-    store.set("end/2", "0")
-    first.leave(0)
 
 
 # -- what they send -------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.runs import settings
-from wordle_rl.backends.torch.processes import start_processes
-from wordle_rl.runs.interrupts import Interrupts
+from wordle_rl.backends.torch.processes import join_processes
+from wordle_rl.runs.launch import Launch
 from wordle_rl.runs.paths import ROOT
 
 pytestmark = pytest.mark.skipif(
@@ -44,13 +44,11 @@ def _address(words: str) -> IPv4Address | IPv6Address:
     return (IPv4Address if len(raw) == 4 else IPv6Address)(raw)
 
 
-def test_processes_find_each_other_where_no_other_machine_can_reach_them(monkeypatch):
+def test_processes_find_each_other_where_no_other_machine_can_reach_them(monkeypatch, tmp_path):
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     assert not listening(os.getpid())
-    with (
-        Interrupts() as interrupts,
-        start_processes(1, interrupts, lambda error: None),
-    ):
+    alone = Launch(rank=0, size=1, local_rank=0, local_size=1, address="127.0.0.1", port=0)
+    with join_processes(alone, str(tmp_path / "meeting")):
         assert listening(os.getpid()) == {IPv4Address("127.0.0.1")}
     assert not listening(os.getpid())
 
@@ -73,7 +71,9 @@ def run(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
         assert any("step 1 " in line for line in process.stdout), "the run ended before its step"
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         [other] = [
-            int(pid) for pid in children if b"worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            int(pid)
+            for pid in children
+            if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
         yield process, other
     finally:
@@ -99,9 +99,17 @@ def test_two_processes_listen_to_no_other_machine(run):
         assert found and all(address.is_loopback for address in found)
 
 
+@pytest.mark.slow
+def test_a_process_that_dies_ends_the_run_in_one_line(run):
+    process, other = run
+    os.kill(other, signal.SIGKILL)
+    assert process.wait(60) == 1
+    [line] = [line for line in process.stderr if "error" in line]
+    assert "process 1 ended with exit code -9, so the run stops: continue with" in line
+
+
 @pytest.mark.slow  # in a second, with a child that is no process of a run: test_interrupts.py
-@pytest.mark.parametrize(("second", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_second_signal_ends_both_though_the_other_hangs(run, second, code):
+def test_a_second_signal_ends_both_though_the_other_hangs(run):
     process, other = run
     os.kill(other, signal.SIGSTOP)
     time.sleep(1)  # the first process waits for the other one by now
@@ -109,8 +117,8 @@ def test_a_second_signal_ends_both_though_the_other_hangs(run, second, code):
     assert any("press Ctrl-C again to quit now" in line for line in process.stderr)
     time.sleep(1)
     assert process.poll() is None, "the first signal must wait for the other process"
-    process.send_signal(second)
-    assert process.wait(60) == code
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 143
     until = time.monotonic() + 60
     while runs(other) and time.monotonic() < until:
         time.sleep(0.05)

@@ -68,11 +68,12 @@ def _plan_memory(setup: Experiment) -> Experiment:
 
 
 def train(
-    setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts
+    setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts, work: object
 ) -> dict[str, Any]:
     """Run the experiment in its folder. Returns the summary.
 
-    Raises Interrupted after a signal, once everything that a resumed run needs is saved.
+    work: not used, because there is one process. Raises Interrupted after a signal, once everything
+    that a resumed run needs is saved.
     """
     with user_errors(), announce(f"loading {setup.model.path}"):
         setup = _plan_memory(setup)

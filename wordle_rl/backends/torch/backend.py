@@ -9,10 +9,11 @@ per micro-batch, whose number differs between processes. The policy sums them on
 from __future__ import annotations
 
 import logging
-import os
+import socket
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,12 +27,11 @@ from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_
 from wordle_rl.backends.memory import limit_product_caches, settle_memory
 from wordle_rl.backends.torch.devices import choose_device, measure_device
 from wordle_rl.backends.torch.load import load_model
-from wordle_rl.backends.torch.meeting import NotAllCame
-from wordle_rl.backends.torch.orders import lead, obey
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import (
     ProcessLost,
     TorchProcesses,
+    Work,
     join_processes,
     start_processes,
 )
@@ -43,9 +43,10 @@ from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.interrupts import Interrupts
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.interrupts import Interrupts, ignore_signals
 from wordle_rl.runs.labels import label_run
-from wordle_rl.runs.launch import Launch, read_launch
+from wordle_rl.runs.launch import read_launch
 from wordle_rl.runs.paths import TRAIN
 from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.training.experiment import Experiment
@@ -136,27 +137,39 @@ def build_policy(
 
 
 def train(
-    setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts
+    setup: Experiment, folder: RunFolder, *, resume: bool, interrupts: Interrupts, work: Work
 ) -> dict[str, Any]:
     """Run the experiment in its folder. Returns the summary.
 
-    Raises Interrupted after a signal, once everything that a resumed run needs is saved.
+    work: what further processes on this machine do. Raises Interrupted after a signal, once
+    everything that a resumed run needs is saved, and TrainingFailed where a process is lost.
     """
+    try:
+        return _train(setup, folder, resume, interrupts, work)
+    except ProcessLost as error:
+        again = f"continue with {TRAIN} resume={folder.path}"
+        raise TrainingFailed(f"{error}, so the run stops: {again}") from None
+
+
+def _train(
+    setup: Experiment, folder: RunFolder, resume: bool, interrupts: Interrupts, work: Work
+) -> dict[str, Any]:
     _silence_lightning()
     with ExitStack() as stack:
         processes: Processes = ALONE
         if launch := read_launch():
-            processes = stack.enter_context(_join(launch, folder, interrupts))
+            processes = stack.enter_context(join_processes(launch))
         with user_errors():
             policy, setup = _build_policy(setup)
             loggers = build_loggers(setup.logger, folder.path, label_run(folder.manifest()))
         if setup.backend.devices > 1:
-            started = start_processes(setup.backend.devices, interrupts, folder.set_failed)
+            started = start_processes(setup.backend.devices, work, interrupts)
             processes = stack.enter_context(started)
         if isinstance(processes, TorchProcesses):
-            with user_errors():
-                config = share_choices(setup, policy)
-                lead(processes, {"config": config, "resume": resume}, folder)
+            processes.gather({
+                "config": share_choices(setup, policy), "resume": resume,
+                "folder": str(folder.path), "checkpoints": _list_checkpoints(folder),
+            })  # fmt: skip
             processes.use_device(policy.device)
             policy.processes = processes
         with user_errors():
@@ -173,33 +186,16 @@ def train(
     return summary
 
 
-@contextmanager
-def _join(launch: Launch, folder: RunFolder, interrupts: Interrupts) -> Iterator[TorchProcesses]:
-    """Join the other processes that torchrun started. Raises TrainingFailed without them."""
-    again = f"continue with {TRAIN} resume={folder.path}"
-
-    def lost(reason: str) -> None:
-        os.write(2, f"\nerror: {reason}, so the run stops: {again}\n".encode())
-        folder.set_failed(ChildProcessError(reason))
-
-    try:
-        with join_processes(launch, stop=interrupts.ask, lost=lost) as processes:
-            yield processes
-    except NotAllCame as error:
-        raise TrainingFailed(str(error)) from None
-    except ProcessLost as error:
-        raise TrainingFailed(f"{error}, so the run stops: {again}") from None
-
-
 def share_choices(setup: Experiment, policy: TorchPolicy) -> dict[str, Any]:
     """The config for other processes, with what the first process chose.
 
-    All processes have one precision. Each finds its own number of threads.
+    All processes have one precision. Each finds its own number of threads if that is auto.
     """
     backend = {
         **setup.config["backend"],
         "precision": policy.computing.precision,
         "micro_batch_tokens": setup.backend.micro_batch_tokens,
+        "threads": getattr(setup.backend, "threads", "auto"),
     }
     rollout = setup.config["rollout"] | {"games_at_once": setup.recipe.rollout.games_at_once}
     return {**setup.config, "backend": backend, "rollout": rollout}
@@ -211,18 +207,25 @@ def follow(build: Callable[[dict[str, Any]], Experiment], processes: TorchProces
     build: makes the experiment from its config.
     """
     _silence_lightning()
-
-    def prepare(task: dict[str, Any]) -> tuple[TorchPolicy, Experiment]:
-        return _build_policy(build(task["config"]))
-
-    (policy, setup), folder, resume = obey(processes, prepare)
+    task: dict[str, Any] = processes.gather({})[0]
+    folder = RunFolder(Path(task["folder"]))
+    if not folder.path.is_dir() or _list_checkpoints(folder) != task["checkpoints"]:
+        raise ConfigError(
+            f"the run folder {folder.path} is another one on {socket.gethostname()}, or missing: "
+            "let output_dir= name a folder that all machines share under the same path"
+        )
+    policy, setup = _build_policy(build(task["config"]))
     processes.use_device(policy.device)
     policy.processes = processes
     training = Training(policy, setup, folder, LightningReporter([]))
-    if not (resume and training.restore()):
+    if not (task["resume"] and training.restore()):
         training.begin()
-    _run_steps(TrainingModule(policy, training), setup, [], OwnSignals(processes.install_signals))
+    _run_steps(TrainingModule(policy, training), setup, [], OwnSignals(ignore_signals))
     training.finish()
+
+
+def _list_checkpoints(folder: RunFolder) -> list[str]:
+    return sorted(path.name for path in folder.checkpoints.glob("step_*"))
 
 
 def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:

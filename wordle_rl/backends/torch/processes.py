@@ -1,72 +1,60 @@
 """Several processes that train one policy through torch.distributed, on one machine or several.
 
-With backend.devices above 1, the first process starts the others and holds their standard input
-open. When it dies, however it dies, that input ends, and so do they. With torchrun, each process
-watches the others through the store where they met. In both cases the first process then sends the
-others their task. They communicate through Gloo on the CPU and NCCL on CUDA.
+With backend.devices above 1, the first process spawns the others, and they meet in a file. On
+several machines torchrun starts them, and its agents end what is left when one fails. They
+communicate through Gloo on the CPU and NCCL on CUDA.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
+import socket
 import sys
-import threading
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
+from torch.multiprocessing.spawn import start_processes as spawn
 
 from wordle_rl.backends.torch import exchange
-from wordle_rl.backends.torch.meeting import (
-    choose_interface,
-    connect_store,
-    create_store,
-    open_store,
-    wait_for_all,
-)
-from wordle_rl.backends.torch.watch import Watch
-from wordle_rl.runs.interrupts import Interrupts, ignore_signals
+from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.runs.launch import Launch
-from wordle_rl.runs.paths import environment
 
 T = TypeVar("T")
+Work = Callable[[Launch, str], None]  # what another process does, given the file where all meet
 
-_HOST = "127.0.0.1"
-_PATIENCE = timedelta(days=7)  # timeout of a collective; a death is noticed at once
+_COME = timedelta(minutes=5)  # in which all processes must have come
+_PATIENCE = timedelta(hours=2)  # of a collective; a death closes a connection and shows at once
 _GOODBYE = 10.0  # seconds in which a process should end
+_LOOPBACK = "lo" if sys.platform == "linux" else "lo0"
 
 
 class ProcessLost(RuntimeError):
-    """Another process of the run is gone, so this one cannot continue."""
+    """Another process of the run is gone or did not come, so this one cannot continue."""
 
 
 class TorchProcesses:
     """Implements wordle_rl.runs.processes.Processes on torch's default process group."""
 
-    def __init__(self, launch: Launch, store: Any, watch: Watch | None = None) -> None:
+    def __init__(self, launch: Launch, store: Any, others: Sequence[Any] = ()) -> None:
         """Join the group at a store, and wait until all others have joined.
 
-        watch: knows which process is gone after an error. Without it, a thread ends this process.
+        others: the processes that this one has spawned.
         """
-        self.rank, self.size = launch.rank, launch.size
-        self._watch = watch
-        # Called again where a library has replaced the handlers of signals.
-        self.install_signals = ignore_signals if watch is None else watch.pass_on_signals
+        self.rank, self.size, self._others = launch.rank, launch.size, others
         self._group: Any = None  # of tensors on a GPU
-        # torch documents PrefixStore but does not list it among its exports.
-        part: Any = dist.PrefixStore  # pyright: ignore[reportPrivateImportUsage]
+        _choose_interface(launch)
+        self._wait_for_all(store)
         dist.init_process_group(
-            "gloo",
-            store=part("group", store),
-            rank=self.rank,
-            world_size=self.size,
-            timeout=_PATIENCE,
+            "gloo", store=store, rank=self.rank, world_size=self.size, timeout=_PATIENCE
         )
 
     def use_device(self, device: torch.device) -> None:
@@ -94,133 +82,128 @@ class TorchProcesses:
                 assert work is not None
                 work.wait()
 
+    def _wait_for_all(self, store: Any) -> None:
+        """Wait until every process has come to the store, because Gloo does not say who is missing.
+
+        Raises ProcessLost after five minutes, with the numbers of the missing ones.
+        """
+        names = [f"here/{rank}" for rank in range(self.size)]
+        store.set(names[self.rank], "")
+        end = time.monotonic() + _COME.total_seconds()
+        while not store.check(names):
+            if time.monotonic() > end or any(other.exitcode for other in self._others):
+                missing = [str(rank) for rank, n in enumerate(names) if not store.check([n])]
+                raise ProcessLost(
+                    f"of {self.size} processes there did not come {', '.join(missing)}; on several "
+                    "machines start torchrun on each, with another --node-rank"
+                )
+            time.sleep(0.05)
+
     @contextmanager
     def _explain_failure(self) -> Iterator[None]:
-        """After an error, say who is gone, or leave that to the thread that ends this process."""
+        """Say who is gone when a connection was closed."""
         try:
             yield
         except RuntimeError:
-            if self._watch is not None:
-                raise ProcessLost(self._watch.find_lost()) from None
-            time.sleep(_GOODBYE)
-            raise
+            end = time.monotonic() + _GOODBYE
+            while time.monotonic() < end and self._others:
+                for rank, other in enumerate(self._others, 1):
+                    if other.exitcode:
+                        code = other.exitcode
+                        raise ProcessLost(f"process {rank} ended with exit code {code}") from None
+                time.sleep(0.05)
+            raise ProcessLost("another process of the run was lost") from None
 
 
 @contextmanager
-def join_processes(
-    launch: Launch, *, stop: Callable[[int], None], lost: Callable[[str], None]
-) -> Iterator[TorchProcesses]:
-    """Join the processes that torchrun started. Raises NotAllCame when some do not come.
-
-    stop, lost: see Watch. The other processes pass their signals on to the first.
-    """
-    choose_interface(launch)
-    store = open_store(launch)
-    hosts = wait_for_all(store, launch)
-    watch = Watch(connect_store(launch), launch, hosts, stop=stop, lost=lost)
-    if launch.rank:
-        watch.pass_on_signals()
-    code = 1
+def join_processes(launch: Launch, file: str = "") -> Iterator[TorchProcesses]:
+    """Join the others: at a file of this machine, or where torchrun says. Raises ProcessLost."""
     try:
-        yield TorchProcesses(launch, store, watch)
-        code = 0
-    except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else 1
-        raise
+        if file:
+            store: Any = dist.FileStore(file, launch.size)  # pyright: ignore[reportPrivateImportUsage]
+        else:
+            [store, *_] = next(rendezvous("env://", launch.rank, launch.size, timeout=_COME))
+        processes = TorchProcesses(launch, store)
+    except dist.DistError as error:
+        raise ProcessLost(
+            f"nothing answers at MASTER_ADDR={launch.address} MASTER_PORT={launch.port}: see what "
+            f"ended there, start torchrun on that machine too, and let the port through ({error})"
+        ) from None
+    try:
+        yield processes
     finally:
-        watch.leave(code)
-        if code == 0:
-            dist.destroy_process_group()
+        _leave()
 
 
 @contextmanager
-def start_processes(
-    size: int, interrupts: Interrupts, died: Callable[[BaseException], None]
-) -> Iterator[TorchProcesses]:
+def start_processes(size: int, work: Work, interrupts: Interrupts) -> Iterator[TorchProcesses]:
     """Start the other size - 1 processes on this machine and join them. They end with the block.
 
-    died: called when one of the processes died, just before this one ends. A second signal kills
-    them, even if one hangs.
+    work: what each of them does. A second signal kills them, even if one hangs.
     """
-    store = create_store(_HOST, size)
-    others: list[subprocess.Popen[bytes]] = []
-    over = threading.Event()
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "meeting")
+        context: Any = spawn(
+            _enter, (work, size, file), nprocs=size - 1, join=False, daemon=True,
+            start_method="spawn",
+        )  # fmt: skip
+        others = context.processes
 
-    def kill() -> None:
-        over.set()
-        for other in others:
-            _kill(other)
+        def kill() -> None:
+            for other in others:
+                other.kill()
 
-    interrupts.on_second(kill)
-    try:
-        launches = [
-            Launch(
-                rank=rank, size=size, local_rank=rank, local_size=size, address=_HOST,
-                port=store.port,
-            )
-            for rank in range(size)
-        ]  # fmt: skip
-        choose_interface(launches[0])
-        others.extend(map(_start_worker, launches[1:]))
-        for rank, other in enumerate(others, 1):
-            watched = (rank, other, over, died)
-            threading.Thread(target=_watch, args=watched, daemon=True).start()
-        yield TorchProcesses(launches[0], store)
-    finally:
-        over.set()
-        for other in others:
-            _end(other)
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        interrupts.on_second(kill)
+        try:
+            store: Any = dist.FileStore(file, size)  # pyright: ignore[reportPrivateImportUsage]
+            yield TorchProcesses(_place(0, size), store, others)
+        finally:
+            _leave()  # closes the connections, which ends processes that wait for this one
+            for other in others:
+                other.join(_GOODBYE)
+                other.kill()
+                other.join()
 
 
-@contextmanager
-def follow_first(launch: Launch) -> Iterator[TorchProcesses]:
-    """Join the first process of this machine, which started this one."""
-    choose_interface(launch)
-    yield TorchProcesses(launch, connect_store(launch))
+def _enter(index: int, work: Work, size: int, file: str) -> None:
+    """The beginning of a spawned process."""
+    launch = _place(index + 1, size)
+    os.environ.update(launch.variables())
+    work(launch, file)
 
 
-def _start_worker(launch: Launch) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "wordle_rl.commands.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        env={**environment(), **launch.variables()},
-        process_group=0,  # Ctrl-C in a terminal reaches the first process only
+def _place(rank: int, size: int) -> Launch:
+    return Launch(
+        rank=rank, size=size, local_rank=rank, local_size=size, address="127.0.0.1", port=0
     )
 
 
-def _watch(
-    rank: int,
-    other: subprocess.Popen[bytes],
-    over: threading.Event,
-    died: Callable[[BaseException], None],
-) -> None:
-    """End this process when another one dies, because it would wait for it for ever."""
-    code = other.wait()
-    if code and not over.is_set():
-        reason = f"process {rank} of the run ended with exit code {code}"
-        os.write(2, f"\nerror: {reason}, so the run stops\n".encode())
-        try:
-            died(ChildProcessError(reason))
-        finally:
-            os._exit(1)  # safe at any moment: checkpoints survive it
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
-def _end(other: subprocess.Popen[bytes]) -> None:
-    """Close a process's input, which ends it, and kill it if it does not end in time."""
-    assert other.stdin is not None
-    other.stdin.close()
-    try:
-        other.wait(_GOODBYE)
-    except subprocess.TimeoutExpired:
-        _kill(other)
-        other.wait()
+def _choose_interface(launch: Launch) -> None:
+    """Let the processes talk over loopback, or over the network that leads to the first machine.
+
+    By itself, Gloo takes the address of the machine's own name, which is often a loopback address.
+    """
+    name = _LOOPBACK if launch.local_size == launch.size else _find_interface(launch)
+    if name is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={name}")  # without = NCCL takes a prefix
 
 
-def _kill(other: subprocess.Popen[bytes]) -> None:
-    """Kill a process and its children with SIGKILL, which works on stopped processes too."""
-    if other.poll() is None:
-        with suppress(ProcessLookupError):  # it ended just now
-            os.killpg(other.pid, signal.SIGKILL)
+def _find_interface(launch: Launch) -> str | None:
+    """The network interface through which this machine reaches the first one."""
+    with suppress(OSError):
+        [(family, kind, _, _, address), *_] = socket.getaddrinfo(
+            launch.address, launch.port, type=socket.SOCK_DGRAM
+        )
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)  # sends nothing
+            own = probe.getsockname()[0]
+        for name, addresses in psutil.net_if_addrs().items():
+            if any(found.address.partition("%")[0] == own for found in addresses):
+                return name
+    return None

@@ -50,9 +50,9 @@ def write_page(folder: RunFolder) -> None:
     """Write a run's page and print its path. The run is saved, so a failure is a warning."""
     import sys
 
-    from wordle_rl.reports.page import write_report
-
     try:
+        from wordle_rl.reports.page import write_report
+
         print(f"report: {write_report([folder.path], default_settings())[0]}", flush=True)
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wordle_rl.rewards.scoring import GameReward
 
 _TILES = {"✓": "black on green", "-": "black on yellow", "x": "bright_white on bright_black"}
-_NOTES = {
+NOTES = {  # what a turn without feedback was
     TurnKind.ACCEPTED: "",
     TurnKind.NOT_A_WORD: "not a word",
     TurnKind.BREAKS_HARD_MODE: "ignores a clue",
@@ -60,7 +60,7 @@ def _rows(game: Game) -> Iterator[_Row]:
     for clue in (game.turns[0].state if game.turns else game.state).clues:
         yield _Row(guess=clue.guess, marks=clue.marks, note="given", given=True)
     for turn in game.turns:
-        note = turn.reason or _NOTES[turn.kind]
+        note = turn.reason or NOTES[turn.kind]
         # A note may quote a model, whose text must stay on its line.
         note = "".join(letter if letter.isprintable() else "?" for letter in note)
         marks = "" if turn.feedback is None else marks_of(turn.feedback)

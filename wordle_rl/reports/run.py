@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from wordle_rl.evaluation.boards import NOTES
 from wordle_rl.evaluation.intervals import Z95, sign_test, standard_error
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.config import read_config
@@ -26,11 +27,6 @@ MAX_TURNS = 6  # where a report does not say
 START = "best checkpoint: step 0, the start"
 WINS, GUESSES = "win_rate", "mean_guesses_with_losses"  # in a report, and as val/... in metrics
 _MARKS = str.maketrans("✓-x", "012")
-_NOTES = {
-    "not_a_word": "not a word",
-    "breaks_hard_mode": "ignores a clue",
-    "unparsable": "no guess",
-}
 _LONGEST = 120  # characters that are kept of an answer without a guess
 
 
@@ -58,7 +54,7 @@ class Board(NamedTuple):
         columns = (record[name] for name in ("guesses", "feedback", "kinds", "texts"))
         for guess, marks, kind, text in zip(*columns, strict=True):
             shown = "" if guess else text[:_LONGEST]
-            rows.append((guess or "", (marks or "").translate(_MARKS), _NOTES.get(kind, ""), shown))
+            rows.append((guess or "", (marks or "").translate(_MARKS), NOTES[kind], shown))
         return cls(record["secret"], record["won"], rows)
 
     def guesses(self, max_turns: int) -> int:

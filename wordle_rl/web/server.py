@@ -30,13 +30,13 @@ from starlette.responses import FileResponse, JSONResponse
 from starlette.routing import Route
 
 from wordle_rl.data.cells import read_feedback, read_word
+from wordle_rl.evaluation.boards import NOTES
 from wordle_rl.game.rules import (
     Clue,
     Game,
     GameStatus,
     PlayedTurn,
     State,
-    TurnKind,
     breaks_hard_mode,
     marks_of,
 )
@@ -48,12 +48,6 @@ from wordle_rl.web.players import RIVALS, Players
 LOOPBACK = "127.0.0.1"
 WORDS, LETTERS = 10, 6  # likeliest words that are shown, and likeliest letters in each place
 _KEPT = 100  # games that can still be played or looked at
-_NOTES = {
-    TurnKind.ACCEPTED: "",
-    TurnKind.NOT_A_WORD: "not a word",
-    TurnKind.BREAKS_HARD_MODE: "ignores a clue",
-    TurnKind.UNPARSABLE: "no guess",
-}
 _AT_THE_END = (Abandoned, asyncio.CancelledError)  # of the server, for questions that still wait
 _EXPECTED = (ValueError, OSError, NotFinite, ModuleNotFoundError, *_AT_THE_END)
 
@@ -121,7 +115,7 @@ class Page:
             "turns": [
                 {
                     **show_turn(turn),
-                    "note": turn.reason or _NOTES[turn.kind],
+                    "note": turn.reason or NOTES[turn.kind],
                     "text": turn.text,
                     "reward": dict(parts),
                     "facts": asdict(judge.judge(turn.state, turn.guess)),
@@ -201,7 +195,7 @@ def pick_secret(opponent: Opponent, wanted: str | None) -> str:
 def show_turn(turn: PlayedTurn) -> dict[str, Any]:
     """One row of a board. marks: None without feedback."""
     marks = None if turn.feedback is None else marks_of(turn.feedback)
-    return {"guess": turn.guess, "marks": marks, "note": _NOTES[turn.kind]}
+    return {"guess": turn.guess, "marks": marks, "note": NOTES[turn.kind]}
 
 
 def show_chances(chances: WordChances | None, guess: str | None) -> dict[str, Any] | None:

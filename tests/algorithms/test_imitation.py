@@ -16,7 +16,7 @@ from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.distill import Distill
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.commands.build_parts import PLAYERS, build_teacher
+from wordle_rl.commands.build import PLAYERS, build_teacher
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import (

@@ -32,8 +32,7 @@ from tests.helpers.tool_calls import call, guess
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_model, build_tokenizer
 from wordle_rl.commands import build
-from wordle_rl.commands.build import build_experiment
-from wordle_rl.commands.build_parts import PLAYERS
+from wordle_rl.commands.build import PLAYERS, build_experiment
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import guess_text

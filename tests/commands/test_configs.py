@@ -13,8 +13,7 @@ from omegaconf import OmegaConf
 
 from tests.helpers.configs import GROUPS, OPTIONS, composed
 from wordle_rl.commands import players
-from wordle_rl.commands.build import KEYS, build_experiment, resolve
-from wordle_rl.commands.build_parts import build_model_settings
+from wordle_rl.commands.build import KEYS, build_experiment, build_model_settings, resolve
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT
 

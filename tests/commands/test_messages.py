@@ -10,8 +10,8 @@ import pytest
 from tests.helpers.commands import command, evaluation, trained, training
 from wordle_rl.backends import loggers
 from wordle_rl.commands import players
-from wordle_rl.commands.earlier_model import describe_untaught_prompt
 from wordle_rl.commands.eval import choose_games
+from wordle_rl.commands.resume import describe_untaught_prompt
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.model_names import locate
 from wordle_rl.prompts.styles import Places, Symbols

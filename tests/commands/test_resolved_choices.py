@@ -11,8 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import open_dict
 
 from tests.helpers.commands import SMALL_RUN
-from wordle_rl.commands.resolved_choices import describe_choices
-from wordle_rl.commands.train import train
+from wordle_rl.commands.train import describe_choices, train
 from wordle_rl.runs.config import quoted
 from wordle_rl.runs.paths import ROOT
 

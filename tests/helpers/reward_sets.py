@@ -10,12 +10,12 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from tests.helpers.configs import composed
-from wordle_rl.commands.build_parts import build_reward_set
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game, GameStatus, Rules
 from wordle_rl.prompts.parser import parse
 from wordle_rl.prompts.tool_calls import parse_call
+from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.runs.paths import CONF
 from wordle_rl.words.lists import WordLists

@@ -18,9 +18,8 @@ from hydra import compose, initialize_config_dir
 
 from tests.helpers.configs import OPTIONS, composed
 from wordle_rl import algorithms, rewards
-from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.commands.build_parts import PLAYERS
-from wordle_rl.commands.players import EvalSettings, build_player
+from wordle_rl.commands.build import PLAYERS, build_experiment, resolve
+from wordle_rl.commands.players import EvalSettings, build_scripted
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.prompts.styles import PromptStyle
@@ -164,4 +163,6 @@ def test_rewards_of_a_first_step_that_break_a_law_are_refused_before_it(root):
 @pytest.mark.parametrize("name", PLAYERS)
 def test_players_that_can_be_imitated_can_be_evaluated(name):
     words = WordLists(answers=("crane", "salet"), allowed=("crane", "salet"))
-    assert build_player(EvalSettings(player=name), Knowledge(words, build_table(words))) is not None
+    assert (
+        build_scripted(EvalSettings(player=name), Knowledge(words, build_table(words))) is not None
+    )

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from wordle_rl.commands.build_parts import PLAYERS
+from wordle_rl.commands.build import PLAYERS
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Rules

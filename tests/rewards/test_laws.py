@@ -29,9 +29,9 @@ from tests.helpers.reward_sets import (
 )
 from tests.helpers.reward_sets import LAWFUL as SHIPPED
 from tests.helpers.tool_calls import call, guess
-from wordle_rl.commands.build_parts import build_reward_set
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, GameStatus, PlayedTurn, State, TurnKind
+from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rewards.win import Win

@@ -16,11 +16,11 @@ import pytest
 
 from tests.helpers.reward_sets import LAWFUL, guesses, node, play
 from tests.helpers.reward_sets import WORDS as FEW
-from wordle_rl.commands.build_parts import build_reward_set
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.game.rules import Game, GameStatus
+from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import GameReward, RewardSet
 from wordle_rl.rewards.win import Win

@@ -81,8 +81,7 @@ def test_an_adapter_without_peft_is_no_damaged_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from wordle_rl.backends.torch.load import load_model
-    from wordle_rl.commands.build import resolve
-    from wordle_rl.commands.build_parts import build_model_settings
+    from wordle_rl.commands.build import build_model_settings, resolve
 
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         (tmp_path / name).write_text('{"peft_type": "LORA"}')

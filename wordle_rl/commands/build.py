@@ -1,46 +1,64 @@
-"""Builds an Experiment from a composed config. Only this file and build_parts.py know both.
+"""Builds an Experiment from a composed config; nothing below commands/ knows one.
 
-It also opens the file of data= and checks that the parts of a run fit together. Nothing here
-imports torch.
+Each part checks its own settings. This file opens the file of data= and checks that the parts of a
+run fit together. Nothing here imports torch.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.commands.build_parts import (
-    build_algorithm,
-    build_backend_settings,
-    build_curriculum,
-    build_history,
-    build_model_settings,
-    build_reward_set,
-    build_servers,
-    build_style,
-    build_teacher,
-    check_thoughts_asked,
-)
-from wordle_rl.commands.earlier_model import check_match, check_secrets
+from wordle_rl.commands.resume import check_match, check_secrets
 from wordle_rl.data.load import TrainingData, load_data
 from wordle_rl.data.settings import DataSettings
 from wordle_rl.data.states import StateReader
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.feedback_table import cache_folder, feedback_table
 from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players import (
+    GreedyEntropy,
+    Mistakes,
+    Player,
+    RandomConsistent,
+    Teacher,
+    TopOpeners,
+)
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.policy.settings import BackendSettings, ModelSettings
+from wordle_rl.policy.servers import ServerSettings
+from wordle_rl.policy.settings import (
+    BackendSettings,
+    LightningSettings,
+    LoraSettings,
+    MlxSettings,
+    ModelSettings,
+)
+from wordle_rl.prompts.reasoning import Reasoning
+from wordle_rl.prompts.styles import PromptStyle
+from wordle_rl.rewards.build import build_reward_set
+from wordle_rl.rewards.format import Format
+from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.base import Recipe, RolloutKind
-from wordle_rl.rollouts.history import History
-from wordle_rl.runs.instantiate import ConfigError, check_seed, check_type, instantiate, option_of
+from wordle_rl.rollouts.history import History, HistorySettings
+from wordle_rl.rollouts.lesson import TeacherSettings
+from wordle_rl.runs.instantiate import (
+    ConfigError,
+    check_choice,
+    check_seed,
+    check_type,
+    instantiate,
+    option_of,
+)
+from wordle_rl.training.curricula.base import Curriculum
+from wordle_rl.training.curricula.none import NoCurriculum
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.settings import LoggerSettings, TrainerSettings
 from wordle_rl.words.lists import WordLists
@@ -52,6 +70,13 @@ KEYS = {  # the keys of a training config
     *("name", "seed", "output_dir", "resume", "restart"),
     *("init_from", "init_checkpoint", "allow_mismatch"),
 }
+PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # players for algorithms and histories
+    "random_consistent": lambda k: RandomConsistent(k, "answers"),
+    "random_consistent_allowed": lambda k: RandomConsistent(k, "allowed"),
+    "entropy": GreedyEntropy,
+    "entropy_allowed": lambda k: GreedyEntropy(k, opener=None, candidates="allowed"),
+}
+Rule = tuple[object, str]  # whether something does not fit, and the message that says so
 
 
 def resolve(cfg: DictConfig) -> dict[str, Any]:
@@ -68,17 +93,20 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
 
 def check_keys(config: Mapping[str, Any], keys: set[str]) -> None:
     """Raise ConfigError unless a config has exactly these keys."""
-    if unknown := sorted(set(config) - keys):
-        raise ConfigError(
-            f"there is no setting {', '.join(unknown)}; the settings are {', '.join(sorted(keys))}"
-        )
-    if missing := sorted(keys - set(config)):
+    unknown, missing = sorted(set(config) - keys), sorted(keys - set(config))
+    has = ", ".join(sorted(keys))
+    if unknown:
+        raise ConfigError(f"there is no setting {', '.join(unknown)}; the settings are {has}")
+    if missing:
         raise ConfigError(f"{', '.join(missing)} must be given: the config needs every part")
 
 
 def build_experiment(config: dict[str, Any]) -> Experiment:
     """Build and check everything that needs no model. Raises ValueError in one line."""
-    _check_plain_values(config)
+    check_keys(config, KEYS)
+    for name, kind in {"name": str, "output_dir": str, "seed": int, "allow_mismatch": bool}.items():
+        check_type(name, config[name], kind)
+    check_seed("seed", config["seed"])
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
     knowledge = Knowledge(words, feedback_table(words))
@@ -86,12 +114,17 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     rollout: RolloutKind = instantiate("rollout", config["rollout"], RolloutKind)
     earlier = build_history(config["history"], knowledge, rules)
     sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
-    algorithm = build_algorithm(config["algorithm"], rollout, rules, sampling, earlier)
+    algorithm = _build_algorithm(config["algorithm"], rollout, rules, sampling, earlier)
     model = build_model_settings(config["model"])
     backend = build_backend_settings(config["backend"], model)
-    _check_together(algorithm, rollout, backend, sampling, model)
-    data = build_data(config, words, splits, rules, algorithm)
-    check_data(data, algorithm, rollout, earlier)
+    algorithm.check(rollout.num_generations)
+    rollout.check(algorithm)
+    if algorithm.imitates is None:
+        sampling.check_trainable()
+    _refuse(_rules_of_a_step(algorithm, rollout, backend, sampling, model))
+    data = _build_data(config, words, splits, rules, algorithm)
+    if data is not None:
+        _refuse(_rules_of_data(data, algorithm, rollout, earlier))
     check_secrets(settings.protocol, words, splits, model.location)
     style = build_style(config, rules)
     if not config["allow_mismatch"]:
@@ -114,9 +147,10 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         knowledge=knowledge,
         seed=config["seed"],
     )
-    _check_recipe(recipe, splits)
-    given = instantiate("trainer", config["trainer"], TrainerSettings)
-    trainer: TrainerSettings = count_epochs(given, data, rollout.groups)
+    given: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
+    _refuse(_rules_of_a_recipe(recipe, splits, given, data))
+    trainer = _count_epochs(given, data, rollout.groups)
+    most = {**config["history"], "least": 0, "most": trainer.validation_history}
     return Experiment(
         config=config,
         words=words,
@@ -129,92 +163,252 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         trainer=trainer,
         logger=instantiate("logger", config["logger"], LoggerSettings),
         recipe=recipe,
-        curriculum=build_curriculum(config, recipe, knowledge),
-        servers=build_servers(config["vllm"], rollout, model, backend),
+        curriculum=_build_curriculum(config, recipe, knowledge),
+        servers=_build_servers(config["vllm"], rollout, model, backend),
         data=data,
         validation=splits.val,
-        validation_history=_build_validation_history(config, trainer, knowledge, rules),
+        validation_history=build_history(most, knowledge, rules),
         test=words.answers if settings.protocol == "all" else splits.test,
     )
 
 
-def _build_validation_history(
-    config: Mapping[str, Any], trainer: TrainerSettings, knowledge: Knowledge, rules: Rules
-) -> History | None:
-    """Where validation games begin, with guesses of history.player."""
-    most = trainer.validation_history
-    if most >= rules.max_turns:
-        raise ConfigError(
-            f"trainer.validation_history must be 0 to below rules.max_turns={rules.max_turns}, so "
-            f"that a turn is left to play, not {most}"
-        )
-    return build_history({**config["history"], "least": 0, "most": most}, knowledge, rules)
+# -- what must fit together -----------------------------------------------------------------------
 
 
-def _check_plain_values(config: Mapping[str, Any]) -> None:
-    check_keys(config, KEYS)
-    for name in ("name", "output_dir"):
-        check_type(name, config[name], str)
-    check_type("seed", config["seed"], int)
-    check_seed("seed", config["seed"])
-    check_type("allow_mismatch", config["allow_mismatch"], bool)
+def _refuse(rules: Iterator[Rule]) -> None:
+    """Raise ConfigError with the message of the first rule that is broken."""
+    for broken, message in rules:
+        if broken:
+            raise ConfigError(message)
 
 
-def _check_recipe(recipe: Recipe, splits: Splits) -> None:
-    """Raise ConfigError for too few validation secrets, or for parts that do not fit together.
-
-    These are rewards whose prompt does not ask for thoughts, and a teacher that cannot find a
-    secret.
-    """
-    check_thoughts_asked(recipe.rewards, recipe.style)
-    if len(splits.val) < 2:
-        raise ConfigError("words.val must hold out 2 secrets or more to choose a checkpoint")
-    taught = recipe.algorithm.imitates
-    if recipe.teacher is None or taught is None or taught.player.endswith("_allowed"):
-        return
-    if {*recipe.secrets, *recipe.allowed_secrets}.difference(recipe.words.answers):
-        raise ConfigError(
-            "algorithm.player must be random_consistent_allowed where words.protocol=allowed or "
-            "words.allowed_share makes any allowed word a secret, not "
-            f"{taught.player}, which finds answers alone"
-        )
-
-
-def _check_together(
+def _rules_of_a_step(
     algorithm: Algorithm,
     rollout: RolloutKind,
     backend: BackendSettings,
     sampling: Sampling,
     model: ModelSettings,
-) -> None:
-    algorithm.check(rollout.num_generations)
-    rollout.check(algorithm)
-    if algorithm.imitates is None:
-        sampling.check_trainable()
-    if algorithm.minibatches > rollout.groups:
-        raise ConfigError(
-            f"algorithm.minibatches must be at most rollout.groups={rollout.groups}, because "
-            f"groups are not split, not {algorithm.minibatches}"
+) -> Iterator[Rule]:
+    number = "backend.devices" if backend.devices > 1 else "WORLD_SIZE"
+    yield (
+        algorithm.minibatches > rollout.groups,
+        f"algorithm.minibatches must be at most rollout.groups={rollout.groups}, because "
+        f"groups are not split, not {algorithm.minibatches}",
+    )
+    yield (
+        rollout.groups % backend.processes,
+        f"rollout.groups must be a multiple of {number}={backend.processes}, so that each "
+        f"process has the same number of groups, not {rollout.groups}",
+    )
+    yield (
+        sampling.max_tokens >= model.max_context,
+        f"sampling.max_tokens must be below model.max_context={model.max_context}, which must "
+        f"hold a whole game, not {sampling.max_tokens}",
+    )
+
+
+def _rules_of_data(
+    data: TrainingData, algorithm: Algorithm, rollout: RolloutKind, history: History | None
+) -> Iterator[Rule]:
+    if data.dialogues is None:
+        yield history, "history must be none with data=<file>, whose rows say where games begin"
+        return
+    taught, learn = algorithm.imitates, f"to learn the answers of data={data.name}, not"
+    option = option_of(algorithm)
+    given = taught is not None and not taught.choices and not taught.slips
+    yield not given, f"algorithm must be sft {learn} {option}"
+    yield rollout.name != "game", f"rollout must be game {learn} {rollout.name}"
+    count = rollout.num_generations
+    yield count != 1, f"num_generations must be 1 {learn} {count}"
+    yield rollout.form == "tool", f"rollout.form must be conversation or fresh {learn} tool"
+
+
+def _rules_of_a_recipe(
+    recipe: Recipe, splits: Splits, trainer: TrainerSettings, data: TrainingData | None
+) -> Iterator[Rule]:
+    yield from _rules_of_thoughts(recipe.rewards, recipe.style, "reward")
+    yield len(splits.val) < 2, "words.val must hold out 2 secrets or more to choose a checkpoint"
+    taught = recipe.algorithm.imitates
+    if recipe.teacher is not None and taught is not None:
+        secrets = {*recipe.secrets, *recipe.allowed_secrets}
+        yield (
+            not taught.player.endswith("_allowed") and secrets - {*recipe.words.answers},
+            "algorithm.player must be random_consistent_allowed where words.protocol=allowed or "
+            "words.allowed_share makes any allowed word a secret, not "
+            f"{taught.player}, which finds answers alone",
         )
-    if rollout.groups % backend.processes:
-        number = "backend.devices" if backend.devices > 1 else "WORLD_SIZE"
-        raise ConfigError(
-            f"rollout.groups must be a multiple of {number}={backend.processes}, so that each "
-            f"process has the same number of groups, not {rollout.groups}"
-        )
-    if sampling.max_tokens >= model.max_context:
-        raise ConfigError(
-            f"sampling.max_tokens must be below model.max_context={model.max_context}, which must "
-            f"hold a whole game, not {sampling.max_tokens}"
+    most, turns = trainer.validation_history, recipe.rules.max_turns
+    yield (
+        trainer.epochs is not None and data is None,
+        "trainer.epochs needs data=<file>; without it, set trainer.steps",
+    )
+    yield (
+        most >= turns,
+        f"trainer.validation_history must be 0 to below rules.max_turns={turns}, so "
+        f"that a turn is left to play, not {most}",
+    )
+
+
+def _rules_of_thoughts(rewards: RewardSet, style: PromptStyle, where: str) -> Iterator[Rule]:
+    """Rewards may want think blocks, which the prompt must ask for."""
+    for name, part in rewards.components.items():
+        yield (
+            isinstance(part, Format) and part.think and not style.think,
+            f"{where}.components.{name}.think=true needs a prompt that asks for thoughts: set "
+            "prompt.think=true",
         )
 
 
-def build_data(
-    config: Mapping[str, Any],
-    words: WordLists,
-    splits: Splits,
-    rules: Rules,
-    algorithm: Algorithm,
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def build_model_settings(node: Any) -> ModelSettings:
+    if not isinstance(node, Mapping) or not isinstance(node.get("lora"), Mapping):
+        return instantiate("model", node, ModelSettings)
+    target = {"_target_": f"{LoraSettings.__module__}.{LoraSettings.__name__}"}
+    lora = instantiate("model.lora", {**target, **node["lora"]}, LoraSettings)
+    return instantiate("model", {**node, "lora": lora}, ModelSettings)
+
+
+def build_backend_settings(node: Any, model: ModelSettings) -> BackendSettings:
+    """Build the backend's settings. Raises ConfigError if the model needs another backend."""
+    kinds = {kind.name: kind.__name__ for kind in (LightningSettings, MlxSettings)}
+    target = node.get("_target_") if isinstance(node, Mapping) else None
+    # Check this first, because such a model brings settings that fit no other backend.
+    if model.backend is not None and not str(target).endswith(f".{kinds[model.backend]}"):
+        raise ConfigError(
+            f"model={model.name} needs backend={model.backend}: leave backend= out to get it"
+        )
+    backend = instantiate("backend", node, BackendSettings)
+    if model.quantize is not None and backend.name == MlxSettings.name:
+        raise ConfigError(
+            f"model.quantize must be null with backend=mlx, not {model.quantize}: give the folder "
+            "of a model that mlx_lm.convert -q quantised"
+        )
+    return backend
+
+
+def build_style(config: Mapping[str, Any], rules: Rules) -> PromptStyle:
+    """Build the prompt style, which explains these rules."""
+    return instantiate("prompt", config["prompt"], PromptStyle, game=rules)
+
+
+def build_history(node: Any, knowledge: Knowledge, rules: Rules) -> History | None:
+    """Build where training games begin. None means the empty board."""
+    settings: HistorySettings = instantiate("history", node, HistorySettings)
+    players = {**PLAYERS, "top_openers": TopOpeners}
+    check_choice("history.player", settings.player, tuple(players))
+    if settings.most >= rules.max_turns:
+        raise ConfigError(
+            f"history.most must be below rules.max_turns={rules.max_turns}, so that a turn is left "
+            f"to play, not {settings.most}"
+        )
+    if settings.most == 0:
+        return None
+    if rules.hard_mode and settings.player.startswith("entropy"):
+        raise ConfigError(
+            f"history.player={settings.player} ignores clues, which rules.hard_mode=true forbids: "
+            "choose another player"
+        )
+    player, stand_in = players[settings.player](knowledge), RandomConsistent(knowledge, "allowed")
+    return History(least=settings.least, most=settings.most, player=player, stand_in=stand_in)
+
+
+def build_teacher(
+    algorithm: Algorithm, knowledge: Knowledge, style: PromptStyle
+) -> TeacherSettings | None:
+    """Build the teacher whose games the algorithm imitates, None if it imitates nobody."""
+    wanted = algorithm.imitates
+    if wanted is None:
+        return None
+    check_choice("algorithm.player", wanted.player, tuple(PLAYERS))
+    player, length = PLAYERS[wanted.player](knowledge), wanted.reasoning
+    if wanted.choices and not isinstance(player, Teacher):
+        raise ConfigError(
+            f"algorithm.targets=distribution needs a player that chooses among guesses, "
+            f"random_consistent or random_consistent_allowed, not {wanted.player}"
+        )
+    if length != "none" and not style.think:
+        raise ConfigError(
+            f"algorithm.reasoning={length} needs a prompt that asks for it: set prompt.think=true"
+        )
+    allowed = wanted.player.endswith("_allowed")
+    pool: Literal["answers", "allowed"] = "allowed" if allowed else "answers"
+    return TeacherSettings(
+        player=player,
+        mistakes=Mistakes(knowledge, pool) if wanted.slips else None,
+        slips=wanted.slips,
+        careless=wanted.careless,
+        distribution=wanted.choices,
+        reasoning=None if length == "none" else Reasoning(knowledge, length),
+    )
+
+
+def _build_algorithm(
+    node: Any, rollout: RolloutKind, rules: Rules, sampling: Sampling, earlier: History | None
+) -> Algorithm:
+    """Build the algorithm, which knows how long a rollout can be and who draws its tokens."""
+    answers = rollout.answers(rules, earlier.least if earlier else 0)
+    return instantiate(
+        "algorithm", node, Algorithm,
+        budget=sampling.max_tokens * answers, drawn_elsewhere=rollout.engine != "own",
+    )  # fmt: skip
+
+
+def _build_servers(
+    node: Any, rollout: RolloutKind, model: ModelSettings, backend: BackendSettings
+) -> ServerSettings | None:
+    """Build the settings of the servers that play. None unless rollout.engine=vllm."""
+    servers: ServerSettings = instantiate("vllm", node, ServerSettings)
+    if rollout.engine == "own":
+        return None
+    if backend.name != LightningSettings.name:
+        raise ConfigError(f"rollout.engine=vllm needs backend=lightning, not {backend.name}")
+    if model.lora is None and not model.is_adapter:
+        raise ConfigError(
+            "rollout.engine=vllm needs an adapter, which the servers load after each update: set "
+            "model.lora={rank: 16}"
+        )
+    if backend.processes > 1:
+        raise ConfigError(
+            "rollout.engine=vllm trains in one process, for any number of servers in vllm.urls: "
+            f"backend.devices must be 1, and torchrun left out, not {backend.processes} processes"
+        )
+    return servers
+
+
+def _build_curriculum(
+    config: Mapping[str, Any], recipe: Recipe, knowledge: Knowledge
+) -> Curriculum:
+    """Build the curriculum, which leads to the rewards of reward=."""
+    node, where = config["curriculum"], "curriculum.first"
+    if isinstance(node, Mapping) and "first" in node:
+        first = build_reward_set(node["first"], recipe.words, knowledge, recipe.rollout.form, where)
+        _refuse(_rules_of_thoughts(first, recipe.style, where))
+        node = {**node, "first": first}
+    # With data=, an epoch has a group for each row.
+    secrets = recipe.secrets if recipe.states is None else tuple(recipe.states.secrets)
+    chosen = instantiate(
+        "curriculum", node, Curriculum,
+        rewards=recipe.rewards, secrets=secrets, groups=recipe.rollout.groups,
+    )  # fmt: skip
+    if recipe.algorithm.imitates is not None and not isinstance(chosen, NoCurriculum):
+        raise ConfigError(
+            "curriculum must be none with an algorithm that imitates a player, because its games "
+            f"have no rewards, not {option_of(chosen)}"
+        )
+    if chosen.needs_whole_games and not recipe.rollout.finishes:
+        raise ConfigError(
+            f"curriculum={option_of(chosen)} depends on how games end, but "
+            f"rollout={recipe.rollout.name} leaves them earlier: use rollout=game or "
+            "rollout=best_of"
+        )
+    chosen.plan()  # raises now if its first rewards are wrong
+    return chosen
+
+
+def _build_data(
+    config: Mapping[str, Any], words: WordLists, splits: Splits, rules: Rules, algorithm: Algorithm
 ) -> TrainingData | None:
     """Open and check the file of data=, None without one. Raises ValueError in one line."""
     settings: DataSettings = instantiate("data", config["data"], DataSettings)
@@ -226,55 +420,19 @@ def build_data(
             "words.allowed_share must be 0 and words.train null with data=<file>, which has the "
             "secrets"
         )
-    held_out = () if chosen.get("protocol") == "all" else (*splits.val, *splits.test)
     return load_data(
         settings,
         StateReader(words=words, rules=rules),
-        held_out,
+        () if chosen.get("protocol") == "all" else (*splits.val, *splits.test),
         imitates=algorithm.imitates is not None,
         cache=cache_folder() / "datasets",
     )
 
 
-def check_data(
-    data: TrainingData | None, algorithm: Algorithm, rollout: RolloutKind, history: History | None
-) -> None:
-    """Raise ConfigError for choices that do not go with the rows of a file, if there is one."""
-    if data is None:
-        return
-    if data.dialogues is None:
-        if history is not None:
-            raise ConfigError(
-                "history must be none with data=<file>, whose rows say where games begin"
-            )
-        return
-    taught = algorithm.imitates
-    if taught is None or taught.choices or taught.slips:
-        raise ConfigError(
-            f"algorithm must be sft to learn the answers of data={data.name}, not "
-            f"{option_of(algorithm)}"
-        )
-    for key, value, wanted in (
-        ("rollout", rollout.name, "game"),
-        ("num_generations", rollout.num_generations, 1),
-    ):
-        if value != wanted:
-            raise ConfigError(
-                f"{key} must be {wanted} to learn the answers of data={data.name}, not {value}"
-            )
-    if rollout.form == "tool":
-        raise ConfigError(
-            f"rollout.form must be conversation or fresh to learn the answers of data={data.name}, "
-            "not tool"
-        )
-
-
-def count_epochs(
+def _count_epochs(
     trainer: TrainerSettings, data: TrainingData | None, groups: int
 ) -> TrainerSettings:
     """The settings with the steps that trainer.epochs asks for. groups: rows in a step."""
-    if trainer.epochs is None:
+    if trainer.epochs is None or data is None:
         return trainer
-    if data is None:
-        raise ConfigError("trainer.epochs needs data=<file>; without it, set trainer.steps")
     return replace(trainer, steps=max(1, math.ceil(trainer.epochs * data.rows / groups)))

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from omegaconf import DictConfig
 
+from wordle_rl.commands.eval_settings import add_run, read_settings
 from wordle_rl.commands.players import (
-    add_run,
-    build_contestants,
-    build_player,
+    LoadedPlayer,
+    build_players,
+    build_scripted,
     build_solvers,
     build_tournament,
-    read_settings,
+    enter,
 )
 from wordle_rl.evaluation.boards import boards_side_by_side
-from wordle_rl.evaluation.summary import write_games, write_summary
+from wordle_rl.evaluation.summary import summarise, write_games, write_summary
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.engine import NotFinite
@@ -27,6 +29,7 @@ from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.runs.terminal import columns, shows_colours
+from wordle_rl.training.progress import GameCount, announce
 
 
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
@@ -36,24 +39,21 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         settings = read_settings(config)
         tournament = build_tournament(config, settings)
         knowledge = tournament.knowledge
-        build_player(settings, knowledge)  # a wrong name is refused before anything is printed
+        build_scripted(settings, knowledge)  # a wrong name is refused before anything is printed
         who = settings.run or settings.player or config["model"]["path"]
         many = f"{len(tournament.secrets)} {tournament.split} secrets"
         print(f"evaluation of {who} on {many}", flush=True)
-        contestants, computing = build_contestants(config, tournament)
-        own = contestants[0].name
+        players, computing = build_players(config, tournament)
+        own = players[0].name
         if settings.opener is not None and settings.player != "entropy":
-            contestants = [contestant.after(settings.opener) for contestant in contestants]
+            players = [player.after(settings.opener) for player in players]
         if settings.compare:
             rewards = build_reward_set(config["reward"], knowledge.words, knowledge)
-            contestants += [
-                tournament.scripted(solver, rewards)
-                for solver in build_solvers(knowledge)
-                if solver.name != own
-            ]
+            solvers = [solver for solver in build_solvers(knowledge) if solver.name != own]
+            players += [enter(solver, tournament, rewards) for solver in solvers]
     try:
-        summary, games = tournament.summary(contestants[0])
-        others = [tournament.summary(contestant)[0] for contestant in contestants[1:]]
+        summary, games = play_all(players[0])
+        others = [play_all(player)[0] for player in players[1:]]
     except NotFinite as error:
         fail(f"{error}: the weights of the model may be broken")
     except SystemExit as stopped:  # by a signal
@@ -76,6 +76,27 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     if settings.json:
         print(json.dumps(json.loads(written.read_bytes()), ensure_ascii=False))
     return summary
+
+
+def play_all(player: LoadedPlayer) -> tuple[dict[str, Any], list[Game]]:
+    """Play all games of the player's tournament. Returns the summary and the games."""
+    plan, name = player.tournament, player.name
+    samples = player.samples or plan.settings.samples
+    secrets = [secret for secret in plan.secrets for _ in range(samples)]
+    starts = [start for start in plan.starts for _ in range(samples)]
+    print(f"{name} plays {len(secrets)} games", flush=True)
+    begin, count = time.monotonic(), GameCount(len(secrets))
+    with announce(lambda: f"{name}: {count}"):
+        limit = plan.settings.time_limit
+        games = player.play(secrets, starts=starts, time_limit=limit, count=count)
+    seconds = time.monotonic() - begin
+    with announce(f"{name}: judging {len(games)} games"):
+        summary = summarise(
+            games, plan.knowledge, player=name, split=plan.split, rules=plan.rules,
+            seconds=seconds, regret=plan.regret, rewards=player.rewards,
+        )  # fmt: skip
+    lineage = {} if player.lineage is None else {"lineage": player.lineage}
+    return summary | lineage, games
 
 
 def choose_games(games: Sequence[Game], count: int) -> list[Game]:

@@ -13,8 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from wordle_rl.commands.build import resolve
-from wordle_rl.commands.build_parts import build_backend_settings, build_model_settings, build_style
+from wordle_rl.commands.build import (
+    build_backend_settings,
+    build_model_settings,
+    build_style,
+    resolve,
+)
 from wordle_rl.commands.resume import read_saved_config
 from wordle_rl.export.source import Source, Start
 from wordle_rl.game.rules import Rules

@@ -61,5 +61,5 @@ def load_opponent(
         rules=loaded.rules,
         rewards=loaded.rewards,
         secrets=loaded.tournament.secrets,
-        new_actor=lambda: loaded.contestant.actor(0),
+        new_actor=lambda: loaded.actor(0),
     )

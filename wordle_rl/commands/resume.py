@@ -1,4 +1,7 @@
-"""Continues from an earlier run: what is taken over from it, and what must stay the same."""
+"""Continues from an earlier run: what is taken over from it, and what must stay the same.
+
+It also says what the record of a model has against using it: its secrets, its prompt, its words.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,18 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from wordle_rl.policy.lineage import is_clean
 from wordle_rl.policy.settings import MAIN, UNTRAINED
-from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, CheckpointStore
+from wordle_rl.policy.stages import prompt_name, stages_of
+from wordle_rl.prompts.styles import PromptStyle
+from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, CheckpointStore, step_of
 from wordle_rl.runs.config import CONFIG, read_config
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, check_choice
 from wordle_rl.runs.listing import LATEST, find_run
 from wordle_rl.runs.paths import TRAIN
+from wordle_rl.words.lists import WordLists
+from wordle_rl.words.splits import Splits
 
 # A resumed run cannot change these: what it trains, and where its folder is.
 _KEPT = (
@@ -62,6 +70,9 @@ def list_keys(overrides: Iterable[str]) -> set[str]:
     return {override.partition("=")[0].lstrip("+~") for override in overrides}
 
 
+# -- init_from ------------------------------------------------------------------------------------
+
+
 def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[str, Any] | None:
     """Take over the model, prompt, form and optimizer of init_from's run.
 
@@ -83,22 +94,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     if cfg.init_from == LATEST:
         cfg.init_from = str(folder.path)
     saved = read_saved_config(folder)
-    status = folder.manifest().get("status")
-    if status != "finished":
-        raise ConfigError(
-            f"init_from={cfg.init_from}: the run is {status}, not finished; finish it first with "
-            f"{TRAIN} resume={cfg.init_from}"
-        )
-    store = CheckpointStore(folder.checkpoints, read_only=True)
-    path = {"best": store.best, "last": store.latest, "start": store.start}[cfg.init_checkpoint]()
-    if path is None:
-        raise ConfigError(f"{store.folder}: there is no {cfg.init_checkpoint} checkpoint")
-    checkpoint = store.load(path)
-    if cfg.init_checkpoint == "best" and checkpoint.step == 0:
-        raise ConfigError(
-            f"init_from={cfg.init_from}: the run's best checkpoint is its own start; use "
-            "init_checkpoint=last for what it learnt, or init_checkpoint=start for the start"
-        )
+    path, step = _find_start(folder, cfg.init_from, cfg.init_checkpoint)
     rate = cfg.model.learning_rate
     adopt(cfg, saved, "model", given)
     cfg.model.path = str(path / "model")
@@ -117,15 +113,39 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     return {
         "run": str(folder.path),
         "checkpoint": cfg.init_checkpoint,
-        "step": checkpoint.step,
+        "step": step,
         "sha256": hashlib.sha256((path / MANIFEST).read_bytes()).hexdigest(),
     }
+
+
+def _find_start(folder: RunFolder, given: str, which: str) -> tuple[Path, int]:
+    """A verified checkpoint of a finished run, and its step. which: best, last or start."""
+    status = folder.manifest().get("status")
+    if status != "finished":
+        raise ConfigError(
+            f"init_from={given}: the run is {status}, not finished; finish it first with "
+            f"{TRAIN} resume={given}"
+        )
+    store = CheckpointStore(folder.checkpoints, read_only=True)
+    path = {"best": store.best, "last": store.latest, "start": store.start}[which]()
+    if path is None:
+        raise ConfigError(f"{store.folder}: there is no {which} checkpoint")
+    step = store.load(path).step
+    if which == "best" and step == 0:
+        raise ConfigError(
+            f"init_from={given}: the run's best checkpoint is its own start; use "
+            "init_checkpoint=last for what it learnt, or init_checkpoint=start for the start"
+        )
+    return path, step
+
+
+# -- resume ---------------------------------------------------------------------------------------
 
 
 def count_steps(folder: RunFolder) -> int:
     """The step of a run's newest checkpoint, 0 without one."""
     newest = CheckpointStore(folder.checkpoints, read_only=True).latest()
-    return int(newest.name.removeprefix("step_")) if newest else 0
+    return step_of(newest) if newest else 0
 
 
 def check_steps(folder: RunFolder, steps: int) -> None:
@@ -150,11 +170,10 @@ def build_resumed_config(
     changes = {}
     for override in overrides:
         key, _, value = override.partition("=")
+        own, plain = override.startswith(("model", "init_")), override.replace("'", "")
+        anew = f"start a new run: {TRAIN} {'' if own else f'init_from={folder.path} '}{plain}"
         if key in _KEPT or key.partition(".")[0] in _KEPT:
-            raise ConfigError(
-                f"{override}: a resumed run keeps {', '.join(_KEPT)}; "
-                f"{_start_anew(folder, override)}"
-            )
+            raise ConfigError(f"{override}: a resumed run keeps {', '.join(_KEPT)}; {anew}")
         old = OmegaConf.select(saved, key)
         if key == "trainer.steps" and OmegaConf.select(saved, "trainer.epochs") is not None:
             raise ConfigError(
@@ -164,7 +183,7 @@ def build_resumed_config(
         if (old is None and "." not in key) or isinstance(old, DictConfig):
             raise ConfigError(
                 f"{override}: a resumed run keeps its parts; only single values can be changed, "
-                f"such as trainer.steps=200; {_start_anew(folder, override)}"
+                f"such as trainer.steps=200; {anew}"
             )
         try:
             OmegaConf.update(saved, key, OmegaConf.from_dotlist([f"x={value}"]).x)
@@ -177,12 +196,6 @@ def build_resumed_config(
 def _plain(value: Any) -> Any:
     """A config value without OmegaConf's types."""
     return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-
-
-def _start_anew(folder: RunFolder, override: str) -> str:
-    """How a new run begins where another one is, with a setting that a resume cannot change."""
-    own, override = override.startswith(("model", "init_")), override.replace("'", "")
-    return f"start a new run: {TRAIN} {'' if own else f'init_from={folder.path} '}{override}"
 
 
 def keep_computing(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]) -> DictConfig:
@@ -219,3 +232,64 @@ def check_begun(folder: RunFolder, *, restart: bool) -> None:
             "restart=true starts it over from step 0, with empty logs"
         )
     print("there is no checkpoint: the run starts over from step 0", flush=True)
+
+
+# -- the record of a model ------------------------------------------------------------------------
+
+
+def check_secrets(protocol: str, words: WordLists, splits: Splits, model: str) -> None:
+    """Raise ConfigError if a run that made the model may have trained on held-out secrets.
+
+    model: its hub name or folder. The stages of an embedded model take the place of pretraining, so
+    they may have had other word lists. A model without a record is accepted. Tables show both.
+    """
+    if protocol == "all":
+        return
+    for stage in stages_of(model):
+        if "embedded" in stage and stage.get("digests", {}).get("words") != words.digest:
+            continue
+        if not is_clean(stage, words, splits):
+            raise ConfigError(
+                f"the model {model} comes from the run {stage['run']}, which may have trained on "
+                "secrets that are now held out: use its words.protocol, words.test and words.val "
+                f"(it held out {stage.get('held_out', 'no')} secrets), or words.protocol=all"
+            )
+
+
+def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: WordLists) -> None:
+    """Raise ConfigError if the run that made a model had another prompt, form or word lists.
+
+    model: its hub name or folder. An embedded one is a start for any of them. form: the key of the
+    setting, and its value.
+    """
+    stages = stages_of(model)
+    if not stages or "embedded" in stages[-1]:
+        return
+    last = stages[-1]
+    for name, now, then in (
+        ("prompt", prompt_name(style), last.get("prompt")),
+        (*form, last.get("form")),
+        ("words", words.digest, last.get("digests", {}).get("words")),
+    ):
+        if then not in (None, now):
+            wrong = "words: other word lists" if name == "words" else f"{name}={now}: not {then}"
+            raise ConfigError(
+                f"{wrong} as in the run {last['run']}, which made the model {model}; choose the "
+                "same, or allow it with allow_mismatch=true"
+            )
+
+
+def describe_untaught_prompt(model: str, style: PromptStyle) -> str | None:
+    """A warning about an embedded model that was taught another prompt; else None.
+
+    model: its hub name or folder.
+    """
+    stages = stages_of(model)
+    last = stages[-1] if stages else {}
+    asked, taught = prompt_name(style), last.get("prompt")
+    if "embedded" not in last or taught in (None, asked):
+        return None
+    return (
+        f"warning: the model {last['embedded']} was taught prompt={taught} alone, and cannot "
+        f"be expected to win with prompt={asked}"
+    )

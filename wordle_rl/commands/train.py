@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
+import yaml
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from wordle_rl.backends import load_backend
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.commands.earlier_model import describe_untaught_prompt
 from wordle_rl.commands.report import write_page
-from wordle_rl.commands.resolved_choices import describe_choices, hydra_choices
 from wordle_rl.commands.resume import (
     begin_from,
     build_resumed_config,
     check_begun,
     check_steps,
     count_steps,
+    describe_untaught_prompt,
     keep_computing,
 )
 from wordle_rl.commands.worker import follow
@@ -38,7 +38,7 @@ from wordle_rl.runs.instantiate import ConfigError, check_type
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.launch import check_first_start, read_launch
 from wordle_rl.runs.listing import LATEST, find_run
-from wordle_rl.runs.paths import EVAL, ROOT, TRAIN
+from wordle_rl.runs.paths import CONF, EVAL, ROOT, TRAIN
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
 from wordle_rl.training.loop import TrainingFailed
 from wordle_rl.training.memory import MemoryFull, start_afresh
@@ -86,6 +86,9 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     return summary
 
 
+# -- the folder of a run --------------------------------------------------------------------------
+
+
 def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:
     """Start a new run in a new folder. stack: holds the folder's lock."""
     with user_errors():
@@ -94,10 +97,28 @@ def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Op
         start = begin_from(cfg, overrides, ROOT)
         check_first_start()
         setup = build_experiment(resolve(cfg))
-        check_launch(setup)
-        folder = RunFolder.create(_resolve_path(setup.config["output_dir"]), cfg.name)
+        _check_launch(setup)
+        folder = RunFolder.create(ROOT / setup.config["output_dir"], cfg.name)
         stack.enter_context(folder.lock())
-    _write_start(folder, setup, start)
+    if start is not None:
+        print(
+            f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "
+            f"prompt={prompt_name(setup.recipe.style)} and rollout.form={setup.recipe.rollout.form}"
+        )
+    keep_config(folder, setup.config)
+    stages = stages_of_run(setup, folder.path.name)
+    print(describe_run_lineage(stages, setup))
+    if warning := describe_untaught_prompt(setup.model.location, setup.recipe.style):
+        print(warning, file=sys.stderr)
+    folder.write_manifest(
+        seeds={"seed": setup.recipe.seed},
+        command=sys.argv,
+        model=setup.model.path,
+        revision=setup.model.revision,
+        init_from=start,
+        choices=_hydra_choices(),
+        **{key: value for key, value in stages[-1].items() if key != "run"},
+    )
     return Opened(setup=setup, folder=folder, resume=False, again=[_make_resume_override(folder)])
 
 
@@ -110,22 +131,26 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
     dropped = {"restart", "resume"} | ({"output_dir"} if cfg.resume == LATEST else set())
     overrides = [o for o in overrides if o.partition("=")[0] not in dropped]
     with user_errors():
-        outputs = _resolve_path(cfg.output_dir)
+        outputs = ROOT / str(cfg.output_dir)
         folder = find_run(str(cfg.resume), "resume", ROOT, outputs, *UNFINISHED)
         saved, changes = build_resumed_config(folder, overrides)
         check_begun(folder, restart=cfg.restart)
         setup = build_experiment(resolve(keep_computing(folder, saved, changes)))
         setup = replace(setup, config=resolve(saved))
-        check_launch(setup)
+        _check_launch(setup)
         _check_same_data(folder, setup)
         stack.enter_context(folder.lock())
         check_steps(folder, setup.trainer.steps)
-    _reopen(folder, changes, restart=cfg.restart)
+    if cfg.restart and any(folder.checkpoints.glob("*")):  # none of them is whole
+        folder.checkpoints.rename(folder.path / f"checkpoints_damaged_{time.time_ns()}")
+    for place in (folder.path, folder.checkpoints):
+        remove_temporary_files(place)
+    folder.note_resume(step=count_steps(folder), command=sys.argv, changes=changes)
     again = [_make_resume_override(folder), *overrides]
     return Opened(setup=setup, folder=folder, resume=True, again=again)
 
 
-def check_launch(setup: Experiment) -> None:
+def _check_launch(setup: Experiment) -> None:
     """Raise ConfigError for a backend that cannot train in the processes that torchrun started."""
     launch, backend = read_launch(), setup.backend
     if launch is None:
@@ -139,6 +164,33 @@ def check_launch(setup: Experiment) -> None:
         )
 
 
+def _check_same_data(folder: RunFolder, setup: Experiment) -> None:
+    """Raise ConfigError if the file of data= is no longer what a run was started with."""
+    began = folder.manifest().get("data")
+    if setup.data is not None and isinstance(began, dict) and began != setup.data.record():
+        raise ConfigError(
+            f"{setup.data.name} has changed since the run began, so the run cannot continue: bring "
+            "the old file back, or start a new run"
+        )
+
+
+def _make_resume_override(folder: RunFolder) -> str:
+    """The override that resumes a run. Any characters are allowed in its path."""
+    path = str(folder.path).replace("\\", "\\\\").replace("'", "\\'")
+    return f"resume='{path}'"
+
+
+def _hydra_choices() -> dict[str, str]:
+    """The option of each group in this process; empty where Hydra did not start it."""
+    if not HydraConfig.initialized():
+        return {}
+    chosen = HydraConfig.get().runtime.choices
+    return {str(group): str(option) for group, option in chosen.items() if option is not None}
+
+
+# -- a run, from its first line to its end --------------------------------------------------------
+
+
 def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
     """Hand over to the backend, and record in the folder how the run ended."""
     setup, folder = opened.setup, opened.folder
@@ -150,10 +202,12 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
         print_data(setup)
         with user_errors():
             backend = load_backend(setup.backend)
-        with _report_failures():
+        try:
             return backend.train(
                 setup, folder, resume=opened.resume, interrupts=interrupts, work=follow
             )
+        except TrainingFailed as error:
+            fail(str(error), code=1)
     except MemoryFull as full:
         _continue_afresh(folder, full, opened.again, interrupts)
     except Interrupted as signal:
@@ -167,39 +221,33 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
         raise
 
 
-@contextmanager
-def _report_failures() -> Iterator[None]:
-    """End a run that cannot continue in one line, with exit code 1."""
-    try:
-        yield
-    except TrainingFailed as error:
-        fail(str(error), code=1)
+def describe_choices(choices: Mapping[str, str]) -> str:
+    """The options that differ from those of conf/config.yaml, whoever chose them."""
+    defaults = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))["defaults"]
+    usual = [pair for entry in defaults if isinstance(entry, dict) for pair in entry.items()]
+    changed = [
+        f"{group}={option}"
+        for group, option in choices.items()
+        if "/" not in group and (group, option) not in usual
+    ]
+    return "choices: " + (" ".join(changed) or "the defaults of conf/config.yaml")
 
 
 def print_data(setup: Experiment) -> None:
     """Print what became of the rows of data=, and how many steps they make."""
-    if setup.data is not None:
-        for line in setup.data.lines:
-            print(line)
-        if setup.trainer.epochs is not None:
-            groups, epochs = setup.recipe.rollout.groups, setup.trainer.epochs
-            steps, rows = setup.trainer.steps, setup.data.rows
-            each = f"; a step has each row {groups / rows:.3g} times" if rows < groups else ""
-            print(
-                f"{epochs:g} epoch{'s' * (epochs != 1)} of {rows:,} rows, {groups} in a step: "
-                f"{steps:,} step{'s' * (steps != 1)}{each}"
-            )
-        sys.stdout.flush()
-
-
-def _check_same_data(folder: RunFolder, setup: Experiment) -> None:
-    """Raise ConfigError if the file of data= is no longer what a run was started with."""
-    began = folder.manifest().get("data")
-    if setup.data is not None and isinstance(began, dict) and began != setup.data.record():
-        raise ConfigError(
-            f"{setup.data.name} has changed since the run began, so the run cannot continue: bring "
-            "the old file back, or start a new run"
+    if setup.data is None:
+        return
+    for line in setup.data.lines:
+        print(line)
+    if setup.trainer.epochs is not None:
+        groups, epochs = setup.recipe.rollout.groups, setup.trainer.epochs
+        steps, rows = setup.trainer.steps, setup.data.rows
+        each = f"; a step has each row {groups / rows:.3g} times" if rows < groups else ""
+        print(
+            f"{epochs:g} epoch{'s' * (epochs != 1)} of {rows:,} rows, {groups} in a step: "
+            f"{steps:,} step{'s' * (steps != 1)}{each}"
         )
+    sys.stdout.flush()
 
 
 def _continue_afresh(
@@ -227,48 +275,3 @@ def _note_hard_stop(folder: RunFolder) -> None:
         os.write(2, line.encode(errors="replace"))
     with suppress(OSError, FolderError):
         folder.set_status("interrupted", "stopped by a second signal, without saving")
-
-
-def _make_resume_override(folder: RunFolder) -> str:
-    """The override that resumes a run. Any characters are allowed in its path."""
-    path = str(folder.path).replace("\\", "\\\\").replace("'", "\\'")
-    return f"resume='{path}'"
-
-
-def _resolve_path(path: str | Path) -> Path:
-    """Resolve a path. A relative one starts from the project, whatever the working folder."""
-    return ROOT / str(path)
-
-
-def _write_start(folder: RunFolder, setup: Experiment, start: dict[str, Any] | None) -> None:
-    if start is not None:
-        print(
-            f"starts from step {start['step']} ({start['checkpoint']}) of {start['run']}, with "
-            f"prompt={prompt_name(setup.recipe.style)} and rollout.form={setup.recipe.rollout.form}"
-        )
-    keep_config(folder, setup.config)
-    stages = stages_of_run(setup, folder.path.name)
-    print(describe_run_lineage(stages, setup))
-    if warning := describe_untaught_prompt(setup.model.location, setup.recipe.style):
-        print(warning, file=sys.stderr)
-    folder.write_manifest(
-        seeds={"seed": setup.recipe.seed},
-        command=sys.argv,
-        model=setup.model.path,
-        revision=setup.model.revision,
-        init_from=start,
-        choices=hydra_choices(),
-        **{key: value for key, value in stages[-1].items() if key != "run"},
-    )
-
-
-def _reopen(folder: RunFolder, changes: dict[str, Any], *, restart: bool) -> None:
-    if restart and any(folder.checkpoints.glob("*")):  # none of them is whole
-        folder.checkpoints.rename(folder.path / f"checkpoints_damaged_{time.time_ns()}")
-    for place in (folder.path, folder.checkpoints):
-        remove_temporary_files(place)
-    folder.note_resume(step=count_steps(folder), command=sys.argv, changes=changes)
-
-
-if __name__ == "__main__":
-    fail("this module is part of a command: run python train.py")

@@ -1,6 +1,6 @@
 """Everything that a page says about one run, read from its folder.
 
-A run may still train or have stopped. What its folder lacks is named in `missing`, and the rest is
+A run may still train or have stopped. `Run.missing` names what its folder lacks, and the rest is
 shown. Shares are in 0..1, and intervals are 95 %.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -104,11 +104,29 @@ class Run:
     best: Result | None
     secrets: str  # that start and best played: test, all or validation
     reports: Sequence[Result]  # on test secrets
-    missing: list[str] = field(default_factory=list)  # a sentence each
 
     @property
     def results(self) -> list[Result]:
         return [result for result in (self.start, self.best) if result]
+
+    @property
+    def missing(self) -> Iterator[str]:
+        """A sentence on everything that the folder lacks."""
+        if not (self.folder / "summary.json").exists():
+            status = self.manifest.get("status", "unknown")
+            yield f"summary.json is missing: the run is {status}, so nothing says how it ended."
+        if self.metrics.empty:
+            yield "metrics.jsonl is missing or empty, so there are no curves."
+        if self.secrets == "validation":
+            yield (
+                "There are no reports on the test secrets from both the start and the end "
+                "(trainer.report), so this page compares validations."
+            )
+        for result in self.results:
+            if not result.boards:
+                yield f"The games {result.label} were not kept, so they are not compared."
+        if self.validations.empty:
+            yield "No validation was logged."
 
     @property
     def lineage(self) -> str:
@@ -140,8 +158,8 @@ def read_run(folder: Path) -> Run:
     opened = RunFolder.open(folder)
     manifest, records = opened.manifest(), opened.metrics_log().read()
     metrics = pd.DataFrame(records).set_index("step").sort_index() if records else pd.DataFrame()
-    finished = (folder / "summary.json").exists()
-    summary = read_object(folder / "summary.json") if finished else {}
+    end = folder / "summary.json"
+    summary = read_object(end) if end.exists() else {}
     exported = summary.get("exported_step") or 0
     before = _read_report(folder, "start.json", "start_games.jsonl", 0, "before training")
     label = f"after step {exported}" if exported else START
@@ -157,32 +175,12 @@ def read_run(folder: Path) -> Run:
     else:
         start, best = _compare_validations(validations, games, summary.get("exported_step", -1))
         secrets = "validation"
-    run = Run(
+    return Run(
         folder=folder, name=given_name(folder.resolve().name), manifest=manifest,
         settings=flatten(read_config(folder)), metrics=metrics, validations=validations,
         validation_games=len(games[max(games)]) if games else 0, start=start, best=best,
         secrets=secrets, reports=reports,
     )  # fmt: skip
-    run.missing.extend(_list_missing(run, finished))
-    return run
-
-
-def _list_missing(run: Run, finished: bool) -> Iterator[str]:
-    if not finished:
-        status = run.manifest.get("status", "unknown")
-        yield f"summary.json is missing: the run is {status}, so nothing says how it ended."
-    if run.metrics.empty:
-        yield "metrics.jsonl is missing or empty, so there are no curves."
-    if run.secrets == "validation":
-        yield (
-            "There are no reports on the test secrets from both the start and the end "
-            "(trainer.report), so this page compares validations."
-        )
-    for result in run.results:
-        if not result.boards:
-            yield f"The games {result.label} were not kept, so they are not compared."
-    if run.validations.empty:
-        yield "No validation was logged."
 
 
 def _read_report(folder: Path, file: str, games: str, step: int, label: str) -> Result | None:

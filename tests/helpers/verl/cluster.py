@@ -106,7 +106,7 @@ def run_script(
 ) -> subprocess.CompletedProcess[str]:
     """Run a folder's launch script on the nodes. limit: seconds."""
     return subprocess.run(
-        ["bash", str(folder / "train.sh"), *CPU_SETTINGS, *settings],
+        ["bash", str(ROOT / "examples/verl/train.sh"), str(folder), *CPU_SETTINGS, *settings],
         env=env, cwd=folder, capture_output=True, text=True, timeout=limit, check=False,
     )  # fmt: skip
 

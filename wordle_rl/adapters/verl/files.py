@@ -1,65 +1,61 @@
-"""The files of a run with verl: rows as Parquet, the agent loop, the launch script, digests.
+"""The files of a run with verl: rows as Parquet, the agent loop, and the keys of an experiment.
 
-Equal choices give equal files. check_folder() reads them back before a run and refuses files that
-were changed or whose secrets break a rule.
+Equal choices give equal files. examples/verl/train.sh starts verl 0.9.1 with them.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import dataclasses
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.adapters.verl.game import (
-    AGENT,
-    PARTS,
-    build_game,
-    check_row,
-    choose_settings,
-    write_clues,
-)
-from wordle_rl.adapters.verl.keys import CHECKPOINTS, HERE, VERSION, Keys
+from wordle_rl.adapters.verl.game import AGENT, PARTS, build_game, choose_settings, write_clues
+from wordle_rl.algorithms.dr_grpo import DrGrpo
+from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Purpose, generator
-from wordle_rl.runs.files import (
-    FolderError,
-    check_all_entries,
-    read_object,
-    write_bytes,
-    write_json,
-)
-from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.tables import file_digest, read_table, write_table
+from wordle_rl.prompts.tool_calls import TOOL
+from wordle_rl.runs.files import write_bytes
+from wordle_rl.runs.instantiate import ConfigError, option_of
+from wordle_rl.runs.tables import write_table
 from wordle_rl.training.experiment import Experiment
 
 LOOP = "wordle_rl.adapters.verl.loop.WordleLoop"
-YAML, SCRIPT, DIGESTS = "agent_loop.yaml", "train.sh", "digests.json"
-_FILES = tuple(f"{part}.parquet" for part in PARTS)
-_OURS = {*_FILES, YAML, SCRIPT, DIGESTS}
-_FEWEST = 2  # secrets of a part; one would make every validation the same game
-_PLAIN = re.compile(r"[\w./:+-]+")  # what Hydra reads as one value without quotes
+YAML, KEYS, CHECKPOINTS = "agent_loop.yaml", "keys.txt", "checkpoints"
+_TEMPLATE = 512  # bytes that a chat template adds to a first prompt, at most
+_NEVER = 1e9  # a limit that nothing reaches
+_ALGORITHMS = {  # ours -> verl's advantages, how losses are averaged, and the loss
+    "grpo": ("grpo", "seq-mean-token-mean", "vanilla"),
+    "dapo": ("grpo", "token-mean", "vanilla"),
+    "dr_grpo": ("grpo", "seq-mean-token-sum-norm", "vanilla"),
+    "rloo": ("rloo", "seq-mean-token-sum", "vanilla"),
+    "gspo": ("grpo", "seq-mean-token-mean", "gspo"),
+}
 Row = dict[str, Any]
-_HEAD = f"""\
-#!/usr/bin/env bash
-# Trains with verl {VERSION}. Written by wordle-rl verl; arguments are verl's settings and
-# come last, so they win: bash {SCRIPT} trainer.total_training_steps=2
-# NNODES and GPUS (of each node) say how many there are. On several nodes, start Ray first.
-set -euo pipefail
-here="$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)"
-python="${{PYTHON:-python}}"
-# A folder named verl, in which this may run, has no origin.
-finds='from importlib.util import find_spec as find
-exit(not getattr(find("verl"), "origin", None))'
-if ! "$python" -c "$finds"; then
-    echo "error: $python has no verl: see docs/VERL.md, and name verl's Python with PYTHON=" >&2
-    exit 1
-fi
-"$python" -m wordle_rl verl check="$here"
-exec "$python" -m verl.trainer.main_ppo \\
-"""
+
+
+def check_choices(setup: Experiment) -> None:
+    """Raise ConfigError for choices without which the run in verl would be another one."""
+    recipe, config = setup.recipe, setup.config
+    for key, value, allowed in (
+        ("algorithm", option_of(recipe.algorithm), (*_ALGORITHMS,)),
+        ("rollout", recipe.rollout.name, ("game", "turn")),
+        ("rollout.form", recipe.rollout.form, ("conversation", "tool")),
+        ("init_from", config["init_from"], (None,)),
+        ("resume", config["resume"], (None,)),
+    ):
+        if value not in allowed:
+            raise ConfigError(
+                f"{key} must be {' or '.join(str(name or 'null') for name in allowed)} for verl, "
+                f"not {value}"
+            )
+    if setup.model.shape or setup.model.is_adapter:
+        raise ConfigError(
+            f"model.path must be a hub name or a folder with whole weights for verl, not "
+            f"{setup.model.path}"
+        )
 
 
 def build_rows(setup: Experiment) -> dict[str, list[Row]]:
@@ -120,57 +116,90 @@ def _build_part(
     ]
 
 
-def check_parts(parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Raise ConfigError for parts that cannot measure anything. parts: the extra_info of rows."""
-    for part in ("val", "test"):
-        counts = Counter(row["secret"] for row in parts[part])
-        if len(counts) < _FEWEST:
-            raise ConfigError(
-                f"{part} must have {_FEWEST} different secrets or more, not {len(counts)}"
-                + (f" ({', '.join(counts)})" if counts else "")
-            )
-        if repeated := [secret for secret, number in counts.items() if number > 1]:
-            raise ConfigError(f"{part} must have each secret once, and {repeated[0]} repeats")
-    for part, rows in parts.items():
-        if other := [row["split"] for row in rows if row["split"] != part]:
-            raise ConfigError(f"{part}.parquet must have rows of its own, not of {other[0]}")
+def map_keys(setup: Experiment) -> dict[str, Any]:
+    """verl's keys that differ from experiment to experiment."""
+    actor, rollout, model = (f"actor_rollout_ref.{p}" for p in ("actor", "rollout", "model"))
+    recipe, optim, settings = setup.recipe, setup.optim, setup.model
+    algorithm, groups = recipe.algorithm, recipe.rollout.groups
+    assert isinstance(algorithm, PolicyGradient)
+    advantages, mean, loss = _ALGORITHMS[option_of(algorithm)]
+    keys: dict[str, Any] = {
+        f"{model}.path": settings.location,
+        "data.train_batch_size": groups,
+        "data.max_prompt_length": _bound_prompt(setup),
+        "data.max_response_length": settings.max_context,
+        "data.seed": recipe.seed,
+        f"{rollout}.max_model_len": settings.max_context,
+        f"{rollout}.n": recipe.rollout.num_generations,
+        f"{rollout}.temperature": recipe.sampling.temperature,
+        f"{actor}.ppo_max_token_len_per_gpu": 4 * settings.max_context,
+        f"{actor}.ppo_mini_batch_size": max(groups // algorithm.minibatches, 1),
+        f"{actor}.ppo_epochs": algorithm.epochs,
+        f"{actor}.optim.lr": optim.lr,
+        f"{actor}.optim.lr_warmup_steps": optim.warmup_steps,
+        f"{actor}.optim.lr_scheduler_type": optim.schedule,
+        f"{actor}.optim.weight_decay": optim.weight_decay,
+        f"{actor}.optim.betas": [optim.beta1, optim.beta2],
+        f"{actor}.optim.clip_grad": optim.clip_grad_norm or _NEVER,
+        "algorithm.adv_estimator": advantages,
+        "algorithm.norm_adv_by_std_in_grpo": algorithm.scale == "std",
+        f"{actor}.loss_agg_mode": mean,
+        f"{actor}.policy_loss.loss_mode": loss,
+        f"{actor}.clip_ratio": algorithm.clip_low,
+        f"{actor}.clip_ratio_low": algorithm.clip_low,
+        f"{actor}.clip_ratio_high": algorithm.clip_high,
+        f"{actor}.entropy_coeff": algorithm.entropy,
+        f"{actor}.use_kl_loss": algorithm.beta > 0 and algorithm.kl == "loss",
+        f"{actor}.kl_loss_coef": algorithm.beta,
+        "algorithm.use_kl_in_reward": algorithm.beta > 0 and algorithm.kl == "reward",
+        "algorithm.kl_ctrl.kl_coef": algorithm.beta,
+        "trainer.experiment_name": setup.config["name"],
+        "trainer.total_training_steps": setup.trainer.steps,
+        "trainer.test_freq": setup.trainer.validate_every,
+        "trainer.save_freq": setup.trainer.checkpoint_every,
+    }
+    if optim.schedule == "cosine":
+        keys[f"{actor}.optim.min_lr_ratio"] = optim.final_lr_ratio
+        keys[f"{actor}.optim.zero_indexed_step"] = False
+    # verl's vLLM draws all tokens, whatever rollout.engine says.
+    if (cap := dataclasses.replace(algorithm, drawn_elsewhere=True).cap) is not None:
+        keys["algorithm.rollout_correction.rollout_is"] = "token"
+        keys["algorithm.rollout_correction.rollout_is_threshold"] = cap
+    if isinstance(algorithm, DrGrpo):
+        keys[f"{actor}.loss_scale_factor"] = algorithm.normalizer or algorithm.budget
+    if lora := settings.lora:
+        keys[f"{model}.lora_rank"], keys[f"{model}.lora_alpha"] = lora.rank, round(lora.alpha)
+    return keys
 
 
-def check_output(folder: Path) -> bool:
-    """Whether the folder has files of this command, which are about to be replaced.
-
-    Raises ConfigError for a folder that files cannot be written into.
-    """
-    if above := [path for path in (folder, *folder.parents) if path.exists() and not path.is_dir()]:
-        raise ConfigError(f"output must be a folder, but {above[0]} is a file")
-    if (folder / CHECKPOINTS).exists():
-        raise ConfigError(
-            f"output must be a folder without {CHECKPOINTS}, which another run left in {folder}: "
-            "name another one"
-        )
-    if "'" in str(folder):
-        raise ConfigError(f"output must be a folder without ' in its name, not {folder}")
-    present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if others := sorted(present - _OURS):
-        raise ConfigError(
-            f"output must be a new folder, or one that has this command's files alone: {folder} "
-            f"has {others[0]}, too"
-        )
-    return bool(present)
+def _bound_prompt(setup: Experiment) -> int:
+    """At least the tokens of a first prompt. A token has one byte or more."""
+    style, recipe = setup.recipe.style, setup.recipe
+    size = len(style.system.encode()) + len(style.rules.encode()) + _TEMPLATE
+    size += 200 * (1 + setup.most_given)  # a message for each earlier guess
+    if recipe.rollout.form == "tool":
+        size += len(json.dumps(TOOL)) + 2 * _TEMPLATE
+    return min(size, setup.model.max_context - 1)
 
 
-def write_folder(folder: Path, setup: Experiment, keys: Keys) -> dict[str, int]:
-    """Write all files. Returns the number of rows of each part."""
+def _write(value: Any) -> str:
+    """A value as Hydra reads it on a command line."""
+    if isinstance(value, str) and not value.replace("-", "_").isidentifier():
+        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return str(value)
+
+
+def write_folder(folder: Path, setup: Experiment) -> dict[str, int]:
+    """Write all files. Returns the number of rows of each part. Raises ConfigError."""
     import yaml
 
-    check_output(folder)
-    settings = choose_settings(setup)
+    if (folder / CHECKPOINTS).exists():
+        raise ConfigError(f"output={folder} has the checkpoints of another run: name another one")
+    check_choices(setup)
+    settings, rows, keys = choose_settings(setup), build_rows(setup), map_keys(setup)
     game = build_game(settings)
-    rows = build_rows(setup)
-    infos = {part: [row["extra_info"] for row in rows[part]] for part in PARTS}
-    check_parts(infos)
-    for info in (info for part in PARTS for info in infos[part]):
-        check_row(info, game.splits, mixed=game.mixed)
+    for row in (row for part in PARTS for row in rows[part]):
+        game.begin(row["extra_info"])  # raises for a secret in the wrong part
     folder.mkdir(parents=True, exist_ok=True)
     for part in PARTS:
         write_table(folder / f"{part}.parquet", rows[part], "parquet")
@@ -178,69 +207,6 @@ def write_folder(folder: Path, setup: Experiment, keys: Keys) -> dict[str, int]:
     loop = {"name": AGENT, "_target_": LOOP, "_recursive_": False, "_convert_": "all"}
     text = yaml.safe_dump([{**loop, "game": settings}], sort_keys=False, allow_unicode=True)
     write_bytes(folder / YAML, text.encode())
-    write_bytes(folder / SCRIPT, write_script(keys).encode())
-    digests = {name: file_digest(folder / name) for name in (*_FILES, YAML)}
-    write_json(folder / DIGESTS, {"splits": setup.splits.digest, "files": digests})
+    lines = [f"{key}={_write(value)}\n" for key, value in keys.items()]
+    write_bytes(folder / KEYS, "".join(lines).encode())
     return {part: len(rows[part]) for part in PARTS}
-
-
-def write_script(keys: Keys) -> str:
-    """The launch script. Arguments that bash expands are in double quotes, others are plain."""
-    lines = [f"    {_write_argument(key, value)} \\\n" for key, value in keys.items()]
-    return _HEAD + "".join(lines) + '    "$@"\n'
-
-
-def write_value(value: Any) -> str:
-    """A value as Hydra reads it on a command line."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, list):
-        return f"[{','.join(map(write_value, value))}]"
-    text = str(value)
-    if _PLAIN.fullmatch(text):
-        return text
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _write_argument(key: str, value: Any) -> str:
-    if str(value).startswith(HERE):
-        return f"{key}=\"'{value}'\""  # a folder's name may hold blanks
-    if str(value).startswith("${"):
-        return f'{key}="{value}"'
-    return shlex.quote(f"{key}={write_value(value)}")
-
-
-def check_folder(folder: Path, cache: Path) -> dict[str, int]:
-    """Check the files of a folder again, as the launch script does. Returns the rows of each part.
-
-    Raises ConfigError or FolderError in one line: for a file that was changed, and for secrets that
-    break a rule. cache: folder for mapped copies of the files.
-    """
-    import yaml
-
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "no such folder"
-        raise FolderError(f"check must name a folder: {folder}: {what}")
-    recorded = read_object(folder / DIGESTS)
-    check_all_entries(folder / DIGESTS, recorded, {"splits": str, "files": dict[str, str]})
-    digests = recorded["files"]
-    if missing := {*_FILES, YAML} - {*digests}:
-        raise FolderError(f"{folder / DIGESTS}: must list {', '.join(sorted(missing))}")
-    for name, digest in digests.items():
-        if not (folder / name).is_file():
-            raise FolderError(f"{folder / name}: no such file")
-        if file_digest(folder / name) != digest:
-            raise FolderError(
-                f"{folder / name}: was changed after it was written (sha256 differs from "
-                f"{DIGESTS}): write the folder anew"
-            )
-    [loop] = yaml.safe_load((folder / YAML).read_text(encoding="utf-8"))
-    game = build_game(loop["game"])
-    infos = {}
-    for part in PARTS:
-        table = read_table(folder / f"{part}.parquet", None, cache)
-        infos[part] = [row.get("extra_info") or {} for _, row in table.rows()]
-        for info in infos[part]:
-            game.begin(info)
-    check_parts(infos)
-    return {part: len(infos[part]) for part in PARTS}

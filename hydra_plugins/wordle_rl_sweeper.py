@@ -36,8 +36,8 @@ class StudySweeper(Sweeper):
         with user_errors():
             plan = self.plan_study(arguments)
             plan.check(build_experiment)
+            from wordle_rl.sweeps.page import show_study
             from wordle_rl.sweeps.power import check_power
-            from wordle_rl.sweeps.progress import show_study
             from wordle_rl.sweeps.study import StudyStopped, run_study
 
             if not (plan.settings.place / "study.json").exists():

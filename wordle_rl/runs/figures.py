@@ -19,7 +19,6 @@ BLUE, RED, GREEN, PINK, ORANGE = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e
 COLOURS = (BLUE, RED, GREEN, PINK, ORANGE)
 MARKERS = "osD^v"  # one for each colour, for those who see none
 INK, GREY = "#1a1a1a", "#595959"  # text, and lines to compare with
-MOST_BANDS = len(COLOURS)  # in one picture
 _DOTS = 150  # dots per inch
 
 

@@ -1,6 +1,6 @@
 """The picture of a study: curves over training games, and a dot for each trial.
 
-It has titles in words, units, and a line that says what its bands are and over how many seeds.
+It has titles in words, units, and a line that says what its bars are and over how many seeds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from wordle_rl.runs.figures import (
     BLUE,
     GREY,
     INK,
-    MOST_BANDS,
     count_on_x,
     label_axes,
     name_lines,
@@ -55,7 +54,7 @@ def draw_study(study: Study) -> Figure | None:
         name_lines(lower)
     low, high = seeds.min(), seeds.max()
     many = high if low == high else f"{low} to {high}"
-    note = f"Bands and bars: 95 % interval of the mean over seeds (Student's t), n = {many}."
+    note = f"Line: the mean over seeds. Bar: its 95 % interval (Student's t), n = {many}."
     if high == 1:
         note = "One seed for each arm, so there is no interval."
     if any(name.startswith("trial ") for name in names.values()):
@@ -94,27 +93,13 @@ def _read_points(study: Study, trials: Frame) -> Frame:
     return points
 
 
-def _summarise(values: Any) -> Frame:
-    """Mean and half of its 95 % interval (NaN for one seed) of each group of values."""
-    found = values.agg(["mean", "std", "count"])
-    quantile = t.ppf(0.975, found["count"] - 1)
-    return found.assign(half=quantile * found["std"] / found["count"] ** 0.5)
-
-
 def _draw_curves(axes: Axes, study: Study, trials: Frame, names: dict[str, str]) -> None:
-    """A line for each arm, with bands where there are few."""
-    from matplotlib import colormaps
-
-    points = _read_points(study, trials)
+    """A line for each arm."""
+    points = _read_points(study, trials).groupby(["arm", "games"]).value
     for number, (arm, name) in enumerate(names.items()):
-        means = _summarise(points[points.arm == arm].groupby("games").value)
-        # Where a seed is missing, the mean would jump.
-        means = means[means["count"] == means["count"].max()]
-        look: Any = {"color": colormaps["tab10"](number), "marker": "os^Dv<>pP*"[number], "ms": 4}
-        axes.plot(means["mean"], lw=1.6, label=textwrap.fill(name, _WIDE), **look)
-        if len(names) <= MOST_BANDS:
-            low, high = ((means["mean"] + way * means["half"]).clip(0, 100) for way in (-1, 1))
-            axes.fill_between(means.index, low, high, color=look["color"], alpha=0.15, lw=0)
+        means, seeds = points.mean()[arm], points.size()[arm]
+        means = means[seeds == seeds.max()]  # where a seed is missing, the mean would jump
+        axes.plot(means, marker="os^Dv<>pP*"[number], ms=4, label=textwrap.fill(name, _WIDE))
     title, y = "Validation games won over training games", _Y
     if study.measure.over_time:
         title, y = study.measure.title.capitalize(), "share (%)"
@@ -126,13 +111,11 @@ def _draw_curves(axes: Axes, study: Study, trials: Frame, names: dict[str, str])
 
 def _draw_dots(axes: Axes, trials: Frame, names: dict[str, str]) -> None:
     """A dot for each trial, and a bar for each arm's mean."""
-    wins = trials.assign(value=100 * trials[WINS]).dropna(subset="value")
-    means = _summarise(wins.groupby("arm").value).reindex(list(names))
     for place, arm in enumerate(names):
-        own = wins[wins.arm == arm].value
+        own = 100 * trials[trials.arm == arm][WINS].dropna()
         axes.plot(own, [place] * len(own), "o", color=BLUE, ms=5, alpha=0.6)
-        mean, half = means["mean"][arm], means["half"].fillna(0.0)[arm]
-        axes.errorbar([mean], [place], xerr=[half], fmt="|", color=INK, ms=14, capsize=4)
+        half = own.sem() * t.ppf(0.975, len(own) - 1) if len(own) > 1 else 0.0
+        axes.errorbar([own.mean()], [place], xerr=[half], fmt="|", color=INK, ms=14, capsize=4)
     label_axes(axes, "Validation games won by the best checkpoint of each trial", x=_Y)
     axes.set_yticks(range(len(names)), [textwrap.fill(name, _WIDE) for name in names.values()])
     axes.invert_yaxis()

@@ -20,7 +20,7 @@ import pandas as pd
 from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from wordle_rl.runs.files import FolderError, StepLog, read_json, write_bytes, write_json
+from wordle_rl.runs.files import StepLog, read_json, write_bytes, write_json
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.space import ARM, Space, name_arm, read_value
@@ -35,13 +35,13 @@ NUMBERS = ("best_step", "games", "seconds", "no_spread", "test_win_rate",
            "test_mean_guesses_with_losses")  # fmt: skip
 FIGURES = ("run", *NUMBERS, "cause", "curve", "lineage")
 Trials = Mapping[str, Sequence[FrozenTrial]]  # by round
-_STATES = {
+STATES = {
     TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed",
 }  # fmt: skip
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """The content of study.json; empty without the file. Raises FolderError."""
+    """The content of study.json; empty without the file."""
     path = folder / RECORD
     return read_json(path) if path.exists() else {}
 
@@ -76,7 +76,7 @@ def write_results(folder: Path, trials: Trials) -> None:
     """Write results.csv."""
     rows = [
         {
-            "trial": trial.number, "round": part, "state": _STATES[trial.state],
+            "trial": trial.number, "round": part, "state": STATES[trial.state],
             # Optuna gives a pruned trial the value of its last report.
             WINS: trial.value if trial.state == TrialState.COMPLETE else None,
             **trial.params, **trial.user_attrs,
@@ -92,22 +92,16 @@ def write_results(folder: Path, trials: Trials) -> None:
 
 
 def read_trials(folder: Path, part: str, space: Space) -> dict[int, FrozenTrial]:
-    """The finished trials of a round by their numbers, from results.csv, if there is one.
-
-    Raises FolderError for a table of another study.
-    """
+    """The finished trials of a round by their numbers, from results.csv, if there is one."""
     path = folder / TABLE
     if not path.is_file():
         return {}
     table: Any = pd.read_csv(path, dtype=str, keep_default_na=False)
-    try:
-        return {
-            int(row["trial"]): _read_trial(row, space)
-            for row in table.to_dict("records")
-            if row["round"] == part and row["state"] in ("complete", "pruned")
-        }
-    except (KeyError, ValueError) as error:
-        raise FolderError(f"{path}: not the trials of this study: {error}") from None
+    return {
+        int(row["trial"]): _read_trial(row, space)
+        for row in table.to_dict("records")
+        if row["round"] == part and row["state"] in ("complete", "pruned")
+    }
 
 
 def _read_trial(row: Mapping[str, str], space: Space) -> FrozenTrial:

@@ -8,21 +8,22 @@ its heartbeat is old, and continues in its folder. Does not work on Windows.
 from __future__ import annotations
 
 import fcntl
+import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import optuna
 from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.storages import RetryHeartbeatStaleTrialCallback
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
-from wordle_rl.sweeps import progress
 from wordle_rl.sweeps.ledger import (
     LIVE,
     Round,
@@ -35,11 +36,13 @@ from wordle_rl.sweeps.ledger import (
 from wordle_rl.sweeps.plan import StudyPlan
 from wordle_rl.sweeps.results import (
     CONFIRMATION,
+    STATES,
     TABLE,
     write_games,
     write_record,
     write_results,
 )
+from wordle_rl.sweeps.space import format_params, name_arm
 from wordle_rl.sweeps.trial import TrialFailed, TrialRun
 
 FAILURES = 3  # failed trials in a row that stop the study
@@ -53,7 +56,7 @@ class _TrialStopped(Exception):
     """The worker was asked to stop; another command will continue the trial."""
 
 
-def run_study(plan: StudyPlan, say: Callable[[str], None] = progress.print_line) -> None:
+def run_study(plan: StudyPlan, say: Callable[[str], None] = print) -> None:
     """Do what is left of a study: its search, then winner and default with fresh seeds.
 
     Ctrl-C and SIGTERM let the runs save, and end the command with 130 and 143. Raises ConfigError
@@ -99,7 +102,7 @@ class Worker:
             with self._alone():
                 write_results(self._folder, self._list_trials())
                 write_games(self._plan, self._list_trials())
-        self._say(progress.format_ending(self._plan, winner, len(search.list_missing())))
+        self._say(_format_ending(self._plan, winner, len(search.list_missing())))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -108,7 +111,7 @@ class Worker:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _list_trials(self) -> dict[str, list[optuna.trial.FrozenTrial]]:
+    def _list_trials(self) -> dict[str, list[FrozenTrial]]:
         return {part.part: part.trials for part in self._rounds}
 
     def _run_round(self, part: Round) -> None:
@@ -155,7 +158,7 @@ class Worker:
             trial, folder, part.build_run(trial.params), self._settings, self._beat(trial),
             self._say,
         )  # fmt: skip
-        self._say(progress.format_start(frozen, folder, resumed=run.path is not None))
+        self._say(_format_start(frozen, folder, resumed=run.path is not None))
         value, state = None, TrialState.FAIL
         try:
             value, state = run.work(), TrialState.COMPLETE
@@ -189,14 +192,58 @@ class Worker:
 
         return beat
 
-    def _report_end(self, part: Round, trial: optuna.trial.FrozenTrial) -> None:
+    def _report_end(self, part: Round, trial: FrozenTrial) -> None:
         """Print a trial's line, keep its result, and stop when too many have failed."""
         with self._alone():
             write_results(self._folder, self._list_trials())
-        self._say(progress.format_trial(trial, part.trials, part.left()))
+        self._say(_format_trial(trial, part.trials, part.left()))
         self._causes.append(trial.user_attrs.get("cause"))
         last = self._causes[-FAILURES:]
         if len(last) == FAILURES and all(last):
             raise StudyStopped(
                 f"study {self._settings.name}: {FAILURES} trials failed in a row: {last[-1]}"
             )
+
+
+def _format_start(trial: FrozenTrial, folder: Path, *, resumed: bool) -> str:
+    """resumed: some of the trial has run before, until it was stopped or killed."""
+    begins, where = "resumes" if resumed else "starts", os.path.relpath(folder)
+    where = str(folder) if where.startswith("..") else where
+    return f"trial {trial.number}  {format_params(trial.params)}  {begins} in {where}"
+
+
+def _format_trial(trial: FrozenTrial, trials: Sequence[FrozenTrial], left: int) -> str:
+    """Number, parameters, state, best so far, and time left.
+
+    The time is estimated from the mean time of ended trials, with as many side by side as now.
+    """
+    complete = [(t.value or 0.0, t.number) for t in trials if t.state == TrialState.COMPLETE]
+    value = trial.value
+    if trial.state != TrialState.COMPLETE:
+        value = max(trial.intermediate_values.values(), default=None)
+    best = "none complete yet"
+    if complete:
+        wins, number = max(complete, key=lambda found: found[0])
+        best = f"best {100 * wins:.1f} % (trial {number})"
+    spent = [t.duration.total_seconds() for t in trials
+             if t.state in (TrialState.COMPLETE, TrialState.PRUNED) and t.duration]  # fmt: skip
+    time_left = ""
+    if spent and left:
+        workers = 1 + sum(t.state == TrialState.RUNNING for t in trials)
+        time_left = f", about {sum(spent) / len(spent) * left / workers / 60:.0f} min"
+    parts = [
+        f"trial {trial.number}", format_params(trial.params), STATES[trial.state],
+        *([f"{100 * value:.1f} %"] if value is not None else []),
+        *([trial.user_attrs["cause"]] if "cause" in trial.user_attrs else []),
+        best, f"{left} to go{time_left}",
+    ]  # fmt: skip
+    return "  ".join(parts)
+
+
+def _format_ending(plan: StudyPlan, winner: FrozenTrial | None, failed: int) -> str:
+    """failed: points of a grid without a result."""
+    found = "no trial is complete"
+    if winner:
+        found = f"best on validation secrets: {name_arm(winner.params, plan.space)}"
+    again = f"; {failed} failed, run the same command to try again" if failed else ""
+    return f"study {plan.settings.name} is finished; {found}{again}"

@@ -113,7 +113,7 @@ class TrialRun:
 
     def _run_to_its_end(self, lock: int) -> int:
         """Start the run, or continue it, and follow it. Returns its exit code."""
-        child = self._start(lock)
+        child = self._start_run(lock)
         try:
             while child.poll() is None:
                 self._pause()
@@ -128,7 +128,7 @@ class TrialRun:
             _stop(child)
         return child.returncode
 
-    def _start(self, lock: int) -> subprocess.Popen[bytes]:
+    def _start_run(self, lock: int) -> subprocess.Popen[bytes]:
         given = [f"resume={quote(str(self.path))}"] if self.path else [
             *self._overrides, f"output_dir={quote(str(self._folder))}"
         ]  # fmt: skip

@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 from optuna.distributions import json_to_distribution
 
-from wordle_rl.runs.files import FolderError
 from wordle_rl.runs.paths import TRAIN
 from wordle_rl.sweeps.results import (
     CONFIRMATION,
@@ -144,14 +143,11 @@ def read_study(folder: Path) -> Study:
     space: Any = {name: json_to_distribution(json.dumps(item)) for name, item in searched.items()}
     trials: Any = pd.read_csv(folder / TABLE, dtype=str, keep_default_na=False)
     seeds, arms, spaces = [], [], {SEARCH: space, CONFIRMATION: CONFIRMED}
-    try:
-        for row in trials.to_dict("records"):
-            of = spaces[row["round"]]
-            point: Any = {name: read_value(item, row[name]) for name, item in of.items()}
-            seeds.append(int(point.get("seed") or 0))
-            arms.append(name_arm(point, of))
-    except (KeyError, ValueError) as error:
-        raise FolderError(f"{folder / TABLE}: not a table of trials: {error}") from None
+    for row in trials.to_dict("records"):
+        of = spaces[row["round"]]
+        point: Any = {name: read_value(item, row[name]) for name, item in of.items()}
+        seeds.append(int(point.get("seed") or 0))
+        arms.append(name_arm(point, of))
     trials = trials.assign(
         **{name: pd.to_numeric(trials[name]) for name in ("trial", WINS, *NUMBERS)},
         curve=[json.loads(text or "[]") for text in trials.curve],

@@ -21,7 +21,7 @@ def verl(
 
     Settings are those of train.py, such as model=qwen3b reward=phase2. The folder gets train, val
     and test as Parquet, the agent loop, and the keys of verl that differ by experiment.
-    examples/verl/train.sh starts verl 0.9.1 with them. See docs/VERL.md.
+    examples/verl/train.sh starts verl 0.9.1 with them. See docs/SCALE.md.
     """
     given = [value.removeprefix(_OUTPUT) for value in settings if value.startswith(_OUTPUT)]
     if len(given) != 1 or not given[0]:

@@ -107,13 +107,9 @@ def test_a_row_has_the_first_game_on_a_secret_with_its_reward_and_parts():
     ]
     rewards = [reward_of(4, format=0.25), reward_of(1, format=9.0), reward_of(5, win=-0.5)]
     table = tabulate_games(games, rewards)
-    assert table.columns == ["secret", "won", "turns", "guesses", "marks", "reward", "format",
-                             "win"]  # fmt: skip
-    assert table.rows == [
-        ["crane", True, 4, "????? zzzzz crept crane", "..... ..... ✓✓-xx ✓✓✓✓✓", 1.0, 1.0, 0.0],
-        ["sleep", False, 6, "(slate)" + " abbey" * 5, "(✓✓xx-)" + " xxx✓x" * 5, -2.5, 0.0, -2.5],
+    assert [list(row.values()) for row in table] == [
+        ["crane", True, 4, "????? zzzzz crept crane", "..... ..... ✓✓-xx ✓✓✓✓✓", 1.0, 1.0],
+        ["sleep", False, 6, "(slate)" + " abbey" * 5, "(✓✓xx-)" + " xxx✓x" * 5, -2.5, -2.5],
     ]
-    last = table.markdown.splitlines()[-1]
-    assert last.startswith("| sleep | no | 6 | (slate) abbey")
-    assert last.endswith("| -2.50 | 0.00 | -2.50 |")
-    assert len({line.count("|") for line in table.markdown.splitlines()}) == 1
+    named = ["secret", "won", "turns", "guesses", "marks", "reward"]
+    assert [list(row) for row in table] == [[*named, "format"], [*named, "win"]]

@@ -10,7 +10,6 @@ import pytest
 from tests.helpers.played_games import played
 from tests.helpers.runs import metrics_of, run, settings
 from wordle_rl.backends.loggers import LightningReporter, build_loggers
-from wordle_rl.evaluation.boards import GameTable
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training.log import RunLog
@@ -75,7 +74,7 @@ def test_boards_and_games_jsonl_have_one_game_of_each_secret(tmp_path: Path, cap
     assert "most common guesses of all 2 games: crane 1, sleep 1" in capsys.readouterr().out
 
 
-TABLE = GameTable(columns=["secret", "won", "reward"], rows=[["crane", True, 1.5]])
+TABLE = [{"secret": "crane", "won": True, "reward": 1.5}]
 
 
 def test_tensorboard_gets_the_table_and_the_histogram(tmp_path: Path) -> None:
@@ -91,7 +90,7 @@ def test_tensorboard_gets_the_table_and_the_histogram(tmp_path: Path) -> None:
     events.Reload()
     [text] = events.Tensors("validation by secret/text_summary")
     assert text.step == 3
-    assert text.tensor_proto.string_val[0].decode().splitlines()[-1] == "| crane | yes | 1.50 |"
+    assert text.tensor_proto.string_val[0].decode().split()[-4:-1] == ["crane", "True", "1.50"]
     [counted] = events.Histograms("rewards/val")
     values = counted.histogram_value
     assert (counted.step, values.num, values.sum, values.max) == (3, 3, 5.0, 2.0)

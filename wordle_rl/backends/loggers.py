@@ -15,7 +15,6 @@ import numpy as np
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 
-from wordle_rl.evaluation.boards import GameTable
 from wordle_rl.runs.errors import advice
 from wordle_rl.runs.files import plain
 from wordle_rl.training.settings import LoggerSettings
@@ -38,12 +37,16 @@ class LightningReporter:
             elif isinstance(logger, WandbLogger):
                 logger.log_text(tag, columns=["games"], data=[[markdown]], step=step)
 
-    def table(self, tag: str, table: GameTable, step: int) -> None:
+    def table(self, tag: str, rows: list[dict[str, Any]], step: int) -> None:
+        import pandas as pd
+
+        table = pd.DataFrame(rows).fillna(0.0)  # for a part that a game's reward lacks
         for logger in self._loggers:
             if isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_text(tag, table.markdown, step)
+                shown = table.to_string(index=False, float_format="%.2f")
+                logger.experiment.add_text(tag, f"```\n{shown}\n```", step)
             elif isinstance(logger, WandbLogger):
-                logger.log_table(tag, columns=table.columns, data=table.rows, step=step)
+                logger.log_table(tag, dataframe=table, step=step)
 
     def histogram(self, tag: str, values: Sequence[float], step: int) -> None:
         for logger in self._loggers:

@@ -30,8 +30,6 @@ _NOTE_WIDTH = 28  # columns of a note in a terminal
 _GAP = 3  # columns between boards
 _MOST_ROWS = 500  # of a table of games
 
-Cell = str | int | float | bool
-
 
 def render(shown: Any, width: int, *, colour: bool = False) -> str:
     """What rich shows in so many columns, without blanks at the ends of lines."""
@@ -149,30 +147,7 @@ def choose_pairs(
     return changed[:first], same[: count - first]
 
 
-def _markdown(rows: Sequence[Sequence[str]]) -> str:
-    """A table whose first row is its head."""
-    escaped = [
-        [cell.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;") for cell in row]
-        for row in rows
-    ]
-    lines = [escaped[0], ["---"] * len(escaped[0]), *escaped[1:]]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GameTable:
-    """Rows of games, for TensorBoard and Weights & Biases. A column's values have one type."""
-
-    columns: list[str]
-    rows: list[list[Cell]]
-
-    @property
-    def markdown(self) -> str:
-        """The table in Markdown, numbers with two decimals."""
-        return _markdown([self.columns, *(list(map(_text, row)) for row in self.rows)])
-
-
-def tabulate_games(games: Sequence[Game], rewards: Sequence[GameReward]) -> GameTable:
+def tabulate_games(games: Sequence[Game], rewards: Sequence[GameReward]) -> list[dict[str, Any]]:
     """Secret, result, guesses, marks, reward and its parts of the first game on each secret.
 
     rewards: one per game. The table ends after 500 secrets. Guesses that were given at the start
@@ -181,26 +156,16 @@ def tabulate_games(games: Sequence[Game], rewards: Sequence[GameReward]) -> Game
     first: dict[str, tuple[Game, GameReward]] = {}
     for game, reward in zip(games, rewards, strict=True):
         first.setdefault(game.secret, (game, reward))
-    shown = list(first.values())[:_MOST_ROWS]
-    parts = list(dict.fromkeys(name for _, reward in shown for name in reward.components))
-    table: list[list[Cell]] = []
-    for game, reward in shown:
-        turns = list(_rows(game))
-        guesses = [(row.given, row.guess or "?" * WORD_LENGTH) for row in turns]
-        marks = [(row.given, row.marks or "." * WORD_LENGTH) for row in turns]
-        texts = (
-            " ".join(f"({text})" if given else text for given, text in column)
-            for column in (guesses, marks)
-        )
-        table.append([
-            game.secret, game.won, game.state.turn, *texts, float(reward.total),
-            *(float(reward.components.get(name, 0.0)) for name in parts),
-        ])  # fmt: skip
-    head = ["secret", "won", "turns", "guesses", "marks", "reward", *parts]
-    return GameTable(columns=head, rows=table)
-
-
-def _text(cell: Cell) -> str:
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    return f"{cell:.2f}" if isinstance(cell, float) else str(cell)
+    table = []
+    for game, reward in list(first.values())[:_MOST_ROWS]:
+        turns = [
+            [f"({text})" if row.given else text
+             for text in (row.guess or "?" * WORD_LENGTH, row.marks or "." * WORD_LENGTH)]
+            for row in _rows(game)
+        ]  # fmt: skip
+        guesses, marks = (" ".join(turn[i] for turn in turns) for i in range(2))
+        table.append({
+            "secret": game.secret, "won": game.won, "turns": game.state.turn, "guesses": guesses,
+            "marks": marks, "reward": float(reward.total), **reward.components,
+        })  # fmt: skip
+    return table

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wordle_rl.evaluation.boards import GameTable, boards_side_by_side, tabulate_games
+from wordle_rl.evaluation.boards import boards_side_by_side, tabulate_games
 from wordle_rl.evaluation.habits import later_guesses, warn_of_repetition
 from wordle_rl.evaluation.summary import game_record, most_common_guesses
 from wordle_rl.game.rules import Game
@@ -27,7 +27,7 @@ class Reporter(Protocol):
 
     def metrics(self, values: dict[str, float], step: int) -> None: ...
     def text(self, tag: str, markdown: str, step: int) -> None: ...
-    def table(self, tag: str, table: GameTable, step: int) -> None: ...
+    def table(self, tag: str, rows: list[dict[str, Any]], step: int) -> None: ...
     def histogram(self, tag: str, values: Sequence[float], step: int) -> None: ...
 
 

@@ -83,16 +83,6 @@ def test_every_setting_of_every_option_is_read_by_the_program() -> None:  # row 
     assert read >= KEYS
 
 
-def test_num_generations_chosen_by_group_or_by_number() -> None:
-    assert composed("num_generations=4").rollout.num_generations == 4
-    assert composed("rollout.num_generations=6").rollout.num_generations == 6
-
-
-def test_a_model_may_choose_its_prompt_and_the_command_line_overrules_it() -> None:
-    assert composed("model=qwen3b").prompt.think is True
-    assert composed("model=qwen3b", "prompt=letters").prompt._target_.endswith("Letters")
-
-
 def test_a_model_may_choose_its_optimizer_and_the_command_line_overrules_it() -> None:
     def target(*overrides: str) -> str:
         return composed(*overrides).optim._target_.rpartition(".")[2]
@@ -113,24 +103,6 @@ def test_what_a_model_chooses_for_training_does_not_disturb_its_evaluation(name:
     assert build_model_settings(config["model"]).name == name
 
 
-def test_the_brief_reward_is_phase2_and_a_price_on_length() -> None:
-    brief, plain = (
-        resolve(composed(f"reward={name}"))["reward"] for name in ("phase2_brief", "phase2")
-    )
-    assert brief["components"].pop("brevity")["weight"] == 0.5
-    assert brief == plain
-
-
-def test_single_turns_come_from_all_depths_unless_the_command_line_says_otherwise() -> None:
-    assert composed("rollout=turn").history.most == 4
-    assert composed("rollout=turn", "history=one").history.most == 1
-    assert composed().history.most == 0
-
-
-def test_an_experiment_wins_over_the_main_config() -> None:
-    assert composed("experiment=make_tiny").optim.warmup_steps == 50
-
-
 def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:
     setup = build_experiment(resolve(composed("words.protocol=split")))
     assert len(setup.test) == 315 and len(setup.validation) == 200
@@ -146,11 +118,6 @@ def test_fewer_training_secrets_are_a_part_of_all_of_them() -> None:
     )
     assert (few.validation, few.test) == (everything.validation, everything.test)
     assert few.splits.digest == everything.splits.digest
-
-
-def test_validation_secrets_are_distinct() -> None:  # row 21
-    setup = build_experiment(resolve(composed()))
-    assert len(set(setup.validation)) == len(setup.validation) == 200
 
 
 def test_resolving_a_missing_value_names_it() -> None:

@@ -14,7 +14,7 @@ from wordle_rl.commands.eval import evaluate
 from wordle_rl.commands.players import build_solvers
 from wordle_rl.game.feedback_table import build_table, feedback_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players import WITHOUT_LIST, GreedyEntropy, RandomConsistent, RandomWord
+from wordle_rl.game.players import WITHOUT_LIST, GreedyEntropy, RandomConsistent
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.given_opener import GivenOpener
@@ -63,13 +63,6 @@ def test_the_last_line_is_what_summary_json_holds_if_wanted(tmp_path: Path, caps
     assert json.loads(lines[-1]) == json.loads((folder / "summary.json").read_text())
     games = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
     assert len(games) == 20 and {"secret", "won"} <= set(games[0])
-
-
-def test_a_model_plays_several_samples_of_each_word(tmp_path: Path) -> None:
-    summary = play(
-        tmp_path, "model=tiny", "sampling=default", "samples=3", "limit=5", "backend.threads=1"
-    )
-    assert (summary["games"], summary["secrets"]) == (15, 5)
 
 
 def test_a_model_sees_solved_examples_of_training_games_first(tmp_path: Path, monkeypatch) -> None:
@@ -159,23 +152,6 @@ def test_a_model_plays_on_from_a_given_opener(tmp_path: Path) -> None:
     assert summary["reward"] == pytest.approx(sum(summary["reward_parts"].values()), abs=1e-6)
 
 
-def test_no_game_is_shown_twice(tmp_path: Path, capsys) -> None:
-    play(tmp_path, "player=random", "limit=3", "show=6")
-    [folder] = tmp_path.iterdir()
-    secrets = [
-        json.loads(line)["secret"] for line in (folder / "games.jsonl").read_text().splitlines()
-    ]
-    boards = capsys.readouterr().out.partition("secrets:")[0]
-    assert [boards.count(f"{secret.upper()} lost") for secret in secrets] == [1, 1, 1]
-
-
-def test_an_opener_may_win_every_game() -> None:
-    words = load_words(preset="original")
-    player = ScriptedActor(player=RandomWord(words), draws=Draws(seed=5))
-    games = run_games(GivenOpener("crane", player), new_games(["crane"] * 2, words, Rules()))
-    assert [len(game.turns) for game in games if game.won] == [1, 1]
-
-
 def test_after_a_given_opener_games_go_on_as_from_its_clue() -> None:
     words = load_words(preset="original")
     knowledge = Knowledge(words, feedback_table(words))
@@ -207,32 +183,6 @@ def test_a_decision_tree_is_played_from_its_file(tmp_path: Path) -> None:
         "words.split=all", "words.test=1", "words.val=1",
     )  # fmt: skip
     assert summary["wins"] == 3 and summary["mean_guesses"] == pytest.approx(5 / 3)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        ("player=oracle", "random_consistent"),
-        ("player=tree", "tree="),
-        ("run=outputs/none", "outputs/none"),
-        ("words.split=half", "words.split"),
-        ("time_limit=0", "time_limit"),
-        ("samples=0", "samples"),
-        ("samples=2", "add sampling=default"),  # a model's greedy games are all alike
-        ("shots=-1", "shots must be 0..100, not -1"),
-        ("shots=2 player=random", "player and shots exclude each other"),
-        ("shots=90", "model.max_context"),
-        ("shots=1 form=tool", "shots needs form=conversation or fresh"),
-        ("history=upto4 opener=crane", "opener and history exclude each other"),
-        ("history=upto4 player=tree tree=none.txt", "player=tree needs history=none"),
-        ("history=upto4 history.most=6", "history.most must be below rules.max_turns=6"),
-    ],
-)
-def test_wrong_input_ends_in_one_line(wrong: str, named: str, tmp_path: Path, capsys) -> None:
-    with pytest.raises(SystemExit) as stop:
-        play(tmp_path, *wrong.split())
-    error = capsys.readouterr().err.strip()
-    assert stop.value.code == 2 and named in error and len(error.splitlines()) == 1
 
 
 SMALL_MODEL = ("model=micro", "backend.threads=1", "backend.precision=fp32")
@@ -275,17 +225,6 @@ def test_allowed_words_that_are_no_answers_can_be_the_secrets(tmp_path: Path) ->
     assert play(tmp_path / "a", "player=random_consistent", *given)["wins"] == 0
 
 
-def test_lists_without_other_words_have_no_such_secrets(tmp_path: Path, capsys) -> None:
-    words = tmp_path / "words.txt"
-    words.write_text("crane\nmoist\nslate\n")
-    with pytest.raises(SystemExit):
-        play(
-            tmp_path, "player=random", "words=custom", f"words.answers={words}",
-            "words.split=allowed", "words.test=1", "words.val=1",
-        )  # fmt: skip
-    assert "words.split must be train, val, test or all" in capsys.readouterr().err
-
-
 def test_a_model_plays_greedily_beside_its_samples(tmp_path: Path, capsys) -> None:
     given = (*SMALL_MODEL, "limit=6", "words.split=allowed")
     alone = play(tmp_path / "greedy", *given)
@@ -299,8 +238,3 @@ def test_a_model_plays_greedily_beside_its_samples(tmp_path: Path, capsys) -> No
     assert "pass@3" in told.out
     # micro was taught on games about any allowed word
     assert "training games of the model could have these secrets" in told.err
-
-
-def test_the_tables_come_last(tmp_path: Path, capsys) -> None:
-    play(tmp_path, "player=random", "limit=3")
-    assert capsys.readouterr().out.splitlines()[-1].startswith("  lost ")

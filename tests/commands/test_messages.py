@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import shlex
+from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import open_dict
 
-from tests.helpers.commands import command, evaluation, trained, training
-from wordle_rl.backends import loggers
+from tests.helpers.commands import SMALL_RUN, command, evaluation
 from wordle_rl.commands import players
 from wordle_rl.commands.eval import choose_games
 from wordle_rl.commands.resume import describe_untaught_prompt
+from wordle_rl.commands.train import describe_choices
+from wordle_rl.commands.train import train as train_run
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.model_names import locate
 from wordle_rl.prompts.styles import Places, Symbols
+from wordle_rl.runs.config import quoted
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.settings import LoggerSettings
 
 pytestmark = pytest.mark.usefixtures("quiet")
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run that held out 6 test secrets and 6 validation secrets, with logger=none."""
-    return trained(tmp_path_factory.mktemp("runs") / "small")
-
-
-def test_without_tensorboard_a_run_does_not_advertise_it(tmp_path, capsys):
-    folder = trained(tmp_path / "runs")
-    printed = capsys.readouterr().out
-    assert f"full games: python eval.py run={folder}" in printed and "--logdir" not in printed
-
-
-def test_a_refused_part_of_a_resume_names_the_way_to_it(small, refused):
-    told = refused(training(f"resume={small} reward=win_only"))
-    assert f"python train.py init_from={small} reward=win_only" in told
-    told = refused(training(f"resume={small} model=mini"))
-    assert told.endswith("start a new run: python train.py model=mini")
 
 
 def test_a_prompt_that_an_embedded_model_was_not_taught_is_warned_about():
@@ -46,11 +32,6 @@ def test_a_prompt_that_an_embedded_model_was_not_taught_is_warned_about():
     told = describe_untaught_prompt(locate("embedded/tiny"), style)
     assert told is not None and told.startswith("warning: the model tiny was taught prompt=symbols")
     assert describe_untaught_prompt("Qwen/Qwen2.5-3B-Instruct", Symbols()) is None
-
-
-def test_an_evaluation_warns_of_such_a_prompt(tmp_path, capsys):
-    evaluation(f"model=micro prompt=letters limit=1 compare=false output_dir={tmp_path}")()
-    assert "warning: the model micro was taught prompt=symbols" in capsys.readouterr().err
 
 
 def game(secret: str, *, won: bool) -> Game:
@@ -94,23 +75,6 @@ def test_an_evaluation_ends_with_its_tables_unless_json_is_wanted(tmp_path, caps
     assert printed.rstrip().splitlines()[-1].startswith(" ")  # the histogram's last bar
 
 
-def test_other_words_do_not_blame_an_opener_that_nobody_gave(tmp_path):
-    words = tmp_path / "words.txt"
-    words.write_text("\n".join(["crane", "slate", "sleep", "crept", "abide", "zonal", "vixen"]))
-    line = f"player=entropy words=custom words.answers={words} words.test=2 words.val=2"
-    summary = evaluation(f"{line} compare=false output_dir={tmp_path / 'out'}")()
-    assert summary["win_rate"] == 1.0
-
-
-def test_weights_and_biases_gets_the_name_of_the_run(tmp_path, monkeypatch):
-    given = {}
-    monkeypatch.setattr(loggers, "WandbLogger", lambda **settings: given.update(settings))
-    monkeypatch.setattr(loggers.importlib.util, "find_spec", lambda name: name)
-    folder = tmp_path / "2026-11-20_10-00-00_mini_1-abcdef"
-    loggers.build_loggers(LoggerSettings(tensorboard=False, wandb=True), folder)
-    assert given["name"] == folder.name and given["project"] == "wordle-rl"
-
-
 FIRST = """
 import sys
 from wordle_rl.commands import composed, train
@@ -128,3 +92,45 @@ def test_the_first_lines_of_a_run_come_before_the_heavy_imports(tmp_path):
     assert first.startswith("lineage: ") and place.startswith("run folder: ")
     assert choices.startswith("choices: model=micro")
     assert seconds < 12 * alone
+
+
+def with_hydra(*overrides: str) -> Any:
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        return compose("config", [quoted(o) for o in overrides], return_hydra_config=True)
+
+
+def line(*overrides: str) -> str:
+    chosen = with_hydra(*overrides).hydra.runtime.choices
+    return describe_choices({group: option for group, option in chosen.items() if option})
+
+
+def test_a_run_names_what_differs_from_the_defaults_whoever_chose_it():
+    assert line() == line("reward=phase2") == "choices: the defaults of conf/config.yaml"
+    assert line("rollout=turn", "seed=3") == "choices: rollout=turn history=upto4"
+    assert "optim=adamw" in line("model=qwen3b")
+    assert "optim" not in line("model=qwen3b", "optim=muon")
+
+
+@pytest.fixture
+def started():
+    """Trains as the command does, with Hydra as it is while a command runs."""
+    before = HydraConfig.instance().cfg
+
+    def start(*given: str) -> None:
+        cfg = with_hydra(*given)
+        HydraConfig.instance().set_config(cfg)
+        with open_dict(cfg):
+            cfg.pop("hydra")
+        train_run(cfg, given)
+
+    yield start
+    HydraConfig.instance().cfg = before
+
+
+def test_a_resumed_run_prints_the_choices_of_its_manifest(started, tmp_path, capsys):
+    started(*shlex.split(f"{SMALL_RUN} output_dir={tmp_path} trainer.steps=1 optim=adamw"))
+    [first] = [one for one in capsys.readouterr().out.splitlines() if one.startswith("choices: ")]
+    assert "algorithm=sft" in first and "optim=adamw" in first and "reward" not in first
+    [folder] = tmp_path.iterdir()
+    started(f"resume={folder}")
+    assert first in capsys.readouterr().out.splitlines()

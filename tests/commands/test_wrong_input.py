@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -145,6 +147,17 @@ EVAL = {
     "words.split=half": "train, val, test, all",
     "form=chat": "form must be one of conversation, fresh, tool",
     "samples=0": "samples must be 1..10000, not 0",
+    "samples=2": "add sampling=default",  # a model's greedy games are all alike
+    "time_limit=0": "time_limit must be above 0 seconds",
+    "shots=-1": "shots must be 0..100, not -1",
+    "shots=2 player=random": "player and shots exclude each other",
+    "shots=90": "model.max_context",
+    "shots=1 form=tool": "shots needs form=conversation or fresh",
+    "history=upto4 opener=crane": "opener and history exclude each other",
+    "history=upto4 player=tree tree=none.txt": "player=tree needs history=none",
+    "history=upto4 history.most=6": "history.most must be below rules.max_turns=6",
+    "player=random words.split=allowed words=custom "
+    "words.answers=wordle_rl/words/original/answers.txt": "train, val, test or all",
     "time_limit=nan": "time_limit must be a number",
     "curriculum=phases": "there is no choice curriculum",
     "optim.lr=1": "there is no setting optim",
@@ -158,6 +171,49 @@ EVAL = {
 @pytest.mark.parametrize("line", EVAL)
 def test_evaluating_with_wrong_settings_is_refused(line: str, refused) -> None:
     assert EVAL[line] in refused(evaluation(line))
+
+
+def latin(path: Path) -> None:
+    path.write_bytes("crane\nélans\n".encode("latin-1"))
+
+
+def large(path: Path, size: int) -> None:
+    with open(path, "wb") as file:
+        file.truncate(size)  # takes no room on the disk
+
+
+def many(path: Path) -> None:
+    words = itertools.islice(itertools.product("abcdefgh", repeat=5), 32_000)
+    path.write_text("\n".join(map("".join, words)))
+
+
+FILES: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "a folder": ("a.txt", Path.mkdir, "cannot be read (Is a directory)"),
+    "a file of 2 GB": ("a.txt", lambda p: large(p, 2**31), "larger than 67,108,864 bytes"),
+    "a binary file": ("a.txt", lambda p: p.write_bytes(bytes(range(256))), "row "),
+    "not UTF-8": ("a.txt", latin, "row 2: not UTF-8"),
+    "an empty file": ("a.txt", Path.touch, "no words in it"),
+    "a long word": ("a.txt", lambda p: p.write_text("crane\nslates\n"), "row 2: 'slates' has 6"),
+    "a word twice": ("a.txt", lambda p: p.write_text("crane\nCrane\n"), "rows 1 and 2"),
+    "no such column": ("a.csv", lambda p: p.write_text("w,n\ncrane,1\n"), "one of w, n"),
+    "no CSV": ("a.csv", lambda p: p.write_text('word\n"cra'), "row 2: not CSV"),
+    "too many words": (
+        "a.txt",
+        many,
+        "32,000 possible secrets and 32,000 allowed words are too many",
+    ),
+    "too few words": ("a.txt", lambda p: p.write_text("crane\nslate\n"), "leave a secret"),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_word_list_that_cannot_be_used_is_named(kind: str, tmp_path: Path, refused) -> None:
+    name, make, told = FILES[kind]
+    make(tmp_path / name)
+    column = "words.column=word" if name == "a.csv" else ""
+    line = refused(training(f"words=custom words.answers={tmp_path / name} {column}"))
+    named = f"words.answers={tmp_path / name}"
+    assert told in line and (kind.startswith("too ") or named in line)
 
 
 EVIL = [  # classes and functions that do something when they are called, or are of another kind

@@ -131,12 +131,6 @@ def test_a_copied_model_still_says_what_it_was_trained_on(
     )
 
 
-def test_a_model_that_no_run_made_is_taken_as_it_is(finished: Path, tmp_path: Path) -> None:
-    model = shutil.copytree(finished / "model", tmp_path / "m")
-    (model / "wordle_rl.json").unlink()
-    assert build_experiment(resolve(composed("words.test=7", f"model.path={model}"))).test
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -198,16 +192,6 @@ def test_a_checkpoint_of_another_model_is_refused(run: Path, other: Path, refuse
     assert contents(run) == before
 
 
-def test_weights_that_are_not_the_ones_of_the_config_are_refused(run: Path, refused) -> None:
-    from safetensors.torch import load_file, save_file
-
-    file = run / "model" / "model.safetensors"
-    weights = load_file(file)
-    save_file({n: w for n, w in weights.items() if "layers.1.mlp" not in n}, file, {"format": "pt"})
-    line = refused(evaluation(f"model.path={run / 'model'} output_dir={run.parent}"))
-    assert f"model.path={run / 'model'} lacks 3 of the weights" in line
-
-
 MODELS = {
     "model.lora='{targets: [q_proj, k_prj]}'": "k_proj, o_proj",
     "model.lora='{targets: \".*_prj\"}'": "k_proj, o_proj",
@@ -223,13 +207,3 @@ def test_what_only_the_model_can_tell_is_told_in_one_line_too(
 ) -> None:
     assert MODELS[line] in refused(evaluation(f"{line} output_dir={tmp_path}"))
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
-def test_a_model_folder_with_a_torn_file_is_named(name: str, run: Path, refused) -> None:
-    cut(run / "model" / name)
-    line = refused(evaluation(f"model.path={run / 'model'} output_dir={run.parent}"))
-    assert f"model.path={run / 'model'} cannot be loaded" in line
-    (run / "model" / "model.safetensors").unlink()
-    line = refused(evaluation(f"model.path={run / 'model'} output_dir={run.parent}"))
-    assert f"model.path={run / 'model'} is no model folder" in line

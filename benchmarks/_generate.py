@@ -1,6 +1,6 @@
 """Players that get their answers from `transformers.generate`, as a user would write them.
 
-FreshActor calls generate anew each turn, over the whole conversation. CachedActor keeps the cache
+FreshPlayer calls generate anew each turn, over the whole conversation. CachedPlayer keeps the cache
 from turn to turn, feeds only what is new, and does everything that was found to help on CPU:
 
 - It computes the opening once, because all games share it.
@@ -20,7 +20,7 @@ These were slower on the embedded model and are left out:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -31,13 +31,14 @@ from transformers import DynamicCache, GenerationConfig
 from benchmarks._scene import Scene, copy_to_play
 from benchmarks._timing import fastest
 from wordle_rl.backends.torch.timing import DTYPES
-from wordle_rl.game.rules import PlayedTurn, State
+from wordle_rl.game.rules import Game
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.prompts.parser import parse
-from wordle_rl.rollouts.play import Reply, new_games, play
+from wordle_rl.rollouts.play import hear, new_games, play, say
+from wordle_rl.rollouts.talk import Talk
 
 Answers = list[list[list[int]]]  # [games][turns] sampled ids
+_LONGEST = 100_000  # tokens; no game comes near
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +64,10 @@ CACHED = [
 ]
 
 
-class FreshActor:
+class FreshPlayer:
     """Calls generate once per turn over the whole conversation, padded on the left.
 
-    Implements wordle_rl.rollouts.play.Actor.
+    Is a wordle_rl.rollouts.play.Player.
     """
 
     def __init__(
@@ -88,18 +89,25 @@ class FreshActor:
             **drawing,
         )
         self._settings = settings
-        self.answers: Answers = []
-        self.prompts: list[list[list[int]]] = []  # [games][turns] ids read before each answer
+        self.talks: list[Talk] = []  # of each game
 
-    def start(self, states: Sequence[State]) -> list[bool]:
-        style, chat = self._scene.recipe.style, self._scene.form.chat
-        opening = {m: chat.opening(style.system, m) for m in {style.opening(s) for s in states}}
-        self.prompts = [[opening[style.opening(state)]] for state in states]
-        self.answers = [[] for _ in states]
-        return [True] * len(states)
+    def __call__(self, games: Mapping[int, Game], turn: int) -> None:
+        if turn == 0:
+            self._begin(list(games.values()))
+        for number, game in games.items():
+            self._hear(number, game)
+        rows = self._answer(list(games))
+        for (number, game), row in zip(games.items(), rows, strict=True):
+            end = next((i + 1 for i, token in enumerate(row) if token in self._stops), len(row))
+            self.talks[number].answer(row[:end], turn)
+            say(self._scene.form, game, row[:end], complete=row[end - 1] in self._stops)
 
-    def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
-        return self._replies(games, self.draw([self._conversation(game) for game in games]))
+    def _begin(self, games: list[Game]) -> None:
+        self.talks = [Talk() for _ in games]
+
+    def _hear(self, number: int, game: Game) -> None:
+        """Add what comes before a game's next answer to its conversation."""
+        hear(self._scene.form, game, self.talks[number] if game.turns else None, _LONGEST)
 
     @torch.inference_mode()
     def draw(self, rows: list[list[int]]) -> list[list[int]]:
@@ -108,22 +116,8 @@ class FreshActor:
         drawn = self._model.generate(ids, attention_mask=mask, generation_config=self._config)
         return drawn[:, ids.shape[1] :].tolist()
 
-    def hear(
-        self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
-    ) -> list[bool]:
-        style, chat = self._scene.recipe.style, self._scene.form.chat
-        for game, turn, state in zip(games, turns, states, strict=True):
-            message = style.feedback(turn, state)
-            last = self.answers[game][-1][-1]
-            self.prompts[game].append(chat.reply(message, last_id=last))
-        return [True] * len(games)
-
-    def leave(self, games: Sequence[int]) -> None:
-        pass
-
-    def _conversation(self, game: int) -> list[int]:
-        prompts, answers = self.prompts[game], [*self.answers[game], []]
-        return [i for turn in zip(prompts, answers, strict=True) for part in turn for i in part]
+    def _answer(self, numbers: list[int]) -> list[list[int]]:
+        return self.draw([self.talks[number].ids for number in numbers])
 
     def _padded(self, rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         width = max(map(len, rows))
@@ -131,22 +125,8 @@ class FreshActor:
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
         return ids, mask
 
-    def _replies(self, games: Sequence[int], drawn: list[list[int]]) -> list[Reply]:
-        """The answer of each row, up to its stop token."""
-        replies = []
-        for game, row in zip(games, drawn, strict=True):
-            end = next((i + 1 for i, token in enumerate(row) if token in self._stops), len(row))
-            answer = row[:end]
-            self.answers[game].append(answer)
-            text = self._scene.tokenizer.decode(answer)
-            stopped = answer[-1] in self._stops
-            replies.append(
-                Reply(text=text, parsed=parse(text), tokens=len(answer), complete=stopped)
-            )
-        return replies
 
-
-class CachedActor(FreshActor):
+class CachedPlayer(FreshPlayer):
     """Keeps one cache for all games and feeds it only what is new."""
 
     def __init__(
@@ -156,44 +136,40 @@ class CachedActor(FreshActor):
         self._held = GameCache(DynamicCache(config=model.config))
 
     @torch.inference_mode()
-    def start(self, states: Sequence[State]) -> list[bool]:
-        begun = super().start(states)
-        opening = self.prompts[0][0]
-        if any(prompt != [opening] for prompt in self.prompts):
+    def _begin(self, games: list[Game]) -> None:
+        super()._begin(games)
+        openings = [self._scene.form.opening(game.state) for game in games]
+        opening = openings[0]
+        if any(other != opening for other in openings):
             raise ValueError("all games must have the same opening")
         cache, ids = self._held.cache, torch.tensor([opening[:-1]])
         # generate needs at least one new token, so it gets the last one of the opening.
         self._model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        cache.batch_repeat_interleave(len(states))
-        self._held.mask = torch.ones(len(states), len(opening) - 1, dtype=torch.long)
-        self._held.games = list(range(len(states)))
-        self._unfed = {game: opening[-1:] for game in self._held.games}
-        return begun
+        cache.batch_repeat_interleave(len(games))
+        self._held.mask = torch.ones(len(games), len(opening) - 1, dtype=torch.long)
+        self._held.games = list(range(len(games)))
+        self._fed = dict.fromkeys(self._held.games, len(opening) - 1)
 
     @torch.inference_mode()
-    def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
-        self._held.keep(list(games), squeezed=self._settings.squeezed)
-        ids, mask = self._padded([self._unfed[game] for game in games])
+    def _answer(self, numbers: list[int]) -> list[list[int]]:
+        self._held.keep(numbers, squeezed=self._settings.squeezed)
+        talks = [self.talks[number] for number in numbers]
+        unfed = [talk.ids[self._fed[n] :] for n, talk in zip(numbers, talks, strict=True)]
+        ids, mask = self._padded(unfed)
         mask = torch.cat([self._held.mask, mask], dim=1)
         drawn = self._model.generate(
             ids, attention_mask=mask, past_key_values=self._held.cache,
             generation_config=self._config,
-        )[:, ids.shape[1] :]  # fmt: skip
-        replies = self._replies(games, drawn.tolist())
+        )[:, ids.shape[1] :].tolist()  # fmt: skip
         # All columns but the last went through the model. What follows a row's end is padding.
-        fed = drawn.shape[1] - 1
-        lengths = torch.tensor([len(self.answers[game][-1]) for game in games])
-        self._held.mask = torch.cat([mask, (torch.arange(fed) < lengths[:, None]).long()], dim=1)
-        self._unfed = {game: self.answers[game][-1][fed:] for game in games}
-        return replies
-
-    def hear(
-        self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
-    ) -> list[bool]:
-        heard = super().hear(games, turns, states)
-        for game in games:
-            self._unfed[game] = self._unfed[game] + self.prompts[game][-1]
-        return heard
+        fed, lengths = len(drawn[0]) - 1, []
+        for number, talk, row in zip(numbers, talks, drawn, strict=True):
+            end = next((i + 1 for i, token in enumerate(row) if token in self._stops), len(row))
+            lengths.append(end)
+            self._fed[number] = len(talk.ids) + min(end, fed)
+        marks = torch.arange(fed) < torch.tensor(lengths)[:, None]
+        self._held.mask = torch.cat([mask, marks.long()], dim=1)
+        return drawn
 
 
 @dataclass
@@ -224,10 +200,10 @@ class GameCache:
                 layer.values = layer.values.gather(2, index)
 
 
-def generate_actor(
+def generate_player(
     model: Any, scene: Scene, settings: GenerateSettings, sampling: Sampling
-) -> FreshActor:
-    kind = CachedActor if settings.keeps_cache else FreshActor
+) -> FreshPlayer:
+    kind = CachedPlayer if settings.keeps_cache else FreshPlayer
     return kind(model, scene, settings, sampling)
 
 
@@ -236,9 +212,9 @@ def generate_games(
 ) -> Answers:
     """Plays the games of a step. Each step has its own random numbers."""
     torch.manual_seed(step)
-    actor = generate_actor(model, scene, settings, sampling)
-    play(actor, new_games(scene.secrets(step), scene.recipe.words, scene.recipe.rules))
-    return actor.answers
+    player = generate_player(model, scene, settings, sampling)
+    play(player, new_games(scene.secrets(step), scene.recipe.words, scene.recipe.rules))
+    return [[t.ids[part.start : part.stop] for part in t.answers.values()] for t in player.talks]
 
 
 def fastest_generate(scene: Scene, choices: list[GenerateSettings]) -> GenerateSettings:

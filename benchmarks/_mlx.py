@@ -25,7 +25,8 @@ from wordle_rl.policy.sampling import Sampling, uniforms
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.training.sequences import TrainingSequence, pad
+from wordle_rl.rollouts.talk import Talk
+from wordle_rl.training.sequences import pad
 
 LORA = LoraSettings(rank=8, alpha=16.0)
 
@@ -128,22 +129,15 @@ def one_step(
     rewards = np.array([reward(c.ids) for c in drawn]).reshape(len(prompts), -1)
     advantages = algorithm.compare(rewards).ravel()
     weight = 1.0 / (len(rows) * given.tokens)
-    sequences, values = [], {"advantages": [], "weights": []}
-    for i, (completion, advantage) in enumerate(zip(drawn, advantages, strict=True)):
-        prompt = prompts[i // given.answers]
-        marks = [0.0] * len(prompt) + [1.0] * len(completion.ids)
-        sequences.append(
-            TrainingSequence(
-                ids=[*prompt, *completion.ids],
-                trained=[bool(m) for m in marks],
-                sampler_logprobs=[0.0] * len(prompt) + completion.logprobs,
-                turns=[0] * len(marks),
-                rollout=i,
-            )
-        )
-        values["advantages"].append([advantage * m for m in marks])
-        values["weights"].append([weight * m for m in marks])
-    batch: Batch = pad(sequences, values, policy.tokenizer.pad_id)
+    talks, values = [], {"advantages": [], "weights": []}
+    for prompt, completion, advantage in zip(rows, drawn, advantages, strict=True):
+        talk = Talk()
+        talk.hear(list(prompt), 0)
+        talk.answer(completion.ids, 0, completion.logprobs)
+        talks.append(talk)
+        values["advantages"].append([advantage * drawn for drawn in talk.trained])
+        values["weights"].append([weight * drawn for drawn in talk.trained])
+    batch: Batch = pad(talks, policy.tokenizer.pad_id, values)
     if algorithm.needs_reference:
         batch = replace(batch, ref_logprobs=policy.score(batch, reference=True))
     policy.update(batch, algorithm)

@@ -23,9 +23,9 @@ from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
-from wordle_rl.rollouts.base import Recipe, Step
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form
+from wordle_rl.rollouts.settings import Recipe, Step
 from wordle_rl.training.step import step_secrets
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -28,10 +28,11 @@ from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from benchmarks._generate import FreshActor, GenerateSettings, generate_actor
+from benchmarks._generate import FreshPlayer, GenerateSettings, generate_player
 from benchmarks._scene import GROUP, Scene, copy_to_play, copy_weights
 from wordle_rl.game.rules import Game
 from wordle_rl.rollouts.play import new_games, play
+from wordle_rl.rollouts.talk import Talk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,28 +51,25 @@ class TrlSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """Finished games: the prompts and the sampled answers, in the order the model saw them."""
+    """Finished games, and the conversation of each."""
 
     games: list[Game]
-    prompts: list[list[list[int]]]  # [games][turns] ids
-    answers: list[list[list[int]]]  # [games][turns] ids
+    talks: list[Talk]
 
     def for_trl(self) -> dict[str, Any]:
         """The return value of a rollout_func. env_mask is 0 at tokens of the environment."""
-        ids, masks = [], []
-        for prompts, answers in zip(self.prompts, self.answers, strict=True):
-            parts = [(answers[0], 1)]
-            for message, answer in zip(prompts[1:], answers[1:], strict=True):
-                parts += [(message, 0), (answer, 1)]
-            ids.append([i for part, _ in parts for i in part])
-            masks.append([mark for part, mark in parts for _ in part])
+        begins = [talk.answers[0].start for talk in self.talks]
+        pairs = list(zip(self.talks, begins, strict=True))
         return {
-            "prompt_ids": [prompts[0] for prompts in self.prompts], "completion_ids": ids,
-            "logprobs": None, "env_mask": masks, "game": self.games,
-        }  # fmt: skip
+            "prompt_ids": [talk.ids[:begin] for talk, begin in pairs],
+            "completion_ids": [talk.ids[begin:] for talk, begin in pairs],
+            "logprobs": None,
+            "env_mask": [[int(drawn) for drawn in talk.trained[begin:]] for talk, begin in pairs],
+            "game": self.games,
+        }
 
 
-class OwnGeneration(FreshActor):
+class OwnGeneration(FreshPlayer):
     """Draws answers with the trainer's own method, which its tool loop calls too."""
 
     trainer: Any
@@ -199,19 +197,19 @@ class TrlGames:
 
     def _rollout(self, _: list[Any], trainer: Any) -> dict[str, Any]:
         played = self._given or self._play(trainer)
-        self.tokens.append(sum(len(ids) for game in played.answers for ids in game))
+        self.tokens.append(sum(sum(talk.trained) for talk in played.talks))
         return played.for_trl()
 
     def _play(self, trainer: Any) -> Played:
         scene, sampling = self._scene, self._scene.recipe.sampling
         if self._loop is None:
             settings = GenerateSettings(keeps_cache=False, attention=self._settings.attention)
-            actor = OwnGeneration(trainer.model, scene, settings, sampling)
-            actor.trainer = trainer
+            player = OwnGeneration(trainer.model, scene, settings, sampling)
+            player.trainer = trainer
         else:
             assert self._player is not None
             copy_weights(trainer.model, self._player)
-            actor = generate_actor(self._player, scene, self._loop, sampling)
+            player = generate_player(self._player, scene, self._loop, sampling)
         secrets = scene.secrets(trainer.state.global_step)
-        games = play(actor, new_games(secrets, scene.recipe.words, scene.recipe.rules))
-        return Played(games=games, prompts=actor.prompts, answers=actor.answers)
+        games = play(player, new_games(secrets, scene.recipe.words, scene.recipe.rules))
+        return Played(games=games, talks=player.talks)

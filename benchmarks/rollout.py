@@ -57,8 +57,8 @@ from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.timing import DTYPES
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.sampling import Draws, Sampling
-from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.policy_actor import PolicyActor, build_actor
+from wordle_rl.rollouts.play import ModelPlayer, new_games, play
+from wordle_rl.rollouts.talk import Talk
 
 OURS, FRESH_CALL, BEST = "ours", "fresh call per turn", "cache kept"
 AIMS = {
@@ -68,15 +68,19 @@ AIMS = {
 }
 
 
-def our_games(policy: TorchPolicy, scene: Scene, sampling: Sampling, step: int) -> PolicyActor:
-    actor = build_actor(policy, scene.form, sampling, Draws(seed=scene.recipe.seed, step=step))
+def our_games(policy: TorchPolicy, scene: Scene, sampling: Sampling, step: int) -> list[Talk]:
+    player = ModelPlayer(
+        engine=policy.engine(), form=scene.form, sampling=sampling,
+        draws=Draws(seed=scene.recipe.seed, step=step),
+    )  # fmt: skip
+    games = new_games(scene.secrets(step), scene.recipe.words, scene.recipe.rules)
     with policy.timers("game"):
-        play(actor, new_games(scene.secrets(step), scene.recipe.words, scene.recipe.rules))
-    return actor
+        play(player, games)
+    return [talk for [talk] in player.all_talks(games)]
 
 
-def answers_of(actor: PolicyActor) -> Answers:
-    return [[turn.completion.ids for turn in turns] for turns in actor.turns]
+def answers_of(talks: list[Talk]) -> Answers:
+    return [[talk.ids[part.start : part.stop] for part in talk.answers.values()] for talk in talks]
 
 
 def check_equal(scene: Scene) -> int:
@@ -125,17 +129,16 @@ def contestants(
 
 
 def arithmetic_limit(
-    scene: Scene, actor: PolicyActor, precision: Precision, *, seconds: float
+    scene: Scene, talks: list[Talk], precision: Precision, *, seconds: float
 ) -> dict[str, float]:
     """Games per second if only matrix products took time. seconds: how long to measure."""
     lengths, drawn = [], 0
-    for turns in actor.turns:
+    for talk in talks:
         # All tokens are fed but the last.
-        fed = sum(len(t.prompt_ids) + len(t.completion.ids) for t in turns) - 1
-        lengths.append((fed, len(turns[0].prompt_ids)))
-        drawn += sum(len(t.completion.ids) for t in turns)
+        lengths.append((len(talk.ids) - 1, talk.answers[0].start))
+        drawn += sum(talk.trained)
     flops = forward_flops(scene.network, lengths, drawn)
-    rate = matmul_rate(scene.network, DTYPES[precision], len(actor.turns), seconds)
+    rate = matmul_rate(scene.network, DTYPES[precision], len(talks), seconds)
     return {
         "flops": flops,
         "flops_per_second": rate,
@@ -182,9 +185,9 @@ def main() -> None:
     print("time of ours: " + ", ".join(f"{k} {v / whole:.0%}" for k, v in parts.items()))
     found["operators"] = operators(runs[OURS])
     print("  of it: " + ", ".join(f"{k} {v:.0%}" for k, v in found["operators"].items()))
-    actor = our_games(policy, scene, scene.recipe.sampling, 0)
+    talks = our_games(policy, scene, scene.recipe.sampling, 0)
     found["limit"] = limit = arithmetic_limit(
-        scene, actor, precision, seconds=0.1 if given.smoke else 1.0
+        scene, talks, precision, seconds=0.1 if given.smoke else 1.0
     )
     share = found[OURS]["median"] / limit["games_per_second"]
     print(

@@ -112,8 +112,7 @@ def check_equal(scene: Scene, most: int) -> dict[str, float]:
         sys.exit("NOT COMPARED: in every group all rewards are equal; try more --games")
     given = Played(
         games=[r.game for r in played],
-        prompts=[[t.prompt_ids for t in r.turns] for r in played],
-        answers=[[t.completion.ids for t in r.turns] for r in played],
+        talks=[talk for r in played for talk in r.talks],
     )
     settings = TrlSettings(micro_batch=min(64, most), weights="float32")
     theirs = TrlGames(scene, settings, steps=1, given=given)
@@ -210,10 +209,10 @@ def arithmetic_limit(
     scene: Scene, result: StepResult, precision: Precision, measured_seconds: float
 ) -> dict[str, float]:
     """Games per second if only the matrix products of rollout and loss took time."""
-    games = [[(len(t.prompt_ids), len(t.completion.ids)) for t in r.turns] for r in result.rollouts]
-    opening = games[0][0][0]
-    drawn = sum(sampled for turns in games for _, sampled in turns)
-    lengths = [sum(map(sum, turns)) for turns in games]
+    talks = [talk for rollout in result.rollouts for talk in rollout.talks]
+    opening = talks[0].answers[0].start
+    drawn = sum(sum(talk.trained) for talk in talks)
+    lengths = [len(talk.ids) for talk in talks]
     rollout = forward_flops(scene.network, [(n - 1, opening) for n in lengths], drawn)
     # The backward pass needs two products for each product of the forward pass, one for the weights
     # and one for what they multiply. An adapter's base needs the second alone. For attention, which

@@ -19,12 +19,13 @@ from hydra import compose, initialize_config_dir
 from wordle_rl.backends.torch.backend import build_policy
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import marks_of
-from wordle_rl.rollouts.base import Step
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
+from wordle_rl.rollouts.settings import Step
+from wordle_rl.rollouts.talk import Talk
 from wordle_rl.runs.paths import CONF
-from wordle_rl.training.advantages import Sample, step_advantages
-from wordle_rl.training.sequences import build_sequences, find_answers, pad
+from wordle_rl.training.advantages import step_advantages
+from wordle_rl.training.sequences import pad
 from wordle_rl.training.step import play_groups
 from wordle_rl.training.update import run_updates
 
@@ -51,47 +52,42 @@ def build_step(seed: int, secret: str | None) -> Step:
     return Step(policy=policy, form=form, recipe=recipe, number=0)
 
 
-def answer_probabilities(step: Step, samples: list[Sample]) -> list[list[float]]:
+def answer_probabilities(step: Step, talks: list[Talk]) -> list[list[float]]:
     """For each game the probability of each of its answers, all tokens of an answer together."""
-    sequences = [build_sequences(sample.rollout, i)[0] for i, sample in enumerate(samples)]
-    blank = [[0.0] * len(sequence.ids) for sequence in sequences]
-    values = {"advantages": blank, "weights": blank}
-    logprobs = step.policy.score(pad(sequences, values, step.form.chat.tokenizer.pad_id))
-    found = []
-    for row, (sample, sequence) in enumerate(zip(samples, sequences, strict=True)):
-        found.append([])
-        for turn, begin in find_answers(sample.rollout, sequence):
-            end = begin + len(sample.rollout.turns[turn].completion.ids)
-            found[-1].append(float(np.exp(logprobs[row, begin:end].sum())))
-    return found
+    logprobs = step.policy.score(pad(talks, step.form.chat.tokenizer.pad_id))
+    return [
+        [float(np.exp(row[part.start : part.stop].sum())) for part in talk.answers.values()]
+        for row, talk in zip(logprobs, talks, strict=True)
+    ]
 
 
 def describe_group(step: Step) -> list[str]:
     """Play the group, update once, and describe both: lines of Markdown."""
-    samples = play_groups(step, range(1))
-    advantages = step_advantages(samples, step.recipe)
-    before = answer_probabilities(step, samples)
+    rollouts = play_groups(step, range(1))
+    talks = [rollout.talks[0] for rollout in rollouts]
+    advantages = step_advantages(rollouts, step.recipe)
+    before = answer_probabilities(step, talks)
     step.policy.set_learning_rate(RATE)
-    run_updates(step, samples, advantages)
-    after = answer_probabilities(step, samples)
+    run_updates(step, rollouts, advantages)
+    after = answer_probabilities(step, talks)
     recipe = step.recipe
     earned = [
-        recipe.rewards.to_go(sample.rollout.game, sample.reward, recipe.rollout.discount)
-        for sample in samples
+        recipe.rewards.to_go(rollout.game, rollout.reward, recipe.rollout.discount)
+        for rollout in rollouts
     ]
     lines = [
-        f"Secret: {samples[0].rollout.game.secret.upper()}.",
+        f"Secret: {rollouts[0].game.secret.upper()}.",
         "",
         "| turn | game | guess | marks | reward | mean | advantage | tokens | p before | p after |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for turn in range(max(len(sample.rollout.turns) for sample in samples)):
-        playing = [i for i, sample in enumerate(samples) if turn < len(sample.rollout.turns)]
+    for turn in range(max(len(talk.answers) for talk in talks)):
+        playing = [i for i, talk in enumerate(talks) if turn in talk.answers]
         mean = sum(earned[i][turn] for i in playing) / len(playing)
         for i in playing:
-            played = samples[i].rollout.game.turns[turn]
+            played = rollouts[i].game.turns[turn]
             marks = "refused" if played.feedback is None else marks_of(played.feedback)
-            tokens = sum(len(t.completion.ids) for t in samples[i].rollout.turns)
+            tokens = sum(rollouts[i].answer_lengths)
             lines.append(
                 f"| {turn + 1} | {i + 1} | {(played.guess or '?').upper()} | {marks} "
                 f"| {earned[i][turn]:.4f} | {mean:.4f} | {advantages.per_turn[i][turn]:+.3f} "

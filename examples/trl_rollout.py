@@ -27,12 +27,9 @@ from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form
-from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.policy_actor import PolicyActor
-from wordle_rl.rollouts.records import Rollout
+from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.runs.paths import CONF
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.sequences import build_sequence
 
 SECRETS, GAMES = 4, 8  # of a step, and of each secret
 
@@ -59,17 +56,16 @@ def build_rollout(setup: Experiment, form: Form) -> Callable[[list[Any], Any], d
         )
         first = trainer.accelerator.process_index * len(prompts)
         draws = Draws(seed=recipe.seed, step=trainer.state.global_step, first_rollout=first)
-        actor = PolicyActor(engine=engine, form=form, sampling=recipe.sampling, draws=draws)
-        games = play(actor, new_games(secrets, recipe.words, recipe.rules))
+        player = ModelPlayer(engine=engine, form=form, sampling=recipe.sampling, draws=draws)
+        games = play(player, new_games(secrets, recipe.words, recipe.rules))
         model.train(training)
         names = ("prompt_ids", "completion_ids", "logprobs", "env_mask", "game_reward", "won")
         out: dict[str, Any] = {name: [] for name in names}
-        for game, turns in zip(games, actor.turns, strict=True):
-            whole = build_sequence(Rollout(game=game, group=0, turns=turns), 0)
-            begin = len(turns[0].prompt_ids)
+        for game, [whole] in zip(games, player.all_talks(games), strict=True):
+            begin = whole.answers[0].start
             out["prompt_ids"].append(whole.ids[:begin])
             out["completion_ids"].append(whole.ids[begin:])
-            out["logprobs"].append(whole.sampler_logprobs[begin:])
+            out["logprobs"].append(whole.logprobs[begin:])
             out["env_mask"].append([int(drawn) for drawn in whole.trained[begin:]])
             out["game_reward"].append(recipe.rewards.score(game).total)
             out["won"].append(float(game.won))

@@ -185,7 +185,7 @@ def test_with_one_update_gspo_has_the_gradient_of_grpo_and_the_others_do_not(cre
 
 
 def samples_of(groups: list[int]) -> Any:
-    return [SimpleNamespace(rollout=SimpleNamespace(group=group)) for group in groups]
+    return [SimpleNamespace(group=group) for group in groups]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

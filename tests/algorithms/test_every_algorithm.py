@@ -28,7 +28,7 @@ from wordle_rl.commands.build import resolve
 from wordle_rl.game.players import RandomWord
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.rollouts.lesson import TeacherSettings
+from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.training.step import StepResult, train_step
 

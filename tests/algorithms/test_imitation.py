@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.talks import turns_of
 from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of, weights_of
 from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.distill import Distill
@@ -33,17 +34,13 @@ from wordle_rl.policy.sampling import Draws
 from wordle_rl.prompts.parser import thought_of
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import Symbols
-from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.lesson import TeacherSettings
-from wordle_rl.rollouts.play import new_games, play, record_rollouts
-from wordle_rl.rollouts.records import Rollout
-from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
+from wordle_rl.rollouts.play import new_games, play
+from wordle_rl.rollouts.settings import Recipe
+from wordle_rl.rollouts.talk import Rollout
+from wordle_rl.rollouts.teacher import ScriptedPlayer, TeacherSettings, scripted_talks
 from wordle_rl.runs.processes import ALONE
-from wordle_rl.training.advantages import Sample
-from wordle_rl.training.sequences import build_sequence, build_sequences, find_answers
 from wordle_rl.training.step import collect_rollouts
 from wordle_rl.training.targets import TokenTeacher
 from wordle_rl.training.update import run_updates
@@ -108,13 +105,13 @@ def test_a_careless_teacher_guesses_any_word_in_its_share_of_the_turns_and_learn
     words = load_words()
     knowledge = Knowledge(words, build_table(words))
     player = RandomConsistent(knowledge)
-    actor = ScriptedActor(player=player, draws=Draws(seed=3), careless=0.6)
+    actor = ScriptedPlayer(player=player, draws=Draws(seed=3), careless=0.6)
     games = play(actor, new_games(words.answers[::8], words, Rules()))
     # on the empty board every word fits
     late = [turn for game in games for turn in game.turns if turn.state.clues]
     fitting = sum(knowledge.is_consistent(turn.guess or "", turn.state) for turn in late)
     assert abs(fitting / len(late) - 0.4) < 4 * np.sqrt(0.24 / len(late)) + 0.05
-    assert not any(actor.slipped)
+    assert not any(actor.slipped.values())
 
 
 def test_a_careless_teacher_needs_the_distribution():
@@ -148,9 +145,8 @@ def batch_of(played: list[Rollout], recipe: Recipe) -> Batch:
                 "update/halved": 0.0,
             }
 
-    samples = [Sample(rollout=r, reward=GameReward(turns=({},)), scores=None) for r in played]
-    ones = [np.ones(len(r.turns)) for r in played]
-    run_updates(step_of(Policy(), recipe, chat=CHAT), samples, Advantages(per_turn=ones))
+    ones = [np.ones(len(r.game.turns)) for r in played]
+    run_updates(step_of(Policy(), recipe, chat=CHAT), played, Advantages(per_turn=ones))
     [batch] = seen
     return batch
 
@@ -169,13 +165,11 @@ def games_of(guess: str, *, distribution: bool) -> Batch:
             return guess if state.turn else "sleep"
 
     [game] = play(
-        ScriptedActor(player=Reads(), draws=Draws(seed=0)),
+        ScriptedPlayer(player=Reads(), draws=Draws(seed=0)),
         new_games(["crate"], WORDS, Rules(max_turns=2)),
     )
-    [rollout] = record_rollouts(
-        [game], [scripted_turns(game, build_form("conversation", CHAT, Symbols()), {0})], 1
-    )
-    return batch_of([rollout], recipe)
+    talks = scripted_talks(game, build_form("conversation", CHAT, Symbols()), {0})
+    return batch_of([Rollout(game=game, group=0, talks=talks)], recipe)
 
 
 def gradients_of(batch: Batch) -> dict[str, torch.Tensor]:
@@ -211,12 +205,13 @@ def test_a_share_of_the_turns_are_mistakes_and_the_rest_fits_the_clues():
     words = load_words()
     knowledge = Knowledge(words, build_table(words))
     player = RandomConsistent(knowledge)
-    actor = ScriptedActor(
+    actor = ScriptedPlayer(
         player=player, draws=Draws(seed=3), mistakes=Mistakes(knowledge), slips=0.3
     )
     games = play(actor, new_games(words.answers[::8], words, Rules()))
     slips = kept = refused = overlooked = 0
-    for game, slipped in zip(games, actor.slipped, strict=True):
+    for number, game in enumerate(games):
+        slipped = actor.slipped[number]
         for i, turn in enumerate(game.turns):
             fits = turn.guess in {player.pool[c] for c in player.choices(turn.state)}
             if i in slipped:
@@ -234,7 +229,7 @@ def test_a_share_of_the_turns_are_mistakes_and_the_rest_fits_the_clues():
 
 def test_a_games_mistakes_do_not_depend_on_the_games_beside_it():
     def of(secrets: list[str], first: int) -> list[list[str | None]]:
-        actor = ScriptedActor(
+        actor = ScriptedPlayer(
             player=RandomConsistent(KNOWLEDGE),
             draws=Draws(seed=5, first_rollout=first),
             mistakes=Mistakes(KNOWLEDGE),
@@ -259,12 +254,12 @@ def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
     played = collect_rollouts(step_of(policy, recipe, 0), range(6))
     batch = batch_of(played, recipe)
     assert batch.distributions is not None
-    assert any(not turn.trained for rollout in played for turn in rollout.turns)
+    assert any(not turn.trained for rollout in played for turn in turns_of(rollout.talks))
     for row, targets in enumerate(batch.distributions):
         assert set(targets.places.tolist()) == set(np.flatnonzero(batch.trained[row]).tolist())
         sums = np.bincount(targets.places, targets.probabilities)
         assert np.allclose(sums[np.unique(targets.places)], 1.0)
-    assert [len(build_sequence(r, 0).ids) for r in played] == batch.lengths.tolist()
+    assert [len(r.talks[0].ids) for r in played] == batch.lengths.tolist()
     before = copy.deepcopy(weights_of(policy.model))
     metrics = policy.update(batch, recipe.algorithm)
     assert metrics["update/skipped"] == 0.0
@@ -296,19 +291,16 @@ def test_mistakes_on_the_empty_board_are_non_words():
 
 def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay():
     teacher, reasoning = RandomConsistent(KNOWLEDGE), Reasoning(KNOWLEDGE, "brief")
-    actor = ScriptedActor(player=teacher, draws=Draws(seed=4), reasoning=reasoning)
+    actor = ScriptedPlayer(player=teacher, draws=Draws(seed=4), reasoning=reasoning)
     games = play(actor, new_games(["crate", "slate"], WORDS, Rules()))
     style = Symbols(think=True)
-    played = record_rollouts(
-        games, [scripted_turns(game, build_form("conversation", CHAT, style)) for game in games], 1
-    )
     tokens = TokenTeacher(TeacherSettings(player=teacher, reasoning=reasoning), FORM)
-    for rollout in played:
-        [sequence] = build_sequences(rollout, 0)
-        targets = tokens.of_sequence(rollout, sequence)
-        assert set(targets.places.tolist()) == set(np.flatnonzero(sequence.trained).tolist())
-        for i, start in find_answers(rollout, sequence):
-            turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
+    for game in games:
+        [talk] = scripted_talks(game, build_form("conversation", CHAT, style))
+        targets = tokens.of_talk(game, talk)
+        assert set(targets.places.tolist()) == set(np.flatnonzero(talk.trained).tolist())
+        for i, part in talk.answers.items():
+            turn, ids, start = game.turns[i], talk.ids[part.start : part.stop], part.start
             thought = CHAT.tokenizer.encode(thought_of(turn.text))
             assert thought and ids[: len(thought)] == thought
             drawable = {reasoning(turn.state, turn.guess, u) for u in (0.1, 0.5, 0.9)}

@@ -27,7 +27,7 @@ from tests.helpers.tiny import (
 )
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.rollouts.records import Rollout
+from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.training.step import StepResult, train_step
 
 GROUPS, SIZE, RATE = 4, 4, 1e-3
@@ -94,11 +94,9 @@ def advantages_by_hand(result: StepResult) -> list[float]:
 
 def conversation_of(rollout: Rollout) -> tuple[list[int], torch.Tensor]:
     """The tokens of a game, and which of them the model wrote: the paper's output o."""
-    ids, written = [], []
-    for turn in rollout.turns:
-        ids += [*turn.prompt_ids, *turn.completion.ids]
-        written += [False] * len(turn.prompt_ids) + [True] * len(turn.completion.ids)
-    return ids, torch.tensor(written)
+    [talk] = rollout.talks
+    written = [any(t in part for part in talk.answers.values()) for t in range(len(talk.ids))]
+    return talk.ids, torch.tensor(written)
 
 
 def objective_by_hand(update: Update, policy: Any) -> torch.Tensor:
@@ -128,7 +126,7 @@ def test_its_settings_are_those_of_section_4():
 
 def test_its_advantages_are_those_of_the_paper(update):  # row 32
     expected = advantages_by_hand(update.result)
-    assert len({len(rollout.turns) for rollout in update.result.rollouts}) > 2, "uneven games"
+    assert len({len(rollout.game.turns) for rollout in update.result.rollouts}) > 2, "uneven games"
     assert sum(advantage != 0.0 for advantage in expected) >= 2 * SIZE
     for values, advantage in zip(update.result.advantages, expected, strict=True):
         assert values.tolist() == pytest.approx([advantage] * len(values), abs=1e-9)

@@ -31,8 +31,8 @@ from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling, uniforms
-from wordle_rl.rollouts.records import Rollout, TokenTurn
-from wordle_rl.training.sequences import build_sequence, pad
+from wordle_rl.rollouts.talk import Talk
+from wordle_rl.training.sequences import pad
 
 # Three conversations of unequal length; 1 marks sampled tokens, two answers in the first two.
 ROWS = [
@@ -348,35 +348,26 @@ def sampled_games(
 ) -> tuple[np.ndarray, Batch]:
     """Games drawn by the engine and made into a batch as the training step does: [G, N, 2]."""
     engine, sampling = policy.engine(), Sampling(temperature=temperature, max_tokens=1)
-    turns: list[list[TokenTurn]] = [[] for _ in range(groups * n)]
-    talks: list[list[int]] = [[] for _ in turns]
-    fed = [[0]] * len(turns)
+    talks = [Talk() for _ in range(groups * n)]
     guesses = np.zeros((groups * n, 2), int)
     for turn in range(2):
-        if turn:
-            fed = [[feedback_of(int(first))] for first in guesses[:, 0]]
-        numbers = uniforms(seed=0, step=step, rollouts=np.arange(len(turns)), turn=turn, tokens=1)
-        talks = [talk + new for talk, new in zip(talks, fed, strict=True)]
-        drawn: list[Completion] = engine.complete(talks, sampling, numbers)
-        talks = [talk + answer.ids for talk, answer in zip(talks, drawn, strict=True)]
+        for talk, first in zip(talks, guesses[:, 0].tolist(), strict=True):
+            talk.hear([feedback_of(first)] if turn else [0], turn)
+        numbers = uniforms(seed=0, step=step, rollouts=np.arange(len(talks)), turn=turn, tokens=1)
+        drawn: list[Completion] = engine.complete([talk.ids for talk in talks], sampling, numbers)
+        for talk, answer in zip(talks, drawn, strict=True):
+            talk.answer(answer.ids, turn, answer.logprobs)
         guesses[:, turn] = [c.ids[0] for c in drawn]
-        for mine, prompt, completion in zip(turns, fed, drawn, strict=True):
-            mine.append(TokenTurn(prompt_ids=prompt, completion=completion))
     guesses = guesses.reshape(groups, n, 2)
     algorithm = Grpo(beta=0.0, scale="none")
-    game: Any = None  # of no concern here
-    sequences = [
-        build_sequence(Rollout(game=game, group=i // n, turns=mine), i)
-        for i, mine in enumerate(turns)
-    ]
     advantages = algorithm.compare(REWARDS[guesses[..., 0], guesses[..., 1]]).ravel()
-    lengths = np.array([sum(s.trained) for s in sequences])
+    lengths = np.array([sum(s.trained) for s in talks])
     ones = np.ones(len(lengths), bool)
     weights = algorithm.weights(
         UpdateRows(lengths=lengths, used=ones, units=np.arange(len(lengths)))
     )
     values = {
-        name: [[v * t for t in s.trained] for v, s in zip(numbers_of, sequences, strict=True)]
+        name: [[v * t for t in s.trained] for v, s in zip(numbers_of, talks, strict=True)]
         for name, numbers_of in (("advantages", advantages), ("weights", weights))
     }
-    return guesses, pad(sequences, values, 0)
+    return guesses, pad(talks, 0, values)

@@ -33,9 +33,8 @@ from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.prompts.styles import Spelled, Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.policy_actor import build_actor
-from wordle_rl.rollouts.records import TokenTurn
+from wordle_rl.rollouts.play import ModelPlayer, new_games, play
+from wordle_rl.rollouts.talk import Talk
 from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.training.update import update_in_minibatches
 from wordle_rl.words.lists import load_words
@@ -228,21 +227,14 @@ def test_a_grpo_step_of_the_real_smollm2_is_the_same_on_both() -> None:
     pair.move(1, size=0.02)
     # Each game has three turns, whatever was answered, and the groups are of two games.
     form = build_form("conversation", Chat(tokenizer), Spelled())
-    actor = build_actor(pair.torch, form, Sampling(max_tokens=12), Draws(seed=0))
+    player = ModelPlayer(
+        engine=pair.torch.engine(), form=form, sampling=Sampling(max_tokens=12),
+        draws=Draws(seed=0),
+    )  # fmt: skip
     words = load_words(preset="original")
     secrets = ["crane", "crane", "moist", "moist"]
-    play(actor, new_games(secrets, words, Rules(max_turns=3)))
-    rows = [
-        (
-            [token for turn in turns for token in (*turn.prompt_ids, *turn.completion.ids)],
-            [
-                mark
-                for turn in turns
-                for mark in (*[0] * len(turn.prompt_ids), *[1] * len(turn.completion.ids))
-            ],
-        )
-        for turns in actor.turns
-    ]
+    games = play(player, new_games(secrets, words, Rules(max_turns=3)))
+    rows = [(talk.ids, [int(t) for t in talk.trained]) for [talk] in player.all_talks(games)]
     assert sum(sum(marks) for _, marks in rows) > 50
     given = batch_of(rows, [1.0, -1.0, -1.0, 1.0])
     before = {name: np.array(weight) for name, weight in pair.mlx.weights.items()}
@@ -330,31 +322,33 @@ def embedded() -> tuple[Any, Any]:
     return model.eval(), tokenizer
 
 
-def real_games(policy: Any) -> list[list[TokenTurn]]:
+def real_games(policy: Any) -> list[Talk]:
     words = load_words(preset="original")
-    actor = build_actor(
-        policy,
-        build_form("conversation", Chat(policy.tokenizer), Symbols()),
-        Sampling(temperature=0.0, max_tokens=12),
-        Draws(seed=0),
+    player = ModelPlayer(
+        engine=policy.engine(),
+        form=build_form("conversation", Chat(policy.tokenizer), Symbols()),
+        sampling=Sampling(temperature=0.0, max_tokens=12),
+        draws=Draws(seed=0),
     )
-    play(actor, new_games([words.answers[i * 11] for i in range(200)], words, Rules(max_turns=4)))
-    return actor.turns
+    secrets = [words.answers[i * 11] for i in range(200)]
+    games = play(player, new_games(secrets, words, Rules(max_turns=4)))
+    return [talk for [talk] in player.all_talks(games)]
 
 
-def made_up_games(policy: Any) -> list[list[TokenTurn]]:
+def made_up_games(policy: Any) -> list[Talk]:
     """Any tokens of any number in the place of prompts and feedback."""
     random = np.random.default_rng(0)
-    engine, turns = policy.engine(), [[] for _ in range(200)]
-    talks: list[list[int]] = [[] for _ in turns]
-    for _ in range(3):
-        prompts = [random.integers(0, 64, random.integers(1, 10)).tolist() for _ in talks]
-        talks = [talk + prompt for talk, prompt in zip(talks, prompts, strict=True)]
-        drawn = engine.complete(talks, Sampling(temperature=0.0, max_tokens=6), np.zeros((200, 6)))
-        talks = [talk + completion.ids for talk, completion in zip(talks, drawn, strict=True)]
-        for game, prompt, completion in zip(turns, prompts, drawn, strict=True):
-            game.append(TokenTurn(prompt_ids=prompt, completion=completion))
-    return turns
+    engine, talks = policy.engine(), [Talk() for _ in range(200)]
+    for turn in range(3):
+        for talk in talks:
+            talk.hear(random.integers(0, 64, random.integers(1, 10)).tolist(), turn)
+        prompts = [talk.ids for talk in talks]
+        greedy = Sampling(temperature=0.0, max_tokens=6)
+        for talk, answer in zip(
+            talks, engine.complete(prompts, greedy, np.zeros((200, 6))), strict=True
+        ):
+            talk.answer(answer.ids, turn, answer.logprobs)
+    return talks
 
 
 @pytest.mark.parametrize("kind", ["micro", "gemma3"])
@@ -370,7 +364,7 @@ def test_200_greedy_games_are_the_same_token_by_token(kind):
         for policy in (policy_of(model, tokenizer, max_context=400),
                        mlx_policy_of(model, tokenizer, max_context=400))
     ]  # fmt: skip
-    distinct = {str([turn.completion.ids for turn in game]) for game in played[0]}
+    distinct = {str(talk.ids) for talk in played[0]}
     assert len(distinct) > 50, "the games must differ"
     near = [
         place
@@ -382,22 +376,16 @@ def test_200_greedy_games_are_the_same_token_by_token(kind):
 
 
 def first_difference(
-    model: Any, number: int, one: list[Any], other: list[Any]
+    model: Any, number: int, one: Talk, other: Talk
 ) -> tuple[int, int, float] | None:
-    """Game, turn and gap of the two best logits where two games part, which must be tiny."""
-    context: list[int] = []
-    for turn, (mine, its) in enumerate(zip(one, other, strict=False)):
-        assert mine.prompt_ids == its.prompt_ids
-        context += mine.prompt_ids
-        for a, b in zip(mine.completion.ids, its.completion.ids, strict=False):
-            if a != b:
-                with torch.no_grad():
-                    logits = model(input_ids=torch.tensor([context])).logits[0, -1]
-                best = logits.topk(2).values
-                gap = float(best[0] - best[1])
-                assert gap < CLOSE, (number, turn, gap)
-                return number, turn, gap
-            context.append(a)
-        assert len(mine.completion.ids) == len(its.completion.ids)
-    assert len(one) == len(other)
+    """Game, place and gap of the two best logits where two games part, which must be tiny."""
+    for place, (a, b) in enumerate(zip(one.ids, other.ids, strict=False)):
+        if a != b:
+            with torch.no_grad():
+                logits = model(input_ids=torch.tensor([one.ids[:place]])).logits[0, -1]
+            best = logits.topk(2).values
+            gap = float(best[0] - best[1])
+            assert gap < CLOSE, (number, place, gap)
+            return number, place, gap
+    assert len(one.ids) == len(other.ids)
     return None

@@ -20,7 +20,7 @@ from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.prompts.styles import Places
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.lesson import TeacherSettings
+from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.training.targets import TokenTeacher
 from wordle_rl.words.lists import WordLists, load_words
 

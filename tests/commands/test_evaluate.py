@@ -17,11 +17,9 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import WITHOUT_LIST, GreedyEntropy, RandomConsistent
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
 from wordle_rl.policy.sampling import Draws
-from wordle_rl.rollouts.given_opener import GivenOpener
-from wordle_rl.rollouts.play import new_games
+from wordle_rl.rollouts.play import ModelPlayer, new_games
 from wordle_rl.rollouts.play import play as run_games
-from wordle_rl.rollouts.policy_actor import PolicyActor
-from wordle_rl.rollouts.scripted_actor import ScriptedActor
+from wordle_rl.rollouts.teacher import ScriptedPlayer
 from wordle_rl.words.lists import WordLists, load_words
 from wordle_rl.words.splits import WordSettings
 
@@ -67,13 +65,14 @@ def test_the_last_line_is_what_summary_json_holds_if_wanted(tmp_path: Path, caps
 
 def test_a_model_sees_solved_examples_of_training_games_first(tmp_path: Path, monkeypatch) -> None:
     prompts = []
-    real = PolicyActor.start
+    real = ModelPlayer.answer
 
-    def start(self: PolicyActor, states: Any) -> list[bool]:
-        prompts.extend(self.form.chat.tokenizer.decode(self.form.opening(s)) for s in states)
-        return real(self, states)
+    def answer(self: ModelPlayer, games: Any, turn: int) -> None:
+        if turn == 0:
+            prompts.extend(self.form.chat.tokenizer.decode(self.talks[i][0].ids) for i in games)
+        real(self, games, turn)
 
-    monkeypatch.setattr(PolicyActor, "start", start)
+    monkeypatch.setattr(ModelPlayer, "answer", answer)
     given = []
     draw = players.draw_shots
     monkeypatch.setattr(players, "draw_shots", lambda *a: given.append(a) or draw(*a))
@@ -158,10 +157,10 @@ def test_after_a_given_opener_games_go_on_as_from_its_clue() -> None:
     secrets = ["crane", "slate", "mound", "abbey"]
     clues = [Clue("slate", feedback_code("slate", secret)) for secret in secrets]
 
-    def actor() -> ScriptedActor:
-        return ScriptedActor(player=GreedyEntropy(knowledge), draws=Draws(seed=5))
+    def actor() -> ScriptedPlayer:
+        return ScriptedPlayer(player=GreedyEntropy(knowledge), draws=Draws(seed=5))
 
-    opened = run_games(GivenOpener("slate", actor()), new_games(secrets, words, Rules()))
+    opened = run_games(actor(), new_games(secrets, words, Rules()), opener="slate")
     taken_over = run_games(
         actor(), new_games(secrets, words, Rules(), [State((clue,), 1) for clue in clues])
     )

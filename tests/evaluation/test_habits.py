@@ -23,7 +23,7 @@ from wordle_rl.game.players import RandomConsistent
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code, marks
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.scripted_actor import ScriptedActor
+from wordle_rl.rollouts.teacher import ScriptedPlayer
 from wordle_rl.training.metrics import habit_metrics
 from wordle_rl.words.lists import WordLists
 
@@ -83,7 +83,7 @@ def test_soare_is_the_best_opener_and_the_teachers_openers_are_of_middle_rank(or
     words = original.words
     assert original.opener_ranks[words.guess_index["soare"]] == 1
     assert original.opener_bits[words.guess_index["soare"]] == pytest.approx(5.886, abs=5e-4)
-    teacher = ScriptedActor(player=RandomConsistent(original, "allowed"), draws=Draws(seed=1))
+    teacher = ScriptedPlayer(player=RandomConsistent(original, "allowed"), draws=Draws(seed=1))
     games = play(teacher, new_games(words.answers[::5], words, Rules()))
     found = discoveries(games, original)
     # uniform over 12,972 words; the bound is 4 standard errors of 463 openers

@@ -19,20 +19,20 @@ import torch
 
 from tests.helpers.configs import composed
 from tests.helpers.examples import load_example
+from tests.helpers.talks import turns_of
 from tests.helpers.tiny import policy_of, weights_of
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game import rules
 from wordle_rl.game.feedback_table import feedback_table
-from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.prompts.parser import parse
 from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.base import Step
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Conversation
-from wordle_rl.rollouts.records import Rollout, TokenTurn
+from wordle_rl.rollouts.settings import Step
+from wordle_rl.rollouts.talk import Rollout, Scores, Talk
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.advantages import Sample, Scores, step_advantages
+from wordle_rl.training.advantages import step_advantages
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.update import run_updates
 from wordle_rl.words.lists import load_words
@@ -78,29 +78,29 @@ def played(example: ModuleType, model: Any, tokenizer: Any) -> list[Any]:
     return games
 
 
-def answers_of(game: Any) -> list[TokenTurn]:
-    """The turns of an example's game: what the model read before each answer, and the answer."""
+def talk_of(game: Any) -> Talk:
+    """An example's game: what the model read before each answer, and the answer."""
     parts = []
     for sampled, part in groupby(zip(game.ids, game.sampled, strict=True), lambda token: token[1]):
         parts.append((sampled, [token for token, _ in part]))
-    turns = []
-    for (_, prompt), (sampled, answer) in zip(parts[::2], parts[1::2], strict=False):
+    talk = Talk()
+    for turn, ((_, prompt), (sampled, answer)) in enumerate(
+        zip(parts[::2], parts[1::2], strict=False)
+    ):
         assert sampled
-        finished = answer[-1] == game.tokenizer.eos_token_id
-        stop = StopReason.STOP_TOKEN if finished else StopReason.TOKEN_LIMIT
-        drawn = Completion(ids=answer, logprobs=[0.0] * len(answer), stop=stop)
-        turns.append(TokenTurn(prompt_ids=prompt, completion=drawn, fresh=not turns))
-    return turns
+        talk.hear(prompt, turn)
+        talk.answer(answer, turn)
+    return talk
 
 
 def replayed(experiment: Experiment, game: Any) -> rules.Game:
     """An example's game as the project's rules and parser see it."""
     recipe, texts = experiment.recipe, HFTokenizer(game.tokenizer)
     again = rules.Game(game.secret, recipe.words.allowed_set, recipe.rules)
-    for turn in answers_of(game):
-        text = texts.decode(turn.completion.ids)
+    for turn in turns_of([talk_of(game)]):
+        text = texts.decode(turn.ids)
         parsed = parse(text)
-        if turn.completion.stop is StopReason.TOKEN_LIMIT:
+        if turn.ids[-1] != game.tokenizer.eos_token_id:
             parsed = parsed.truncated()
         again.play(parsed.guess, text=text, reason=parsed.reason)
     return again
@@ -123,24 +123,23 @@ def project_gradient(
             found[name] = parameter.grad.clone()
 
     policy.apply_gradients = [keep_gradient]
-    samples = []
+    rollouts = []
     for number, game in enumerate(games):
-        turns, scores = answers_of(game), None
+        talk, scores = talk_of(game), None
         if old is not None:
-            width = sum(len(turn.prompt_ids) + len(turn.completion.ids) for turn in turns)
+            width = len(talk.ids)
             known = np.append(0.0, old[number].numpy())[:width] * game.sampled[:width]
             scores = [Scores(old_logprobs=known.astype(np.float32))]
-        parts = tuple({"reward": 0.0} for _ in turns[1:])
-        samples.append(
-            Sample(
-                rollout=Rollout(game=replayed(experiment, game), group=number // SIZE, turns=turns),
-                reward=GameReward(turns=(*parts, {"reward": game.reward})),
-                scores=scores,
+        parts = ({"reward": 0.0},) * (len(talk.answers) - 1)
+        rollouts.append(
+            Rollout(
+                game=replayed(experiment, game), group=number // SIZE, talks=[talk],
+                reward=GameReward(turns=(*parts, {"reward": game.reward})), scores=scores,
             )
-        )
-    advantages = step_advantages(samples, recipe)
+        )  # fmt: skip
+    advantages = step_advantages(rollouts, recipe)
     form = Conversation(chat=Chat(tokenizer), style=recipe.style)
-    run_updates(Step(policy=policy, form=form, recipe=recipe, number=0), samples, advantages)
+    run_updates(Step(policy=policy, form=form, recipe=recipe, number=0), rollouts, advantages)
     return found
 
 
@@ -213,14 +212,14 @@ def assert_same_conversation(experiment: Experiment, game: Any) -> rules.Game:
     """
     chat = Chat(HFTokenizer(game.tokenizer))
     form = Conversation(chat=chat, style=experiment.recipe.style)
-    again, turns = replayed(experiment, game), answers_of(game)
+    again, turns = replayed(experiment, game), turns_of([talk_of(game)])
     assert again.won == game.won and again.status is not rules.GameStatus.PLAYING
     accepted = [t.guess if t.kind is rules.TurnKind.ACCEPTED else None for t in again.turns]
     assert accepted == game.guesses
     assert turns[0].prompt_ids == form.opening(rules.State())
     states = [*[turn.state for turn in again.turns], again.state]
     for number, turn in enumerate(turns[1:], 1):
-        last = turns[number - 1].completion.ids[-1]
+        last = turns[number - 1].ids[-1]
         reply = form.reply(again.turns[number - 1], states[number], last_id=last)
         assert turn.prompt_ids == reply
     return again
@@ -249,7 +248,7 @@ def test_it_refuses_what_the_project_refuses(example, experiment, tokenizer):
     kinds, unread = rules.TurnKind, rules.TurnKind.UNPARSABLE
     expected = [kinds.ACCEPTED, kinds.NOT_A_WORD, unread, unread, unread, kinds.ACCEPTED]
     assert [turn.kind for turn in again.turns] == expected
-    assert again.turns[4].reason == "truncated" and len(answers_of(game)[4].completion.ids) == 12
+    assert again.turns[4].reason == "truncated" and len(talk_of(game).answers[4]) == 12
     assert game.won and game.reward == pytest.approx(1.0)
 
 

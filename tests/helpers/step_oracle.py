@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.helpers.talks import turns_of
 from tests.helpers.tiny import WORDS
 from tests.helpers.whole_step import MAX_TOKENS, SEED, TEMPERATURE, Played, reward
 from wordle_rl.game.rules import feedback_code
 from wordle_rl.policy.batch import minibatches
-from wordle_rl.policy.engine import StopReason
-from wordle_rl.rollouts.records import Rollout
+from wordle_rl.rollouts.talk import Rollout
 
 
 @dataclass
@@ -36,10 +36,10 @@ class Row:
 def rows_of(rollouts: list[Rollout]) -> list[Row]:
     rows: list[Row] = []
     for number, rollout in enumerate(rollouts):
-        for k, turn in enumerate(rollout.turns):
+        for k, turn in enumerate(turns_of(rollout.talks)):
             if turn.fresh or k == 0:
                 rows.append(Row(number, [], [], np.zeros(0, bool), [], []))
-            row, prompt, answer = rows[-1], turn.prompt_ids, turn.completion
+            row, prompt, answer = rows[-1], turn.prompt_ids, turn
             row.ids += prompt + answer.ids
             row.turn += [k] * (len(prompt) + len(answer.ids))
             marks = [False] * len(prompt) + [turn.trained] * len(answer.ids)
@@ -104,8 +104,10 @@ class Oracle:
     def _rewards(self, i: int) -> np.ndarray:
         """[K] the reward of each turn, with penalties."""
         rollout, found = self.rollouts[i], []
-        for k, (turn, tokens) in enumerate(zip(rollout.game.turns, rollout.turns, strict=True)):
-            value, length = reward(turn), len(tokens.completion.ids)
+        for k, (turn, tokens) in enumerate(
+            zip(rollout.game.turns, turns_of(rollout.talks), strict=True)
+        ):
+            value, length = reward(turn), len(tokens.ids)
             value *= rollout.game.secret not in self.unpaid
             if getattr(self.algorithm, "kl", "") == "reward":
                 for row, old, ref in zip(self.rows, self.old, self.ref, strict=True):
@@ -171,8 +173,8 @@ class Oracle:
                     found[i][k] = value
         if self.name == "dapo" and self.algorithm.overlong == "filter":
             for values, rollout in zip(found, self.rollouts, strict=True):
-                for k, turn in enumerate(rollout.turns):
-                    values[k] *= turn.completion.stop is StopReason.STOP_TOKEN
+                for k, turn in enumerate(rollout.game.turns):
+                    values[k] *= turn.reason != "truncated"
         return found
 
     def _gae(self) -> list[np.ndarray]:
@@ -372,9 +374,9 @@ def compute(oracle: Oracle, members: np.ndarray, model: Any, head: Any) -> Found
 def distilled(oracle: Oracle, row: Row, every: torch.Tensor) -> torch.Tensor:
     """[T] mean log-probability over what the teacher might have written next."""
     spelled = {
-        turn.guess: tokens.completion.ids
+        turn.guess: tokens.ids
         for rollout in oracle.rollouts
-        for turn, tokens in zip(rollout.game.turns, rollout.turns, strict=True)
+        for turn, tokens in zip(rollout.game.turns, turns_of(rollout.talks), strict=True)
     }
     assert spelled.keys() >= {*WORDS.answers}, "each answer must have been guessed"
     found = torch.zeros(len(row.ids), dtype=torch.float64)

@@ -31,11 +31,11 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.prompts.styles import PHRASES, Symbols
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.rollouts.base import Recipe, Step
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.game import WholeGame
-from wordle_rl.training.sequences import TrainingSequence, pad
+from wordle_rl.rollouts.settings import Recipe, RolloutSettings, Step
+from wordle_rl.rollouts.talk import Talk
+from wordle_rl.training.sequences import pad
 from wordle_rl.words.lists import WordLists
 
 disable_progress_bar()  # saving a model shows one
@@ -254,7 +254,7 @@ class Scores:
 def recipe_of(algorithm: Any, reward: Callable[[PlayedTurn], float], **fields: Any) -> Recipe:
     """A step of the three-word game: by default 2 groups of 3 games of up to 3 turns.
 
-    kind: the class of its rollouts. fields: of the recipe, or of the kind.
+    fields: of the recipe, or of its rollouts.
     """
     defaults: dict[str, Any] = {
         "words": WORDS,
@@ -265,12 +265,15 @@ def recipe_of(algorithm: Any, reward: Callable[[PlayedTurn], float], **fields: A
         "secrets": WORDS.answers,
         "seed": 1,
     }
-    given = {"groups": 2, "num_generations": 3, "kind": WholeGame, **fields}
-    kind = given.pop("kind")
-    rollout = {key: given.pop(key) for key in kind.__dataclass_fields__ if key in given}
+    given = {"groups": 2, "num_generations": 3, **fields}
+    names = RolloutSettings.__dataclass_fields__
+    rollout = {key: given.pop(key) for key in names if key in given}
     rewards = RewardSet(components={"any": Scores(of=reward)}, weights={"any": 1.0}, lawful=False)
     return Recipe(
-        algorithm=algorithm, rewards=rewards, rollout=kind(**rollout), **(defaults | given)
+        algorithm=algorithm,
+        rewards=rewards,
+        rollout=RolloutSettings(**rollout),
+        **(defaults | given),
     )
 
 
@@ -292,12 +295,11 @@ def batch_of(
     tokens = sum(sum(marks) for _, marks in rows)
     share = list(weights) if weights is not None else [1.0 / max(tokens, 1)] * len(rows)
     sequences = [
-        TrainingSequence(
+        Talk(
             ids=list(ids),
             trained=[bool(m) for m in marks],
-            sampler_logprobs=list(sampler[i]) if sampler else [0.0] * len(ids),
+            logprobs=list(sampler[i]) if sampler else [0.0] * len(ids),
             turns=[0] * len(ids),
-            rollout=i,
         )
         for i, (ids, marks) in enumerate(rows)
     ]
@@ -305,7 +307,7 @@ def batch_of(
         "advantages": [[advantages[i] * m for m in marks] for i, (_, marks) in enumerate(rows)],
         "weights": [[share[i] * m for m in marks] for i, (_, marks) in enumerate(rows)],
     }
-    return pad(sequences, values, pad_id)
+    return pad(sequences, pad_id, values)
 
 
 def gradients(policy: TorchPolicy, batch: Batch, algorithm: Any) -> dict[str, torch.Tensor]:

@@ -14,8 +14,8 @@ from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rewards.win import Win
-from wordle_rl.rollouts.opponent import Opponent
-from wordle_rl.rollouts.scripted_actor import ScriptedActor
+from wordle_rl.rollouts.teacher import ScriptedPlayer
+from wordle_rl.web.opponent import Opponent
 from wordle_rl.web.players import Choice, Players
 from wordle_rl.web.server import Page, build_app
 from wordle_rl.words.lists import WordLists
@@ -29,7 +29,7 @@ def opponent_of(player: Player, rules: Rules | None = None) -> Opponent:
     return Opponent(
         name=player.name, knowledge=KNOWLEDGE, rules=rules or Rules(),
         rewards=RewardSet(components={"win": Win()}, weights={"win": 1.0}),
-        secrets=ANSWERS, new_actor=lambda: ScriptedActor(player=player, draws=Draws(seed=0)),
+        secrets=ANSWERS, seat=lambda: ScriptedPlayer(player=player, draws=Draws(seed=0)),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.helpers.characters import CharacterTokenizer, bracketed
+from tests.helpers.talks import turns_of
 from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS, fitting, states
 from wordle_rl.algorithms.base import LENGTHS
 from wordle_rl.game.players import Mistakes, RandomConsistent
@@ -20,7 +21,7 @@ from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
+from wordle_rl.rollouts.teacher import ScriptedPlayer, scripted_talks
 
 lengths = pytest.mark.parametrize("length", LENGTHS[1:])
 
@@ -157,7 +158,7 @@ def test_what_stands_before_an_answer():
 
 def test_signs_vary_with_the_stream_and_not_with_the_games_beside():
     def texts(secrets: tuple[str, ...], first: int, step: int = 2) -> list[list[str]]:
-        actor = ScriptedActor(
+        actor = ScriptedPlayer(
             player=RandomConsistent(KNOWLEDGE),
             draws=Draws(seed=5, step=step, first_rollout=first),
             reasoning=Reasoning(KNOWLEDGE, "notes"),
@@ -174,7 +175,7 @@ def test_signs_vary_with_the_stream_and_not_with_the_games_beside():
 
 def test_the_games_are_those_without_thoughts():
     def guesses(reasoning: Reasoning | None) -> list[list[str | None]]:
-        actor = ScriptedActor(
+        actor = ScriptedPlayer(
             player=RandomConsistent(KNOWLEDGE),
             draws=Draws(seed=5),
             mistakes=Mistakes(KNOWLEDGE),
@@ -189,7 +190,7 @@ def test_the_games_are_those_without_thoughts():
 
 @lengths
 def test_the_thought_before_a_mistake_gives_no_reason_for_it_and_is_not_learnt(length):
-    actor = ScriptedActor(
+    actor = ScriptedPlayer(
         player=RandomConsistent(KNOWLEDGE),
         draws=Draws(seed=5),
         mistakes=Mistakes(KNOWLEDGE),
@@ -198,9 +199,10 @@ def test_the_thought_before_a_mistake_gives_no_reason_for_it_and_is_not_learnt(l
     )
     games = play(actor, new_games(WORDS.answers[:20], WORDS, Rules()))
     chat = Chat(CharacterTokenizer(bracketed))
-    assert any(actor.slipped)
-    for game, slipped in zip(games, actor.slipped, strict=True):
-        tokens = scripted_turns(game, build_form("conversation", chat, STYLE), slipped)
+    assert any(actor.slipped.values())
+    for number, game in enumerate(games):
+        slipped = actor.slipped[number]
+        tokens = turns_of(scripted_talks(game, build_form("conversation", chat, STYLE), slipped))
         for i, turn in enumerate(game.turns):
             said = read(thought_of(turn.text), length)
             assert said.why == ("" if i in slipped else "fits")

@@ -13,7 +13,7 @@ from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Draws, Stream
 from wordle_rl.reports.solvers import FILE, TITLES
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.scripted_actor import ScriptedActor
+from wordle_rl.rollouts.teacher import ScriptedPlayer
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 
@@ -24,7 +24,7 @@ def digits_of(name: str, limit: int | None = None) -> dict[str, str]:
     draws = Draws(seed=0, stream=Stream.EVALUATION, first_rollout=0)
     player = PLAYERS[name](Knowledge(words, feedback_table(words)))
     secrets = split_secrets(words).secrets("all")[:limit]
-    games = play(ScriptedActor(player=player, draws=draws), new_games(secrets, words, rules))
+    games = play(ScriptedPlayer(player=player, draws=draws), new_games(secrets, words, rules))
     lost = rules.max_turns + 1
     return {game.secret: str(game.state.turn if game.won else lost) for game in games}
 

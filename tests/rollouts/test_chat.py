@@ -11,6 +11,7 @@ import pytest
 from tests.helpers.backends import Backend
 from tests.helpers.characters import CharacterTokenizer
 from tests.helpers.engine_spy import Spy
+from tests.helpers.talks import turns_of
 from tests.helpers.tiny import (
     WORDS,
     AlwaysGuesses,
@@ -30,14 +31,12 @@ from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.game.players import Player
 from wordle_rl.game.rules import PlayedTurn, Rules
 from wordle_rl.policy.batch import Batch
-from wordle_rl.policy.engine import StopReason
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.styles import PHRASES, Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.play import new_games, play, record_rollouts
-from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
-from wordle_rl.training.sequences import build_sequence
+from wordle_rl.rollouts.play import new_games, play
+from wordle_rl.rollouts.teacher import ScriptedPlayer, scripted_talks
 from wordle_rl.training.step import collect_rollouts, train_step
 
 TOKENIZERS = {
@@ -70,8 +69,9 @@ def play_a_step(policy: Any, monkeypatch: pytest.MonkeyPatch, **recipe: Any) -> 
     policy.keep_reference()
     setup = recipe_of(Grpo(), lambda turn: turn.tokens / 10, **recipe)
     result = train_step(step_of(policy, setup, 0))
-    answers = [t.completion.ids for r in result.rollouts for t in r.turns]
-    return Played(spy, batches[0], max(len(r.turns) for r in result.rollouts), answers)
+    answers = [t.ids for r in result.rollouts for t in turns_of(r.talks)]
+    turns = max(len(r.answer_lengths) for r in result.rollouts)
+    return Played(spy, batches[0], turns, answers)
 
 
 @pytest.fixture(params=["qwen", "gemma"])
@@ -161,13 +161,11 @@ def test_a_conversation_reads_as_the_template_would_write_it_whole(name, style):
     inner = TOKENIZERS[name]()
     chat = Chat(HFTokenizer(inner))
     [game] = play(
-        ScriptedActor(player=Fixed(), draws=Draws(seed=0)),
+        ScriptedPlayer(player=Fixed(), draws=Draws(seed=0)),
         new_games(["sleep"], WORDS, Rules(max_turns=3)),
     )
-    [rollout] = record_rollouts(
-        [game], [scripted_turns(game, build_form("conversation", chat, style))], 1
-    )
-    text = inner.decode(build_sequence(rollout, 0).ids, skip_special_tokens=False)
+    [talk] = scripted_talks(game, build_form("conversation", chat, style))
+    text = inner.decode(talk.ids, skip_special_tokens=False)
     states = [*(turn.state for turn in game.turns[1:]), game.state]
     assert text + "\n" == as_the_template_writes(inner, style, game.turns, states)
     assert "You are helpful" not in text
@@ -254,9 +252,8 @@ def test_an_answer_that_hit_its_limit_is_no_guess_whatever_it_says(backend):  # 
     played = collect_rollouts(step_of(policy, recipe, 0), range(recipe.rollout.groups))
     cut_off_wins = 0
     for rollout in played:
-        for turn, tokens in zip(rollout.game.turns, rollout.turns, strict=True):
-            if tokens.completion.stop is not StopReason.STOP_TOKEN:
+        for turn, tokens in zip(rollout.game.turns, turns_of(rollout.talks), strict=True):
+            if tokens.ids[-1] not in policy.tokenizer.stop_ids:
                 assert turn.guess is None and turn.reason == "truncated" and not turn.won
                 cut_off_wins += rollout.game.secret in turn.text
-    assert any(t.completion.stop is StopReason.TOKEN_LIMIT for r in played for t in r.turns)
     assert cut_off_wins > 0, "an answer that was cut off must name the secret"

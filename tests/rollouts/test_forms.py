@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.talks import TurnTokens, turns_of
 from tests.helpers.tiny import CHATML, QWEN_TOOLS, WORDS, gemma_like_tokenizer, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
@@ -18,8 +19,7 @@ from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, Shot, build_form, check_room
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.records import TokenTurn
-from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
+from wordle_rl.rollouts.teacher import ScriptedPlayer, scripted_talks
 
 TOKENIZERS: dict[str, Any] = {
     "conversation": qwen_like_tokenizer,
@@ -40,20 +40,21 @@ class Fixed(Player):
 
 def a_game() -> Game:
     [game] = play(
-        ScriptedActor(player=Fixed(), draws=Draws(seed=0)),
+        ScriptedPlayer(player=Fixed(), draws=Draws(seed=0)),
         new_games(["sleep"], WORDS, Rules(max_turns=4)),
     )
     return game
 
 
-def form_and_game(name: str, style: Any) -> tuple[Form, Game, list[TokenTurn]]:
+def form_and_game(name: str, style: Any) -> tuple[Form, Game, list[TurnTokens]]:
     chat = Chat(HFTokenizer(TOKENIZERS[name]()))
     game = a_game()
-    return build_form(name, chat, style), game, scripted_turns(game, build_form(name, chat, style))
+    form = build_form(name, chat, style)
+    return form, game, turns_of(scripted_talks(game, form))
 
 
-def ids_of(turns: Sequence[TokenTurn]) -> list[int]:
-    return [i for turn in turns for i in (*turn.prompt_ids, *turn.completion.ids)]
+def ids_of(turns: Sequence[TurnTokens]) -> list[int]:
+    return [i for turn in turns for i in (*turn.prompt_ids, *turn.ids)]
 
 
 def test_shots_come_before_the_game_as_the_template_writes_finished_exchanges() -> None:
@@ -110,7 +111,7 @@ def test_a_game_of_tool_calls_reads_as_the_template_writes_it_whole(style):
     assert told and before + "HOW" + after == whole
     assert "<guess>" not in text and "You are helpful" not in text
     for turn, tokens in zip(game.turns, turns, strict=True):
-        assert form.parse(form.chat.tokenizer.decode(tokens.completion.ids)).guess == turn.guess
+        assert form.parse(form.chat.tokenizer.decode(tokens.ids)).guess == turn.guess
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -136,7 +137,7 @@ def test_a_game_taken_over_reads_as_if_it_had_been_played_from_the_start(name, s
     game = Game("sleep", WORDS.allowed_set, Rules(max_turns=4))
     for guess in ("slate", "crane", "crept"):
         game.play(guess, text=guess_text(guess))
-    played = scripted_turns(game, build_form(name, chat, style))
+    played = turns_of(scripted_talks(game, build_form(name, chat, style)))
     for number, turn in enumerate(game.turns):
         opening = build_form(name, chat, style).opening(turn.state)
         assert opening == ids_of(played[:number]) + played[number].prompt_ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.helpers.talks import turns_of
 from tests.helpers.tiny import GEMMA, gemma_like_tokenizer, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.players import guess_text
@@ -11,8 +12,8 @@ from wordle_rl.game.rules import Game
 from wordle_rl.prompts.styles import Letters
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.given import Exchange, GivenDialogue, dialogue_turns
-from wordle_rl.rollouts.scripted_actor import scripted_turns
+from wordle_rl.rollouts.given import Exchange, GivenDialogue, dialogue_talk
+from wordle_rl.rollouts.teacher import scripted_talks
 
 STYLE = Letters()
 
@@ -43,20 +44,21 @@ def dialogue_of(game: Game, *untrained: int) -> GivenDialogue:
 @pytest.mark.parametrize("tokenizer", ["qwen", "gemma"])
 def test_a_games_dialogue_has_the_tokens_of_the_game(tokenizer):
     chat, game = chat_of(tokenizer), played()
-    wanted = scripted_turns(game, build_form("conversation", chat, STYLE))
-    found = dialogue_turns(dialogue_of(game), chat)
+    [wanted] = scripted_talks(game, build_form("conversation", chat, STYLE))
+    found = dialogue_talk(dialogue_of(game), chat)
     assert found == wanted
-    assert [turn.trained for turn in dialogue_turns(dialogue_of(game, 0, 1), chat)] == [0, 0, 1]
+    some = dialogue_talk(dialogue_of(game, 0, 1), chat)
+    assert [turn.trained for turn in turns_of([some])] == [0, 0, 1]
 
 
 def test_without_a_system_prompt_the_template_decides():
     exchange = Exchange(message="a", answer="b", trained=True)
     given = GivenDialogue(row=1, system=None, exchanges=(exchange,))
-    [turn] = dialogue_turns(given, chat_of("qwen"))
+    [turn] = turns_of([dialogue_talk(given, chat_of("qwen"))])
     text = qwen_like_tokenizer().decode(turn.prompt_ids)
     assert "You are helpful." in text and text.count("<|im_start|>system") == 1
     assert "<start_of_turn>" in GEMMA
-    [turn] = dialogue_turns(given, chat_of("gemma"))
+    [turn] = turns_of([dialogue_talk(given, chat_of("gemma"))])
     assert gemma_like_tokenizer().decode(turn.prompt_ids).count("a") >= 1
 
 

@@ -18,11 +18,12 @@ from tests.helpers.tiny import (
     step_of,
 )
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.game.rules import PlayedTurn, State
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.rollouts.best_of import BestOf
-from wordle_rl.rollouts.game import WholeGame
-from wordle_rl.rollouts.turn import OneTurn
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.kinds import KINDS, RolloutTask, play_task
+from wordle_rl.rollouts.settings import RolloutSettings
 from wordle_rl.training.step import StepResult, train_step
 
 GROUPS, SIZE = 5, 3  # 15 games
@@ -33,7 +34,7 @@ def odd(turn: PlayedTurn) -> float:
 
 
 def learn(
-    backend: Any, kind: type, games_at_once: int | None
+    backend: Any, kind: str, games_at_once: int | None
 ) -> tuple[StepResult, dict[str, torch.Tensor], list[int]]:
     """A whole step: its result, the weights after it, and the most rows of each engine."""
     tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
@@ -58,14 +59,14 @@ def learn(
 def played(result: StepResult) -> list[Any]:
     """Every token of every rollout, with the group that it belongs to."""
     return [
-        (r.group, r.game.secret, r.taken, [(t.prompt_ids, t.completion.ids) for t in r.turns])
+        (r.group, r.game.secret, r.taken, [(t.ids, t.answers) for t in r.talks])
         for r in result.rollouts
     ]
 
 
-@pytest.mark.parametrize("kind", [WholeGame, OneTurn, BestOf])
+@pytest.mark.parametrize("kind", ["game", "turn", "best_of"])
 def test_portions_are_the_same_games_and_the_same_update(kind, backend):
-    if backend.name == "mlx" and kind is not WholeGame:
+    if backend.name == "mlx" and kind != "game":
         pytest.skip("the kinds differ above the backend, so one of them is enough on MLX")
     whole, weights, [most] = learn(backend, kind, None)
     assert most == GROUPS * SIZE and whole.metrics["grad_norm"] > 0
@@ -78,34 +79,28 @@ def test_portions_are_the_same_games_and_the_same_update(kind, backend):
 
 def test_a_group_must_fit_into_a_portion():
     with pytest.raises(ValueError, match=r"rollout.games_at_once must be 4 or more") as refused:
-        WholeGame(groups=2, num_generations=4, games_at_once=3)
+        RolloutSettings(groups=2, num_generations=4, games_at_once=3)
     assert "rollout.num_generations=4" in str(refused.value)
-    WholeGame(groups=2, num_generations=4, games_at_once=4)
+    RolloutSettings(groups=2, num_generations=4, games_at_once=4)
 
 
-def test_games_are_halved_when_memory_runs_out(capsys):
+def test_games_are_halved_when_memory_runs_out(capsys, monkeypatch):
     """And the rollouts are the same, because draws depend on game and turn alone."""
 
-    class Small(WholeGame):
-        def play(self, task: Any) -> list[Any]:
-            if len(task.secrets) > 2:
-                raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-            return list(task.places)
+    def play_small(task: Any) -> list[Any]:
+        if len(task.secrets) > 2:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return list(task.places)
 
-    class Task:
-        def __init__(self, places: range) -> None:
-            self.places = self.secrets = places
+    def break_down(task: Any) -> list[Any]:
+        raise RuntimeError("shapes do not match")
 
-        def split(self, size: int) -> list[Any]:
-            return [Task(self.places[i : i + size]) for i in range(0, len(self.places), size)]
-
-    task: Any = Task(range(7))
-    assert Small(groups=7, num_generations=3).play_in_portions(task) == list(range(7))
+    recipe = recipe_of(Grpo(beta=0.0), odd, groups=7, num_generations=3)
+    step: Any = step_of(None, recipe, chat=Chat(HFTokenizer(qwen_like_tokenizer())))
+    task = RolloutTask(step=step, places=range(7), secrets=["crane"] * 7, starts=[State()] * 7)
+    monkeypatch.setitem(KINDS, "game", play_small)
+    assert play_task(task) == list(range(7))
     assert "rollout.games_at_once=6" in capsys.readouterr().out
-
-    class Broken(WholeGame):
-        def play(self, task: Any) -> list[Any]:
-            raise RuntimeError("shapes do not match")
-
+    monkeypatch.setitem(KINDS, "game", break_down)
     with pytest.raises(RuntimeError, match="shapes"):
-        Broken(groups=7, num_generations=3).play_in_portions(task)
+        play_task(task)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.helpers.engine_spy import Spy
+from tests.helpers.talks import turns_of
 from tests.helpers.tiny import (
     QWEN_TOOLS,
     WORDS,
@@ -39,31 +40,25 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.policy.batch import Batch
-from wordle_rl.policy.engine import StopReason
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.base import Recipe
-from wordle_rl.rollouts.best_of import BestOf
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.game import WholeGame
 from wordle_rl.rollouts.history import History
-from wordle_rl.rollouts.lesson import TeacherSettings
-from wordle_rl.rollouts.records import Rollout
-from wordle_rl.rollouts.turn import OneTurn
+from wordle_rl.rollouts.settings import Recipe
+from wordle_rl.rollouts.talk import Rollout
+from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.processes import ALONE
-from wordle_rl.training.advantages import Sample, score_rollouts, step_advantages
+from wordle_rl.training.advantages import score_rollouts, step_advantages
 from wordle_rl.training.log import select_games
-from wordle_rl.training.sequences import build_sequences
 from wordle_rl.training.step import StepResult, collect_rollouts, train_step
 from wordle_rl.training.update import run_updates
 
 SIZE: dict[str, Any] = {"groups": 3, "num_generations": 4}
 KINDS: dict[str, Any] = {
-    "game": WholeGame(**SIZE),
-    "turn": OneTurn(**SIZE),
-    "best_of": BestOf(**SIZE),
-    "best_of sampled": BestOf(advance="sampled", **SIZE),
+    "game": {"kind": "game"},
+    "turn": {"kind": "turn"},
+    "best_of": {"kind": "best_of"},
+    "best_of sampled": {"kind": "best_of", "advance": "sampled"},
 }
 FORMS = ("conversation", "fresh", "tool")
 EVERY = [(kind, form) for kind in KINDS for form in FORMS]
@@ -92,9 +87,7 @@ def lab_for(kind: str, form: str, algorithm: Any = None, **fields: Any) -> Recip
         "form": form, "history": HISTORY, "rules": Rules(max_turns=3),
         "sampling": Sampling(temperature=0.8, max_tokens=8), "seed": 4, **SIZE,
     }  # fmt: skip
-    chosen, *advance = kind.split()
-    more = {"kind": type(KINDS[chosen])} | ({"advance": advance[0]} if advance else {})
-    return recipe_of(algorithm or Grpo(beta=0.0), odd, **(defaults | more | fields))
+    return recipe_of(algorithm or Grpo(beta=0.0), odd, **(defaults | KINDS[kind] | fields))
 
 
 def odd(turn: PlayedTurn) -> float:
@@ -119,9 +112,8 @@ def batch_of(
                 "update/halved": 0.0,
             }
 
-    samples = [Sample(rollout=r, reward=GameReward(turns=()), scores=None) for r in played]
     step = step_of(Policy(), recipe, chat=chat)
-    run_updates(step, samples, Advantages(per_turn=advantages))
+    run_updates(step, played, Advantages(per_turn=advantages))
     [batch] = seen
     return batch
 
@@ -193,7 +185,7 @@ def test_a_group_is_four_rollouts_of_one_secret_from_one_state(kind, form, steps
     for group, members in groups.items():
         assert len(members) == 4
         assert len({(r.game.secret, r.game.turns[0].state) for r in members}) == 1
-        assert len({tuple(r.turns[0].prompt_ids) for r in members}) == 1
+        assert len({tuple(turns_of(r.talks)[0].prompt_ids) for r in members}) == 1
         others = [m[0].game.secret for g, m in groups.items() if g % 3 == group % 3]
         assert set(others) == {members[0].game.secret}
     starts = {r.game.turns[0].state.turn for m in groups.values() for r in m}
@@ -202,10 +194,10 @@ def test_a_group_is_four_rollouts_of_one_secret_from_one_state(kind, form, steps
 
 @pytest.mark.parametrize(("kind", "form"), EVERY)
 def test_an_answer_that_hit_its_limit_is_no_guess(kind, form, steps):  # row 18
-    cut = 0
+    cut, stops = 0, policy_for(form).tokenizer.stop_ids
     for rollout in steps[kind, form].result.rollouts:
-        for turn, tokens in zip(rollout.game.turns, rollout.turns, strict=True):
-            if tokens.completion.stop is not StopReason.STOP_TOKEN:
+        for turn, tokens in zip(rollout.game.turns, turns_of(rollout.talks), strict=True):
+            if tokens.ids[-1] not in stops:
                 cut += 1
                 assert turn.guess is None and turn.reason == "truncated"
             else:
@@ -216,7 +208,7 @@ def test_an_answer_that_hit_its_limit_is_no_guess(kind, form, steps):  # row 18
 @pytest.mark.parametrize("form", FORMS)
 def test_a_rollout_of_one_turn_ends_after_it(form, steps):
     for rollout in steps["turn", form].result.rollouts:
-        assert len(rollout.turns) == len(rollout.game.turns) == 1
+        assert len(turns_of(rollout.talks)) == len(rollout.game.turns) == 1
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -280,7 +272,7 @@ def test_the_logged_reward_is_the_sum_of_its_breakdown(kind, steps):  # row 20
 @pytest.mark.parametrize("form", FORMS)
 def test_all_turns_of_a_game_weigh_as_in_one_conversation_whatever_its_form(form, steps):
     step = steps["game", form]
-    tokens = [sum(len(t.completion.ids) for t in r.turns) for r in step.result.rollouts]
+    tokens = [sum(r.answer_lengths) for r in step.result.rollouts]
     weights = sorted(set(np.round(step.batch.weights[step.batch.trained], 7).tolist()))
     assert weights == pytest.approx(sorted({round(1 / (12 * n), 7) for n in tokens}), rel=1e-5)
 
@@ -296,7 +288,7 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
     chat = Chat(policy.tokenizer)
     recipe = lab_for(kind, form, Sft(), teacher=lesson, groups=12, num_generations=1)
     played = collect_rollouts(step_of(policy, recipe, 0), range(12))
-    batch = batch_of(played, [np.ones(len(r.turns)) for r in played], chat, recipe)
+    batch = batch_of(played, [np.ones(len(r.game.turns)) for r in played], chat, recipe)
     assert batch.distributions is not None
     learnt = []
     for row, targets in enumerate(batch.distributions):
@@ -305,12 +297,12 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
         learnt.append(batch.ids[row][marks].tolist())
     seen = build_form(form, chat, recipe.style)
     taught = [
-        [i for turn, t in zip(r.turns, r.game.turns, strict=True) if turn.trained
+        [i for turn, t in zip(turns_of(r.talks), r.game.turns, strict=True) if turn.trained
          for i in seen.chat.answer(seen.write(str(t.guess)))]
         for r in played
     ]  # fmt: skip
     assert sorted(i for ids in learnt for i in ids) == sorted(i for ids in taught for i in ids)
-    assert any(not turn.trained for r in played for turn in r.turns)
+    assert any(not turn.trained for r in played for turn in turns_of(r.talks))
     assert policy.update(batch, Sft())["update/skipped"] == 0.0
 
 
@@ -338,21 +330,19 @@ def test_each_prompt_of_a_rollout_is_scored_and_valued_on_its_own():
     policy.add_value_head()
     recipe = lab_for("game", "fresh", Ppo(beta=0.1, kl="reward"))
     played = collect_rollouts(step_of(policy, recipe, 0), range(3))
-    samples = score_rollouts(step_of(policy, recipe), played)
-    assert max(len(build_sequences(r, 0)) for r in played) > 1
-    for sample in samples:
-        assert sample.scores is not None
-        assert len(sample.scores) == len(sample.rollout.turns)
-    values = judged_values(samples, recipe)
-    for sample, found in zip(samples, values, strict=True):
-        assert sample.scores is not None
-        for turn, score, value in zip(sample.rollout.turns, sample.scores, found, strict=True):
+    played = score_rollouts(step_of(policy, recipe), played)
+    assert max(len(r.talks) for r in played) > 1
+    for rollout, found in zip(played, judged_values(played, recipe), strict=True):
+        assert rollout.scores is not None
+        assert len(rollout.scores) == len(rollout.talks) == len(rollout.game.turns)
+        for talk, score, value in zip(rollout.talks, rollout.scores, found, strict=True):
             assert score.values is not None
-            assert len(score.values) == len(turn.prompt_ids) + len(turn.completion.ids)
-            assert value == score.values[len(turn.prompt_ids)]
+            assert len(score.values) == len(talk.ids)
+            [answer] = talk.answers.values()
+            assert value == score.values[answer.start]
 
 
-def judged_values(samples: list[Sample], recipe: Recipe) -> list[np.ndarray]:
+def judged_values(rollouts: list[Rollout], recipe: Recipe) -> list[np.ndarray]:
     """What the algorithm is told the value head said."""
     told: list[Any] = []
 
@@ -361,7 +351,7 @@ def judged_values(samples: list[Sample], recipe: Recipe) -> list[np.ndarray]:
             told.append(outcomes)
             return super().advantages(outcomes)
 
-    step_advantages(samples, replace(recipe, algorithm=Listens()))
+    step_advantages(rollouts, replace(recipe, algorithm=Listens()))
     return told[0].values
 
 
@@ -432,7 +422,7 @@ def test_best_of_averages_to_the_exact_gradient_of_the_rewards_of_its_states(): 
     plain, chat = plain_copy(policy.model), Chat(policy.tokenizer)
     algorithm = Grpo(beta=0.0, scale="none")
     recipe = recipe_of(
-        algorithm, judged, kind=BestOf, advance="sampled",
+        algorithm, judged, kind="best_of", advance="sampled",
         form="fresh", groups=8, num_generations=n, secrets=("crane",), rules=Rules(max_turns=2),
         sampling=Sampling(max_tokens=1),
     )  # fmt: skip

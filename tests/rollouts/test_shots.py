@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers.thoughts import KNOWLEDGE, WORDS
 from wordle_rl.game.rules import Rules
-from wordle_rl.rollouts.shots import draw_shots
+from wordle_rl.rollouts.teacher import draw_shots
 
 
 def test_the_guesses_fit_their_states_which_have_more_and_more_clues() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from tests.helpers.talks import turns_of
 from tests.helpers.tiny import CHATML, GEMMA, QWEN_TOOLS, WORDS
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.players import guess_text
@@ -17,7 +18,7 @@ from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.prompts.styles import Letters, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.scripted_actor import scripted_turns
+from wordle_rl.rollouts.teacher import scripted_talks
 
 LLAMA = (
     "{% for m in messages %}{{ (bos_token if loop.first else '') + '<|start_header_id|>' + m.role"
@@ -144,13 +145,12 @@ def test_a_prompt_reads_as_the_template_writes_it(name, form):
 def test_a_game_that_was_played_reads_as_one_that_is_taken_over(name):
     chat = Chat(HFTokenizer(tokenizer(name)))
     game, style, ids = a_game(), Symbols(), list[int]()
-    for turn, tokens in zip(
-        game.turns, scripted_turns(game, build_form("conversation", chat, style)), strict=True
-    ):
+    talks = scripted_talks(game, build_form("conversation", chat, style))
+    for turn, tokens in zip(game.turns, turns_of(talks), strict=True):
         ids += tokens.prompt_ids
         assert ids == build_form("conversation", chat, style).opening(turn.state)
-        assert chat.tokenizer.decode(tokens.completion.ids).strip() == turn.text
-        ids += tokens.completion.ids
+        assert chat.tokenizer.decode(tokens.ids).strip() == turn.text
+        ids += tokens.ids
 
 
 def test_a_thought_and_the_guess_behind_it_read_as_one_answer():
@@ -159,9 +159,9 @@ def test_a_thought_and_the_guess_behind_it_read_as_one_answer():
     game.play("slate", text=f"{thought}<guess>slate</guess>", thought=thought)
     for name in TEMPLATES:
         chat = Chat(HFTokenizer(tokenizer(name)))
-        [turn] = scripted_turns(game, build_form("conversation", chat, Symbols(think=True)))
+        [talk] = scripted_talks(game, build_form("conversation", chat, Symbols(think=True)))
         messages = [*told(name, Symbols(think=True).system, Symbols().opening(State())),
                     {"role": "assistant", "content": game.turns[0].text},
                     {"role": "user", "content": "x"}]  # fmt: skip
-        text = text_of(name, [*turn.prompt_ids, *turn.completion.ids])
+        text = text_of(name, talk.ids)
         assert written(name, messages).startswith(text)

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+from tests.helpers.talks import turns_of
 from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS, fitting, states
 from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
 from wordle_rl.algorithms.base import LENGTHS
@@ -19,9 +20,13 @@ from wordle_rl.prompts.parser import thought_of
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.lesson import TeacherSettings, check_thoughts
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.scripted_actor import ScriptedActor, scripted_turns
+from wordle_rl.rollouts.teacher import (
+    ScriptedPlayer,
+    TeacherSettings,
+    check_thoughts,
+    scripted_talks,
+)
 
 lengths = pytest.mark.parametrize("length", LENGTHS[1:])
 
@@ -29,22 +34,20 @@ lengths = pytest.mark.parametrize("length", LENGTHS[1:])
 @pytest.mark.parametrize("form", ["conversation", "fresh", "tool"])
 def test_a_thought_stands_before_the_answer_in_every_form(form):
     chat = Chat(HFTokenizer(qwen_like_tokenizer(QWEN_TOOLS)))
-    actor = ScriptedActor(
+    actor = ScriptedPlayer(
         player=RandomConsistent(KNOWLEDGE),
         draws=Draws(seed=5),
         reasoning=Reasoning(KNOWLEDGE, "brief"),
     )
     [game] = play(actor, new_games([WORDS.answers[3]], WORDS, Rules()))
     seen = build_form(form, chat, STYLE)
-    for turn, tokens in zip(
-        game.turns, scripted_turns(game, build_form(form, chat, STYLE)), strict=True
-    ):
+    for turn, tokens in zip(game.turns, turns_of(scripted_talks(game, seen)), strict=True):
         assert turn.guess is not None
         thought = thought_of(turn.text)
         assert thought and thought == turn.thought
         answer = chat.answer(seen.write(turn.guess))
-        assert tokens.completion.ids[-len(answer) :] == answer
-        text = chat.tokenizer.decode(tokens.completion.ids)
+        assert tokens.ids[-len(answer) :] == answer
+        text = chat.tokenizer.decode(tokens.ids)
         assert text == thought + seen.write(turn.guess)
         assert seen.parse(text).guess == turn.guess
 

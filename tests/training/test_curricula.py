@@ -21,8 +21,8 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.players import RandomWord
 from wordle_rl.game.rules import Game, GameStatus
-from wordle_rl.rollouts import base as scene
-from wordle_rl.rollouts.base import Recipe
+from wordle_rl.rollouts import kinds as scene
+from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.runs.files import FolderError
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.curriculum import observe_step, plan_step, save_curriculum
@@ -167,7 +167,7 @@ def test_a_state_that_json_would_change_is_refused(state, words, monkeypatch):
 
 def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
     recipe = recipe_of(Sft(), lambda turn: 0.0, teacher=None, groups=3, num_generations=1)
-    from wordle_rl.rollouts.lesson import TeacherSettings
+    from wordle_rl.rollouts.teacher import TeacherSettings
 
     policy = policy_of(qwen(340))
     scripted = {"teacher": TeacherSettings(player=RandomWord(recipe.words))}

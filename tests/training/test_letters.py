@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,8 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
-from wordle_rl.policy.engine import Completion, StopReason
-from wordle_rl.rollouts.base import Step
-from wordle_rl.rollouts.records import Rollout, TokenTurn
+from wordle_rl.rollouts.settings import Step
+from wordle_rl.rollouts.talk import Rollout, Talk
 from wordle_rl.training.letters import letter_advantages, locate_letters
 from wordle_rl.training.step import train_step
 from wordle_rl.training.update import build_batch, select_rows
@@ -87,14 +85,14 @@ def test_letters_are_found_in_the_tokens_of_an_answer(ids, places):
 
 def rollout_of(group: int, *answers: list[int], secret: str = "crane") -> Rollout:
     """A game with these answers, tokens of TEXTS."""
-    game, turns = Game(secret, WORDS.allowed_set, Rules()), []
+    game, talk = Game(secret, WORDS.allowed_set, Rules()), Talk()
     for ids in answers:
         text = Texts().decode(ids)
         letters = text.lower().removeprefix("<guess>").removesuffix("</guess>").replace(" ", "")
         game.play(letters or None, text=text, reason=None if letters else "no_guess_tag")
-        drawn = Completion(ids=ids, logprobs=[-1.0] * len(ids), stop=StopReason.STOP_TOKEN)
-        turns.append(TokenTurn(prompt_ids=[0, 0], completion=drawn))
-    return Rollout(game=game, group=group, turns=turns)
+        talk.hear([0, 0], len(game.turns) - 1)
+        talk.answer(ids, len(game.turns) - 1)
+    return Rollout(game=game, group=group, talks=[talk])
 
 
 CHART, CHARP = [0, 1, 2, 3, 4, 6, 7], [0, 1, 2, 3, 4, 5, 7]
@@ -130,13 +128,12 @@ def test_each_turn_of_a_group_is_compared_by_itself():
 def test_letters_are_added_to_the_advantage_of_their_turn():
     rollouts = [rollout_of(0, CHARP, CHARP), rollout_of(0, CHARP, CHART)]
     setup = recipe(letter_weight=1.0, groups=1, num_generations=2)
-    samples: Any = [SimpleNamespace(rollout=rollout, scores=None) for rollout in rollouts]
     more = letter_advantages(rollouts, setup, Texts())
     advantages = Advantages(per_turn=[np.zeros(2), np.array([0.0, 0.25])], per_token=more)
     assert advantages.teaches.tolist() == [True, True]
     tokenizer = HFTokenizer(qwen_like_tokenizer())
     step = step_of(policy_of(qwen(340), tokenizer), setup)
-    batch = build_batch(step, select_rows(step, samples, advantages), advantages)
+    batch = build_batch(step, select_rows(step, rollouts, advantages), advantages)
     first = [0.0] * (2 + 7 + 2)
     np.testing.assert_allclose(batch.advantages[0], [*first, 0, 0, 0, 0, 0, -0.5, 0])
     np.testing.assert_allclose(

@@ -67,7 +67,7 @@ def test_groups_without_spread_are_replaced_until_none_is_left():
     kept = 0
     for old, new in zip(plain.rollouts, refilled.rollouts, strict=True):
         assert old.group == new.group
-        kept += old.turns == new.turns
+        kept += old.talks == new.talks
     assert kept == 2 * (8 - no_spread(plain))
 
 
@@ -113,8 +113,8 @@ def test_replacing_is_a_pure_function_of_seed_and_step():
     first, again, later = (played_step(Dapo(), often_equal, number) for number in (3, 3, 4))
     games = [[r.game.secret for r in result.rollouts] for result in (first, again)]
     assert games[0] == games[1]
-    assert [r.turns for r in first.rollouts] == [r.turns for r in again.rollouts]
-    assert [r.turns for r in first.rollouts] != [r.turns for r in later.rollouts]
+    assert [r.talks for r in first.rollouts] == [r.talks for r in again.rollouts]
+    assert [r.talks for r in first.rollouts] != [r.talks for r in later.rollouts]
 
 
 def test_no_draw_is_used_twice_in_a_step():
@@ -125,9 +125,9 @@ def test_no_draw_is_used_twice_in_a_step():
         secrets=("crane",),
     )  # fmt: skip
     result = train_step(step_of(policy, setup, 0))
-    kept = [tuple(t.completion.ids for t in r.turns) for r in result.rollouts]
+    kept = [r.talks for r in result.rollouts]
     first = played_step(Grpo(beta=0.0), flat, groups=4, num_generations=4, secrets=("crane",))
-    planned = [tuple(t.completion.ids for t in r.turns) for r in first.rollouts]
+    planned = [r.talks for r in first.rollouts]
     assert all(one != other for one, other in itertools.product(kept, planned))
 
 

@@ -29,7 +29,7 @@ from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.rollouts.history import History
-from wordle_rl.rollouts.lesson import TeacherSettings
+from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.training.checkpoint import RunState
 from wordle_rl.training.step import StepResult
 

@@ -46,9 +46,9 @@ from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.rollouts.base import Recipe, RolloutKind
 from wordle_rl.rollouts.history import History, HistorySettings
-from wordle_rl.rollouts.lesson import TeacherSettings
+from wordle_rl.rollouts.settings import Recipe, RolloutSettings
+from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.instantiate import (
     ConfigError,
     check_choice,
@@ -111,7 +111,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     words, splits = settings.load()
     knowledge = Knowledge(words, feedback_table(words))
     rules: Rules = instantiate("rules", config["rules"], Rules)
-    rollout: RolloutKind = instantiate("rollout", config["rollout"], RolloutKind)
+    rollout: RolloutSettings = instantiate("rollout", config["rollout"], RolloutSettings)
     earlier = build_history(config["history"], knowledge, rules)
     sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
     algorithm = _build_algorithm(config["algorithm"], rollout, rules, sampling, earlier)
@@ -184,7 +184,7 @@ def _refuse(rules: Iterator[Rule]) -> None:
 
 def _rules_of_a_step(
     algorithm: Algorithm,
-    rollout: RolloutKind,
+    rollout: RolloutSettings,
     backend: BackendSettings,
     sampling: Sampling,
     model: ModelSettings,
@@ -208,7 +208,7 @@ def _rules_of_a_step(
 
 
 def _rules_of_data(
-    data: TrainingData, algorithm: Algorithm, rollout: RolloutKind, history: History | None
+    data: TrainingData, algorithm: Algorithm, rollout: RolloutSettings, history: History | None
 ) -> Iterator[Rule]:
     if data.dialogues is None:
         yield history, "history must be none with data=<file>, whose rows say where games begin"
@@ -217,7 +217,7 @@ def _rules_of_data(
     option = option_of(algorithm)
     given = taught is not None and not taught.choices and not taught.slips
     yield not given, f"algorithm must be sft {learn} {option}"
-    yield rollout.name != "game", f"rollout must be game {learn} {rollout.name}"
+    yield rollout.kind != "game", f"rollout must be game {learn} {rollout.kind}"
     count = rollout.num_generations
     yield count != 1, f"num_generations must be 1 {learn} {count}"
     yield rollout.form == "tool", f"rollout.form must be conversation or fresh {learn} tool"
@@ -345,7 +345,7 @@ def build_teacher(
 
 
 def _build_algorithm(
-    node: Any, rollout: RolloutKind, rules: Rules, sampling: Sampling, earlier: History | None
+    node: Any, rollout: RolloutSettings, rules: Rules, sampling: Sampling, earlier: History | None
 ) -> Algorithm:
     """Build the algorithm, which knows how long a rollout can be and who draws its tokens."""
     answers = rollout.answers(rules, earlier.least if earlier else 0)
@@ -356,7 +356,7 @@ def _build_algorithm(
 
 
 def _build_servers(
-    node: Any, rollout: RolloutKind, model: ModelSettings, backend: BackendSettings
+    node: Any, rollout: RolloutSettings, model: ModelSettings, backend: BackendSettings
 ) -> ServerSettings | None:
     """Build the settings of the servers that play. None unless rollout.engine=vllm."""
     servers: ServerSettings = instantiate("vllm", node, ServerSettings)
@@ -400,7 +400,7 @@ def _build_curriculum(
     if chosen.needs_whole_games and not recipe.rollout.finishes:
         raise ConfigError(
             f"curriculum={option_of(chosen)} depends on how games end, but "
-            f"rollout={recipe.rollout.name} leaves them earlier: use rollout=game or "
+            f"rollout={recipe.rollout.kind} leaves them earlier: use rollout=game or "
             "rollout=best_of"
         )
     chosen.plan()  # raises now if its first rewards are wrong

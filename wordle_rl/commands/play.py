@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from wordle_rl.rollouts.opponent import Opponent
+    from wordle_rl.web.opponent import Opponent
 
 
 def play(
@@ -51,7 +51,7 @@ def load_opponent(
 ) -> Opponent:
     """A player to watch, as eval.py would load it with these settings. Raises ValueError."""
     from wordle_rl.commands.players import load_player
-    from wordle_rl.rollouts.opponent import Opponent
+    from wordle_rl.web.opponent import Opponent
 
     given = [*settings, *([] if run is None else [f"checkpoint={checkpoint}"])]
     loaded = load_player(model=model, player=player, run=run, settings=given)
@@ -61,5 +61,5 @@ def load_opponent(
         rules=loaded.rules,
         rewards=loaded.rewards,
         secrets=loaded.tournament.secrets,
-        new_actor=lambda: loaded.actor(0),
+        seat=lambda: loaded.seat(0),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from wordle_rl.game.players import (
     RandomWord,
     TreePlayer,
 )
-from wordle_rl.game.rules import Game, Rules, State
+from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.policy.lineage import describe_lineage
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
@@ -46,12 +47,10 @@ from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
-from wordle_rl.rollouts.given_opener import GivenOpener
 from wordle_rl.rollouts.history import fixed_states
-from wordle_rl.rollouts.play import Actor, Reply, new_games, play
-from wordle_rl.rollouts.policy_actor import build_actor
-from wordle_rl.rollouts.scripted_actor import ScriptedActor
-from wordle_rl.rollouts.shots import draw_shots
+from wordle_rl.rollouts.play import ModelPlayer, new_games, play
+from wordle_rl.rollouts.play import Player as Seated
+from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, instantiate
@@ -89,12 +88,13 @@ class LoadedPlayer:
     """A player, with the words, rules, prompt and rewards that it plays by."""
 
     name: str  # in reports
-    actor: Callable[[int], Actor]  # makes the actor of a batch, from its first game's number
+    seat: Callable[[int], Seated]  # makes the player of a batch, from its first game's number
     tournament: Tournament
     rewards: RewardSet  # what its games earn, such as player.rewards.score(game).total
     games_at_once: int = _GAMES_AT_ONCE
     lineage: str | None = None  # how a model was made, in one line
     samples: int | None = None  # games per secret, None for as many as the settings say
+    opener: str | None = None  # a given first guess
 
     @property
     def splits(self) -> Splits:
@@ -120,8 +120,7 @@ class LoadedPlayer:
 
     def after(self, opener: str) -> LoadedPlayer:
         """The same player with a given first guess."""
-        name, actor = f"{self.name} after {opener}", self.actor
-        return replace(self, name=name, actor=lambda first: GivenOpener(opener, actor(first)))
+        return replace(self, name=f"{self.name} after {opener}", opener=opener)
 
     def play(
         self,
@@ -147,34 +146,32 @@ class LoadedPlayer:
         most, seconds = (self.games_at_once, math.inf) if time_limit is None else (1, time_limit)
         for start in range(0, len(games), most):
             batch = games[start : start + most]
-            play(self.actor(first + start), batch, time_limit=seconds, watch=count.look)
+            play(
+                self.seat(first + start), batch,
+                opener=self.opener, time_limit=seconds, watch=count.look,
+            )  # fmt: skip
             count.next_batch()
         return games
 
-    def answers(self, states: Sequence[State], *, first: int = 0) -> list[Reply | None]:
-        """One answer on each board: its text, and what was read from it.
+    def answers(self, states: Sequence[State], *, first: int = 0) -> list[PlayedTurn | None]:
+        """One answer on each board, as the turn of a game on some secret.
 
         None where a board leaves no room for an answer in the model's context. first: as in play.
         """
-        replies: list[Reply | None] = [None] * len(states)
+        games = new_games([self.words.answers[0]] * len(states), self.words, self.rules, states)
         for start in range(0, len(states), self.games_at_once):
-            batch = states[start : start + self.games_at_once]
-            actor = self.actor(first + start)
-            begun = [i for i, fits in enumerate(actor.start(batch)) if fits]
-            for turn in sorted({batch[i].turn for i in begun}):
-                games = [i for i in begun if batch[i].turn == turn]
-                drawn = actor.answer(games, [batch[i] for i in games], turn)
-                for i, reply in zip(games, drawn, strict=True):
-                    replies[start + i] = reply
-            actor.leave(begun)
-        return replies
+            player = self.seat(first + start)
+            batch = games[start : start + self.games_at_once]
+            by_turn: defaultdict[int, dict[int, Game]] = defaultdict(dict)
+            for number, game in enumerate(batch):
+                by_turn[game.state.turn][number] = game
+            for turn in sorted(by_turn):
+                player(by_turn[turn], turn)
+        return [game.turns[0] if game.turns else None for game in games]
 
     def guesses(self, states: Sequence[State], *, first: int = 0) -> list[str | None]:
         """One guess on each board. None where no guess could be read or the answer was cut off."""
-        return [
-            reply.parsed.guess if reply is not None and reply.complete else None
-            for reply in self.answers(states, first=first)
-        ]
+        return [turn and turn.guess for turn in self.answers(states, first=first)]
 
 
 def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tournament:
@@ -256,10 +253,10 @@ def build_solvers(knowledge: Knowledge) -> list[Player]:
 def enter(player: Player, tournament: Tournament, rewards: RewardSet) -> LoadedPlayer:
     """Enter a scripted player. It writes its guesses as in a conversation, whatever form=."""
 
-    def actor(first: int) -> Actor:
-        return ScriptedActor(player=player, draws=tournament.draws(first))
+    def seat(first: int) -> Seated:
+        return ScriptedPlayer(player=player, draws=tournament.draws(first))
 
-    return LoadedPlayer(name=player.name, actor=actor, tournament=tournament, rewards=rewards)
+    return LoadedPlayer(name=player.name, seat=seat, tournament=tournament, rewards=rewards)
 
 
 # -- models ---------------------------------------------------------------------------------------
@@ -285,13 +282,14 @@ def build_players(
     talk = build_form(form, Chat(policy.tokenizer), style, shots)
     check_room(talk, sampling, model.max_context, guesses=tournament.guesses)
 
-    def actor(first: int, sampling: Sampling = sampling) -> Actor:
-        return build_actor(policy, talk, sampling, tournament.draws(first))
+    def seat(first: int, sampling: Sampling = sampling) -> Seated:
+        draws = tournament.draws(first)
+        return ModelPlayer(engine=policy.engine(), form=talk, sampling=sampling, draws=draws)
 
     _warn_of_known_secrets(tournament, model)
     untrained = model.path == UNTRAINED
     player = LoadedPlayer(
-        name=_name_player(model, settings), actor=actor, tournament=tournament, rewards=rewards,
+        name=_name_player(model, settings), seat=seat, tournament=tournament, rewards=rewards,
         games_at_once=model.games_at_once,
         lineage=describe_lineage(
             stages_of(model.location), knowledge.words, tournament.splits, untrained=untrained
@@ -299,7 +297,7 @@ def build_players(
     )  # fmt: skip
     greedy = replace(
         player, name=f"greedy {player.name}", samples=1,
-        actor=partial(actor, sampling=replace(sampling, temperature=0.0)),
+        seat=partial(seat, sampling=replace(sampling, temperature=0.0)),
     )  # fmt: skip
     return [player, *([greedy] if settings.samples > 1 else [])], policy.computing.record()
 

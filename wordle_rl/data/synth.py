@@ -14,10 +14,10 @@ from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, State
 from wordle_rl.policy.sampling import Draws, Purpose, generator
 from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.forms import earlier_turns, write_guess
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.scripted_actor import ScriptedActor
+from wordle_rl.rollouts.settings import Recipe
+from wordle_rl.rollouts.teacher import ScriptedPlayer
 
 SOURCE, ABILITY = "wordle_rl", "wordle"
 
@@ -49,14 +49,14 @@ class Synthesis:
         """Games of the recipe's teacher from empty boards."""
         teacher = self.recipe.teacher
         assert teacher is not None
-        actor = ScriptedActor(
+        player = ScriptedPlayer(
             player=teacher.player,
             draws=Draws(seed=self.recipe.seed),
             reasoning=teacher.reasoning,
         )
         rules = self.recipe.rules
         begin = [State(max_turns=rules.max_turns)] * count
-        return play(actor, new_games(self._draw_secrets(count), self.recipe.words, rules, begin))
+        return play(player, new_games(self._draw_secrets(count), self.recipe.words, rules, begin))
 
     def game_rows(self, games: Sequence[Game]) -> list[Row]:
         """One row per game: the whole dialogue as messages."""

@@ -27,11 +27,10 @@ from wordle_rl.policy.sampling import Draws, Stream
 from wordle_rl.policy.settings import MAIN, LightningSettings, ModelSettings
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form
-from wordle_rl.rollouts.play import new_games, play, record_rollouts
-from wordle_rl.rollouts.policy_actor import build_actor
+from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.progress import announce
-from wordle_rl.training.sequences import build_sequences, pad
+from wordle_rl.training.sequences import pad
 
 _GAMES = 8
 _ANSWERS = 2  # of each game, so that feedback is read, too
@@ -116,13 +115,11 @@ def play_probe(source: Source) -> Probe:
     draws = Draws(seed=_SEED, stream=Stream.EVALUATION)
     with announce("playing held-out games"):
         try:
-            actor = build_actor(policy, form, sampling, draws)
+            player = ModelPlayer(engine=policy.engine(), form=form, sampling=sampling, draws=draws)
             games = new_games(source.secrets[:_GAMES], source.words, source.rules)
-            rollouts = record_rollouts(play(actor, games, answers=_ANSWERS), actor.turns, 1)
-            sequences = [s for i, one in enumerate(rollouts) for s in build_sequences(one, i)]
-            zeros = [[0.0] * len(sequence.ids) for sequence in sequences]
-            values = {"advantages": zeros, "weights": zeros}
-            batch = pad(sequences, values, policy.tokenizer.pad_id)
+            play(player, games, answers=_ANSWERS)
+            talks = [talk for mine in player.all_talks(games) for talk in mine]
+            batch = pad(talks, policy.tokenizer.pad_id)
             scores = policy.score(batch)
         except NotFinite as error:
             raise ConfigError(f"{error}: the weights of the run may be broken") from None

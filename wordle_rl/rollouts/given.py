@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from wordle_rl.game.rules import Clue, State
-from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.records import TokenTurn
+from wordle_rl.rollouts.talk import Talk
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,19 +77,14 @@ class GivenDialogues(Protocol):
     def __getitem__(self, place: int, /) -> GivenDialogue: ...
 
 
-def dialogue_turns(dialogue: GivenDialogue, chat: Chat) -> list[TokenTurn]:
+def dialogue_talk(dialogue: GivenDialogue, chat: Chat) -> Talk:
     """A dialogue as tokens, as if a policy had given its answers."""
-    turns: list[TokenTurn] = []
-    for exchange in dialogue.exchanges:
-        if turns:
+    talk = Talk()
+    for turn, exchange in enumerate(dialogue.exchanges):
+        if turn:
             prompt = chat.reply(exchange.message, last_id=chat.turn_end_id)
         else:
             prompt = chat.opening(dialogue.system, exchange.message)
-        ids = chat.answer(exchange.answer)
-        drawn = Completion(ids=ids, logprobs=[0.0] * len(ids), stop=StopReason.STOP_TOKEN)
-        turns.append(
-            TokenTurn(
-                prompt_ids=prompt, completion=drawn, trained=exchange.trained, fresh=not turns
-            )
-        )
-    return turns
+        talk.hear(prompt, turn)
+        talk.answer(chat.answer(exchange.answer), turn, trained=exchange.trained)
+    return talk

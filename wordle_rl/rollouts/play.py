@@ -1,58 +1,26 @@
-"""Plays many games at once, turn by turn, with a policy or a scripted player.
+"""Plays many games at once, turn by turn, with a model or a scripted player.
 
-Training, validation and evaluation use the same loop. Only the actor differs.
+Training, validation and evaluation use the same loop. Only the player differs.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from wordle_rl.game.players import guess_text
-from wordle_rl.game.rules import Game, GameStatus, PlayedTurn, Rules, State
-from wordle_rl.prompts.parser import Parsed
-from wordle_rl.rollouts.records import Rollout, TokenTurn
+from wordle_rl.game.rules import Game, GameStatus, Rules, State
+from wordle_rl.policy.engine import Engine, StopReason
+from wordle_rl.policy.sampling import Draws, Sampling
+from wordle_rl.rollouts.forms import Form
+from wordle_rl.rollouts.talk import Talk
 from wordle_rl.words.lists import WordLists
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reply:
-    """An actor's answer in one game."""
-
-    text: str
-    parsed: Parsed  # what the text says
-    tokens: int = 0  # sampled, 0 for scripted players
-    complete: bool = True  # False if a limit cut the answer off
-
-    @classmethod
-    def of_guess(cls, word: str, thought: str = "") -> Reply:
-        """The answer that guesses a word, behind a thought if there is one."""
-        parsed = Parsed(guess=word, reason=None, thought=thought)
-        return cls(text=thought + guess_text(word), parsed=parsed)
-
-
-class Actor(Protocol):
-    """Answers in many games at once. Games are numbered from 0."""
-
-    def start(self, states: Sequence[State]) -> list[bool]:
-        """Begin one game per state. Returns which ones could begin."""
-        ...
-
-    def answer(self, games: Sequence[int], states: Sequence[State], turn: int) -> list[Reply]:
-        """Answer once in each of these games. turn: how many answers came before."""
-        ...
-
-    def hear(
-        self, games: Sequence[int], turns: Sequence[PlayedTurn], states: Sequence[State]
-    ) -> list[bool]:
-        """Hear the outcome of the answers. Returns which games can continue."""
-        ...
-
-    def leave(self, games: Sequence[int]) -> None:
-        """Forget these games, which are over."""
-        ...
+# Plays one answer in each of some games, which are given by their numbers. The second argument says
+# how many answers came before. It forfeits games that leave no room for an answer.
+Player = Callable[[Mapping[int, Game], int], None]
 
 
 def new_games(
@@ -67,69 +35,97 @@ def new_games(
 
 
 def play(
-    actor: Actor,
+    player: Player,
     games: list[Game],
     *,
     answers: int | None = None,
+    opener: str | None = None,
     time_limit: float = float("inf"),
-    watch: Callable[[Sequence[Game]], None] | None = None,
+    watch: Callable[[Sequence[Game]], None] = lambda games: None,
 ) -> list[Game]:
     """Play games to their ends. Returns the same games.
 
-    answers: leave each game after this many, finished or not. time_limit: seconds after which
-    unfinished games are out of time, checked between turns. watch: called with all games before
-    each turn and after the last one. It may raise to abandon all games.
+    answers: leave each game after this many, finished or not. opener: the first guess, which the
+    player does not make itself. time_limit: seconds after which unfinished games are out of time,
+    checked between turns. watch: called with all games before each turn and after the last one. It
+    may raise to abandon all games.
     """
     begin = time.monotonic()
-    started = actor.start([game.state for game in games])
-    live = _drop_finished(actor, games, list(range(len(games))), started)
-    turn = 0
-    while live:
-        if watch is not None:
-            watch(games)
-        replies = actor.answer(live, [games[i].state for i in live], turn)
-        for i, reply in zip(live, replies, strict=True):
-            take(games[i], reply)
-        if time.monotonic() - begin >= time_limit:
-            for i in live:
-                if games[i].status is GameStatus.PLAYING:
-                    games[i].forfeit(GameStatus.OUT_OF_TIME)
-        live = _drop_finished(actor, games, live, [True] * len(live))
-        turn += 1
-        if turn == answers:
-            break
-        turns, states = [games[i].turns[-1] for i in live], [games[i].state for i in live]
-        live = _drop_finished(actor, games, live, actor.hear(live, turns, states))
-    actor.leave(live)
-    if watch is not None:
+    for turn in itertools.count():
         watch(games)
-    return games
+        live = {i: game for i, game in enumerate(games) if game.status is GameStatus.PLAYING}
+        if not live or turn == answers:
+            return games
+        if turn == 0 and opener is not None:
+            for game in live.values():
+                game.play(opener, text=guess_text(opener))
+        else:
+            player(live, turn)
+        if time.monotonic() - begin >= time_limit:
+            for game in live.values():
+                if game.status is GameStatus.PLAYING:
+                    game.forfeit(GameStatus.OUT_OF_TIME)
+    raise AssertionError("unreachable")
 
 
-def take(game: Game, reply: Reply) -> PlayedTurn:
-    """Play an answer in a game. An answer that was cut off never counts as a guess."""
-    parsed = reply.parsed if reply.complete else reply.parsed.truncated()
-    return game.play(
-        parsed.guess, text=reply.text, thought=parsed.thought, reason=parsed.reason,
-        tokens=reply.tokens,
-    )  # fmt: skip
+@dataclass(kw_only=True)
+class ModelPlayer:
+    """A language model as a player. It sees games in one form of wordle_rl.rollouts.forms."""
+
+    engine: Engine
+    form: Form
+    sampling: Sampling
+    draws: Draws
+    talks: dict[int, list[Talk]] = field(default_factory=dict)  # of each game
+
+    def __call__(self, games: Mapping[int, Game], turn: int) -> None:
+        for number, game in games.items():
+            mine = self.talks.setdefault(number, [])
+            talk = hear(self.form, game, mine[-1] if mine else None, self.engine.max_context)
+            if talk is None:
+                game.forfeit()
+            elif not mine or talk is not mine[-1]:
+                mine.append(talk)
+        self.answer({i: g for i, g in games.items() if g.status is GameStatus.PLAYING}, turn)
+
+    def answer(self, games: Mapping[int, Game], turn: int) -> None:
+        """Draw an answer at the end of each game's last conversation, and play it."""
+        if not games:
+            return
+        talks = [self.talks[number][-1] for number in games]
+        numbers = self.draws.uniforms(list(games), turn, self.sampling.max_tokens)
+        drawn = self.engine.complete([talk.ids for talk in talks], self.sampling, numbers)
+        for game, talk, answer in zip(games.values(), talks, drawn, strict=True):
+            talk.answer(answer.ids, len(game.turns), answer.logprobs)
+            say(self.form, game, answer.ids, complete=answer.stop is StopReason.STOP_TOKEN)
+
+    def all_talks(self, games: Sequence[Game]) -> list[list[Talk]]:
+        """The conversations of each of some games, whose numbers are 0, 1, ..."""
+        return [self.talks.get(number, []) for number in range(len(games))]
 
 
-def _drop_finished(actor: Actor, games: list[Game], live: list[int], fits: list[bool]) -> list[int]:
-    """Forfeit games that do not fit and leave games that are over. Returns the rest."""
-    for i, fit in zip(live, fits, strict=True):
-        if not fit:
-            games[i].forfeit()
-    over = [i for i in live if games[i].status is not GameStatus.PLAYING]
-    actor.leave(over)
-    return [i for i in live if games[i].status is GameStatus.PLAYING]
+def hear(form: Form, game: Game, talk: Talk | None, max_context: int) -> Talk | None:
+    """The conversation up to a game's next answer. None if it leaves no room for one.
+
+    talk: the one up to the last answer, None before the first. It goes on in place unless each
+    prompt of the form begins anew.
+    """
+    if talk is None:
+        ids = form.opening(game.state)
+    else:
+        ids = form.reply(game.turns[-1], game.state, last_id=talk.ids[-1])
+    if talk is None or form.fresh:
+        talk = Talk()
+    if len(talk.ids) + len(ids) >= max_context:
+        return None
+    talk.hear(ids, len(game.turns))
+    return talk
 
 
-def record_rollouts(
-    games: Sequence[Game], turns: Sequence[list[TokenTurn]], size: int, *, first_group: int = 0
-) -> list[Rollout]:
-    """Make a record of each game. Each `size` adjacent games are a group."""
-    return [
-        Rollout(game=game, group=first_group + i // size, turns=tokens)
-        for i, (game, tokens) in enumerate(zip(games, turns, strict=True))
-    ]
+def say(form: Form, game: Game, ids: list[int], *, complete: bool) -> None:
+    """Play an answer of a model. complete: False if a limit cut it off; then it has no guess."""
+    text = form.chat.tokenizer.decode(ids)
+    parsed = form.parse(text) if complete else form.parse(text).truncated()
+    game.play(
+        parsed.guess, text=text, thought=parsed.thought, reason=parsed.reason, tokens=len(ids)
+    )

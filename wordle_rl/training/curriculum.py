@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from wordle_rl.game.rules import Game
-from wordle_rl.rollouts.base import Recipe
-from wordle_rl.rollouts.records import Rollout
+from wordle_rl.rollouts.settings import Recipe
+from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.runs.files import FolderError, plain
 from wordle_rl.runs.instantiate import option_of
 from wordle_rl.training.curricula.base import Curriculum

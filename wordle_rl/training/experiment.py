@@ -19,8 +19,8 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.servers import ServerSettings
 from wordle_rl.policy.settings import UNTRAINED, BackendSettings, ModelSettings
 from wordle_rl.policy.stages import Stage, prompt_name, stages_of
-from wordle_rl.rollouts.base import Recipe
 from wordle_rl.rollouts.history import History, fixed_states
+from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.runs.instantiate import option_of
 from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.settings import LoggerSettings, TrainerSettings

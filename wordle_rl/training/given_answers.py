@@ -6,13 +6,11 @@ import numpy as np
 
 from wordle_rl.algorithms.base import Advantages
 from wordle_rl.game.rules import Game
-from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.base import Step
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.given import GivenDialogues, dialogue_turns
-from wordle_rl.rollouts.records import Rollout
+from wordle_rl.rollouts.given import GivenDialogues, dialogue_talk
+from wordle_rl.rollouts.settings import Step
+from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.runs.processes import share
-from wordle_rl.training.advantages import Sample
 from wordle_rl.training.metrics import group_metrics, token_metrics
 from wordle_rl.training.step import StepResult, planned
 from wordle_rl.training.update import run_updates
@@ -33,30 +31,26 @@ def learn_answers(step: Step, dialogues: GivenDialogues) -> StepResult:
     chosen = planned(range(len(dialogues)), recipe.seed, places)
     with step.policy.timers("data"):
         mine = [
-            Sample(
-                rollout=Rollout(
-                    game=Game("", ()),  # a stand-in that is never played
-                    group=group,
-                    turns=dialogue_turns(dialogues[chosen[group]], step.form.chat),
-                ),
-                reward=GameReward(turns=()),
-                scores=None,
+            Rollout(
+                game=Game("", ()),  # a stand-in that is never played
+                group=group,
+                talks=[dialogue_talk(dialogues[chosen[group]], step.form.chat)],
             )
             for group in share(groups, processes)
         ]
-    samples = [sample for part in processes.gather(mine) for sample in part]
+    rollouts = [rollout for part in processes.gather(mine) for rollout in part]
     step.check()
-    each = [np.ones(len(sample.rollout.turns)) for sample in samples]
+    each = [np.ones(len(rollout.answer_lengths)) for rollout in rollouts]
     metrics = {
         "train/games": 0.0,
         "train/wins": 0.0,
         "train/extra_games": 0.0,
         "train/rows": float(groups),
         **group_metrics(groups=groups, idle=0, replaced=0, skips=False),
-        **token_metrics([sample.rollout for sample in samples]),
-        **run_updates(step, samples, Advantages(per_turn=each)),
+        **token_metrics(rollouts),
+        **run_updates(step, rollouts, Advantages(per_turn=each)),
     }
-    return StepResult(rollouts=[], rewards=[], advantages=[], metrics=metrics)
+    return StepResult(rollouts=[], advantages=[], metrics=metrics)
 
 
 def check_lengths(dialogues: GivenDialogues, chat: Chat, max_context: int) -> None:
@@ -66,8 +60,7 @@ def check_lengths(dialogues: GivenDialogues, chat: Chat, max_context: int) -> No
         dialogue = dialogues[place]
         if dialogue.bytes + _MARKUP * (2 * len(dialogue.exchanges) + 1) <= max_context:
             continue  # a token has one byte or more
-        turns = dialogue_turns(dialogue, chat)
-        tokens = sum(len(turn.prompt_ids) + len(turn.completion.ids) for turn in turns)
+        tokens = len(dialogue_talk(dialogue, chat).ids)
         if tokens > max_context:
             rows.append(dialogue.row)
             longest = max(longest, tokens)

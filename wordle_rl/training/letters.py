@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from wordle_rl.algorithms.base import Floats
 from wordle_rl.policy.tokenizer import Tokenizer
-from wordle_rl.rollouts.base import Recipe
-from wordle_rl.rollouts.records import Rollout
+from wordle_rl.rollouts.settings import Recipe
+from wordle_rl.rollouts.talk import Rollout, Talk
 from wordle_rl.words.lists import WORD_LENGTH
 
 
@@ -39,10 +39,10 @@ def letter_advantages(
     found: list[list[Floats]] = []
     for rollout in rollouts:
         found.append([])
-        for number, turn in enumerate(rollout.turns):
-            ids, played = turn.completion.ids, rollout.game.turns[number]
+        for talk, (number, part) in _answers(rollout):
+            ids, played = talk.ids[part.start : part.stop], rollout.game.turns[number]
             found[-1].append(np.zeros(len(ids)))
-            if played.guess is None or not turn.trained:
+            if played.guess is None or not talk.trained[part.start]:
                 continue
             kept = judge_letters(recipe.knowledge.spoiling_letter(played.guess, played.state))
             for letter, reward in enumerate(kept.tolist()):
@@ -54,6 +54,11 @@ def letter_advantages(
         for letter, (reward, place) in enumerate(zip(kept.tolist(), places, strict=False)):
             tokens[place] += recipe.rollout.letter_weight * (reward - means[*key, letter])
     return found
+
+
+def _answers(rollout: Rollout) -> Iterator[tuple[Talk, tuple[int, range]]]:
+    """The turns of a rollout, each with its conversation and where its answer is in it."""
+    return ((talk, answer) for talk in rollout.talks for answer in talk.answers.items())
 
 
 def judge_letters(spoiling: int | None) -> Floats:

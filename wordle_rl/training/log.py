@@ -15,7 +15,7 @@ from wordle_rl.evaluation.habits import later_guesses, warn_of_repetition
 from wordle_rl.evaluation.summary import game_record, most_common_guesses
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.records import games_of
+from wordle_rl.rollouts.talk import games_of
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.terminal import columns, shows_colours
 from wordle_rl.training.settings import TrainerSettings

@@ -20,11 +20,11 @@ from wordle_rl.evaluation.summary import write_summary
 from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import EngineLost, NotFinite
 from wordle_rl.policy.policy import Policy
-from wordle_rl.rollouts.base import Step
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
-from wordle_rl.rollouts.lesson import check_thoughts
-from wordle_rl.rollouts.records import games_of
+from wordle_rl.rollouts.settings import Step
+from wordle_rl.rollouts.talk import games_of
+from wordle_rl.rollouts.teacher import check_thoughts
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import write_json

@@ -10,7 +10,7 @@ from wordle_rl.evaluation.habits import later_guesses
 from wordle_rl.evaluation.summary import distinct_openers, most_common_guesses, reward_means
 from wordle_rl.game.rules import Game, PlayedTurn
 from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.records import Rollout, games_of
+from wordle_rl.rollouts.talk import Rollout, games_of
 from wordle_rl.words.lists import WordLists
 
 
@@ -90,7 +90,7 @@ def answer_tokens(games: Sequence[Game]) -> float:
 
 def token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Tokens of a step's answers, including thoughts and ends of turns."""
-    answers = [len(turn.completion.ids) for rollout in rollouts for turn in rollout.turns]
+    answers = [length for rollout in rollouts for length in rollout.answer_lengths.tolist()]
     return {
         "tokens/sampled": float(sum(answers)),
         "tokens/per_answer": float(np.mean(answers)) if answers else 0.0,

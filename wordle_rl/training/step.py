@@ -17,12 +17,12 @@ from wordle_rl.algorithms.base import Advantages
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Purpose, generator
 from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.base import Recipe, RolloutTask, Step
 from wordle_rl.rollouts.given import GivenState, GivenStates
-from wordle_rl.rollouts.records import Rollout, games_of
+from wordle_rl.rollouts.kinds import RolloutTask, play_task
+from wordle_rl.rollouts.settings import Recipe, Step
+from wordle_rl.rollouts.talk import Rollout, games_of
 from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import (
-    Sample,
     groups_without_spread,
     score_rollouts,
     share_of_idle_turns,
@@ -47,9 +47,12 @@ class StepResult:
     """The rollouts of a step, from all processes, and how they went."""
 
     rollouts: list[Rollout]
-    rewards: list[GameReward]
     advantages: list[np.ndarray]  # for each rollout [K], one per turn
     metrics: dict[str, float]
+
+    @property
+    def rewards(self) -> list[GameReward]:
+        return [rollout.reward for rollout in self.rollouts]
 
 
 def step_secrets(secrets: Sequence[str], *, seed: int, step: int, groups: int) -> list[str]:
@@ -170,89 +173,78 @@ def train_step(step: Step) -> StepResult:
     step. step.check is only called before the policy changes.
     """
     recipe = step.recipe
-    samples, dropped, advantages = sample_groups(step)
-    everything = samples + dropped
-    played = [sample.rollout for sample in everything]
+    rollouts, dropped, advantages = sample_groups(step)
+    played = rollouts + dropped
     metrics = {
         **game_metrics(games_of(played), [turn for r in played for turn in r.game.turns]),
         **answer_metrics(games_of(played), recipe.words),
-        **reward_metrics([sample.reward for sample in everything]),
+        **reward_metrics([rollout.reward for rollout in played]),
         **group_metrics(
-            groups=len({sample.rollout.group for sample in samples}),
-            idle=len(groups_without_spread(samples, advantages)),
+            groups=len({rollout.group for rollout in rollouts}),
+            idle=len(groups_without_spread(rollouts, advantages)),
             replaced=len(dropped) // recipe.rollout.num_generations,
             skips=recipe.algorithm.skips_zero_advantages,
         ),
-        "turns/zero_spread": share_of_idle_turns(samples, advantages),
+        "turns/zero_spread": share_of_idle_turns(rollouts, advantages),
         "train/extra_games": float(len(dropped)),
         **token_metrics(played),
     }
     step.check()
-    metrics |= run_updates(step, samples, advantages)
-    return StepResult(
-        rollouts=[sample.rollout for sample in samples],
-        rewards=[sample.reward for sample in samples],
-        advantages=advantages.per_turn,
-        metrics=metrics,
-    )
+    metrics |= run_updates(step, rollouts, advantages)
+    return StepResult(rollouts=rollouts, advantages=advantages.per_turn, metrics=metrics)
 
 
-def sample_groups(step: Step) -> tuple[list[Sample], list[Sample], Advantages]:
+def sample_groups(step: Step) -> tuple[list[Rollout], list[Rollout], Advantages]:
     """Play a step's groups, and replace groups that teach nothing.
 
     A replacement has another secret and takes over the group's number. The algorithm's
     resample_rounds limits how often this repeats.
-    Returns the samples to train on, the replaced samples, and the advantages of the former.
+    Returns the rollouts to train on, the replaced ones, and the advantages of the former.
     """
     recipe = step.recipe
     played = recipe.rollout.groups
-    samples = play_groups(step, range(played))
-    advantages = _credit(step, samples)
-    dropped: list[Sample] = []
+    rollouts = play_groups(step, range(played))
+    advantages = _credit(step, rollouts)
+    dropped: list[Rollout] = []
     for _ in range(recipe.algorithm.resample_rounds):
-        idle = groups_without_spread(samples, advantages).tolist()
+        idle = groups_without_spread(rollouts, advantages).tolist()
         if not idle:
             break
         fresh = play_groups(step, range(played, played + len(idle)))
         numbers = dict(zip(range(played, played + len(idle)), idle, strict=True))
         played += len(idle)
-        dropped += [sample for sample in samples if sample.rollout.group in idle]
-        samples = [sample for sample in samples if sample.rollout.group not in idle]
-        samples += [_with_group(sample, numbers[sample.rollout.group]) for sample in fresh]
-        samples.sort(key=lambda sample: sample.rollout.group)
-        advantages = _credit(step, samples)
-    return samples, dropped, advantages
+        dropped += [rollout for rollout in rollouts if rollout.group in idle]
+        rollouts = [rollout for rollout in rollouts if rollout.group not in idle]
+        rollouts += [replace(rollout, group=numbers[rollout.group]) for rollout in fresh]
+        rollouts.sort(key=lambda rollout: rollout.group)
+        advantages = _credit(step, rollouts)
+    return rollouts, dropped, advantages
 
 
-def _credit(step: Step, samples: list[Sample]) -> Advantages:
+def _credit(step: Step, rollouts: list[Rollout]) -> Advantages:
     """The algorithm's advantages. With rollout.letter_weight, those of letters are added."""
-    advantages = step_advantages(samples, step.recipe)
+    advantages = step_advantages(rollouts, step.recipe)
     if not step.recipe.rollout.letter_weight:
         return advantages
-    rollouts = [sample.rollout for sample in samples]
     tokenizer = step.form.chat.tokenizer
     return replace(advantages, per_token=letter_advantages(rollouts, step.recipe, tokenizer))
 
 
-def _with_group(sample: Sample, group: int) -> Sample:
-    return replace(sample, rollout=replace(sample.rollout, group=group))
-
-
-def play_groups(step: Step, numbers: range) -> list[Sample]:
+def play_groups(step: Step, numbers: range) -> list[Rollout]:
     """Play and score the groups with these numbers, shared among all processes.
 
     Numbers from rollout.groups on belong to replacement groups.
     """
     processes = step.policy.processes
     mine = share(len(numbers), processes)
-    samples = score_rollouts(step, collect_rollouts(step, numbers[mine.start : mine.stop]))
-    return [sample for part in processes.gather(samples) for sample in part]
+    rollouts = score_rollouts(step, collect_rollouts(step, numbers[mine.start : mine.stop]))
+    return [rollout for part in processes.gather(rollouts) for rollout in part]
 
 
 def collect_rollouts(step: Step, numbers: range) -> list[Rollout]:
     """Play the groups with these numbers. Returns their rollouts, group by group.
 
-    A kind of rollouts may add groups with the same secrets, see wordle_rl.rollouts.
+    A kind of rollouts may add groups with the same secrets, see wordle_rl.rollouts.kinds.
     """
     recipe = step.recipe
     turns = recipe.rules.max_turns
@@ -267,4 +259,4 @@ def collect_rollouts(step: Step, numbers: range) -> list[Rollout]:
             secrets, numbers, seed=recipe.seed, step=step.number, max_turns=turns
         )
     task = RolloutTask(step=step, places=numbers, secrets=secrets, starts=starts)
-    return recipe.rollout.play_in_portions(task)
+    return play_task(task)

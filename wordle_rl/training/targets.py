@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.game.players import Teacher
-from wordle_rl.game.rules import State
+from wordle_rl.game.rules import Game, State
 from wordle_rl.policy.batch import Targets
 from wordle_rl.rollouts.forms import Form
-from wordle_rl.rollouts.lesson import TeacherSettings
-from wordle_rl.rollouts.records import Rollout
-from wordle_rl.training.sequences import TrainingSequence, find_answers
+from wordle_rl.rollouts.talk import Talk
+from wordle_rl.rollouts.teacher import TeacherSettings
 
 
 class TokenTeacher:
@@ -35,16 +34,16 @@ class TokenTeacher:
         """Ids of a guess. It begins the answer unless a thought comes before it."""
         return self._form.chat.answer(self._form.write(word), begins=self._reasoning is None)
 
-    def of_sequence(self, rollout: Rollout, sequence: TrainingSequence) -> Targets:
-        """Targets at the trained positions of one sequence of a rollout.
+    def of_talk(self, game: Game, talk: Talk) -> Targets:
+        """Targets at the trained positions of a conversation of the teacher's game.
 
         A thought does not depend on the guess after it. So its targets come from its wordings
         alone, and the guess has the same targets as without a thought.
         """
         parts = []
-        for i, place in find_answers(rollout, sequence):
-            if rollout.turns[i].trained:
-                turn, ids = rollout.game.turns[i], rollout.turns[i].completion.ids
+        for i, part in talk.answers.items():
+            if talk.trained[part.start]:
+                turn, ids, place = game.turns[i], talk.ids[part.start : part.stop], part.start
                 assert turn.guess is not None
                 begin = len(ids) - len(self._guess(turn.guess))
                 if self._reasoning is not None:

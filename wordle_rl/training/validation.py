@@ -20,8 +20,7 @@ from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.forms import Form
-from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.policy_actor import build_actor
+from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.runs.processes import share
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.metrics import answer_tokens, habit_metrics
@@ -62,16 +61,16 @@ class HeldOutPlay:
 
         with announce(lambda: f"{what}: {count}"):
             for start in range(mine.start, mine.stop, most):
-                actor = build_actor(
-                    self.policy,
-                    self.form,
-                    sampling or self.setup.greedy,
-                    Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=start),
+                player = ModelPlayer(
+                    engine=self.policy.engine(),
+                    form=self.form,
+                    sampling=sampling or self.setup.greedy,
+                    draws=Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=start),
                 )
                 now = slice(start, min(start + most, mine.stop))
                 given = None if starts is None else starts[now]
                 batch = new_games(secrets[now], recipe.words, recipe.rules, given)
-                games += play(actor, batch, watch=watch)
+                games += play(player, batch, watch=watch)
                 count.next_batch()
             return [game for part in self.policy.processes.gather(games) for game in part]
 

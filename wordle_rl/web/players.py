@@ -8,10 +8,10 @@ from pathlib import Path
 
 from wordle_rl.evaluation.turn_facts import TurnJudge
 from wordle_rl.policy.model_names import EMBEDDED
-from wordle_rl.rollouts.opponent import Opponent
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.runs.paths import CONF
+from wordle_rl.web.opponent import Opponent
 
 SCRIPTED = {  # by their names in eval.py
     "entropy": "greedy entropy, which knows the answers",

@@ -41,8 +41,8 @@ from wordle_rl.game.rules import (
     marks_of,
 )
 from wordle_rl.policy.engine import NotFinite
-from wordle_rl.rollouts.likeliest_words import WordChances
-from wordle_rl.rollouts.opponent import Abandoned, Opponent, WatchedGame
+from wordle_rl.web.likeliest_words import WordChances
+from wordle_rl.web.opponent import Abandoned, Opponent, WatchedGame
 from wordle_rl.web.players import RIVALS, Players
 
 LOOPBACK = "127.0.0.1"
@@ -142,11 +142,11 @@ class Page:
             raise ValueError(f"a board needs a turn that is left: {state.max_turns - 1} rows")
         asked = opponent.ask(state, self._closing.is_set)
         return {
-            "guess": asked.guess,
-            "note": asked.reason or "",
-            "text": asked.reply.text,
-            "facts": asdict(self.players.judge(opponent).judge(state, asked.guess)),
-            "chances": show_chances(asked.chances, asked.guess),
+            "guess": asked.turn.guess,
+            "note": asked.turn.reason or "",
+            "text": asked.turn.text,
+            "facts": asdict(self.players.judge(opponent).judge(state, asked.turn.guess)),
+            "chances": show_chances(asked.chances, asked.turn.guess),
         }
 
     def _play(self, opponent: Opponent, secret: str) -> WatchedGame:

@@ -43,9 +43,7 @@ from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.commands.train import train
 from wordle_rl.game.players import RandomWord
 from wordle_rl.game.rules import PlayedTurn
-from wordle_rl.rollouts.best_of import BestOf
-from wordle_rl.rollouts.lesson import TeacherSettings
-from wordle_rl.rollouts.turn import OneTurn
+from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.processes import ALONE, share
 from wordle_rl.training.step import StepResult, train_step
 
@@ -161,9 +159,9 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
     "expert iteration": (ExpertIteration(), {}),
     "best of, in fresh prompts": (
         Grpo(beta=0.0, minibatches=2),
-        {"kind": BestOf, "form": "fresh"},
+        {"kind": "best_of", "form": "fresh"},
     ),
-    "single turns": (Grpo(beta=0.0), {"kind": OneTurn}),
+    "single turns": (Grpo(beta=0.0), {"kind": "turn"}),
     "sft": (Sft(), {"teacher": TeacherSettings(player=RandomWord(WORDS)), "num_generations": 1}),
 }
 

@@ -26,9 +26,8 @@ from wordle_rl.policy.servers import ServerSettings
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.policy_actor import build_actor
-from wordle_rl.rollouts.records import TokenTurn
+from wordle_rl.rollouts.play import ModelPlayer, new_games, play
+from wordle_rl.rollouts.talk import Talk
 from wordle_rl.words.lists import load_words
 
 OBSTACLE = find_obstacle()
@@ -70,13 +69,14 @@ def player(url, policy, tmp_path) -> Iterator[ServedPolicy]:
         yield served
 
 
-def games_of(policy: Any, sampling: Sampling, count: int) -> list[list[TokenTurn]]:
+def games_of(policy: Any, sampling: Sampling, count: int) -> list[Talk]:
     """The tokens of whole games on different secrets."""
     words = load_words()
     form = build_form("conversation", Chat(policy.tokenizer), Symbols())
-    actor = build_actor(policy, form, sampling, Draws(seed=0))
-    play(actor, new_games(words.answers[:: len(words.answers) // count][:count], words, Rules()))
-    return actor.turns
+    player = ModelPlayer(engine=policy.engine(), form=form, sampling=sampling, draws=Draws(seed=0))
+    secrets = words.answers[:: len(words.answers) // count][:count]
+    games = play(player, new_games(secrets, words, Rules()))
+    return [talk for [talk] in player.all_talks(games)]
 
 
 def test_the_server_answers_as_it_was_recorded(url, policy, tmp_path):
@@ -91,27 +91,18 @@ def test_the_server_answers_as_it_was_recorded(url, policy, tmp_path):
 
 def test_greedy_games_are_those_of_our_engine_token_by_token(player, policy):
     ours, theirs = games_of(policy, GREEDY, 64), games_of(player, GREEDY, 64)
-    same = [
-        [turn.completion.ids for turn in one] == [turn.completion.ids for turn in other]
-        for one, other in zip(ours, theirs, strict=True)
-    ]
-    assert same == [True] * 64
-    assert len({len(game) for game in theirs}) > 1
+    assert [talk.ids for talk in ours] == [talk.ids for talk in theirs]
+    assert len({len(talk.answers) for talk in theirs}) > 1
 
 
 def test_drawn_tokens_have_the_log_probabilities_of_the_model(player, policy):
     model = plain_copy(policy.model).merge_and_unload()
     games = games_of(player, SAMPLED, 32)
     worst, tokens = 0.0, 0
-    for game in games:
-        ids: list[int] = []
-        for turn in game:
-            ids += turn.prompt_ids
-            begin = len(ids)
-            ids += turn.completion.ids
-            found = full_logprobs(model, ids, temperature=SAMPLED.temperature)[begin:]
-            worst = max(worst, float(abs(found - turn.completion.logprobs).max()))
-            tokens += len(turn.completion.ids)
+    for talk in games:
+        found = full_logprobs(model, talk.ids, temperature=SAMPLED.temperature)
+        gaps = abs(found - talk.logprobs)[talk.trained]
+        worst, tokens = max(worst, float(gaps.max())), tokens + len(gaps)
     assert tokens > 500 and worst < 1e-4
 
 

@@ -41,7 +41,7 @@ def check_choices(setup: Experiment) -> None:
     recipe, config = setup.recipe, setup.config
     for key, value, allowed in (
         ("algorithm", option_of(recipe.algorithm), (*_ALGORITHMS,)),
-        ("rollout", recipe.rollout.name, ("game", "turn")),
+        ("rollout", recipe.rollout.kind, ("game", "turn")),
         ("rollout.form", recipe.rollout.form, ("conversation", "tool")),
         ("init_from", config["init_from"], (None,)),
         ("resume", config["resume"], (None,)),

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from wordle_rl.adapters.verl.play import Limits
 from wordle_rl.algorithms.base import Algorithm, AnswerLengths
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.data.cells import read_feedback, read_word
@@ -23,8 +24,7 @@ from wordle_rl.game.rules import Clue, Game, Rules, State
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.scoring import CREDIT, FORFEIT, OVERLONG, RETRY, GameReward, RewardSet
-from wordle_rl.rollouts.base import RolloutKind
-from wordle_rl.rollouts.served import Limits
+from wordle_rl.rollouts.settings import RolloutSettings
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.words.lists import WordLists
@@ -113,7 +113,7 @@ def build_game(settings: Mapping[str, Any]) -> VerlGame:
         )
     knowledge = Knowledge(words, feedback_table(words))
     rules: Rules = instantiate("rules", settings["rules"], Rules)
-    rollout: RolloutKind = instantiate("rollout", settings["rollout"], RolloutKind)
+    rollout: RolloutSettings = instantiate("rollout", settings["rollout"], RolloutSettings)
     return VerlGame(
         words=words,
         splits=splits,

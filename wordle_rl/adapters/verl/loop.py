@@ -20,10 +20,10 @@ from verl.experimental.agent_loop.agent_loop import (  # pyright: ignore[reportM
 )
 
 from wordle_rl.adapters.verl.game import VerlGame, build_game, check_reward
+from wordle_rl.adapters.verl.play import Drawn, play_served
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form, check_room
-from wordle_rl.rollouts.served import Drawn, play_served
 
 _STEPS = "min_global_steps", "max_global_steps"  # of the weights that a game was played with
 
@@ -64,12 +64,13 @@ class WordleLoop(AgentLoopBase):
             return Drawn(ids=list(output.token_ids), logprobs=list(output.log_probs))
 
         talk = await play_served(game, self.form, self.game.limits, draw)
+        begin = talk.answers[0].start
         score, breakdown = self.score(game)
         return AgentLoopOutput(
-            prompt_ids=talk.prompt_ids,
-            response_ids=talk.ids,
-            response_mask=[int(sampled) for sampled in talk.sampled],
-            response_logprobs=talk.logprobs,
+            prompt_ids=talk.ids[:begin],
+            response_ids=talk.ids[begin:],
+            response_mask=[int(drawn) for drawn in talk.trained[begin:]],
+            response_logprobs=talk.logprobs[begin:],
             reward_score=score,
             num_turns=2 * len(game.turns),  # verl counts the messages of both sides
             metrics=AgentLoopMetrics(generate_sequences=seconds),

@@ -15,7 +15,8 @@ from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.tokenizer import Tokenizer
-from wordle_rl.training.sequences import TrainingSequence, pad
+from wordle_rl.rollouts.talk import Talk
+from wordle_rl.training.sequences import pad
 
 _TEXT = "Guess the secret word: <guess>crane</guess> -> x-✓xx. Then <guess>Maybe</guess>, or"
 _ROWS, _TOKENS = 4, 16
@@ -43,18 +44,12 @@ def build_probe(
 
 def measure_gap(policy: Policy, prompt: Sequence[int], drawn: Sequence[Completion]) -> float:
     """Mean difference of log-probabilities between a server's answers and the trainer, in nats."""
-    rows = [
-        TrainingSequence(
-            ids=[*prompt, *answer.ids],
-            trained=[False] * len(prompt) + [True] * len(answer.ids),
-            sampler_logprobs=[0.0] * len(prompt) + answer.logprobs,
-            turns=[0] * (len(prompt) + len(answer.ids)),
-            rollout=number,
-        )
-        for number, answer in enumerate(drawn)
-    ]
-    blank = [[0.0] * len(row.ids) for row in rows]
-    batch = pad(rows, {"advantages": blank, "weights": blank}, policy.tokenizer.pad_id)
+    talks = []
+    for answer in drawn:
+        talks.append(Talk())
+        talks[-1].hear(list(prompt), 0)
+        talks[-1].answer(answer.ids, 0, answer.logprobs)
+    batch = pad(talks, policy.tokenizer.pad_id)
     gaps = np.abs(policy.score(batch) - batch.sampler_logprobs)[batch.trained]
     return float(gaps.mean())
 

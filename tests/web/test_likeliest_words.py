@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,20 +10,19 @@ import numpy as np
 import pytest
 import torch
 
+from tests.helpers.talks import talk_of
 from tests.helpers.tiny import plain_copy
 from wordle_rl.commands.play import load_opponent
 from wordle_rl.game.rules import Clue, Game, State, feedback_code
-from wordle_rl.policy.engine import Completion, StopReason
-from wordle_rl.rollouts.likeliest_words import (
+from wordle_rl.rollouts.play import ModelPlayer
+from wordle_rl.web.likeliest_words import (
     AnswerTree,
     ContextFull,
     Effort,
     equal_chances,
     find_likeliest,
 )
-from wordle_rl.rollouts.opponent import Opponent, WatchedGame
-from wordle_rl.rollouts.policy_actor import PolicyActor
-from wordle_rl.rollouts.records import TokenTurn
+from wordle_rl.web.opponent import Opponent, WatchedGame
 
 BOARDS = {
     "empty": State(),
@@ -46,14 +44,14 @@ def lexicon() -> Opponent:
     return load_opponent("backend.precision=fp32", model="lexicon")
 
 
-def actor_of(opponent: Opponent) -> PolicyActor:
-    actor = opponent.new_actor()
-    assert isinstance(actor, PolicyActor)
-    return actor
+def player_of(opponent: Opponent) -> ModelPlayer:
+    player = opponent.seat()
+    assert isinstance(player, ModelPlayer)
+    return player
 
 
-def answers_of(actor: PolicyActor, words: Sequence[str]) -> list[list[int]]:
-    return [actor.form.chat.answer(actor.form.write(word)) for word in words]
+def answers_of(player: ModelPlayer, words: Sequence[str]) -> list[list[int]]:
+    return [player.form.chat.answer(player.form.write(word)) for word in words]
 
 
 def plain_scores(
@@ -72,12 +70,12 @@ def plain_scores(
 
 
 def check_against_plain_scores(opponent: Opponent, state: State, words: Sequence[str]) -> None:
-    actor = actor_of(opponent)
-    prompt, answers = actor.form.opening(state), answers_of(actor, words)
-    model = plain_copy(actor.engine._model._lm.model)  # type: ignore[attr-defined]
+    player = player_of(opponent)
+    prompt, answers = player.form.opening(state), answers_of(player, words)
+    model = plain_copy(player.engine._model._lm.model)  # type: ignore[attr-defined]
     scores = plain_scores(model, prompt, answers)
     tree = AnswerTree.grow(zip(words, answers, strict=True))
-    found = find_likeliest(actor.engine, prompt, tree, effort=Effort(most=100_000))
+    found = find_likeliest(player.engine, prompt, tree, effort=Effort(most=100_000))
     best = np.argsort(-scores, kind="stable")[:10]
     assert found.exact
     assert list(found.words)[:10] == [words[i] for i in best]
@@ -120,14 +118,13 @@ def test_chances_of_a_turn_are_those_behind_the_conversation_so_far(micro):
     watched = micro.play("mound")
     assert any(turn.guess not in micro.knowledge.words.allowed_set for turn in watched.game.turns)
     for number, turn in list(enumerate(watched.game.turns))[3:]:
-        prompt = [*itertools.chain(*(
-            [*t.prompt_ids, *t.completion.ids] for t in watched.tokens[:number]
-        )), *watched.tokens[number].prompt_ids]  # fmt: skip
+        [talk] = watched.talks
+        prompt = talk.ids[: talk.answers[number].start]
         if turn.guess is None or turn.guess not in micro.knowledge.words.allowed_set:
             continue
-        actor = actor_of(micro)
-        [answer] = answers_of(actor, [turn.guess])
-        model = plain_copy(actor.engine._model._lm.model)  # type: ignore[attr-defined]
+        player = player_of(micro)
+        [answer] = answers_of(player, [turn.guess])
+        model = plain_copy(player.engine._model._lm.model)  # type: ignore[attr-defined]
         chances = micro.chances(watched, number)
         assert chances is not None
         [expected] = plain_scores(model, prompt, [answer])
@@ -148,40 +145,40 @@ def test_letters_add_up_the_words(micro):
 
 
 def test_the_first_letter_is_known_long_before_the_words(micro):
-    actor = actor_of(micro)
+    player = player_of(micro)
     words = micro.knowledge.words.allowed[::5]
-    tree = AnswerTree.grow(zip(words, answers_of(actor, words), strict=True))
-    prompt = actor.form.opening(State())
-    opening = answers_of(actor, ["crane"])[0][:1]
-    expected = np.exp(actor.engine.next_logprobs([[*prompt, *opening]])[0])
-    found = find_likeliest(actor.engine, prompt, tree, effort=Effort(most=100))
+    tree = AnswerTree.grow(zip(words, answers_of(player, words), strict=True))
+    prompt = player.form.opening(State())
+    opening = answers_of(player, ["crane"])[0][:1]
+    expected = np.exp(player.engine.next_logprobs([[*prompt, *opening]])[0])
+    found = find_likeliest(player.engine, prompt, tree, effort=Effort(most=100))
     assert not found.words and found.untried > 0.5
     for letter, chance in found.letters[0].items():
-        [token] = actor.form.chat.tokenizer.encode(letter)
+        [token] = player.form.chat.tokenizer.encode(letter)
         # Tried beginnings have lost what continues in no word.
         assert chance <= expected[token] * 1.001
     assert sum(found.letters[0].values()) == pytest.approx(found.untried, rel=1e-3)
 
 
 def test_a_search_that_was_cut_short_says_so_and_promises_nothing_more(micro):
-    actor = actor_of(micro)
+    player = player_of(micro)
     words = micro.knowledge.words.allowed[::25]
-    tree = AnswerTree.grow(zip(words, answers_of(actor, words), strict=True))
-    prompt = actor.form.opening(State())
-    whole = find_likeliest(actor.engine, prompt, tree)
+    tree = AnswerTree.grow(zip(words, answers_of(player, words), strict=True))
+    prompt = player.form.opening(State())
+    whole = find_likeliest(player.engine, prompt, tree)
     for cut in (
-        find_likeliest(actor.engine, prompt, tree, effort=Effort(most=5)),
-        find_likeliest(actor.engine, prompt, tree, effort=Effort(stop=lambda: True)),
+        find_likeliest(player.engine, prompt, tree, effort=Effort(most=5)),
+        find_likeliest(player.engine, prompt, tree, effort=Effort(stop=lambda: True)),
     ):
         assert not cut.exact and cut.untried > whole.untried
         assert sum(cut.words.values()) + cut.untried >= sum(whole.words.values()) - 1e-6
 
 
 def test_a_prompt_that_fills_the_context_is_refused(micro):
-    actor = actor_of(micro)
-    tree = AnswerTree.grow([("crane", answers_of(actor, ["crane"])[0])])
+    player = player_of(micro)
+    tree = AnswerTree.grow([("crane", answers_of(player, ["crane"])[0])])
     with pytest.raises(ContextFull, match="no room to answer"):
-        find_likeliest(actor.engine, actor.form.opening(State()) * 100, tree)
+        find_likeliest(player.engine, player.form.opening(State()) * 100, tree)
 
 
 def test_equal_chances_are_shared_by_all_words():
@@ -192,16 +189,15 @@ def test_equal_chances_are_shared_by_all_words():
 
 
 def test_a_model_that_thinks_is_asked_behind_its_thought(micro):
-    actor, thought = actor_of(micro), "<think>no clue yet</think>"
-    chat, prompt = actor.form.chat, actor.form.opening(State())
+    player, thought = player_of(micro), "<think>no clue yet</think>"
+    chat, prompt = player.form.chat, player.form.opening(State())
     ids = [*chat.thought(thought), *chat.answer("<guess>crane</guess>", begins=False)]
-    drawn = Completion(ids=ids, logprobs=[0.0] * len(ids), stop=StopReason.STOP_TOKEN)
     game = Game("slate", micro.knowledge.words.allowed_set)
     game.play("crane", text=f"{thought}<guess>crane</guess>", thought=thought)
-    watched = WatchedGame(game=game, tokens=[TokenTurn(prompt_ids=prompt, completion=drawn)])
+    watched = WatchedGame(game=game, talks=[talk_of((prompt, ids))])
     chances = micro.chances(watched, 0)
     assert chances is not None
-    model = plain_copy(actor.engine._model._lm.model)  # type: ignore[attr-defined]
+    model = plain_copy(player.engine._model._lm.model)  # type: ignore[attr-defined]
     behind = [*prompt, *chat.thought(thought)]
     [expected] = plain_scores(model, behind, [chat.answer("<guess>crane</guess>", begins=False)])
     [at_once] = plain_scores(model, prompt, [chat.answer("<guess>crane</guess>")])

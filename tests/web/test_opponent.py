@@ -6,14 +6,14 @@ import pytest
 
 from wordle_rl.commands.play import load_opponent
 from wordle_rl.game.rules import Clue, State, feedback_code
-from wordle_rl.rollouts.opponent import Abandoned
+from wordle_rl.web.opponent import Abandoned
 
 AFTER_CRANE = State((Clue("crane", feedback_code("crane", "slate")),), 1)
 
 
 def test_a_solver_guesses_one_word_with_certainty():
     asked = load_opponent(player="entropy").ask(State())
-    assert asked.reply.parsed.guess == "salet"
+    assert asked.turn.guess == "salet"
     assert asked.chances is not None and asked.chances.words == {"salet": 1.0}
 
 

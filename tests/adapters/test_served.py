@@ -1,4 +1,4 @@
-"""With a model behind a server, the same games are played as by PolicyActor, token by token."""
+"""With a model behind a server, the same games are played as by ModelPlayer, token by token."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.helpers.tiny import QWEN_TOOLS, WORDS, qwen, qwen_like_tokenizer
+from wordle_rl.adapters.verl.play import Drawn, Limits, check_drawn, play_served
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import build_engine
@@ -15,9 +16,8 @@ from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
-from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.policy_actor import PolicyActor
-from wordle_rl.rollouts.served import Drawn, Limits, Transcript, check_drawn, play_served
+from wordle_rl.rollouts.play import ModelPlayer, new_games, play
+from wordle_rl.rollouts.talk import Talk
 
 GAMES = 5
 SAMPLING = Sampling(temperature=1.0, max_tokens=9)
@@ -38,8 +38,8 @@ def test_a_served_game_has_the_tokens_of_the_same_game_here(form, room, answers)
 
     secrets = [WORDS.answers[i % 3] for i in range(GAMES)]
     games = new_games(secrets, WORDS, Rules())
-    actor = PolicyActor(engine=engine(), form=shown, sampling=SAMPLING, draws=DRAWS)
-    play(actor, games, answers=answers)
+    player = ModelPlayer(engine=engine(), form=shown, sampling=SAMPLING, draws=DRAWS)
+    play(player, games, answers=answers)
     limits = Limits(max_tokens=SAMPLING.max_tokens, max_context=context, answers=answers)
     cut = 0
     for number, (secret, expected) in enumerate(zip(secrets, games, strict=True)):
@@ -47,12 +47,16 @@ def test_a_served_game_has_the_tokens_of_the_same_game_here(form, room, answers)
         talk = serve(game, shown, limits, engine, number)
         assert [turn.text for turn in game.turns] == [turn.text for turn in expected.turns]
         assert game.status == expected.status
-        check_tokens(talk, actor.turns[number])
+        [wanted] = player.talks[number]
+        assert (talk.ids, talk.trained, talk.answers) == (
+            wanted.ids, wanted.trained, wanted.answers,
+        )  # fmt: skip
+        assert talk.logprobs == pytest.approx(wanted.logprobs, abs=1e-4)
         cut += len(game.turns) < 6
     assert answers or bool(cut) is (room == 60)
 
 
-def serve(game, form, limits, engine, number) -> Transcript:
+def serve(game, form, limits, engine, number) -> Talk:
     """Play a game with a server that computes every prompt anew."""
     turn = iter(range(100))
 
@@ -63,18 +67,6 @@ def serve(game, form, limits, engine, number) -> Transcript:
         return Drawn(ids=answer.ids, logprobs=answer.logprobs)
 
     return asyncio.run(play_served(game, form, limits, draw))
-
-
-def check_tokens(talk: Transcript, turns) -> None:
-    assert talk.prompt_ids == turns[0].prompt_ids
-    ids, sampled, logprobs = [], [], []
-    for number, turn in enumerate(turns):
-        fed = turn.prompt_ids if number else []
-        ids += [*fed, *turn.completion.ids]
-        sampled += [False] * len(fed) + [True] * len(turn.completion.ids)
-        logprobs += [0.0] * len(fed) + turn.completion.logprobs
-    assert (talk.ids, talk.sampled) == (ids, sampled)
-    assert talk.logprobs == pytest.approx(logprobs, abs=1e-4)
 
 
 @pytest.mark.parametrize(

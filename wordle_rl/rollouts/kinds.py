@@ -1,0 +1,195 @@
+"""Kinds of rollouts (`rollout=`): how the policy plays the secrets of a step.
+
+A kind is a function that plays a task and returns rollouts group by group, num_generations in each.
+The groups of a step's secret p have the numbers p, p + groups, p + 2 groups and so on. Processes
+share the secrets, so a group never spans two processes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from wordle_rl.game.rules import Game, GameStatus, State
+from wordle_rl.policy.memory import ran_out_of_memory
+from wordle_rl.policy.sampling import Draws
+from wordle_rl.rollouts.play import ModelPlayer, hear, new_games, play
+from wordle_rl.rollouts.settings import Step
+from wordle_rl.rollouts.talk import Rollout, Talk
+from wordle_rl.rollouts.teacher import scripted_talks
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutTask:
+    """The secrets of a step that this process plays."""
+
+    step: Step
+    places: range  # numbers of the secrets within the step
+    secrets: list[str]
+    starts: list[State]  # for each secret the state where its games begin
+
+    @property
+    def size(self) -> int:
+        return self.step.recipe.rollout.num_generations
+
+    @property
+    def draws(self) -> Draws:
+        """The uniforms of num_generations games of each secret."""
+        first = self.places.start * self.size
+        return Draws(seed=self.step.recipe.seed, step=self.step.number, first_rollout=first)
+
+    def player(self) -> ModelPlayer:
+        """The policy, for num_generations games of each secret."""
+        step = self.step
+        return ModelPlayer(
+            engine=step.policy.engine(), form=step.form, sampling=step.recipe.sampling,
+            draws=self.draws,
+        )  # fmt: skip
+
+    def games(self, size: int = 1) -> list[Game]:
+        """Make `size` new games of each secret. Games with the same secret are adjacent."""
+        recipe = self.step.recipe
+        secrets = [secret for secret in self.secrets for _ in range(size)]
+        starts = [state for state in self.starts for _ in range(size)]
+        return new_games(secrets, recipe.words, recipe.rules, starts)
+
+    def split(self, size: int) -> list[RolloutTask]:
+        """This task as several, each with at most `size` of its secrets."""
+        parts = [slice(start, start + size) for start in range(0, len(self.secrets), size)]
+        return [
+            replace(
+                self,
+                places=self.places[part],
+                secrets=self.secrets[part],
+                starts=self.starts[part],
+            )
+            for part in parts
+        ]
+
+
+def play_task(task: RolloutTask) -> list[Rollout]:
+    """Play a task as its kind does, with at most games_at_once games side by side.
+
+    There are fewer if memory runs out. Draws depend on game and turn alone, so the games are the
+    same as all at once.
+    """
+    most, everything = task.step.recipe.rollout.games_at_once, len(task.secrets)
+    secrets = most // task.size if isinstance(most, int) else everything
+    return [rollout for part in task.split(max(secrets, 1)) for rollout in _play_part(part)]
+
+
+def _play_part(task: RolloutTask) -> list[Rollout]:
+    """Play a task at once, or its halves if that needs too much memory."""
+    half = (len(task.secrets) + 1) // 2
+    try:
+        return KINDS[task.step.recipe.rollout.kind](task)
+    except RuntimeError as error:
+        if len(task.secrets) == 1 or not ran_out_of_memory(error):
+            raise
+    games = half * task.size
+    print(f"out of memory: {games} games at once, as with rollout.games_at_once={games}")
+    return [rollout for part in task.split(half) for rollout in _play_part(part)]
+
+
+def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:
+    """rollout=game: whole games. A group is the games on one secret, from the same state.
+
+    A teacher, if there is one, plays instead of the policy. answers: stop each game after this
+    many answers. None plays to the end.
+    """
+    step, teacher = task.step, task.step.recipe.teacher
+    games = task.games(task.size)
+
+    def watch(games: Sequence[Game]) -> None:
+        step.check()
+
+    if teacher is None:
+        player = task.player()
+        with step.policy.timers("game"):
+            play(player, games, answers=answers, watch=watch)
+        talks = player.all_talks(games)
+    else:
+        with step.policy.timers("teacher"):
+            scripted = teacher.plays(task.draws)
+            play(scripted, games, answers=answers, watch=watch)
+            talks = [
+                scripted_talks(game, step.form, scripted.slipped[number])
+                for number, game in enumerate(games)
+            ]
+    return [
+        Rollout(game=game, group=task.places[number // task.size], talks=talks[number])
+        for number, game in enumerate(games)
+    ]
+
+
+def play_turns(task: RolloutTask) -> list[Rollout]:
+    """rollout=turn: single guesses. A group is several guesses in the same state.
+
+    Each guess has its own reward, as the last turn of a game that ends there.
+    """
+    return play_games(task, answers=1)
+
+
+def play_best_of(task: RolloutTask) -> list[Rollout]:
+    """rollout=best_of: whole games in which every turn draws several guesses and takes one.
+
+    A group is the guesses drawn in one state, each with its own reward. All of them are trained,
+    also those that the game does not take. Each is a conversation of its own that repeats what was
+    said before it.
+    """
+    step, size = task.step, task.size
+    games, player = task.games(), task.player()
+    rollouts: list[list[Rollout]] = [[] for _ in games]
+    talks: list[Talk | None] = [None] * len(games)  # of each game, with the answers it took
+    with step.policy.timers("game"):
+        for turn in itertools.count():
+            live = [i for i, game in enumerate(games) if game.status is GameStatus.PLAYING]
+            if not live:
+                return [rollout for mine in rollouts for rollout in mine]
+            step.check()
+            candidates: dict[int, Game] = {}  # num_generations numbers for each game
+            for i in live:
+                talk = hear(step.form, games[i], talks[i], player.engine.max_context)
+                if talk is None:
+                    games[i].forfeit()
+                    continue
+                for number in range(i * size, (i + 1) * size):
+                    candidates[number] = replace(games[i], turns=[])
+                    player.talks[number] = [talk.as_prompt()]
+            player.answer(candidates, turn)
+            for i in dict.fromkeys(number // size for number in candidates):
+                numbers = range(i * size, (i + 1) * size)
+                drawn = [candidates[number] for number in numbers]
+                chosen = _choose(task, drawn)
+                [said] = drawn[chosen].turns
+                games[i].play(
+                    said.guess, text=said.text, thought=said.thought, reason=said.reason,
+                    tokens=said.tokens,
+                )  # fmt: skip
+                talks[i] = player.talks[numbers[chosen]][-1].as_prompt()
+                group = task.places[i] + turn * step.recipe.rollout.groups
+                rollouts[i] += [
+                    Rollout(
+                        game=candidate, group=group, talks=list(player.talks[numbers[place]]),
+                        within=games[i], taken=place == chosen,
+                    )
+                    for place, candidate in enumerate(drawn)
+                ]  # fmt: skip
+    raise AssertionError("unreachable")
+
+
+def _choose(task: RolloutTask, candidates: list[Game]) -> int:
+    """Which of several answers in one state the game takes."""
+    recipe = task.step.recipe
+    if recipe.rollout.advance == "sampled":
+        return 0
+    rewards = [recipe.rewards.score(candidate).total for candidate in candidates]
+    return rewards.index(max(rewards))
+
+
+KINDS: dict[str, Callable[[RolloutTask], list[Rollout]]] = {
+    "game": play_games,
+    "turn": play_turns,
+    "best_of": play_best_of,
+}

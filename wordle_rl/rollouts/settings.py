@@ -1,0 +1,147 @@
+"""What a step of training is made of: settings of its rollouts, the recipe, the step itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.rules import Rules
+from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.prompts.styles import PromptStyle
+from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rollouts.forms import FORMS, Form
+from wordle_rl.rollouts.given import GivenDialogues, GivenStates
+from wordle_rl.rollouts.history import History
+from wordle_rl.rollouts.teacher import TeacherSettings
+from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, check_choice, check_range, option_of
+from wordle_rl.words.lists import WordLists
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutSettings:
+    """How much a step plays, of which kind and in which form, and how it is credited."""
+
+    groups: int
+    num_generations: int
+    kind: Literal["game", "turn", "best_of"] = "game"  # see wordle_rl.rollouts.kinds
+    # best_of: the guess that a game takes, the first one with the highest reward or the first one.
+    advance: Literal["best", "sampled"] = "best"
+    form: str = "conversation"
+    credit: str = "game"
+    discount: float = 1.0
+    letter_weight: float = 0.0  # of the advantages by letter, see wordle_rl.training.letters
+    # In each process; limits the memory for keys and values. A run replaces auto by a number.
+    games_at_once: int | Literal["auto"] | None = None
+    engine: Literal["own", "vllm"] = "own"  # who draws the tokens
+
+    def __post_init__(self) -> None:
+        check_choice("rollout.kind", self.kind, ("game", "turn", "best_of"))
+        check_choice("rollout.advance", self.advance, ("best", "sampled"))
+        check_choice("rollout.form", self.form, FORMS)
+        check_choice("rollout.credit", self.credit, ("game", "turn"))
+        check_choice("rollout.engine", self.engine, ("own", "vllm"))
+        if not 0.0 <= self.discount <= 1.0:
+            raise ValueError(f"rollout.discount must be 0..1, not {self.discount}")
+        if self.credit == "game" and self.discount != 1.0:
+            raise ValueError(
+                f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
+            )
+        check_range("rollout.letter_weight", self.letter_weight, 0, 1000)
+        check_range("rollout.groups", self.groups, 1, 100_000)
+        check_range("rollout.num_generations", self.num_generations, 1, 10_000)
+        if self.groups * self.num_generations > MOST_GAMES:
+            raise ConfigError(
+                f"rollout.groups x rollout.num_generations must be at most {MOST_GAMES} games in a "
+                f"step, not {self.groups} x {self.num_generations}"
+            )
+        if self.games_at_once is not None and self.games_at_once != "auto":
+            check_range("rollout.games_at_once", self.games_at_once, 1, MOST_GAMES)
+            if self.games_at_once < self.num_generations:
+                raise ConfigError(
+                    f"rollout.games_at_once must be {self.num_generations} or more, because the "
+                    f"rollout.num_generations={self.num_generations} games of a group play "
+                    f"together, not {self.games_at_once}"
+                )
+
+    @property
+    def candidates(self) -> bool:
+        """Whether rollouts are guesses of which a game takes one."""
+        return self.kind == "best_of"
+
+    @property
+    def finishes(self) -> bool:
+        """Whether games are played to their end."""
+        return self.kind != "turn"
+
+    def answers(self, rules: Rules, earlier: int) -> int:
+        """The most answers a rollout can have.
+
+        earlier: how many guesses the games already have when the policy takes over.
+        """
+        if self.candidates or not self.finishes:
+            return 1
+        again = rules.max_retries if "retry" in (rules.invalid, rules.unparsable) else 0
+        return rules.max_turns - earlier + again
+
+    def check(self, algorithm: Algorithm) -> None:
+        """Raise ValueError for an algorithm that cannot learn from such rollouts."""
+        named = f"algorithm={option_of(algorithm)}"
+        if self.candidates and algorithm.imitates is not None:
+            raise ValueError(
+                f"rollout={self.kind} with {named}: the policy chooses among its own guesses, but "
+                "this algorithm learns a scripted player's; use rollout=game or rollout=turn"
+            )
+        if self.candidates and algorithm.resample_rounds > 0:
+            raise ValueError(
+                f"rollout={self.kind} with {named}: algorithm.resample must be 0, because a group "
+                "is a turn of a game and cannot be replaced alone, not "
+                f"{algorithm.resample_rounds}"
+            )
+        if self.letter_weight and not algorithm.takes_token_advantages:
+            raise ValueError(
+                f"rollout.letter_weight must be 0 with {named}, which judges whole guesses, not "
+                f"{self.letter_weight:g}"
+            )
+        if algorithm.needs_whole_games and (self.candidates or not self.finishes):
+            raise ValueError(
+                f"rollout={self.kind} with {named}: this algorithm imitates won games, but a "
+                "rollout is a single guess; use rollout=game"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything a step needs besides the policy. Only a curriculum changes it in a run."""
+
+    words: WordLists
+    rules: Rules
+    style: PromptStyle
+    sampling: Sampling
+    rewards: RewardSet
+    algorithm: Algorithm
+    rollout: RolloutSettings
+    teacher: TeacherSettings | None  # plays instead of the policy if the algorithm imitates
+    secrets: tuple[str, ...]  # the training secrets
+    allowed_secrets: tuple[str, ...] = ()  # secrets of the groups that allowed_share counts
+    allowed_share: float = 0.0  # share of the groups whose secret may be any of these
+    replayed: tuple[str, ...] = ()  # secrets for the step's last groups, instead of planned ones
+    history: History | None = None  # where training games begin; None: the empty board
+    states: GivenStates | None = None  # from data=: training games begin there
+    dialogues: GivenDialogues | None = None  # from data=: learnt instead of games
+    knowledge: Knowledge | None = None  # judges letters; needed if rollout.letter_weight is above 0
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One training step: what its rollouts, scores and updates share."""
+
+    policy: Policy
+    form: Form  # built once per run
+    recipe: Recipe
+    number: int  # counted from 0
+    check: Callable[[], None] = lambda: None  # raises to abandon the step

@@ -1,0 +1,150 @@
+"""Scripted players in the place of a policy, what they teach, and their games as tokens."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wordle_rl.game.knowledge import Knowledge
+from wordle_rl.game.players import Player, RandomConsistent, Teacher, guess_text, pick
+from wordle_rl.game.rules import Game, Rules
+from wordle_rl.policy.sampling import Draws, Purpose, Sampling, Stream, generator
+from wordle_rl.prompts.parser import parse
+from wordle_rl.prompts.reasoning import Reasoning
+from wordle_rl.rollouts.forms import Form, Shot
+from wordle_rl.rollouts.play import new_games, play
+from wordle_rl.rollouts.talk import Talk
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherSettings:
+    """How a scripted player's games are made to learn from."""
+
+    player: Player
+    mistakes: Player | None = None  # answers in its place, never to be learnt
+    slips: float = 0.0  # how often
+    careless: float = 0.0  # how often the player guesses any word of its pool; this is learnt
+    distribution: bool = False  # learn all the player might have answered; it must be a Teacher
+    reasoning: Reasoning | None = None  # writes the thought before each guess
+
+    def plays(self, draws: Draws) -> ScriptedPlayer:
+        """The teacher at the table."""
+        return ScriptedPlayer(
+            player=self.player, draws=draws, mistakes=self.mistakes, slips=self.slips,
+            careless=self.careless, reasoning=self.reasoning,
+        )  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class ScriptedPlayer:
+    """A scripted player. What it draws depends on its `draws`, game and turn alone.
+
+    The text of a player that speaks is read as a model's; it has neither mistakes nor reasoning.
+    """
+
+    player: Player
+    draws: Draws
+    mistakes: Player | None = None  # sometimes guesses in the player's place
+    slips: float = 0.0  # how often, 0..1
+    careless: float = 0.0  # how often a Teacher guesses any word of its pool instead, 0..1
+    reasoning: Reasoning | None = None  # writes a thought before each guess
+    # By game: turns with a mistake.
+    slipped: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+
+    def __post_init__(self) -> None:
+        if self.player.speaks and (self.mistakes or self.reasoning):
+            raise ValueError(f"{self.player.name} cannot have mistakes or reasoning: it speaks")
+
+    def __call__(self, games: Mapping[int, Game], turn: int) -> None:
+        numbers = self.draws.uniforms(list(games), turn, 4)
+        states = [game.state for game in games.values()]
+        words = self.player.answer(states, numbers[:, 0])
+        if self.player.speaks:
+            for game, text in zip(games.values(), words, strict=True):
+                said = parse(text)
+                game.play(said.guess, text=text, thought=said.thought, reason=said.reason)
+            return
+        if self.careless:
+            assert isinstance(self.player, Teacher)
+            pool = self.player.pool
+            for i, (which, _, _, careless) in enumerate(numbers.tolist()):
+                if careless < self.careless:
+                    words[i] = pool[pick(which, len(pool))]
+        slips = numbers[:, 1] < self.slips
+        if self.mistakes is not None:
+            instead = self.mistakes.answer(states, numbers[:, 0])
+            for i, number in enumerate(games):
+                if slips[i]:
+                    words[i] = instead[i]
+                    self.slipped[number].add(turn)
+        for (number, game), word, uniform in zip(games.items(), words, numbers[:, 2], strict=True):
+            thought = ""
+            if self.reasoning is not None:
+                # The thought before a mistake gives no reason for it.
+                reasoned = None if turn in self.slipped[number] else word
+                thought = self.reasoning(game.state, reasoned, uniform)
+            game.play(word, text=thought + guess_text(word), thought=thought)
+
+
+def scripted_talks(game: Game, form: Form, slipped: Collection[int] = ()) -> list[Talk]:
+    """A scripted player's game as tokens, as if a policy had played it in this form.
+
+    slipped: turns that were mistakes; they are not trained.
+    """
+    chat = form.chat
+    talks: list[Talk] = []
+    for i, turn in enumerate(game.turns):
+        if i == 0:
+            prompt = form.opening(turn.state)
+        else:
+            prompt = form.reply(game.turns[i - 1], turn.state, last_id=chat.turn_end_id)
+        if i == 0 or form.fresh:
+            talks.append(Talk())
+        talks[-1].hear(prompt, i)
+        # Encoded apart, so that the tokens of the guess do not depend on the thought before it.
+        thought = chat.thought(turn.thought) if turn.thought else []
+        ids = [*thought, *chat.answer(form.written(turn), begins=not thought)]
+        talks[-1].answer(ids, i, trained=i not in slipped)
+    return talks
+
+
+def check_thoughts(lesson: TeacherSettings, form: Form, sampling: Sampling) -> None:
+    """Raise ValueError unless any thought and the guess behind it fit into an answer."""
+    if lesson.reasoning is None:
+        return
+    thought = max(len(form.chat.thought(text)) for text in lesson.reasoning.longest())
+    guess = max(
+        len(form.chat.answer(form.write(word), begins=False)) for word in lesson.reasoning.words
+    )
+    if thought + guess > sampling.max_tokens:
+        raise ValueError(
+            f"sampling.max_tokens must be {thought + guess} or more with algorithm.reasoning="
+            f"{lesson.reasoning.length}, whose longest thought has {thought} of this model's "
+            f"tokens, not {sampling.max_tokens}"
+        )
+
+
+def draw_shots(
+    count: int, secrets: Sequence[str], knowledge: Knowledge, rules: Rules, seed: int
+) -> tuple[Shot, ...]:
+    """Solved examples for prompts, one per game, each on another secret.
+
+    They have 0, 1, 2, ... clues, as many as a game has turns, and then 0 again. A game that was won
+    sooner gives its last guess. Raises ValueError if there are fewer secrets.
+    """
+    if count > len(secrets):
+        raise ValueError(
+            f"shots must be at most {len(secrets)}, the number of training secrets, not {count}"
+        )
+    shuffle = generator(Purpose.SHOTS, seed=seed)
+    order: list[int] = shuffle.permutation(len(secrets))[:count].tolist()
+    draws = Draws(seed=seed, stream=Stream.SHOTS)
+    player = ScriptedPlayer(player=RandomConsistent(knowledge, "answers"), draws=draws)
+    games = play(player, new_games([secrets[i] for i in order], knowledge.words, rules))
+    shots = []
+    for number, game in enumerate(games):
+        turn = game.turns[min(number % rules.max_turns, len(game.turns) - 1)]
+        assert turn.guess is not None
+        shots.append(Shot(state=turn.state, guess=turn.guess))
+    return tuple(shots)

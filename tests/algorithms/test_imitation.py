@@ -290,7 +290,7 @@ def test_mistakes_on_the_empty_board_are_non_words():
 
 
 def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay():
-    teacher, reasoning = RandomConsistent(KNOWLEDGE), Reasoning(KNOWLEDGE, "brief")
+    teacher, reasoning = RandomConsistent(KNOWLEDGE), Reasoning(KNOWLEDGE, "notes")
     actor = ScriptedPlayer(player=teacher, draws=Draws(seed=4), reasoning=reasoning)
     games = play(actor, new_games(["crate", "slate"], WORDS, Rules()))
     style = Symbols(think=True)

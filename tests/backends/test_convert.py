@@ -20,7 +20,7 @@ from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 from tests.helpers.mlx_tiny import mlx_policy_of, settings_of
 from tests.helpers.tiny import gemma, policy_of, qwen, qwen_like_tokenizer
 from tests.helpers.updates import PLAIN, games
-from wordle_rl.backends.adapter_conversion import convert_adapter
+from wordle_rl.backends.adapters import convert_adapter
 from wordle_rl.backends.mlx import load as mlx_models
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.backends.torch.load import add_lora

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
-from wordle_rl.backends import hub
+from wordle_rl.backends import loading
 from wordle_rl.policy.settings import ModelSettings
 
 
@@ -39,7 +39,7 @@ def asked(monkeypatch) -> list[BaseException | None]:
             if (outcome := outcomes.pop(0)) is not None:
                 raise outcome
 
-    monkeypatch.setattr(hub, "get_session", Session)
+    monkeypatch.setattr(loading, "get_session", Session)
     return outcomes
 
 
@@ -55,14 +55,14 @@ OUTCOMES = {  # of the requests, whether the hub is given up after them
 def test_only_a_hub_that_cannot_be_connected_to_is_given_up(kind, asked):
     outcomes, offline = OUTCOMES[kind]
     asked += outcomes
-    hub.notice_offline("Nobody/NoModel")
+    loading.notice_offline("Nobody/NoModel")
     assert not asked and constants.is_offline_mode() is offline
 
 
 def test_a_folder_and_offline_mode_ask_nobody(asked, tmp_path, monkeypatch):
-    hub.notice_offline(str(tmp_path))
+    loading.notice_offline(str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    hub.notice_offline("Nobody/NoModel")  # a request would fail, as no outcome is left
+    loading.notice_offline("Nobody/NoModel")  # a request would fail, as no outcome is left
 
 
 @pytest.mark.parametrize("backend", ["lightning", "mlx"])

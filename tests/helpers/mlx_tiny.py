@@ -10,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 
 from tests.helpers.tiny import qwen_like_tokenizer
-from wordle_rl.backends.adapter_conversion import convert_adapter
+from wordle_rl.backends.adapters import convert_adapter
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.mlx import load as mlx_models
 from wordle_rl.backends.mlx.policy import MlxPolicy

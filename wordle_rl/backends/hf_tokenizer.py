@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from wordle_rl.backends.chat_template import check_template, render_template
+from wordle_rl.runs.files import FolderError
 
 _SHORT = 16  # tokens; the texts of answers up to this length are cached, because they recur
 _MOST_TEXTS = 20_000
@@ -55,7 +55,6 @@ class HFTokenizer:
                 raise ValueError("the tokenizer has neither a chat template nor an eos_token")
             inner.chat_template = PLAIN_TEMPLATE
             self.notes = (_PLAIN_NOTE.format(inner.eos_token),)
-        check_template(inner)
         self._known_ids = frozenset(inner.get_vocab().values())
         self._texts: dict[tuple[int, ...], str] = {}
         self._stop_ids = frozenset(int(i) for i in stops)
@@ -98,4 +97,13 @@ class HFTokenizer:
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
     ) -> str:
-        return render_template(self.inner, messages, tools)
+        """The messages as text, up to where the next answer begins. Raises FolderError."""
+        try:
+            return self.inner.apply_chat_template(
+                messages, tools=tools, tokenize=False, add_generation_prompt=True
+            )
+        except Exception as error:  # a template can raise what any Python operation raises
+            raise FolderError(
+                f"the chat template of {self.inner.name_or_path or 'the model'} fails: "
+                f"{type(error).__name__}: {str(error)[:300]}"
+            ) from None

@@ -7,10 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.backends.adapter_checks import find_base_name
-from wordle_rl.backends.adapter_conversion import is_adapter, read_adapter_config, read_adapter_form
-from wordle_rl.backends.hub import notice_offline
-from wordle_rl.backends.load_errors import explain_load_errors
+from wordle_rl.backends.adapters import (
+    find_base_name,
+    is_adapter,
+    read_adapter_config,
+    read_adapter_form,
+)
+from wordle_rl.backends.loading import explain_load_errors, notice_offline
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Clue, PlayedTurn, State, TurnKind
 from wordle_rl.policy.memory import (

@@ -97,7 +97,7 @@ def _write(
 
 def _convert(adapter: Path, form: str, target: Path | None, base: str | None) -> None:
     """Convert an adapter between PEFT's form and mlx-lm's, bit for bit."""
-    from wordle_rl.backends.adapter_conversion import convert_adapter, read_adapter_form
+    from wordle_rl.backends.adapters import convert_adapter, read_adapter_form
     from wordle_rl.runs.instantiate import ConfigError
 
     if form not in ("peft", "mlx-adapter"):

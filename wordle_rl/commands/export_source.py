@@ -84,8 +84,8 @@ def _find_start(run: RunFolder, folder: Path, model: Mapping[str, Any]) -> Start
 
     Runs that began from another run are followed as long as their folders are there.
     """
-    from wordle_rl.backends.adapter_checks import find_base_name
-    from wordle_rl.backends.adapter_conversion import (
+    from wordle_rl.backends.adapters import (
+        find_base_name,
         is_adapter,
         read_adapter_config,
         read_adapter_form,

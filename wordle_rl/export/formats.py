@@ -22,7 +22,7 @@ Format = Literal["peft", "merged", "mlx"]
 
 def write(source: Path, target: Path, form: Format, precision: str) -> str:
     """Write a model in one of the formats. Raises ConfigError for one that it cannot have."""
-    from wordle_rl.backends.adapter_conversion import is_adapter, read_adapter_form
+    from wordle_rl.backends.adapters import is_adapter, read_adapter_form
 
     if form == "peft":
         if not is_adapter(source):
@@ -47,7 +47,7 @@ def write(source: Path, target: Path, form: Format, precision: str) -> str:
 
 def _write_adapter(source: Path, target: Path) -> str:
     """Write an adapter in PEFT's form."""
-    from wordle_rl.backends.adapter_conversion import (
+    from wordle_rl.backends.adapters import (
         ADAPTER,
         FILES,
         convert_adapter,
@@ -75,7 +75,7 @@ def _write_merged(source: Path, target: Path, precision: str) -> str:
 
     precision: auto keeps the precision of the base under an adapter, and of any other model.
     """
-    from wordle_rl.backends.adapter_conversion import is_adapter, read_adapter_form
+    from wordle_rl.backends.adapters import is_adapter, read_adapter_form
     from wordle_rl.backends.torch.merge import merge_model
 
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".peft-") as room:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.mlx_tiny import mlx_policy_of, same_weights
 from tests.helpers.tiny import lora_of, qwen, qwen_like_tokenizer
-from wordle_rl.backends.adapter_conversion import convert_adapter
+from wordle_rl.backends.adapters import convert_adapter
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.runs.checkpoints import CheckpointError
 

@@ -20,17 +20,18 @@ from mlx_lm.models import gemma3
 from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from transformers import AutoTokenizer
 
-from wordle_rl.backends.adapter_checks import check_ranks, check_weights_fit, find_base_name
-from wordle_rl.backends.adapter_conversion import (
+from wordle_rl.backends.adapters import (
     FILES,
+    check_loaded_adapter,
+    check_weights_fit,
+    choose_layers,
+    find_base_name,
     is_adapter,
     read_adapter_config,
     read_shapes,
 )
 from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
-from wordle_rl.backends.hub import notice_offline
-from wordle_rl.backends.load_errors import explain_load_errors
-from wordle_rl.backends.lora import check_loaded_adapter, choose_layers
+from wordle_rl.backends.loading import explain_load_errors, notice_offline
 from wordle_rl.backends.mlx.config import correct_config
 from wordle_rl.backends.mlx.timing import choose_computing
 from wordle_rl.policy.computing import Computing, Precision
@@ -130,7 +131,6 @@ def _load_folder(
 
 def _load_adapter(model: nn.Module, folder: Path) -> None:
     """Put the adapter of a folder on its base. Raises ConfigError when it does not fit."""
-    check_ranks(folder, "mlx")
     load_adapters(model, str(folder))  # accepts an adapter that lacks weights
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     expected = {

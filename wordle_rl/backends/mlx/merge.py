@@ -14,9 +14,9 @@ from mlx_lm.tuner.utils import load_adapters
 from mlx_lm.utils import dequantize_model, load_model, save_config, save_model
 from transformers import AutoTokenizer
 
-from wordle_rl.backends.adapter_conversion import is_adapter
+from wordle_rl.backends.adapters import is_adapter
 from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
-from wordle_rl.backends.load_errors import explain_load_errors
+from wordle_rl.backends.loading import explain_load_errors
 from wordle_rl.backends.mlx.load import LoadedModel, find_base, load_base
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.computing import Computing

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from wordle_rl.backends.adapter_conversion import ADAPTER, FILES
+from wordle_rl.backends.adapters import ADAPTER, FILES
 from wordle_rl.backends.mlx.load import LoadedModel
 from wordle_rl.backends.saved_weights import (
     VALUE_HEAD,

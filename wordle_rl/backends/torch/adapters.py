@@ -12,9 +12,14 @@ from typing import Any
 import torch
 from transformers.pytorch_utils import Conv1D
 
-from wordle_rl.backends.adapter_checks import check_ranks, check_weights_fit, find_base_name
-from wordle_rl.backends.adapter_conversion import ADAPTER, FILES, read_adapter_config
-from wordle_rl.backends.lora import choose_layers
+from wordle_rl.backends.adapters import (
+    ADAPTER,
+    FILES,
+    check_weights_fit,
+    choose_layers,
+    find_base_name,
+    read_adapter_config,
+)
 from wordle_rl.backends.torch.weights import read_weights
 from wordle_rl.policy.model_names import locate, portable_name
 from wordle_rl.policy.settings import MAIN, LoraSettings
@@ -40,7 +45,6 @@ def load_adapter(model: Any, folder: Path) -> Any:
     """
     from peft import PeftModel, get_peft_model_state_dict
 
-    check_ranks(folder, "peft")
     try:
         with _without_warnings():
             adapted: Any = PeftModel.from_pretrained(model, str(folder), is_trainable=True)

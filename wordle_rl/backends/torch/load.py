@@ -11,11 +11,9 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
-from wordle_rl.backends.adapter_conversion import check_adapter_form, is_adapter
+from wordle_rl.backends.adapters import check_adapter_form, check_loaded_adapter, is_adapter
 from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
-from wordle_rl.backends.hub import notice_offline
-from wordle_rl.backends.load_errors import explain_load_errors
-from wordle_rl.backends.lora import check_loaded_adapter
+from wordle_rl.backends.loading import explain_load_errors, notice_offline
 from wordle_rl.backends.tiny_model import build_untrained
 from wordle_rl.backends.torch.adapters import add_lora, find_base, load_adapter
 from wordle_rl.backends.torch.families import check_family, check_length

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from wordle_rl.backends.adapter_conversion import is_adapter
+from wordle_rl.backends.adapters import is_adapter
 from wordle_rl.backends.torch.adapters import find_base
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.policy.settings import ModelSettings

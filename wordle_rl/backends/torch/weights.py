@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from wordle_rl.backends.adapter_conversion import FILES
+from wordle_rl.backends.adapters import FILES
 from wordle_rl.backends.saved_weights import check_model_exists, check_shapes, explain_read_errors
 
 

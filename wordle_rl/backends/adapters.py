@@ -1,29 +1,34 @@
-"""LoRA adapters on disk, in PEFT's form or mlx-lm's, and their conversion bit for bit.
+"""LoRA adapters on disk, in PEFT's form or mlx-lm's: checks, and conversion bit for bit.
 
     PEFT    adapter_model.safetensors   ....layers.N.MODULE.lora_A.weight [r, in], lora_B [out, r]
     mlx-lm  adapters.safetensors        ....layers.N.MODULE.lora_a [in, r], lora_b [r, out]
 
 The module converts plain LoRA on linear layers of Qwen2 and Gemma 3 (text or multimodal, with the
-names of transformers 4 and 5) and refuses anything else. It needs neither torch nor MLX.
+names of transformers 4 and 5) and refuses anything else.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
+from wordle_rl.backends.saved_weights import check_shapes
+from wordle_rl.policy.model_names import fetch_command, locate, may_be_on_hub
+from wordle_rl.policy.settings import LM_HEAD, LoraSettings
 from wordle_rl.policy.stages import stages_of, write_stages
+from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.files import (
     FolderError,
     check_all_entries,
     check_entries,
     read_object,
-    write_bytes,
     write_json,
 )
 from wordle_rl.runs.instantiate import ConfigError
@@ -32,6 +37,7 @@ Form = Literal["peft", "mlx"]
 
 ADAPTER = "adapter_config.json"
 FILES: dict[Form, str] = {"peft": "adapter_model.safetensors", "mlx": "adapters.safetensors"}
+_BASE: dict[Form, str] = {"peft": "base_model_name_or_path", "mlx": "model"}
 _LIBRARIES: dict[Form, str] = {"peft": "PEFT", "mlx": "mlx-lm"}
 _BACKENDS: dict[Form, str] = {"peft": "lightning", "mlx": "mlx"}
 _FORMATS: dict[Form, str] = {"peft": "peft", "mlx": "mlx-adapter"}  # of wordle-rl export
@@ -43,7 +49,6 @@ _TRUNKS = {  # PEFT's name -> mlx-lm's name
     "model.language_model": "language_model.model",
     "language_model.model": "language_model.model",  # transformers before 4.52
 }
-_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
 _PLAIN: dict[str, tuple[Any, ...]] = {  # PEFT settings and the only values mlx-lm can express
     "peft_type": ("LORA",), "use_dora": (False, None), "bias": ("none",),
     "fan_in_fan_out": (False, None), "modules_to_save": (None, []), "rank_pattern": ({}, None),
@@ -56,8 +61,6 @@ _KINDS: dict[str, Any] = {  # type of each entry that is read, in either form
     "base_model_name_or_path": str | None, "peft_type": str, "fine_tune_type": str,
     "model": str | None, "lora_parameters": dict, _RECORD: dict | None,
 }  # fmt: skip
-
-Tensor = tuple[str, list[int], bytes]  # dtype as safetensors names it, shape, bytes
 
 
 def is_adapter(folder: Path) -> bool:
@@ -106,6 +109,22 @@ def check_adapter_form(folder: Path, wanted: Form) -> None:
         )
 
 
+def find_base_name(folder: Path, form: Form) -> str:
+    """The name of the model under an adapter. Raises ConfigError when it names none that may be."""
+    check_adapter_form(folder, form)
+    name = read_adapter_config(folder).get(_BASE[form])
+    if not name:
+        raise ConfigError(f"{folder / ADAPTER} does not name its model: add an entry {_BASE[form]}")
+    location = locate(name)
+    if Path(location).exists() or (location == name and may_be_on_hub(name)):
+        return str(name)
+    command = fetch_command(name)
+    raise ConfigError(
+        f"{folder / ADAPTER}: {_BASE[form]}={name} is no folder here: "
+        + (f"run {command} once" if command else "write where its model is")
+    )
+
+
 def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> Form:
     """Write the adapter of a folder into a new folder in the other form, which is returned.
 
@@ -126,15 +145,15 @@ def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> F
     if base is not None:
         new[name] = base
     target.mkdir(parents=True)
-    write_bytes(target / FILES[other], _encode_safetensors(converted))
+    save_file(converted, target / FILES[other], metadata={"format": "pt"})
     write_json(target / ADAPTER, new)
     write_stages(target, stages_of(source))
     return other
 
 
 def _convert_to_mlx(
-    source: Path, config: dict[str, Any], weights: dict[str, Tensor]
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    source: Path, config: dict[str, Any], weights: dict[str, torch.Tensor]
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     for name, allowed in _PLAIN.items():
         if name in config and config[name] not in allowed:
             raise ConfigError(f"{source}: mlx-lm has nothing for {name}={config[name]!r}")
@@ -147,7 +166,7 @@ def _convert_to_mlx(
         trunks.add(trunk)
         modules.add(module)
         transposed = _transpose(tensor)
-        ranks.add(transposed[1][1 if letter == "A" else 0])
+        ranks.add(transposed.shape[1 if letter == "A" else 0])
         converted[f"{_TRUNKS[trunk]}.layers.{layer}.{module}.lora_{letter.lower()}"] = transposed
     rank = config.get("r", 0)
     if len(trunks) != 1 or ranks != {rank} or rank < 1 or "lora_alpha" not in config:
@@ -173,8 +192,8 @@ def _convert_to_mlx(
 
 
 def _convert_to_peft(
-    source: Path, config: dict[str, Any], weights: dict[str, Tensor]
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    source: Path, config: dict[str, Any], weights: dict[str, torch.Tensor]
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     if config.get("fine_tune_type", "lora") != "lora":
         raise ConfigError(f"{source}: PEFT's LoRA has no fine_tune_type={config['fine_tune_type']}")
     record = config.get(_RECORD)
@@ -209,46 +228,69 @@ def _convert_to_peft(
     }, converted
 
 
-def read_shapes(file: Path) -> dict[str, list[int]]:
+def read_shapes(file: Path) -> dict[str, tuple[int, ...]]:
     """The shape of each tensor in a safetensors file. Raises ConfigError."""
-    return {name: shape for name, (_, shape, _) in _read_tensors(file).items()}
+    return {name: tuple(tensor.shape) for name, tensor in _read_tensors(file).items()}
 
 
-def _read_tensors(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, which is a JSON header's length, the header, the bytes."""
+def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
     try:
-        data = file.read_bytes()
-        start = 8 + int.from_bytes(data[:8], "little")
-        header = json.loads(data[8:start])
-        header.pop("__metadata__", None)
-        tensors = {}
-        for name, entry in header.items():
-            kinds = {"dtype": str, "shape": list[int], "data_offsets": list[int]}
-            check_all_entries(name, entry, kinds)
-            begin, end = entry["data_offsets"]
-            tensors[name] = (entry["dtype"], entry["shape"], data[start + begin : start + end])
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        return load_file(file)
+    except (OSError, SafetensorError) as error:
         raise ConfigError(f"{file}: cannot be read as safetensors ({error})") from None
-    return tensors
 
 
-def _encode_safetensors(tensors: dict[str, Tensor]) -> bytes:
-    """The bytes of a safetensors file with these tensors."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    start = 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, start + len(data)]}
-        start += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return b"".join([len(text).to_bytes(8, "little"), text, *(t[2] for t in tensors.values())])
+def _transpose(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.ndim != 2 or not tensor.is_floating_point():
+        raise ConfigError(
+            f"LoRA weights must be float matrices, not {tensor.dtype} {list(tensor.shape)}"
+        )
+    return tensor.T.contiguous()
 
 
-def _transpose(tensor: Tensor) -> Tensor:
-    """The transpose of a matrix, with every number bit for bit."""
-    dtype, shape, data = tensor
-    size = _BYTES.get(dtype, 0)
-    if len(shape) != 2 or min(shape) < 0 or not size or len(data) != size * shape[0] * shape[1]:
-        raise ConfigError(f"LoRA weights must be whole float matrices, not {dtype} {shape}")
-    transposed = np.frombuffer(data, f"u{size}").reshape(shape).T
-    return dtype, list(transposed.shape), transposed.tobytes()
+def check_weights_fit(
+    folder: Path, saved: Mapping[str, Sequence[int]], expected: Mapping[str, Sequence[int]]
+) -> None:
+    """Raise ConfigError unless an adapter's weights have the names and shapes of its base.
+
+    saved, expected: shape of each weight.
+    """
+    try:
+        check_shapes(folder / ADAPTER, saved, expected)
+    except CheckpointError as error:
+        raise ConfigError(f"model.path={folder}: the adapter does not fit ({error})") from None
+
+
+def check_loaded_adapter(settings: LoraSettings, *, rank: int, alpha: float) -> None:
+    """Raise ConfigError when the settings ask for another rank or alpha than a loaded adapter's.
+
+    alpha may be off by rounding, because mlx-lm stores alpha / rank.
+    """
+    for name, loaded, asked in (("rank", rank, settings.rank), ("alpha", alpha, settings.alpha)):
+        if abs(loaded - asked) > 1e-6 * abs(asked):
+            raise ConfigError(f"model.lora.{name} must be {loaded}, as in model.path, not {asked}")
+
+
+def choose_layers(targets: str | list[str], layers: Sequence[str]) -> list[str]:
+    """Choose the linear layers that model.lora.targets names, without the language-model head.
+
+    layers: dotted names of all linear layers. targets: a list of the ends of names, or a pattern
+    for whole names. Raises ConfigError if the pattern, or an entry of the list, fits no layer.
+    """
+    layers = [layer for layer in layers if layer.rpartition(".")[2] != LM_HEAD]
+    if targets == "all-linear":
+        return layers
+    if isinstance(targets, str):
+        chosen = [layer for layer in layers if re.fullmatch(targets, layer)]
+        wrong = [] if chosen else [targets]
+    else:
+        chosen = [layer for layer in layers if any(_ends_with(layer, t) for t in targets)]
+        wrong = [t for t in targets if not any(_ends_with(layer, t) for layer in layers)]
+    if wrong:
+        names = ", ".join(sorted({layer.rpartition(".")[2] for layer in layers}))
+        raise ConfigError(f"model.lora.targets must be of {names}, or all-linear, not {wrong[0]!r}")
+    return chosen
+
+
+def _ends_with(layer: str, target: str) -> bool:
+    return f".{layer}".endswith(f".{target}")

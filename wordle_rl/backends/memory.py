@@ -122,7 +122,8 @@ def find_sizes(settings: ModelSettings) -> tuple[Sizes, LoraSettings | None]:
 
     notice_offline(base)
     with explain_load_errors(base, on_disk=Path(base).is_dir()):
-        return read_sizes(AutoConfig.from_pretrained(base, revision=revision)), lora
+        found = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
+        return read_sizes(found), lora
 
 
 def _read_untrained(shape: dict[str, Any]) -> Sizes:

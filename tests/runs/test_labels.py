@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from wordle_rl.runs.labels import label_run, list_changes
+from wordle_rl.runs.labels import label_run
 
 MANIFEST = {
     "command": [
@@ -27,12 +27,3 @@ LONG = f"group.setting={'a' * 99}"
 )  # fmt: skip
 def test_a_name_has_the_model_the_experiment_and_the_changes(manifest, label):
     assert label_run(manifest) == label
-
-
-def test_changes_of_a_resume_come_last_and_leave_the_name():
-    resumed = {**MANIFEST, "resumes": [{"changes": {"optim.lr": [1e-4, 2e-5]}}]}
-    assert list_changes(resumed)["optim.lr"] == "2e-05"
-    assert label_run(resumed) == label_run(MANIFEST)
-    assert list_changes(MANIFEST) == {
-        "optim.lr": "1e-4", "seed": "1", "init_from": "outputs/2026_demo_1",
-    }  # fmt: skip

@@ -14,32 +14,22 @@ _LONGEST = 60  # characters of the changes in a name
 _SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
 
 
-def list_changes(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What the command line of a run set, later resumes included, by the full key."""
-    changes: dict[str, str] = {}
-    for word in manifest.get("command", [])[1:]:
-        if found := _SETTING.fullmatch(word):
-            changes[found[1]] = found[2].strip("'\"")
-    for resume in manifest.get("resumes", []):
-        changes |= {key: str(after) for key, (_, after) in resume["changes"].items()}
-    return {key: value for key, value in changes.items() if _tells(key)}
+def label_run(manifest: Mapping[str, Any]) -> str:
+    """A short name such as `mini, lr=1e-4 seed=1`, which no later resume changes."""
+    model = manifest.get("choices", {}).get("model") or str(manifest.get("model", "run"))
+    found = filter(None, map(_SETTING.fullmatch, manifest.get("command", [])[1:]))
+    changes = {word[1]: word[2].strip("'\"") for word in found if _tells(word[1])}
+    words = [changes.pop("experiment")] if "experiment" in changes else []
+    words += [f"{key.rpartition('.')[2]}={_shorten(value)}" for key, value in changes.items()]
+    text = " ".join(words)
+    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return ", ".join(part for part in (_shorten(model), text) if part)
 
 
 def _tells(key: str) -> bool:
     """Whether a setting may change what is learnt."""
     left_out = key in _LEFT_OUT or re.split(r"[./]", key)[0] in _GROUPS_LEFT_OUT
     return key in _KEPT or not left_out
-
-
-def label_run(manifest: Mapping[str, Any]) -> str:
-    """A short name such as `mini, lr=1e-4 seed=1`, which no later resume changes."""
-    model = manifest.get("choices", {}).get("model") or str(manifest.get("model", "run"))
-    changes = list_changes({**manifest, "resumes": []})
-    words = [changes.pop("experiment")] if "experiment" in changes else []
-    words += [f"{key.rpartition('.')[2]}={_shorten(value)}" for key, value in changes.items()]
-    text = " ".join(words)
-    text = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-    return ", ".join(part for part in (_shorten(model), text) if part)
 
 
 def _shorten(value: str) -> str:

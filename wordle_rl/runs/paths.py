@@ -28,11 +28,6 @@ def environment() -> dict[str, str]:
     return env
 
 
-def module_command(name: str) -> str:
-    """How a user starts a module of the package, such as report."""
-    return f"wordle-rl {name.replace('_', '-')}" if INSTALLED else f"python -m wordle_rl.{name}"
-
-
 def train_command() -> list[str]:
     """The arguments that start train in a process of its own."""
     if INSTALLED:

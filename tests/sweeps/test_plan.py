@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,7 @@ def test_every_shipped_study_composes_and_builds(name, study_plan):
     made.check(build_experiment)
     if shipped := read_record(ROOT / "sweeps" / name):
         assert shipped["identity"] == made.identity(), "so that the shipped study can continue"
+        assert shipped["analysis"] == asdict(made.settings.analysis)
     if made.settings.sampler is not None:
         return
     budgets = {games_of(made, made.build_run(point)) for point in list_probes(made.space)}

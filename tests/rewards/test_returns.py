@@ -2,7 +2,7 @@
 
 With credit by turn a guess is trained on its return, the discounted rewards from its turn on. This
 file measures how often returns rank two games of one secret against their outcomes, and by how
-much. docs/CORRECTNESS.md and wordle_rl/rewards/scoring.py state the numbers.
+much. docs/INSIDE.md and wordle_rl/rewards/scoring.py state the numbers.
 """
 
 from __future__ import annotations

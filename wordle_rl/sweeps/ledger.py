@@ -184,7 +184,7 @@ def open_confirmation(storage: RDBStorage, plan: StudyPlan, winner: FrozenTrial)
 def _open(storage: RDBStorage, plan: StudyPlan, **about: Any) -> Round:
     """A round with its Optuna study: created and filled, or as it was left."""
     name, part = about["name"], about["part"]
-    identity = json.loads(json.dumps(plan.identity()))
+    _check_identity(plan, read_record(plan.settings.place).get("identity"))
     try:
         optuna.create_study(study_name=name, storage=storage, direction="maximize")
         created = True
@@ -195,14 +195,7 @@ def _open(storage: RDBStorage, plan: StudyPlan, **about: Any) -> Round:
     end = time.monotonic() + _FILL_TIME
     while not created and "identity" not in study.user_attrs and time.monotonic() < end:
         time.sleep(0.3)  # a worker on another machine is filling it
-    before = study.user_attrs.get("identity") or read_record(plan.settings.place).get("identity")
-    if before not in (None, identity):
-        differ = ", ".join(key for key in identity if identity[key] != before.get(key))
-        raise ConfigError(
-            f"study {plan.settings.name} was started with another {differ}: old and new trials "
-            "cannot be compared. Set another hydra.sweeper.name=..., or remove "
-            f"{plan.settings.place}"
-        )
+    _check_identity(plan, study.user_attrs.get("identity"))
     known = {}
     if not study.get_trials(deepcopy=False):
         known = read_trials(plan.settings.place, part, about["space"])
@@ -212,8 +205,20 @@ def _open(storage: RDBStorage, plan: StudyPlan, **about: Any) -> Round:
     opened = Round(**about, study=study, taken=len(known))
     for point in opened.list_missing():
         study.enqueue_trial(dict(point))
-    study.set_user_attr("identity", identity)
+    study.set_user_attr("identity", plan.identity())
     return opened
+
+
+def _check_identity(plan: StudyPlan, before: Mapping[str, Any] | None) -> None:
+    """Raise ConfigError for a study that was started with other settings."""
+    now = json.loads(json.dumps(plan.identity()))
+    if before not in (None, now):
+        differ = ", ".join(key for key in now if now[key] != before.get(key))
+        raise ConfigError(
+            f"study {plan.settings.name} was started with another {differ}: old and new trials "
+            "cannot be compared. Set another hydra.sweeper.name=..., or remove "
+            f"{plan.settings.place}"
+        )
 
 
 def find_winner(trials: Sequence[FrozenTrial]) -> FrozenTrial | None:

@@ -35,9 +35,8 @@ def assert_every_update_reaches(
         summary, folder = run(root, *engine_of(*urls), *overrides)
     metrics = [m for m in metrics_of(folder) if "loss" in m]
     assert all(m["update/skipped"] == 0 for m in metrics)
-    # The games of a step, before its update, and those of the probe after it.
     assert max(m["policy/largest_sampler_gap"] for m in metrics) < ROUNDING
     for url in urls:
         after = [gap for at, gap in gaps if at == url]
-        assert len(after) > len(metrics) and max(after) < ROUNDING
+        assert after and max(after) < ROUNDING  # once, because it never failed
     return summary, folder

@@ -66,7 +66,7 @@ def test_each_update_reaches_all_servers_and_they_agree_with_the_trainer(root, b
         assert len({body["lora_path"] for body in loads}) == 7
         assert len({body["lora_name"] for body in loads}) == 1
         assert all(body["load_inplace"] for body in loads)
-        assert server.count("/v1/completions") > 12 and not server._adapters
+        assert server.count("/v1/completions") > 6 and not server._adapters
     assert not (folder / "served").exists()
     # Tokens are weighed by default here.
     assert all("policy/importance" in m for m in metrics_of(folder) if "loss" in m)

@@ -16,7 +16,7 @@ from typing import Any
 
 _PACKAGE = "wordle_rl."
 _ALLOWED = {
-    ("collections", "Counter"), ("collections", "OrderedDict"),
+    ("builtins", "range"), ("collections", "Counter"), ("collections", "OrderedDict"),
     ("numpy", "dtype"), ("numpy", "ndarray"),
     ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"),
     ("numpy._core.numeric", "_frombuffer"),

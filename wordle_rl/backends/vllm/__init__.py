@@ -2,6 +2,5 @@
 
 server.py asks one server and checks its answers. pool.py deals requests to several servers, and
 repeats what failed. engine.py keeps the tokens of each row. policy.py gives a policy that engine,
-and brings each new adapter to the servers through adapter_folder.py. probe.py compares a server
-with the trainer.
+brings each new adapter to the servers through a folder, and compares servers with the trainer.
 """

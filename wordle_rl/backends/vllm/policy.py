@@ -5,25 +5,37 @@ Every update gives the adapter a new version. It goes to the servers before the 
 
 from __future__ import annotations
 
+import os
+import secrets
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+import numpy as np
 
 from wordle_rl.algorithms.base import Algorithm
-from wordle_rl.backends.vllm.adapter_folder import AdapterFolder, check_writable
 from wordle_rl.backends.vllm.engine import VllmEngine
-from wordle_rl.backends.vllm.pool import Pool
-from wordle_rl.backends.vllm.probe import build_probe, check_gap, measure_gap, probe_text
-from wordle_rl.backends.vllm.server import Server, ServerError
+from wordle_rl.backends.vllm.pool import Adapter, Pool
+from wordle_rl.backends.vllm.server import Request, Server, ServerError
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.servers import ServerSettings
 from wordle_rl.policy.tokenizer import Tokenizer
+from wordle_rl.rollouts.talk import Talk
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.processes import Processes
+from wordle_rl.training.sequences import pad
+
+# Answers that a server and the trainer must agree on. That finds another base model, a server
+# without its adapter, and log-probabilities that are not at the sampling temperature.
+_TEXT = "Guess the secret word: <guess>crane</guess> -> x-✓xx. Then <guess>Maybe</guess>, or"
+_ROWS, _TOKENS = 4, 16
+_KEPT = 2  # versions of the adapter, because a server may still read the previous one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,3 +193,87 @@ def _check_server(server: Server, tokenizer: Tokenizer, max_context: int) -> Non
         raise ServerError(
             f"{server.url} has another tokenizer than model.path, and so another model"
         )
+
+
+def probe_text(tokenizer: Tokenizer) -> str:
+    """A text with the special tokens of the chat template."""
+    return tokenizer.render([{"role": "user", "content": _TEXT}])
+
+
+def build_probe(
+    tokenizer: Tokenizer, *, temperature: float, max_context: int, vocabulary: int
+) -> Request:
+    """A request of some answers that no stop token ends."""
+    most = min(_TOKENS, max_context // 2)
+    prompt = tokenizer.encode(probe_text(tokenizer))[: max_context - most]
+    return Request(
+        prompts=[prompt] * _ROWS,
+        sampling=Sampling(temperature=temperature, max_tokens=most),
+        most=most,
+        stop_ids=frozenset(),
+        vocabulary=vocabulary,
+    )
+
+
+def measure_gap(policy: Policy, prompt: Sequence[int], drawn: Sequence[Completion]) -> float:
+    """Mean difference of log-probabilities between a server's answers and the trainer, in nats."""
+    talks = []
+    for answer in drawn:
+        talks.append(Talk())
+        talks[-1].hear(list(prompt), 0)
+        talks[-1].answer(answer.ids, 0, answer.logprobs)
+    batch = pad(talks, policy.tokenizer.pad_id)
+    gaps = np.abs(policy.score(batch) - batch.sampler_logprobs)[batch.trained]
+    return float(gaps.mean())
+
+
+def check_gap(url: str, gap: float, most: float) -> None:
+    """Raise ServerError for a server that plays another policy than the trainer's."""
+    if not gap <= most:  # also if it is not a number
+        raise ServerError(
+            f"{url} differs from the trainer by {gap:.3g} nats a token, above "
+            f"vllm.most_gap={most:g}: it has another base model than model.path, or was started "
+            "without --logprobs-mode processed_logprobs"
+        )
+
+
+def check_writable(root: Path) -> None:
+    """Raise ConfigError unless new folders can be made in root, which may not exist yet."""
+    found = next(path for path in (root, *root.absolute().parents) if path.exists())
+    if not found.is_dir():
+        raise ConfigError(f"vllm.folder must be a folder, but {found} is a file")
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix="wordle-", dir=found))
+    except OSError as error:
+        raise ConfigError(f"vllm.folder={root} cannot be written: {error.strerror}") from None
+
+
+class AdapterFolder:
+    """Writes a run's adapters, all under a name that no other run has."""
+
+    def __init__(self, root: Path, there: str | None = None) -> None:
+        """there: the path of root at the servers. None: the same path."""
+        self.name = f"wordle-{secrets.token_hex(6)}"
+        self._here = root.resolve() / self.name
+        self._there = PurePosixPath(there or root.resolve().as_posix()) / self.name
+        self._written: list[Path] = []
+        self._made_root = not root.exists()
+        self._here.mkdir(parents=True)
+
+    def write(self, save: Callable[[Path], None]) -> Adapter:
+        """Write the next version. save: writes the adapter into an empty folder."""
+        number = f"{len(self._written):06d}"
+        unfinished, place = self._here / f"{number}.unfinished", self._here / number
+        unfinished.mkdir()
+        save(unfinished)
+        os.replace(unfinished, place)
+        self._written.append(place)
+        for old in self._written[:-_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+        return Adapter(name=self.name, path=str(self._there / number))
+
+    def remove(self) -> None:
+        shutil.rmtree(self._here, ignore_errors=True)
+        if self._made_root:
+            with suppress(OSError):  # another run uses it by now
+                self._here.parent.rmdir()

@@ -47,6 +47,7 @@ class Member:
 
     server: Server
     up: bool = False
+    compared: bool = False  # with the trainer, since it last failed
     failure: str | None = None  # why it is down; None for a server that was never asked
 
 
@@ -97,7 +98,7 @@ class Pool:
         self._adapter = adapter
         for member, drawn in self._load(self.members):
             self._compare(member.server.url, drawn.result())
-            member.up = True
+            member.up = member.compared = True
 
     def load(self, adapter: Adapter) -> None:
         """Load the next adapter everywhere. Raises EngineLost when no server plays with it."""
@@ -173,24 +174,26 @@ class Pool:
         """Load the adapter on these servers. One that fails or plays differently is down."""
         for member, drawn in self._load(members):
             try:
-                self._compare(member.server.url, drawn.result())
+                answers = drawn.result()
+                if not member.compared:
+                    self._compare(member.server.url, answers)
             except ServerError as error:
                 self._note_failure(member, error)
                 continue
             if member.failure is not None:
                 print(f"{member.server.url} plays again", file=sys.stderr, flush=True)
-            member.up, member.failure = True, None
+            member.up, member.compared, member.failure = True, True, None
 
     def _load(self, members: Sequence[Member]) -> list[tuple[Member, Future[list[Completion]]]]:
-        """Let servers load the adapter and answer the probe, all at the same time."""
+        """Let servers load the adapter, and new or failed ones answer the probe, all at once."""
         adapter = self._adapter
         assert adapter is not None
 
-        def load(server: Server) -> list[Completion]:
-            server.load(adapter.name, adapter.path)
-            return server.complete(adapter.name, self._probe)
+        def load(member: Member) -> list[Completion]:
+            member.server.load(adapter.name, adapter.path)
+            return [] if member.compared else member.server.complete(adapter.name, self._probe)
 
-        return [(member, self._threads.submit(load, member.server)) for member in members]
+        return [(member, self._threads.submit(load, member)) for member in members]
 
     def _note_failure(self, member: Member, error: ServerError) -> None:
         """Take a server down. A new reason is printed once."""
@@ -199,7 +202,7 @@ class Pool:
             others = any(m.up for m in self.members if m is not member)
             then = "the other servers play" if others else "the run waits and tries again"
             print(f"warning: {error}; {then}", file=sys.stderr, flush=True)
-        member.up, member.failure = False, str(error)
+        member.up, member.compared, member.failure = False, False, str(error)
 
     def _describe(self, tries: int) -> str:
         """Why nobody answers."""

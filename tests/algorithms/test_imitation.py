@@ -101,19 +101,6 @@ def test_a_careless_teachers_targets_are_those_of_both_ways_to_guess():
         assert np.allclose(sums, 1.0) and len(sums) == len(answers[drawn])
 
 
-def test_a_careless_teacher_guesses_any_word_in_its_share_of_the_turns_and_learns_from_all():
-    words = load_words()
-    knowledge = Knowledge(words, build_table(words))
-    player = RandomConsistent(knowledge)
-    actor = ScriptedPlayer(player=player, draws=Draws(seed=3), careless=0.6)
-    games = play(actor, new_games(words.answers[::8], words, Rules()))
-    # on the empty board every word fits
-    late = [turn for game in games for turn in game.turns if turn.state.clues]
-    fitting = sum(knowledge.is_consistent(turn.guess or "", turn.state) for turn in late)
-    assert abs(fitting / len(late) - 0.4) < 4 * np.sqrt(0.24 / len(late)) + 0.05
-    assert not any(actor.slipped.values())
-
-
 def test_a_careless_teacher_needs_the_distribution():
     with pytest.raises(ValueError, match="careless must be 0 unless"):
         Distill(targets="sampled", careless=0.5)
@@ -227,20 +214,6 @@ def test_a_share_of_the_turns_are_mistakes_and_the_rest_fits_the_clues():
     assert overlooked > 0.15 * slips
 
 
-def test_a_games_mistakes_do_not_depend_on_the_games_beside_it():
-    def of(secrets: list[str], first: int) -> list[list[str | None]]:
-        actor = ScriptedPlayer(
-            player=RandomConsistent(KNOWLEDGE),
-            draws=Draws(seed=5, first_rollout=first),
-            mistakes=Mistakes(KNOWLEDGE),
-            slips=0.5,
-        )
-        played = play(actor, new_games(secrets, WORDS, Rules()))
-        return [[turn.guess for turn in game.turns] for game in played]
-
-    assert of(["crane", "bleed", "slate"], 0)[1:] == of(["bleed", "slate"], 1)
-
-
 def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
     lesson = TeacherSettings(
         player=RandomConsistent(KNOWLEDGE), mistakes=Mistakes(KNOWLEDGE), slips=0.4,
@@ -282,11 +255,6 @@ def test_a_teachers_mistakes_are_made_of_the_words_it_guesses(player):
     state = State((Clue("crane", feedback_code("crane", "crate")),), 1)
     made = set(teacher.mistakes.answer([state] * 400, np.linspace(0, 1, 400, endpoint=False)))
     assert ("salet" in made) == player.endswith("_allowed")
-
-
-def test_mistakes_on_the_empty_board_are_non_words():
-    words = Mistakes(KNOWLEDGE).answer([State()] * 50, np.linspace(0, 0.99, 50))
-    assert not set(words) & set(WORDS.allowed)
 
 
 def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay():

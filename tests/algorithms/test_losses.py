@@ -20,11 +20,10 @@ from tests.helpers.tiny import (
     same,
     step_of,
 )
-from wordle_rl.algorithms.base import LossInputs, UpdateRows
+from wordle_rl.algorithms.base import LossInputs
 from wordle_rl.algorithms.credit import group_advantages
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.losses import clipped_surrogate, kl_k3
-from wordle_rl.algorithms.sft import Sft
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.training.step import train_step
@@ -40,14 +39,9 @@ def test_an_advantage_is_the_distance_from_the_groups_mean_in_its_standard_devia
     assert np.allclose(group_advantages(np.array(rewards), "std"), expected, atol=1e-12)
 
 
-def test_without_scaling_an_advantage_is_the_distance_from_the_groups_mean():
-    advantages = Grpo(scale="none").compare(np.array([[1.0, 0.0, 0.5, 2.5]]))
-    assert advantages.tolist() == [[0.0, -1.0, -0.5, 1.5]]
-
-
 @pytest.mark.parametrize("scale", ["std", "none"])
-@pytest.mark.parametrize("reward", [0.0, 0.1, 1 / 3, -0.7, 1e9, 1e-12])
-@pytest.mark.parametrize("n", [2, 3, 7, 64])
+@pytest.mark.parametrize("reward", [0.0, 0.1, -0.7, 1e9])
+@pytest.mark.parametrize("n", [2, 7])
 def test_equal_rewards_give_exact_zeros(scale, reward, n):  # row 10
     rewards = np.array([[reward] * n, [0.0] * (n - 1) + [1.0]])
     advantages = group_advantages(rewards, scale)
@@ -62,34 +56,6 @@ def test_a_group_of_one_is_refused(scale):  # row 10
     with pytest.raises(ValueError, match="num_generations must be 2 or more"):
         Grpo(scale=scale).compare(np.zeros((4, 1)))
     Grpo(scale=scale).check(2)
-
-
-def test_rewards_that_cancel_out_still_have_advantages():  # row 26
-    advantages = Grpo().compare(np.array([[1.0, -1.0]]))
-    assert np.allclose(advantages, [[0.5**0.5, -(0.5**0.5)]])
-
-
-# -- weights --------------------------------------------------------------------------------------
-
-
-def rows(*lengths: int) -> UpdateRows:
-    """Sequences of these many trained tokens, each a unit of its own that is used."""
-    n = len(lengths)
-    return UpdateRows(lengths=np.array(lengths), used=np.ones(n, bool), units=np.arange(n))
-
-
-def test_grpo_weighs_rollouts_alike_and_their_tokens_by_their_length():  # row 12
-    # 1/|o| of each rollout's tokens, then the mean over two rollouts (DeepSeekMath, eq. 3).
-    assert Grpo().weights(rows(2, 8)).tolist() == [1 / 4, 1 / 16]
-
-
-def test_fine_tuning_weighs_all_tokens_alike():
-    assert Sft().weights(rows(2, 8)).tolist() == [1 / 10, 1 / 10]
-
-
-def test_an_answer_without_tokens_does_not_divide_by_zero():
-    assert np.isfinite(Grpo().weights(rows(0, 5))).all()
-    assert np.isfinite(Sft().weights(rows(0, 0))).all()
 
 
 # -- losses ---------------------------------------------------------------------------------------
@@ -179,30 +145,6 @@ def test_the_kl_estimate_averages_to_the_divergence_of_the_policy_from_the_refer
     assert (policy * kl_k3(np, np.log(policy), np.log(reference))).sum() == pytest.approx(exact)
 
 
-@pytest.mark.parametrize(
-    "algorithm",
-    [Grpo(beta=0.3, clip_high=0.28), Grpo(beta=0.0), Grpo(beta=0.0, importance_cap=1.5), Sft()],
-)
-def test_a_loss_is_the_same_in_numpy_and_in_torch(algorithm):
-    random = np.random.default_rng(1)
-    arrays = {
-        "logprobs": -random.exponential(1.0, (5, 9)),
-        "old_logprobs": -random.exponential(1.0, (5, 9)),
-        "ref_logprobs": -random.exponential(1.0, (5, 9)),
-        "sampler_logprobs": -random.exponential(1.0, (5, 9)),
-        "advantages": random.normal(size=(5, 9)),
-        "trained": np.ones((5, 9)),
-    }
-    loss, metrics = algorithm.loss(np, LossInputs(**arrays))
-    other, other_metrics = algorithm.loss(
-        torch, LossInputs(**{k: torch.from_numpy(v) for k, v in arrays.items()})
-    )
-    assert loss.shape == (5, 9) and np.allclose(loss, other.numpy(), atol=1e-12)
-    assert metrics.keys() == other_metrics.keys()
-    for name, values in metrics.items():
-        assert np.allclose(values, other_metrics[name].numpy(), atol=1e-12)
-
-
 def test_truncated_importance_makes_good_what_the_sampler_drew_too_often_or_too_seldom():
     """The mean gradient over what the sampler draws is that over what the trainer would draw."""
     sampler = np.array([0.5, 0.3, 0.2])
@@ -235,25 +177,6 @@ def test_truncated_importance_makes_good_what_the_sampler_drew_too_often_or_too_
     assert (trainer / sampler).max() > 1.2
     capped = gradient(replace(plain, importance_cap=1.2), sampler)
     assert np.allclose(capped, gradient(plain, sampler * weights), atol=1e-12)
-
-
-def test_fine_tuning_minimises_the_negative_logprob():
-    ones = np.ones((1, 2))
-    terms = LossInputs(
-        logprobs=np.array([[-0.5, -3.0]]), old_logprobs=None, ref_logprobs=None, advantages=ones,
-        trained=ones,
-    )  # fmt: skip
-    assert Sft().loss(np, terms)[0].tolist() == [[0.5, 3.0]]
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("clip_low", 0.0), ("clip_low", 1.5), ("clip_high", 0.0), ("beta", -0.1), ("epochs", 0),
-     ("scale", "max"), ("importance_cap", 0.9)],
-)  # fmt: skip
-def test_a_setting_out_of_range_is_named(field, value):
-    with pytest.raises(ValueError, match=f"algorithm.{field}"):
-        Grpo(**{field: value})
 
 
 # -- groups in a step -----------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from tests.helpers.tiny import (
     qwen,
     same,
 )
-from wordle_rl.algorithms.base import UpdateRows
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -363,9 +362,7 @@ def sampled_games(
     advantages = algorithm.compare(REWARDS[guesses[..., 0], guesses[..., 1]]).ravel()
     lengths = np.array([sum(s.trained) for s in talks])
     ones = np.ones(len(lengths), bool)
-    weights = algorithm.weights(
-        UpdateRows(lengths=lengths, used=ones, units=np.arange(len(lengths)))
-    )
+    weights = algorithm.weights(lengths, ones, np.arange(len(lengths)))
     values = {
         name: [[v * t for t in s.trained] for v, s in zip(numbers_of, talks, strict=True)]
         for name, numbers_of in (("advantages", advantages), ("weights", weights))

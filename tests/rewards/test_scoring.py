@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from tests.helpers.reward_sets import POLICIES, SECRET, SETS, WORDS, guesses, play
-from wordle_rl.game.rules import Game, GameStatus
+from tests.helpers.reward_sets import POLICIES, SETS, WORDS, guesses, play
+from wordle_rl.game.rules import Game
 from wordle_rl.rewards import scoring
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.repeat import Repeat
@@ -116,14 +116,6 @@ def test_ending_a_game_by_a_violation_forfeits_the_minimum_of_each_turn_left():
     assert "forfeit" not in rewards.score(play([""] * 6)).components
 
 
-def test_a_game_that_ran_out_of_time_is_scored_as_one_that_was_lost():
-    lost, late = (play(guesses("zzzzz")) for _ in range(2))
-    lost.forfeit()
-    late.forfeit(GameStatus.OUT_OF_TIME)
-    totals = [SETS["phase2"].score(game).total for game in (lost, late)]
-    assert totals[0] == totals[1] < SETS["phase2"].score(play(guesses("zzzzz"))).total
-
-
 def test_a_violation_keeps_its_graded_format_score_and_loses_everything_else():
     scores = SETS["phase2"].score(play(["<guess>x</guess>", *guesses("zzzzz", "catch", "catch")]))
     for turn, form in zip(scores.turns, (0.4, 0.5, 1.0, 0.5), strict=True):
@@ -132,22 +124,6 @@ def test_a_violation_keeps_its_graded_format_score_and_loses_everything_else():
         rest = {name: share for name, share in scores.turns[index].items() if name != "format"}
         expected = {"feedback": -2.5, "value": 0.0, "repeat": -1.0, "win": 3 * -0.1}
         assert rest == pytest.approx(expected)
-
-
-def test_a_truncated_answer_is_a_violation_even_when_it_names_the_secret():
-    game = Game(SECRET, WORDS.allowed_set)
-    game.play(None, text=f"<guess>{SECRET}</guess>", reason="truncated")
-    assert SETS["phase1"].score(game).turns[0]["win"] == pytest.approx(-0.2)
-
-
-def test_the_shipped_sets_have_the_documented_weights():
-    shaping = {n: {k: w for k, w in s.weights.items() if k != "win"} for n, s in SETS.items()}
-    first = {"format": 1.0, "feedback": 0.5, "value": 0.3}
-    second = {"format": 0.3, "feedback": 1.0, "value": 1.0}
-    assert shaping["phase1"] == shaping["phase1_seed"] == first
-    assert shaping["phase2_seed"] == second
-    assert shaping["phase2"] == {**second, "repeat": 1.0}
-    assert shaping["win_only"] == {}
 
 
 def test_weights_can_be_replaced_and_a_weight_of_0_switches_a_component_off():
@@ -184,14 +160,9 @@ def test_a_reward_outside_its_declared_range_stops_the_run(value):
 def test_a_reversed_range_is_refused():
     tax = Tax()
     tax.range = (-1.0, -2.0)
-    with pytest.raises(ValueError, match=r"tax must have a range \(least, greatest\) .* not \(-1"):
-        RewardSet(components={"tax": tax}, weights={"tax": 1.0}, lawful=False)
-
-
-def test_a_range_that_is_a_method_is_refused():
-    tax = Tax()
-    tax.range = lambda: (-1.0, 0.0)
-    with pytest.raises(ValueError, match="reward tax must have range as a property"):
+    with pytest.raises(
+        ValueError, match=r"tax must have a property range \(least, greatest\), not \(-1"
+    ):
         RewardSet(components={"tax": tax}, weights={"tax": 1.0}, lawful=False)
 
 

@@ -15,13 +15,7 @@ from numpy.typing import NDArray
 from wordle_rl.runs.instantiate import check_range
 
 Floats = NDArray[np.float64]
-
-LENGTHS = (  # of the thoughts that a scripted player writes
-    "none",
-    "notes",
-    "brief",
-    "full",
-)
+Ints, Flags = NDArray[np.int64], NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,15 +40,6 @@ class LossInputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerLengths:
-    """How long the answers of one rollout are, and how far from the reference. Arrays are [K]."""
-
-    lengths: NDArray[np.int64]  # sampled tokens
-    max_tokens: int  # limit of an answer
-    divergence: Floats | None = None  # log-probability minus the reference's; None if not scored
-
-
-@dataclass(frozen=True, kw_only=True)
 class StepOutcomes:
     """The results of all rollouts of a step."""
 
@@ -70,6 +55,10 @@ class StepOutcomes:
     def totals(self) -> Floats:
         """[R] reward of each rollout from its first turn on."""
         return np.array([returns[0] if len(returns) else 0.0 for returns in self.returns])
+
+    def spread(self, values: Floats) -> list[Floats]:
+        """[R] of [K]: a number of each rollout [R], repeated at each of its turns."""
+        return [np.full(len(of), value) for of, value in zip(self.returns, values, strict=True)]
 
     def members(self) -> list[NDArray[np.int64]]:
         """The indices of each group's rollouts."""
@@ -97,20 +86,11 @@ class Advantages:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpdateRows:
-    """The rollouts of one update, of all processes together. All arrays are [R]."""
-
-    lengths: NDArray[np.int64]  # trained tokens
-    used: NDArray[np.bool_]  # False where every advantage is 0
-    units: NDArray[np.int64]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Imitation:
     """Which scripted player's games an algorithm learns from, and how they are made."""
 
     player: str  # its name, see wordle_rl.game.players
-    reasoning: str = "none"  # length of the thought before each guess, one of LENGTHS
+    reasoning: str = "none"  # length of the thought before each guess: none, notes or brief
     choices: bool = False  # learn every guess that the player might have made, not only its own
     careless: float = 0.0  # share of its guesses that are any word of its pool, and are learnt
     slips: float = 0.0  # share of turns in which a mistake, never learnt, replaces the guess
@@ -118,10 +98,23 @@ class Imitation:
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm(ABC):
-    """Improves a policy by minimising the weighted sum of `loss` over trained tokens."""
+    """Improves a policy by minimising the weighted sum of `loss` over trained tokens.
+
+    What the training step must know of an algorithm are class attributes. Where one depends on a
+    setting, the subclass has a property of its name.
+    """
 
     epochs: int = 1  # passes over one batch of rollouts
     minibatches: int = 1  # updates per pass, each on its share of the groups
+
+    needs_reference = False  # the loss or the penalties read ref_logprobs
+    needs_entropy = False  # the loss reads entropy
+    needs_values = False  # the algorithm uses and trains a value head
+    scores_rollouts = False  # penalties or advantages need the trainer's scores of all rollouts
+    skips_zero_advantages = False  # a sequence of zero advantage has zero gradient: leave it out
+    takes_token_advantages = False  # tokens of one answer may have different advantages
+    needs_whole_games = False  # advantages reads how games ended, which a guess seldom shows
+    resample = 0  # in how many rounds groups that teach nothing are replaced by new ones
 
     def __post_init__(self) -> None:
         for name in ("epochs", "minibatches"):
@@ -132,51 +125,17 @@ class Algorithm(ABC):
         """The games to learn from when they are not the policy's own, else None."""
         return None
 
-    @property
-    def needs_reference(self) -> bool:
-        """Whether the loss or the penalties read ref_logprobs."""
-        return False
-
-    @property
-    def needs_entropy(self) -> bool:
-        """Whether the loss reads entropy."""
-        return False
-
-    @property
-    def needs_values(self) -> bool:
-        """Whether the algorithm uses and trains a value head."""
-        return False
-
-    @property
-    def scores_rollouts(self) -> bool:
-        """Whether `penalties` or `advantages` need the trainer's scores of all rollouts."""
-        return self.needs_values
-
-    @property
-    def skips_zero_advantages(self) -> bool:
-        """Whether a sequence of zero advantage has zero gradient, so that it may be left out."""
-        return False
-
-    @property
-    def resample_rounds(self) -> int:
-        """In how many rounds groups that teach nothing are replaced by new ones."""
-        return 0
-
-    @property
-    def takes_token_advantages(self) -> bool:
-        """Whether tokens of one answer may have different advantages."""
-        return False
-
-    @property
-    def needs_whole_games(self) -> bool:
-        """Whether `advantages` reads how games ended, which a single guess seldom shows."""
-        return False
-
     def check(self, num_generations: int) -> None:  # noqa: B027  # most have nothing to refuse
         """Raise ValueError when the algorithm cannot learn from so many rollouts per group."""
 
-    def penalties(self, answers: AnswerLengths) -> dict[str, Floats]:
-        """Further components [K] of the reward by name, such as a penalty for long answers."""
+    def penalties(
+        self, lengths: Ints, max_tokens: int, divergence: Floats | None = None
+    ) -> dict[str, Floats]:
+        """Further components [K] of one rollout's reward by name, such as one for long answers.
+
+        lengths: [K] sampled tokens. max_tokens: limit of an answer. divergence: [K] log-probability
+        minus the reference's, None if not scored.
+        """
         return {}
 
     @abstractmethod
@@ -184,8 +143,12 @@ class Algorithm(ABC):
         """The advantage of each turn."""
 
     @abstractmethod
-    def weights(self, rows: UpdateRows) -> Floats:
-        """[R] weight of each trained token of a rollout in the loss of one update."""
+    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+        """[R] weight of each trained token of a rollout in the loss of one update.
+
+        R: the rollouts of the update, of all processes together. lengths: [R] trained tokens. used:
+        [R] False where every advantage is 0. units: [R] as in Advantages.
+        """
 
     @abstractmethod
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
@@ -200,11 +163,11 @@ def in_range(name: str, value: float, least: float, most: float) -> None:
     check_range(f"algorithm.{name}", value, least, most)
 
 
-def token_mean(rows: UpdateRows) -> Floats:
-    """Weights that are equal for all trained tokens and add up to 1."""
-    return np.full(len(rows.lengths), 1.0 / max(int(rows.lengths.sum()), 1))
+def token_mean(lengths: Ints) -> Floats:
+    """Weights [R] that are equal for all trained tokens and add up to 1."""
+    return np.full(len(lengths), 1.0 / max(int(lengths.sum()), 1))
 
 
-def sequence_mean(rows: UpdateRows) -> Floats:
-    """Weights that are equal for all rollouts and for the tokens of each, and add up to 1."""
-    return 1.0 / (len(rows.lengths) * np.maximum(rows.lengths, 1))
+def sequence_mean(lengths: Ints) -> Floats:
+    """Weights [R] that are equal for all rollouts and for the tokens of each, and add up to 1."""
+    return 1.0 / (len(lengths) * np.maximum(lengths, 1))

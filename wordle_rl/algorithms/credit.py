@@ -37,11 +37,7 @@ def deviation(values: Floats) -> float:
 
 def game_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Floats]:
     """[R] of [K]: the advantage of each rollout's total reward, repeated at each of its turns."""
-    of_game = _at_one_turn(outcomes.totals, outcomes.groups, compare)
-    return [
-        np.full(len(returns), advantage)
-        for returns, advantage in zip(outcomes.returns, of_game, strict=True)
-    ]
+    return outcomes.spread(_at_one_turn(outcomes.totals, outcomes.groups, compare))
 
 
 def turn_advantages(outcomes: StepOutcomes, compare: Compare) -> list[Floats]:

@@ -9,15 +9,16 @@ import numpy as np
 
 from wordle_rl.algorithms.base import (
     Advantages,
-    AnswerLengths,
+    Flags,
     Floats,
+    Ints,
     StepOutcomes,
-    UpdateRows,
     in_range,
     token_mean,
 )
 from wordle_rl.algorithms.credit import Scale
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
+from wordle_rl.runs.instantiate import check_above_zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,27 +45,16 @@ class Dapo(PolicyGradient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.overlong not in ("punish", "filter", "none"):
-            raise ValueError(
-                f"algorithm.overlong must be punish, filter or none, not {self.overlong!r}"
-            )
-        if not 0.0 < self.overlong_buffer <= 1.0:
-            raise ValueError(
-                "algorithm.overlong_buffer must be above 0 and at most 1, "
-                f"not {self.overlong_buffer}"
-            )
+        check_above_zero("algorithm.overlong_buffer", self.overlong_buffer, 1)
         in_range("resample", self.resample, 0, 1000)
 
-    @property
-    def resample_rounds(self) -> int:
-        return self.resample
-
-    def penalties(self, answers: AnswerLengths) -> dict[str, Floats]:
-        found = super().penalties(answers)
+    def penalties(
+        self, lengths: Ints, max_tokens: int, divergence: Floats | None = None
+    ) -> dict[str, Floats]:
+        found = super().penalties(lengths, max_tokens, divergence)
         if self.overlong == "punish":
-            buffer = self.overlong_buffer * answers.max_tokens
-            lengths = answers.lengths.astype(np.float64)
-            beyond = (lengths - (answers.max_tokens - buffer)) / buffer
+            buffer = self.overlong_buffer * max_tokens
+            beyond = (lengths.astype(np.float64) - (max_tokens - buffer)) / buffer
             found["overlong"] = -beyond.clip(0.0, 1.0)
         return found
 
@@ -75,5 +65,5 @@ class Dapo(PolicyGradient):
         pairs = zip(found.per_turn, outcomes.complete, strict=True)
         return Advantages(per_turn=[np.where(whole, a, 0.0) for a, whole in pairs])
 
-    def weights(self, rows: UpdateRows) -> Floats:
-        return token_mean(rows)
+    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+        return token_mean(lengths)

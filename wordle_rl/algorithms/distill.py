@@ -28,10 +28,6 @@ class Distill(Sft):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.targets not in ("sampled", "distribution"):
-            raise ValueError(
-                f"algorithm.targets must be sampled or distribution, not {self.targets!r}"
-            )
         in_range("slips", self.slips, 0, 0.9)
         in_range("careless", self.careless, 0, 0.9)
         if self.careless and self.targets == "sampled":

@@ -14,10 +14,11 @@ import numpy as np
 from wordle_rl.algorithms.base import (
     Advantages,
     Algorithm,
+    Flags,
     Floats,
+    Ints,
     LossInputs,
     StepOutcomes,
-    UpdateRows,
     in_range,
 )
 from wordle_rl.algorithms.losses import log_sigmoid
@@ -36,18 +37,13 @@ class Dpo(Algorithm):
     beta: float = 0.1  # how strongly the policy is held to the reference
     pairs: int = 1  # per group, at most half its rollouts
 
+    needs_reference = True
+    skips_zero_advantages = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_above_zero("algorithm.beta", self.beta, 1000)
         in_range("pairs", self.pairs, 1, 5000)
-
-    @property
-    def needs_reference(self) -> bool:
-        return True
-
-    @property
-    def skips_zero_advantages(self) -> bool:
-        return True
 
     def check(self, num_generations: int) -> None:
         if num_generations < 2 * self.pairs:
@@ -66,17 +62,13 @@ class Dpo(Algorithm):
                 if totals[better] > totals[worse]:
                     signs[better], signs[worse] = 1.0, -1.0
                     units[worse] = units[better]
-        advantages = [
-            np.full(len(returns), sign)
-            for returns, sign in zip(outcomes.returns, signs, strict=True)
-        ]
-        return Advantages(per_turn=advantages, units=units)
+        return Advantages(per_turn=outcomes.spread(signs), units=units)
 
-    def weights(self, rows: UpdateRows) -> Floats:
+    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
         """[R] a pair's share, split evenly among its trained tokens: each has the pair's loss."""
-        tokens = np.bincount(rows.units, rows.lengths)
-        pairs = max(len(np.unique(rows.units[rows.used])), 1)
-        return rows.used / (pairs * np.maximum(tokens[rows.units], 1.0))
+        tokens = np.bincount(units, lengths)
+        pairs = max(len(np.unique(units[used])), 1)
+        return used / (pairs * np.maximum(tokens[units], 1.0))
 
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         gained = (terms.advantages * (terms.logprobs - terms.ref_logprobs)).sum(-1)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Floats, UpdateRows, in_range
+from wordle_rl.algorithms.base import Flags, Floats, Ints, in_range
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 
@@ -40,9 +40,6 @@ class DrGrpo(PolicyGradient):
         elif self.budget is None:
             raise ValueError("algorithm.normalizer must be given where no budget is")
 
-    @property
-    def _constant(self) -> float:
-        return (self.budget or 0) if self.normalizer is None else self.normalizer
-
-    def weights(self, rows: UpdateRows) -> Floats:
-        return np.full(len(rows.lengths), 1.0 / (len(rows.lengths) * self._constant))
+    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+        constant = (self.budget or 0) if self.normalizer is None else self.normalizer
+        return np.full(len(lengths), 1.0 / (len(lengths) * constant))

@@ -12,10 +12,11 @@ import numpy as np
 from wordle_rl.algorithms.base import (
     Advantages,
     Algorithm,
+    Flags,
     Floats,
+    Ints,
     LossInputs,
     StepOutcomes,
-    UpdateRows,
 )
 
 
@@ -27,28 +28,19 @@ class ExpertIteration(Algorithm):
     group without a win teaches nothing.
     """
 
-    @property
-    def skips_zero_advantages(self) -> bool:
-        return True
-
-    @property
-    def needs_whole_games(self) -> bool:
-        return True
+    skips_zero_advantages = True
+    needs_whole_games = True
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
         """1 for the kept rollouts, else 0."""
         totals = np.where(outcomes.won, outcomes.totals, -np.inf)
         best = [members[np.argmax(totals[members])] for members in outcomes.members()]
-        kept = {int(i) for i in best if outcomes.won[i]}
-        return Advantages(
-            per_turn=[
-                np.full(len(returns), float(i in kept))
-                for i, returns in enumerate(outcomes.returns)
-            ]
-        )
+        kept = np.zeros(len(totals))
+        kept[best] = outcomes.won[best]
+        return Advantages(per_turn=outcomes.spread(kept))
 
-    def weights(self, rows: UpdateRows) -> Floats:
-        return rows.used / max(int(rows.lengths[rows.used].sum()), 1)
+    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+        return used / max(int(lengths[used].sum()), 1)
 
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         return -terms.logprobs * terms.advantages, {}

@@ -34,12 +34,6 @@ def kl_k3(xp: Any, logprobs: Any, ref_logprobs: Any) -> Any:
     return xp.exp(gap) - gap - 1.0
 
 
-def add_kl(xp: Any, loss: Any, logprobs: Any, ref_logprobs: Any, *, beta: float) -> tuple[Any, Any]:
-    """The loss plus beta times the KL divergence from the reference, and that divergence."""
-    kl = kl_k3(xp, logprobs, ref_logprobs)
-    return loss + beta * kl, kl
-
-
 def clipped_value_loss(
     xp: Any, values: Any, old_values: Any, targets: Any, *, clip: float, scale: float
 ) -> Any:

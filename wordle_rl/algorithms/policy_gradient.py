@@ -13,16 +13,16 @@ import numpy as np
 from wordle_rl.algorithms.base import (
     Advantages,
     Algorithm,
-    AnswerLengths,
+    Flags,
     Floats,
+    Ints,
     LossInputs,
     StepOutcomes,
-    UpdateRows,
     in_range,
     sequence_mean,
 )
 from wordle_rl.algorithms.credit import Scale, game_advantages, group_advantages, turn_advantages
-from wordle_rl.algorithms.losses import add_kl, clipped_surrogate
+from wordle_rl.algorithms.losses import clipped_surrogate, kl_k3
 from wordle_rl.runs.instantiate import check_above_zero
 
 AUTO_CAP = 2.0  # importance_cap=auto where another program draws the tokens
@@ -53,16 +53,14 @@ class PolicyGradient(Algorithm):
     importance_cap: float | Literal["auto"] | None = None  # 1 or more; None applies no such weight
     drawn_elsewhere: bool = False  # whether another program draws the tokens
 
+    takes_token_advantages = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_above_zero("algorithm.clip_low", self.clip_low, 1)
         check_above_zero("algorithm.clip_high", self.clip_high, 1000)
         in_range("beta", self.beta, 0, 1000)
-        if self.kl not in ("loss", "reward"):
-            raise ValueError(f"algorithm.kl must be loss or reward, not {self.kl!r}")
         in_range("entropy", self.entropy, 0, 100)
-        if self.scale not in ("std", "none"):
-            raise ValueError(f"algorithm.scale must be std or none, not {self.scale!r}")
         if not isinstance(self.importance_cap, str | None):
             in_range("importance_cap", self.importance_cap, 1.0, 1e6)
 
@@ -86,21 +84,19 @@ class PolicyGradient(Algorithm):
         return self.needs_values or (self.beta > 0.0 and self.kl == "reward")
 
     @property
-    def takes_token_advantages(self) -> bool:
-        return True
-
-    @property
     def skips_zero_advantages(self) -> bool:
         return self.entropy == 0.0 and (self.beta == 0.0 or self.kl == "reward")
 
     def check(self, num_generations: int) -> None:
         self.compare(np.zeros((1, num_generations)))
 
-    def penalties(self, answers: AnswerLengths) -> dict[str, Floats]:
+    def penalties(
+        self, lengths: Ints, max_tokens: int, divergence: Floats | None = None
+    ) -> dict[str, Floats]:
         if self.beta == 0.0 or self.kl == "loss":
             return {}
-        assert answers.divergence is not None
-        return {"kl": -self.beta * answers.divergence}
+        assert divergence is not None
+        return {"kl": -self.beta * divergence}
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
         credit = turn_advantages if outcomes.by_turn else game_advantages
@@ -114,8 +110,8 @@ class PolicyGradient(Algorithm):
         """
         return group_advantages(rewards, self.scale)
 
-    def weights(self, rows: UpdateRows) -> Floats:
-        return sequence_mean(rows)
+    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+        return sequence_mean(lengths)
 
     def log_ratio(self, xp: Any, terms: LossInputs) -> Any:
         """Logarithm [S, T] of the ratio that is clipped."""
@@ -133,9 +129,8 @@ class PolicyGradient(Algorithm):
             metrics["importance"] = xp.clip(weight, 0.0, self.cap)
             loss = loss * metrics["importance"]
         if self.beta > 0.0 and self.kl == "loss":
-            loss, metrics["kl"] = add_kl(
-                xp, loss, terms.logprobs, terms.ref_logprobs, beta=self.beta
-            )
+            metrics["kl"] = kl_k3(xp, terms.logprobs, terms.ref_logprobs)
+            loss = loss + self.beta * metrics["kl"]
         if self.entropy > 0.0:
             metrics["entropy"] = terms.entropy
             loss = loss - self.entropy * terms.entropy

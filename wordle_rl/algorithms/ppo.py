@@ -9,10 +9,11 @@ import numpy as np
 
 from wordle_rl.algorithms.base import (
     Advantages,
+    Flags,
     Floats,
+    Ints,
     LossInputs,
     StepOutcomes,
-    UpdateRows,
     in_range,
     token_mean,
 )
@@ -41,6 +42,8 @@ class Ppo(PolicyGradient):
     value_weight: float = 0.5
     value_clip: float = 0.2  # how far a value may move in one batch of rollouts; 0: any distance
 
+    needs_values = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         in_range("lam", self.lam, 0, 1)
@@ -48,12 +51,8 @@ class Ppo(PolicyGradient):
         in_range("value_clip", self.value_clip, 0, 1000)
 
     @property
-    def needs_values(self) -> bool:
-        return True
-
-    @property
     def skips_zero_advantages(self) -> bool:
-        return False
+        return False  # the value loss has a gradient everywhere
 
     def check(self, num_generations: int) -> None:
         pass
@@ -71,8 +70,8 @@ class Ppo(PolicyGradient):
             estimates = _standardised(estimates)
         return Advantages(per_turn=estimates, targets=targets, target_scale=unit or 1.0)
 
-    def weights(self, rows: UpdateRows) -> Floats:
-        return token_mean(rows)
+    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+        return token_mean(lengths)
 
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         loss, metrics = super().loss(xp, terms)

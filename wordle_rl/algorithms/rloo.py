@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Floats, UpdateRows
+from wordle_rl.algorithms.base import Flags, Floats, Ints
 from wordle_rl.algorithms.credit import check_group, has_spread
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
@@ -32,8 +32,8 @@ class Rloo(PolicyGradient):
     def compare(self, rewards: Floats) -> Floats:
         return leave_one_out(rewards)
 
-    def weights(self, rows: UpdateRows) -> Floats:
-        return np.full(len(rows.lengths), 1.0 / len(rows.lengths))
+    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+        return np.full(len(lengths), 1.0 / len(lengths))
 
 
 def leave_one_out(rewards: Floats) -> Floats:

@@ -11,14 +11,14 @@ from typing import Any, Literal
 import numpy as np
 
 from wordle_rl.algorithms.base import (
-    LENGTHS,
     Advantages,
     Algorithm,
+    Flags,
     Floats,
     Imitation,
+    Ints,
     LossInputs,
     StepOutcomes,
-    UpdateRows,
     token_mean,
 )
 
@@ -28,14 +28,7 @@ class Sft(Algorithm):
     """loss = -log p(token), averaged over all tokens of the player's answers."""
 
     player: str = "random_consistent"  # the scripted player to imitate, see wordle_rl.game.players
-    reasoning: Literal["none", "notes", "brief", "full"] = "none"  # the thought before each guess
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.reasoning not in LENGTHS:
-            raise ValueError(
-                f"algorithm.reasoning must be one of {', '.join(LENGTHS)}, not {self.reasoning!r}"
-            )
+    reasoning: Literal["none", "notes", "brief"] = "none"  # the thought before each guess
 
     @property
     def imitates(self) -> Imitation | None:
@@ -44,8 +37,8 @@ class Sft(Algorithm):
     def advantages(self, outcomes: StepOutcomes) -> Advantages:
         return Advantages(per_turn=[np.ones(len(returns)) for returns in outcomes.returns])
 
-    def weights(self, rows: UpdateRows) -> Floats:
-        return token_mean(rows)
+    def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
+        return token_mean(lengths)
 
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
         return -terms.logprobs, {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.runs.instantiate import MOST, check_range
@@ -15,7 +14,7 @@ class Brevity:
 
     free: int = 256  # tokens that cost nothing
     per: int = 256  # tokens beyond them that cost 1
-    range: ClassVar[tuple[float, float]] = (-1.0, 0.0)
+    range = (-1.0, 0.0)
 
     def __post_init__(self) -> None:
         check_range("brevity.free", self.free, 0, MOST)

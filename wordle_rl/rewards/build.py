@@ -31,7 +31,7 @@ def build_reward_set(
         if given is None:
             continue  # switched off by an override
         key = f"{where}.components.{name}"
-        settings = dict(given) if isinstance(given, Mapping) else given
+        settings = {**given} if isinstance(given, Mapping) else given
         if isinstance(settings, dict):
             weights[name] = settings.pop("weight", 1.0)
             check_type(f"{key}.weight", weights[name], float)
@@ -39,9 +39,4 @@ def build_reward_set(
         parts[name] = instantiate(
             key, settings, Reward, words=words, knowledge=knowledge, form=form
         )
-    head = {k: v for k, v in node.items() if k != "components"}
-    if "weights" in head:
-        raise ConfigError(
-            f"{where}.weights: a weight belongs to its reward, {where}.components.<name>.weight"
-        )
-    return instantiate(where, {**head, "components": parts, "weights": weights}, RewardSet)
+    return instantiate(where, {**node, "components": parts, "weights": weights}, RewardSet)

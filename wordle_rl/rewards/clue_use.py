@@ -9,7 +9,6 @@ the first E is a known letter, a second one is an absent letter.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from wordle_rl.game.knowledge import LetterFacts, letter_facts
 from wordle_rl.game.rules import PlayedTurn
@@ -37,10 +36,7 @@ class ClueUse:
     - at any other place once all its copies are confirmed.
     """
 
-    range: ClassVar[tuple[float, float]] = (
-        WORD_LENGTH * ABSENT / _UNIT,
-        WORD_LENGTH * KEPT / _UNIT,
-    )
+    range = (WORD_LENGTH * ABSENT / _UNIT, WORD_LENGTH * KEPT / _UNIT)
 
     def __call__(self, turn: PlayedTurn) -> float:
         if turn.guess is None:
@@ -53,15 +49,12 @@ def _letter(facts: LetterFacts, guess: str, letter: str) -> int:
     """The reward of all copies of a letter in the guess, in twentieths."""
     places = [i for i in range(WORD_LENGTH) if guess[i] == letter]
     kept = [i for i in places if facts.placed.get(i) == letter]
-    wrong = [
-        i
-        for i in places
-        if i not in kept and (i in facts.placed or letter in facts.excluded.get(i, ()))
-    ]
+    rest = [i for i in places if i not in kept]
+    wrong = [i for i in rest if i in facts.placed or letter in facts.excluded.get(i, ())]
     least, most = facts.at_least.get(letter, 0), facts.at_most.get(letter, WORD_LENGTH)
     placed = sum(other == letter for other in facts.placed.values())
     score = KEPT * len(kept)
-    others = [i for i in places if i not in kept and i not in wrong] + wrong
+    others = [i for i in rest if i not in wrong] + wrong
     for nth, place in enumerate(others, start=1):
         if len(kept) + nth > most:
             score += ABSENT

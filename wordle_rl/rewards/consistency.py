@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from wordle_rl.game.knowledge import broken_clues, letter_facts
 from wordle_rl.game.rules import PlayedTurn
@@ -16,7 +15,7 @@ class Consistency:
     A guess without feedback gets 0, and so does a repeat: it cannot be the secret.
     """
 
-    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    range = (0.0, 1.0)
 
     def __call__(self, turn: PlayedTurn) -> float:
         if turn.guess is None or turn.feedback is None:

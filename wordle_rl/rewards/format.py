@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.prompts.parser import CLOSE_THINK, OPEN_THINK, ParseFailure, parse, thought_of
@@ -49,7 +48,7 @@ class Format:
     words: WordLists  # its allowed guesses are the list
     form: str = "conversation"  # of the rollouts, see wordle_rl.rollouts.forms
     think: bool = False
-    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    range = (0.0, 1.0)
 
     def __call__(self, turn: PlayedTurn) -> float:
         if turn.guess is not None:

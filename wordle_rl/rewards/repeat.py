@@ -6,7 +6,6 @@ In a lawful reward set a repeat is also a violation, like a non-word: see is_vio
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from wordle_rl.game.rules import PlayedTurn
 
@@ -15,7 +14,7 @@ from wordle_rl.game.rules import PlayedTurn
 class Repeat:
     """-1 when the guess already got feedback in this game, else 0."""
 
-    range: ClassVar[tuple[float, float]] = (-1.0, 0.0)
+    range = (-1.0, 0.0)
 
     def __call__(self, turn: PlayedTurn) -> float:
         return -1.0 if turn.repeat else 0.0

@@ -118,16 +118,28 @@ class RewardSet:
         for name, weight in self.weights.items():
             check_range(f"reward weight of {name}", weight, 0, MOST_WEIGHT)
         for name, part in self.components.items():
-            if not isinstance(part.range, tuple):
-                raise ValueError(f"reward {name} must have range as a property, a pair of numbers")
-            least, greatest = part.range
-            if not least <= greatest:
+            if not isinstance(part.range, tuple) or not part.range[0] <= part.range[1]:
                 raise ValueError(
-                    f"reward {name} must have a range (least, greatest) in this order, "
-                    f"not {part.range}"
+                    f"reward {name} must have a property range (least, greatest), not {part.range}"
                 )
         if self.lawful:
-            _check_lawful(self.components, self.weights)
+            self._check_lawful()
+
+    def _check_lawful(self) -> None:
+        """Raise ValueError for a set that the four laws cannot order."""
+        wins = [name for name, part in self.components.items() if isinstance(part, Win)]
+        if [self.weights[name] > 0 for name in wins] != [True]:
+            given = ", ".join(f"{name} of weight {self.weights[name]:g}" for name in wins)
+            raise ValueError(
+                "a lawful reward set must have exactly one win component with a weight above 0, "
+                f"not {given or 'none'}; or set reward.lawful=false"
+            )
+        for name, part in self.components.items():
+            if part.range[1] < 0:
+                raise ValueError(
+                    f"in a lawful reward set {name} must be able to reach 0 or more, "
+                    f"not at most {part.range[1]}"
+                )
 
     def with_weights(self, weights: Mapping[str, float]) -> RewardSet:
         """This set with some or all weights replaced."""
@@ -242,23 +254,6 @@ def won_game_value(
 def forfeit_charge(unplayed: int, turn_minimum: float) -> float:
     """Law 4: what a game that a violation ended is charged for the turns it did not play."""
     return unplayed * turn_minimum
-
-
-def _check_lawful(components: Mapping[str, Reward], weights: Mapping[str, float]) -> None:
-    """Raise ValueError for a set that the four laws cannot order."""
-    wins = [name for name, part in components.items() if isinstance(part, Win)]
-    if [weights[name] > 0 for name in wins] != [True]:
-        given = ", ".join(f"{name} of weight {weights[name]:g}" for name in wins)
-        raise ValueError(
-            "a lawful reward set must have exactly one win component with a weight above 0, "
-            f"not {given or 'none'}; or set reward.lawful=false"
-        )
-    for name, part in components.items():
-        if part.range[1] < 0:
-            raise ValueError(
-                f"in a lawful reward set {name} must be able to reach 0 or more, "
-                f"not at most {part.range[1]}"
-            )
 
 
 def _sum(shares: Iterable[float]) -> float:

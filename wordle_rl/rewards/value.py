@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import PlayedTurn, TurnKind
@@ -23,7 +23,7 @@ class Value:
 
     knowledge: Knowledge
     candidates: Literal["answers", "allowed"] = "answers"
-    range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    range = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         if self.candidates == "allowed":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wordle_rl.game.rules import PlayedTurn
+from wordle_rl.runs.instantiate import check_above_zero
 
 VIOLATION = -0.1
 
@@ -21,8 +22,7 @@ class Win:
 
     def __post_init__(self) -> None:
         # At 0 an early win would be worth no more than a late one; scoring needs the upper bound.
-        if not 0 < self.speed <= 1:
-            raise ValueError(f"win.speed must be above 0 and at most 1, not {self.speed}")
+        check_above_zero("win.speed", self.speed, 1)
 
     @property
     def range(self) -> tuple[float, float]:

@@ -95,11 +95,11 @@ class RolloutSettings:
                 f"rollout={self.kind} with {named}: the policy chooses among its own guesses, but "
                 "this algorithm learns a scripted player's; use rollout=game or rollout=turn"
             )
-        if self.candidates and algorithm.resample_rounds > 0:
+        if self.candidates and algorithm.resample > 0:
             raise ValueError(
                 f"rollout={self.kind} with {named}: algorithm.resample must be 0, because a group "
                 "is a turn of a game and cannot be replaced alone, not "
-                f"{algorithm.resample_rounds}"
+                f"{algorithm.resample}"
             )
         if self.letter_weight and not algorithm.takes_token_advantages:
             raise ValueError(

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Advantages, AnswerLengths, Floats, StepOutcomes
+from wordle_rl.algorithms.base import Advantages, Floats, StepOutcomes
 from wordle_rl.game.rules import GameStatus
 from wordle_rl.prompts.parser import ParseFailure
 from wordle_rl.rewards.scoring import GameReward
@@ -37,12 +37,10 @@ def _reward(recipe: Recipe, rollout: Rollout) -> GameReward:
             assert score.ref_logprobs is not None
             gap = score.old_logprobs.astype(float) - score.ref_logprobs
             np.add.at(divergence, talk.turns, gap)
-    answers = AnswerLengths(
-        lengths=rollout.answer_lengths,
-        max_tokens=recipe.sampling.max_tokens,
-        divergence=divergence,
+    charges = recipe.algorithm.penalties(
+        rollout.answer_lengths, recipe.sampling.max_tokens, divergence
     )
-    for name, shares in recipe.algorithm.penalties(answers).items():
+    for name, shares in charges.items():
         reward = reward.charged(name, shares)
     return reward
 

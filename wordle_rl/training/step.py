@@ -198,7 +198,7 @@ def sample_groups(step: Step) -> tuple[list[Rollout], list[Rollout], Advantages]
     """Play a step's groups, and replace groups that teach nothing.
 
     A replacement has another secret and takes over the group's number. The algorithm's
-    resample_rounds limits how often this repeats.
+    resample limits how often this repeats.
     Returns the rollouts to train on, the replaced ones, and the advantages of the former.
     """
     recipe = step.recipe
@@ -206,7 +206,7 @@ def sample_groups(step: Step) -> tuple[list[Rollout], list[Rollout], Advantages]
     rollouts = play_groups(step, range(played))
     advantages = _credit(step, rollouts)
     dropped: list[Rollout] = []
-    for _ in range(recipe.algorithm.resample_rounds):
+    for _ in range(recipe.algorithm.resample):
         idle = groups_without_spread(rollouts, advantages).tolist()
         if not idle:
             break

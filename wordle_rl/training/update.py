@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.algorithms.base import Advantages, Algorithm, Floats, UpdateRows
+from wordle_rl.algorithms.base import Advantages, Algorithm, Flags, Floats, Ints
 from wordle_rl.policy.batch import Batch, minibatches, take
 from wordle_rl.policy.policy import LARGEST, Policy
 from wordle_rl.rollouts.settings import Step
@@ -33,7 +33,9 @@ class Selection:
 
     rollouts: Sequence[Rollout]  # [R]
     groups: NDArray[np.int64]  # [R] number of each rollout's group
-    rows: UpdateRows  # [R]
+    lengths: Ints  # [R] trained tokens
+    used: Flags  # [R] False where every advantage is 0
+    units: Ints  # [R] rollouts with equal numbers share one loss
     kept: NDArray[np.bool_]  # [R] False for rollouts that cannot teach anything
     talks: list[Talk]  # [S] this process's conversations to train on
     scores: list[Scores | None]  # [S]
@@ -58,15 +60,11 @@ def run_updates(
 def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages) -> Selection:
     """Select the rollouts [R] that teach something, and this process's conversations [S]."""
     groups = np.array([rollout.group for rollout in rollouts])
-    lengths = [sum(sum(talk.trained) for talk in rollout.talks) for rollout in rollouts]
-    rows = UpdateRows(
-        lengths=np.array(lengths, np.int64),
-        used=advantages.teaches,
-        units=np.arange(len(rollouts)) if advantages.units is None else advantages.units,
-    )
-    kept = rows.lengths > 0
+    trained = [sum(sum(talk.trained) for talk in rollout.talks) for rollout in rollouts]
+    lengths, used = np.array(trained, np.int64), advantages.teaches
+    kept = lengths > 0
     if step.recipe.algorithm.skips_zero_advantages:
-        kept &= rows.used
+        kept &= used
     planned = step.recipe.rollout.groups
     mine = np.isin(groups % planned, share(planned, step.policy.processes))
     talks: list[Talk] = []
@@ -80,7 +78,9 @@ def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages)
                 scores.append(score)
                 origin.append(i)
     return Selection(
-        rollouts=rollouts, groups=groups, rows=rows, kept=kept, talks=talks, scores=scores,
+        rollouts=rollouts, groups=groups, lengths=lengths, used=used, kept=kept, talks=talks,
+        units=np.arange(len(rollouts)) if advantages.units is None else advantages.units,
+        scores=scores,
         origin=np.array(origin, np.int64),
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ def build_batch(step: Step, selection: Selection, advantages: Advantages) -> Bat
         target_scale=advantages.target_scale,
     )
     if advantages.units is not None:
-        batch = replace(batch, units=selection.rows.units[selection.origin])
+        batch = replace(batch, units=selection.units[selection.origin])
     lesson = step.recipe.teacher
     if lesson is not None and lesson.distribution:
         teacher = build_token_teacher(lesson, step.form)
@@ -122,7 +122,7 @@ def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[
     A minibatch is a share of the step's groups. Its weights are computed over the rollouts of all
     processes.
     """
-    recipe, rows = step.recipe, selection.rows
+    recipe = step.recipe
     for part in minibatches(
         selection.groups, recipe.algorithm.minibatches,
         seed=recipe.seed, step=step.number, epoch=epoch,
@@ -130,7 +130,7 @@ def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[
         if selection.kept[part].any():  # in some process
             weights = np.zeros(len(selection.rollouts))
             weights[part] = recipe.algorithm.weights(
-                UpdateRows(lengths=rows.lengths[part], used=rows.used[part], units=rows.units[part])
+                selection.lengths[part], selection.used[part], selection.units[part]
             )
             chosen = np.flatnonzero(np.isin(selection.origin, part))
             yield chosen, weights[selection.origin[chosen]]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from wordle_rl.adapters.verl.play import Limits
-from wordle_rl.algorithms.base import Algorithm, AnswerLengths
+from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.data.cells import read_feedback, read_word
 from wordle_rl.game.feedback_table import feedback_table
@@ -80,8 +80,7 @@ class VerlGame:
         """The reward of a game, with what the algorithm charges for long answers."""
         reward = self.rewards.score(game)
         lengths = np.array([turn.tokens for turn in game.turns], np.int64)
-        answers = AnswerLengths(lengths=lengths, max_tokens=self.limits.max_tokens)
-        for name, shares in self.algorithm.penalties(answers).items():
+        for name, shares in self.algorithm.penalties(lengths, self.limits.max_tokens).items():
             reward = reward.charged(name, shares)
         return reward
 

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from tests.helpers.rows import pair, predibase, write_rows
-from wordle_rl.data.load import TrainingData, load_data
-from wordle_rl.data.settings import DataSettings
-from wordle_rl.data.states import StateReader
+from wordle_rl.data.load import DataSettings, TrainingData, load_data
 from wordle_rl.game.rules import Clue, Rules, feedback_code
 from wordle_rl.rollouts.given import Exchange
 from wordle_rl.runs.files import FolderError
 from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.tables import write_table
 from wordle_rl.words.lists import load_words
 
 WORDS = load_words()
@@ -32,7 +31,8 @@ def load(tmp_path: Path):
         path = rows if isinstance(rows, Path) else write_rows(tmp_path / "rows.jsonl", rows)
         return load_data(
             DataSettings(path=str(path), **settings),
-            StateReader(words=WORDS, rules=rules or Rules()),
+            WORDS,
+            rules or Rules(),
             held_out,
             imitates=imitates,
             cache=tmp_path / "cache",
@@ -146,10 +146,19 @@ def test_a_secret_may_be_where_verl_has_it(load):
     assert load([row]).secrets == ("crane",)
 
 
-def test_a_csv_file_has_states_too(load, tmp_path):
-    path = tmp_path / "rows.csv"
-    path.write_text("secret,past_guess_history\ncrane,\"[['slate', 'xx✓x✓']]\"\nabbey,\n")
-    assert [len(load(path).states[i].clues) for i in range(2)] == [1, 0]
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_every_kind_of_file_names_its_bad_rows_and_trains_on_the_rest(form, load, tmp_path):
+    path = tmp_path / f"rows.{form}"
+    if form == "csv":
+        path.write_text("secret,past_guess_history\ncrane,\"[['slate', 'xx✓x✓']]\"\nno,\nabbey,\n")
+    else:
+        rows = [predibase("crane", "slate"), predibase("crane") | {"secret": "no"}]
+        write_table(path, [*rows, predibase("abbey")], form)
+    data = load(path)
+    assert [len(data.states[i].clues) for i in range(2)] == [1, 0]
+    assert "left out 1 bad row: row 2: the secret must have five letters, not 'no" in (
+        data.lines[1].lower()
+    )
 
 
 # -- answers --------------------------------------------------------------------------------------
@@ -229,10 +238,3 @@ def test_unknown_columns_are_listed(load):
     told = str(caught.value)
     assert "must have a column secret, messages, or prompt with completion/answer/response" in told
     assert told.endswith("not question, reply")
-
-
-def test_settings_without_a_file_are_refused():
-    with pytest.raises(ValueError, match=r"data\.split needs data=<file>"):
-        DataSettings(split="train[:3]")
-    with pytest.raises(ValueError, match=r"data\.keep_held_out needs data=<file>"):
-        DataSettings(keep_held_out=True)

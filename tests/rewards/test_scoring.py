@@ -160,9 +160,7 @@ def test_a_reward_outside_its_declared_range_stops_the_run(value):
 def test_a_reversed_range_is_refused():
     tax = Tax()
     tax.range = (-1.0, -2.0)
-    with pytest.raises(
-        ValueError, match=r"tax must have a property range \(least, greatest\), not \(-1"
-    ):
+    with pytest.raises(ValueError, match=r"tax must have a property range .* not \(-1"):
         RewardSet(components={"tax": tax}, weights={"tax": 1.0}, lawful=False)
 
 

@@ -16,9 +16,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.commands.resume import check_match, check_secrets
-from wordle_rl.data.load import TrainingData, load_data
-from wordle_rl.data.settings import DataSettings
-from wordle_rl.data.states import StateReader
+from wordle_rl.data.load import DataSettings, TrainingData, load_data
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.feedback_table import cache_folder, feedback_table
 from wordle_rl.game.knowledge import Knowledge
@@ -422,7 +420,8 @@ def _build_data(
         )
     return load_data(
         settings,
-        StateReader(words=words, rules=rules),
+        words,
+        rules,
         () if chosen.get("protocol") == "all" else (*splits.val, *splits.test),
         imitates=algorithm.imitates is not None,
         cache=cache_folder() / "datasets",

@@ -44,7 +44,7 @@ def data(
     """
     from collections import Counter
 
-    from wordle_rl.data.synth import Synthesis
+    from wordle_rl.data.write import Synthesis
     from wordle_rl.runs.tables import FORMATS, file_digest, write_table
 
     check_range("count", count, 1, _MOST)

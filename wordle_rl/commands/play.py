@@ -20,7 +20,7 @@ def play(
     browser: Annotated[bool, typer.Option(help="open a browser")] = True,
 ) -> None:
     """Play beside a model or a solver on a page, watch it think, and ask it on any board."""
-    from wordle_rl.data.cells import read_word
+    from wordle_rl.data.rows import read_word
     from wordle_rl.runs.instantiate import ConfigError, check_choice
     from wordle_rl.runs.listing import find_run
     from wordle_rl.runs.paths import ROOT

@@ -2,22 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-import numpy as np
-
-from wordle_rl.data.cells import BadRow
-from wordle_rl.data.dialogues import ANSWERS, MESSAGES, TableDialogues, has_answers, read_dialogue
-from wordle_rl.data.settings import DataSettings
-from wordle_rl.data.states import SECRETS, StateReader, TableStates, read_secret
+from wordle_rl.data.rows import (
+    ANSWERS,
+    MESSAGES,
+    SECRETS,
+    BadRow,
+    has_answers,
+    read_dialogue,
+    read_secret,
+    read_state,
+)
+from wordle_rl.game.rules import Rules
+from wordle_rl.rollouts.given import GivenDialogue, GivenState
 from wordle_rl.runs.files import FolderError
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.tables import Table, file_digest, read_table
+from wordle_rl.words.lists import WordLists
 
 _NAMED = 3  # bad rows that a line names
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """Which rows of which file. Without a path, a run plays the secrets of words=."""
+
+    path: str | None = None
+    split: str | None = None
+    keep_held_out: bool = False
+
+    def __post_init__(self) -> None:
+        if self.path is None and (self.split is not None or self.keep_held_out):
+            name = "keep_held_out" if self.split is None else "split"
+            raise ValueError(f"data.{name} needs data=<file>")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows(Generic[T]):
+    """The good rows of a file. Each is read when it is asked for."""
+
+    name: str  # of the file
+    table: Table
+    numbers: list[int]  # of the rows, counted from 1
+    secrets: Sequence[str]  # of the rows that have one
+    read: Callable[[dict[str, Any], int], T]
+    most: int = 0  # the most clues that a row has
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, place: int, /) -> T:
+        number = self.numbers[place]
+        return self.read(self.table.row(number), number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,18 +68,12 @@ class TrainingData:
     name: str  # of the file, without its folder
     digest: str  # hex sha256 of the file
     split: str | None
-    states: TableStates | None
-    dialogues: TableDialogues | None
+    states: Rows[GivenState] | None
+    dialogues: Rows[GivenDialogue] | None
     secrets: tuple[str, ...]  # each one once, in the order of the rows
+    rows: int  # how many are trained on
     unknown: int  # rows without a secret
     lines: tuple[str, ...]  # what happened to the rows, for the terminal
-
-    @property
-    def rows(self) -> int:
-        """How many rows are trained on."""
-        rows = self.dialogues if self.states is None else self.states
-        assert rows is not None
-        return len(rows)
 
     def record(self) -> dict[str, Any]:
         """The entry `data` of a model's lineage."""
@@ -54,7 +89,8 @@ class TrainingData:
 
 def load_data(
     settings: DataSettings,
-    reader: StateReader,
+    words: WordLists,
+    rules: Rules,
     held_out: Collection[str],
     *,
     imitates: bool,
@@ -62,41 +98,110 @@ def load_data(
 ) -> TrainingData:
     """Open the file and check its rows. Raises ConfigError or FolderError in one line.
 
-    held_out: the validation and test secrets. imitates: whether the algorithm learns given answers,
-    if there are any. cache: folder for the mapped copies.
+    words, rules: states must be playable with them. held_out: the validation and test secrets.
+    imitates: whether the algorithm learns given answers, if there are any. cache: folder for the
+    mapped copies.
     """
-    assert settings.path is not None
-    path = Path(settings.path).expanduser()
+    path = Path(settings.path or "").expanduser()
     table = read_table(path, settings.split, cache)
     answers = _choose_kind(path, table.columns, imitates=imitates)
+    held = frozenset(held_out)
 
-    def check(number: int, row: dict[str, Any]) -> tuple[str | None, int]:
+    def check(row: dict[str, Any], number: int) -> tuple[str | None, int]:
         if not answers:
-            state = reader.read(row)
+            state = read_state(row, words, rules)
             return state.secret, len(state.clues)
         read_dialogue(row, number)
         return read_secret(row), 0
 
-    held = frozenset(held_out)
-    checked = _check_rows(table, check, frozenset() if settings.keep_held_out else held)
-    if not checked.numbers:
-        left_out = f", {checked.left_out} with held-out secrets" if checked.left_out else ""
-        raise FolderError(
-            f"{path}: none of its {len(table)} rows can be trained on{left_out}"
-            + (f": {checked.name_bad_rows()}" if checked.bad else "")
-        )
-    numbers = np.array(checked.numbers, np.int64)
-    known = [secret for secret in checked.secrets if secret is not None]
+    found = _check_rows(table, check, frozenset() if settings.keep_held_out else held)
+    if not found.numbers:
+        also = f", {found.left_out} with held-out secrets" if found.left_out else ""
+        why = f": {found.named}" if found.bad else ""
+        raise FolderError(f"{path}: none of its {len(table)} rows can be trained on{also}{why}")
+    known = [secret for secret in found.secrets if secret is not None]
+    lines = _describe(found, len(table), kept=sum(secret in held for secret in known))
+    given = {"name": path.name, "table": table, "numbers": found.numbers, "secrets": known}
+    states = Rows(**given, most=found.most, read=lambda row, _: read_state(row, words, rules))
     return TrainingData(
         name=path.name,
         digest=file_digest(path),
         split=settings.split,
-        states=None if answers else TableStates(table, reader, numbers, known, checked.most),
-        dialogues=TableDialogues(path.name, table, numbers) if answers else None,
+        states=None if answers else states,
+        dialogues=Rows(**given, read=read_dialogue) if answers else None,
         secrets=tuple(dict.fromkeys(known)),
-        unknown=len(numbers) - len(known),
-        lines=tuple(_describe(path.name, table, checked, sum(s in held for s in known))),
+        rows=len(found.numbers),
+        unknown=len(found.numbers) - len(known),
+        lines=tuple(f"{path.name}: {line}" for line in lines),
     )
+
+
+@dataclass(kw_only=True)
+class _Checked:
+    """What became of a file's rows."""
+
+    numbers: list[int] = field(default_factory=list)  # of the good rows, counted from 1
+    secrets: list[str | None] = field(default_factory=list)  # of the good rows
+    most: int = 0  # clues of a good row
+    left_out: int = 0  # because of their secrets
+    bad: list[str] = field(default_factory=list)  # number and reason of each
+
+    @property
+    def named(self) -> str:
+        more = len(self.bad) - _NAMED
+        return "; ".join(self.bad[:_NAMED]) + (f"; and {more:,} more" if more > 0 else "")
+
+
+def _check_rows(
+    table: Table,
+    check: Callable[[dict[str, Any], int], tuple[str | None, int]],
+    held_out: Collection[str],
+) -> _Checked:
+    """Read every row once. check: gives secret and number of clues, or raises BadRow."""
+    found = _Checked()
+    for number, row in table.rows():
+        try:
+            if all(cell is None for cell in row.values()):
+                raise BadRow("is empty")
+            secret, clues = check(row, number)
+        except BadRow as error:
+            found.bad.append(f"row {number}: {error}")
+            continue
+        if secret in held_out:
+            found.left_out += 1
+        else:
+            found.numbers.append(number)
+            found.secrets.append(secret)
+            found.most = max(found.most, clues)
+    return found
+
+
+def _describe(found: _Checked, rows: int, kept: int) -> list[str]:
+    """Lines about what happened to the rows. kept: good rows with a held-out secret."""
+
+    def count(number: int, name: str = "row") -> str:
+        return f"{number:,} {name}{'s' * (number != 1)}"
+
+    unknown = found.secrets.count(None)
+    lines = [f"trains on {len(found.numbers):,} of {rows:,} rows"]
+    if found.bad:
+        lines.append(f"left out {count(len(found.bad), 'bad row')}: {found.named}")
+    if found.left_out:
+        lines.append(
+            f"left out {count(found.left_out)} with a validation or test secret; "
+            "data.keep_held_out=true keeps them"
+        )
+    if kept:
+        lines.append(
+            f"kept {count(kept)} with a validation or test secret; wins on these secrets do not "
+            "show what the model generalises"
+        )
+    if unknown:
+        lines.append(
+            f"{count(unknown)} without a secret; test secrets may be among them, which a column "
+            "secret would show"
+        )
+    return lines
 
 
 def _choose_kind(path: Path, columns: Collection[str], *, imitates: bool) -> bool:
@@ -113,73 +218,3 @@ def _choose_kind(path: Path, columns: Collection[str], *, imitates: bool) -> boo
         f"data={path}: must have a column secret, {MESSAGES}, or prompt with {'/'.join(ANSWERS)}, "
         f"not {', '.join(columns)[:200]}"
     )
-
-
-@dataclass(kw_only=True)
-class _Checked:
-    """What became of a file's rows."""
-
-    numbers: list[int] = field(default_factory=list)  # of the good rows, counted from 1
-    secrets: list[str | None] = field(default_factory=list)  # of the good rows
-    most: int = 0  # clues of a good row
-    left_out: int = 0  # because of their secrets
-    bad: int = 0
-    reasons: list[str] = field(default_factory=list)  # of the first bad rows
-
-    def name_bad_rows(self) -> str:
-        more = self.bad - len(self.reasons)
-        return "; ".join(self.reasons) + (f"; and {more:,} more" if more else "")
-
-
-def _check_rows(
-    table: Table,
-    check: Callable[[int, dict[str, Any]], tuple[str | None, int]],
-    held_out: Collection[str],
-) -> _Checked:
-    """Read every row once. check: gives secret and number of clues, or raises BadRow."""
-    found = _Checked()
-    for number, row in table.rows():
-        try:
-            if all(cell is None for cell in row.values()):
-                raise BadRow("is empty")
-            secret, clues = check(number, row)
-        except BadRow as error:
-            found.bad += 1
-            if len(found.reasons) < _NAMED:
-                found.reasons.append(f"row {number}: {error}")
-            continue
-        if secret in held_out:
-            found.left_out += 1
-        else:
-            found.numbers.append(number)
-            found.secrets.append(secret)
-            found.most = max(found.most, clues)
-    return found
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}{'s' * (number != 1)}"
-
-
-def _describe(name: str, table: Table, checked: _Checked, kept: int) -> list[str]:
-    unknown = sum(secret is None for secret in checked.secrets)
-    lines = [f"{name}: trains on {len(checked.numbers):,} of {len(table):,} rows"]
-    if checked.bad:
-        rows = _count(checked.bad, "bad row")
-        lines.append(f"{name}: left out {rows}: {checked.name_bad_rows()}")
-    if checked.left_out:
-        lines.append(
-            f"{name}: left out {_count(checked.left_out, 'row')} with a validation or test secret; "
-            "data.keep_held_out=true keeps them"
-        )
-    if kept:
-        lines.append(
-            f"{name}: kept {_count(kept, 'row')} with a validation or test secret; wins on these "
-            "secrets do not show what the model generalises"
-        )
-    if unknown:
-        lines.append(
-            f"{name}: {_count(unknown, 'row')} without a secret; test secrets may be among them, "
-            "which a column secret would show"
-        )
-    return lines

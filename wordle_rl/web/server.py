@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse
 from starlette.routing import Route
 
-from wordle_rl.data.cells import read_feedback, read_word
+from wordle_rl.data.rows import read_feedback, read_word
 from wordle_rl.evaluation.boards import NOTES
 from wordle_rl.game.rules import (
     Clue,

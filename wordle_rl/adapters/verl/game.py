@@ -17,7 +17,7 @@ import numpy as np
 from wordle_rl.adapters.verl.play import Limits
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
-from wordle_rl.data.cells import read_feedback, read_word
+from wordle_rl.data.rows import read_feedback, read_word
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State

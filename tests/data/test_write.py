@@ -11,10 +11,8 @@ from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.data.cells import read_guesses
-from wordle_rl.data.dialogues import read_dialogue
-from wordle_rl.data.states import StateReader
-from wordle_rl.data.synth import Synthesis
+from wordle_rl.data.rows import read_dialogue, read_guesses, read_state
+from wordle_rl.data.write import Synthesis
 from wordle_rl.game.rules import feedback_code
 from wordle_rl.prompts.parser import parse, parse_spelled
 from wordle_rl.rollouts.chat import Chat
@@ -41,9 +39,9 @@ def test_states_are_true_of_their_secrets_and_evenly_deep(states):
     rows = synthesis(states).states(600)
     counts = Counter(row["clues"] for row in rows)
     assert sorted(counts) == [0, 1, 2, 3, 4] and min(counts.values()) > 60
-    reader = StateReader(words=states.words, rules=states.recipe.rules)
     for row in rows:
-        clues = reader.read(row).clues  # raises for feedback that is not true
+        # Raises for feedback that is not true.
+        clues = read_state(row, states.words, states.recipe.rules).clues
         assert len(clues) == row["clues"] and row["split"] == "train"
         assert row["reward_model"]["ground_truth"] == row["secret"]
     assert [row["extra_info"]["index"] for row in rows] == list(range(600))
@@ -64,15 +62,14 @@ def test_the_same_seed_makes_the_same_rows_and_another_one_others(states):
     assert synthesis(again).states(50) == rows != synthesis(other).states(50)
 
 
-@pytest.mark.parametrize("prompt", ["symbols", "letters", "state", "spelled"])
+@pytest.mark.parametrize("prompt", ["symbols", "state", "spelled"])
 @pytest.mark.parametrize("form", ["conversation", "fresh"])
 def test_prompts_are_those_that_training_shows_in_the_same_state(prompt, form):
     setup = setup_of("history=upto4", f"prompt={prompt}", f"rollout.form={form}")
     tokenizer = HFTokenizer(qwen_like_tokenizer())
     shown = build_form(form, Chat(tokenizer), setup.recipe.style)
-    reader = StateReader(words=setup.words, rules=setup.recipe.rules)
     for row in synthesis(setup).states(12):
-        ids = shown.opening(reader.read(row).state(6))
+        ids = shown.opening(read_state(row, setup.words, setup.recipe.rules).state(6))
         assert tokenizer.render(row["prompt"]) == tokenizer.inner.decode(ids)
 
 
@@ -97,14 +94,8 @@ def test_game_rows_hold_whole_games_with_and_without_thoughts(reasoning):
             assert code == feedback_code(str(guess), row["secret"])
 
 
-@pytest.mark.parametrize("reasoning", ["none", "brief"])
-def test_answers_have_their_letters_apart_where_the_prompt_says_so(reasoning):
-    think = ["prompt.think=true"] if reasoning != "none" else []
-    setup = setup_of(
-        "algorithm=sft", "num_generations=1", "prompt=spelled", f"algorithm.reasoning={reasoning}",
-        *think,
-    )  # fmt: skip
-    source = synthesis(setup)
+def test_answers_have_their_letters_apart_where_the_prompt_says_so():
+    source = synthesis(setup_of("algorithm=sft", "num_generations=1", "prompt=spelled"))
     games = source.games(10)
     for row, game in zip(source.game_rows(games), games, strict=True):
         answers = [exchange.answer for exchange in read_dialogue(row, 1).exchanges]

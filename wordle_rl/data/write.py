@@ -6,14 +6,13 @@ prompt is a list of messages as TRL wants it. The same seed gives the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, State
 from wordle_rl.policy.sampling import Draws, Purpose, generator
-from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rollouts.forms import earlier_turns, write_guess
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.settings import Recipe
@@ -90,15 +89,14 @@ class Synthesis:
         drawn: list[str] = []
         for epoch in range(-(-count // len(self.secrets))):
             shuffle = generator(Purpose.DATA, seed=self.recipe.seed, number=epoch)
-            order: list[int] = shuffle.permutation(len(self.secrets)).tolist()
-            drawn += [self.secrets[i] for i in order]
+            drawn += [self.secrets[int(i)] for i in shuffle.permutation(len(self.secrets))]
         return drawn[:count]
 
     def _state_row(self, index: int, secret: str, state: State) -> Row:
         given = {"name": ABILITY, "ground_truth": secret}
         return {
             "data_source": SOURCE,
-            "prompt": list(self._prompt(state)),
+            "prompt": self._prompt(state),
             "ability": ABILITY,
             "reward_model": {"style": "rule", "ground_truth": secret},
             "extra_info": {"split": self.split, "index": index, "interaction_kwargs": given},
@@ -108,31 +106,27 @@ class Synthesis:
             "split": self.split,
         }
 
-    def _prompt(self, state: State) -> Iterator[Message]:
+    def _prompt(self, state: State) -> list[Message]:
         """The messages before the first answer in a state."""
         style = self.recipe.style
-        yield _message("system", style.system)
         if self.recipe.rollout.form == "fresh":
-            yield _message("user", style.opening(state))
-            return
-        yield _message("user", style.opening(State(max_turns=state.max_turns)))
+            return [_message("system", style.system), _message("user", style.opening(state))]
+        first = style.opening(State(max_turns=state.max_turns))
+        messages = [_message("system", style.system), _message("user", first)]
         for turn, after in earlier_turns(state):
-            yield _message("assistant", write_guess(turn.guess or "", style))
-            yield _message("user", style.feedback(turn, after))
+            messages.append(_message("assistant", write_guess(turn.guess or "", style)))
+            messages.append(_message("user", style.feedback(turn, after)))
+        return messages
 
     def _dialogue(self, game: Game, turn: int) -> list[Message]:
         """The messages before a turn's answer in a finished game."""
-        style: PromptStyle = self.recipe.style
         if self.recipe.rollout.form == "fresh":
-            return list(self._prompt(game.turns[turn].state))
-        messages = [
-            _message("system", style.system),
-            _message("user", style.opening(game.turns[0].state)),
-        ]
-        for earlier in range(turn):
+            return self._prompt(game.turns[turn].state)
+        messages = self._prompt(game.turns[0].state)
+        for earlier, played in enumerate(game.turns[:turn]):
             after = game.turns[earlier + 1].state
             messages.append(self._answer(game, earlier))
-            messages.append(_message("user", style.feedback(game.turns[earlier], after)))
+            messages.append(_message("user", self.recipe.style.feedback(played, after)))
         return messages
 
     def _answer(self, game: Game, turn: int) -> Message:

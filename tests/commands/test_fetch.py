@@ -207,7 +207,7 @@ def test_an_adapter_names_a_shipped_base_as_other_machines_know_it(tmp_path, mon
 def test_the_real_model_plays_as_transformers_computes_it():
     from wordle_rl.backends.torch.causal_lm import CausalLM
     from wordle_rl.backends.torch.engine import build_engine
-    from wordle_rl.backends.torch.fast_qwen2 import FastQwen2
+    from wordle_rl.backends.torch.fast.rollouts import FastQwen2
     from wordle_rl.backends.torch.load import load_model
     from wordle_rl.rollouts.chat import Chat
 

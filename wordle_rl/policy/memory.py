@@ -54,8 +54,6 @@ class Sizes(NamedTuple):
     head_dim: int
     tied: bool = True  # whether embedding and head are the same weights
     gated: bool = True  # whether the feed-forward part has a gate
-    window: int = 0  # tokens that a sliding layer sees
-    sliding: int = 0  # sliding layers
     pictures: int = 0  # weights of the part that sees pictures
     norms: int = 2  # of a layer
     fast: bool = False  # whether a CPU computes shared openings once, and LoRA through sums
@@ -112,7 +110,6 @@ def read_sizes(config: Any) -> Sizes:
     """The sizes in a transformers config."""
     text = config.get_text_config()
     heads = text.num_attention_heads
-    kinds = getattr(text, "layer_types", None) or []
     seen = getattr(config, "vision_config", None)
     quantized = getattr(config, "quantization", None)  # mlx-lm's, with a scale and a bias a group
     return Sizes(
@@ -125,8 +122,6 @@ def read_sizes(config: Any) -> Sizes:
         head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
         tied=text.tie_word_embeddings,
         gated=text.model_type not in _UNGATED,
-        window=getattr(text, "sliding_window", None) or 0,
-        sliding=sum(kind == "sliding_attention" for kind in kinds),
         pictures=_count_pictures(seen) if seen else 0,
         norms=4 if text.model_type.startswith("gemma") else 2,
         fast=text.model_type in _FAST,
@@ -139,9 +134,7 @@ def _count_pictures(config: Any) -> int:
     return config.num_hidden_layers * (4 * hidden**2 + 2 * hidden * inner)
 
 
-_GEMMA_4B = Sizes(
-    262_208, 2560, 10_240, 34, 8, 4, 256, window=1024, sliding=29, pictures=411_000_000, norms=4
-)
+_GEMMA_4B = Sizes(262_208, 2560, 10_240, 34, 8, 4, 256, pictures=411_000_000, norms=4)
 # So that memory can be planned before anything is downloaded.
 # Source: huggingface.co/<name>/blob/main/config.json of each.
 KNOWN: dict[str, Sizes] = {
@@ -149,9 +142,7 @@ KNOWN: dict[str, Sizes] = {
     "Qwen/Qwen2.5-1.5B-Instruct": Sizes(151_936, 1536, 8960, 28, 12, 2, 128, fast=True),
     "Qwen/Qwen2.5-3B-Instruct": Sizes(151_936, 2048, 11_008, 36, 16, 2, 128, fast=True),
     "Qwen/Qwen3-1.7B": Sizes(151_936, 2048, 6144, 28, 16, 8, 128),
-    "google/gemma-3-1b-it": Sizes(
-        262_144, 1152, 6912, 26, 4, 1, 256, window=512, sliding=22, norms=4
-    ),
+    "google/gemma-3-1b-it": Sizes(262_144, 1152, 6912, 26, 4, 1, 256, norms=4),
     "google/gemma-3-4b-it": _GEMMA_4B,
     "mlx-community/gemma-3-4b-it-bf16": _GEMMA_4B,
     "mlx-community/gemma-3-4b-it-4bit": _GEMMA_4B._replace(bits=4.5),
@@ -255,10 +246,8 @@ class Plan:
         sizes, room = self.sizes, game.whole
         if self.place == "mlx":
             room = -(-room // 64) * 64
-        token = sizes.keys_values(self.size) / sizes.layers
-        sliding = min(room, sizes.window + 256) if self.place == "mlx" and sizes.window else room
-        tokens = (sizes.layers - sizes.sliding) * room + sizes.sliding * sliding
-        return games * token * tokens * (1 if self.place == "mlx" else _GROWTH)
+        growth = 1 if self.place == "mlx" else _GROWTH
+        return games * sizes.keys_values(self.size) * room * growth
 
     def logits_playing(self, games: int) -> float:
         """Logits of one token of each game, and their copies while a token is drawn."""

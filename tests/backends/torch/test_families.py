@@ -17,8 +17,16 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, LlamaConfig
 
 from tests.helpers.families import BATCH, CONFIGS, IDS, VOCAB, WIDE, build
-from tests.helpers.tiny import full_logprobs, many_stops, policy_of, qwen_like_tokenizer
+from tests.helpers.tiny import (
+    batch_of,
+    full_logprobs,
+    gradients,
+    many_stops,
+    policy_of,
+    qwen_like_tokenizer,
+)
 from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.backends.torch import causal_lm
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import build_engine
 from wordle_rl.backends.torch.load import load_model
@@ -101,6 +109,28 @@ def test_an_update_moves_the_language_model_and_the_reference_stays(folder: Path
     assert len(moved) > 0.9 * (len(names) - len(images))
     assert np.abs(policy.score(BATCH) - before).max() > 1e-3
     np.testing.assert_array_equal(policy.score(BATCH, reference=True), before)
+
+
+@pytest.mark.parametrize("lora", [None, "all-linear"], ids=["full", "lora"])
+def test_an_opening_that_is_computed_once_has_the_same_gradient(folder: Path, lora: Any) -> None:
+    random = np.random.default_rng(0)
+    opening = random.integers(6, VOCAB, 24).tolist()
+    rows = [(opening + random.integers(6, VOCAB, n).tolist(), [0] * 26 + [1] * (n - 2))
+            for n in (9, 6, 4)]  # fmt: skip
+    batch = batch_of(rows, [1.0, -0.5, 0.7])
+    found = []
+    for least in (16, 1000):  # once, and in each sequence
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(causal_lm, "_LEAST", least)
+            patch.setattr(causal_lm, "can_be_fast", lambda model: False)
+            policy = policy_of(loaded(folder, lora=lora))
+            found.append((policy.score(batch), gradients(policy, batch, Grpo(beta=0.0))))
+    (scores, slopes), (plain_scores, plain_slopes) = found
+    np.testing.assert_allclose(scores, plain_scores, atol=1e-5)
+    largest = max(float(slope.abs().max()) for slope in plain_slopes.values())
+    assert slopes.keys() == plain_slopes.keys() and largest > 0
+    for name, slope in slopes.items():
+        assert float((slope - plain_slopes[name]).abs().max()) < 1e-5 * largest, name
 
 
 def test_adapters_are_on_attention_and_feed_forward_and_plain_peft_loads_them(

@@ -9,10 +9,10 @@ from torch import nn
 
 from tests.helpers.tiny import gemma, llama, lora_of, many_stops, qwen
 from wordle_rl.backends.tiny_model import build_model, save_untrained
-from wordle_rl.backends.torch import fast_qwen2 as lean_trunk
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import TorchRows, build_engine
-from wordle_rl.backends.torch.fast_qwen2 import FastQwen2
+from wordle_rl.backends.torch.fast import rollouts as lean_trunk
+from wordle_rl.backends.torch.fast.rollouts import FastQwen2
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling, uniforms
 

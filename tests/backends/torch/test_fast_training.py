@@ -10,8 +10,8 @@ from torch import nn
 
 from tests.helpers.tiny import gemma, llama, lora_of, qwen
 from wordle_rl.backends.tiny_model import build_model, save_untrained
-from wordle_rl.backends.torch import fast_training
 from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.fast import training as fast_training
 
 VOCAB = 64
 WIDTH = 14
@@ -72,9 +72,9 @@ def _generator(name: str) -> torch.Generator:
 
 def test_the_shared_opening_ends_before_the_first_wanted_place():
     ids, wanted = draw_sequences(4, 6)
-    assert fast_training._count_shared(ids, wanted) == 6
+    assert fast_training.count_shared(ids, wanted) == 6
     wanted[2, 3] = True
-    assert fast_training._count_shared(ids, wanted) == 3
+    assert fast_training.count_shared(ids, wanted) == 3
 
 
 def test_an_opening_is_computed_once(monkeypatch):

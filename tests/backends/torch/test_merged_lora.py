@@ -10,8 +10,8 @@ import torch
 
 from tests.helpers.tiny import batch_of, gemma, lora_of, policy_of
 from wordle_rl.algorithms.sft import Sft
-from wordle_rl.backends.torch.frozen_head import compute_logprobs
-from wordle_rl.backends.torch.merged_lora import MergedLinear, merge_adapter
+from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
+from wordle_rl.backends.torch.fast.merged_lora import MergedLinear, merge_adapter
 from wordle_rl.backends.torch.token_outputs import WantedMeans, WantedTokens
 from wordle_rl.backends.torch.trained_model import TrainedModel
 from wordle_rl.policy.batch import Targets

@@ -10,14 +10,16 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
+from transformers import DynamicCache
 
-from wordle_rl.backends.torch import fast_training
-from wordle_rl.backends.torch.attention import use_short_attention
 from wordle_rl.backends.torch.cache import SlotCache
-from wordle_rl.backends.torch.families import MASK_FORMS, last_place
-from wordle_rl.backends.torch.fast_qwen2 import FastQwen2, can_be_fast
-from wordle_rl.backends.torch.merged_lora import MergedLinear
+from wordle_rl.backends.torch.families import last_place
+from wordle_rl.backends.torch.fast import training as fast_training
+from wordle_rl.backends.torch.fast.merged_lora import MergedLinear
+from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
 from wordle_rl.backends.torch.recompute import find_layers, recompute_layers
+
+_LEAST = 16  # tokens of an opening that is worth a forward pass of its own
 
 
 class RolloutTrunk(Protocol):
@@ -48,14 +50,11 @@ class CausalLM:
         self.config: Any = self._trunk.config
         self._scale = getattr(self.config, "final_logit_softcapping", None)
         self._window: int = getattr(self.config, "sliding_window", None) or 0
-        self._layer_types = set(getattr(self.config, "layer_types", None) or ["full_attention"])
+        self._layer_types: list[str] | None = getattr(self.config, "layer_types", None)
         self._is_merged = any(isinstance(part, MergedLinear) for part in model.modules())
         self._recomputed = find_layers(self._trunk) if checkpointing else []
-        self._mask_form = MASK_FORMS[self.config.model_type]
         self._last_place = last_place(self.config)
         self._device_type = device_type or self.device.type
-        if self._device_type == "cpu":
-            use_short_attention(inner)
 
     @property
     def layers(self) -> int:
@@ -102,31 +101,36 @@ class CausalLM:
         if self.is_fast and fast_training.can_train(ids):
             again = bool(self._recomputed)
             return fast_training.compute_states(self._trunk, ids, wanted, checkpointing=again)
-        with recompute_layers(self._recomputed):
-            return self.compute_hidden(ids)[:, :-1][wanted]
+        shared = fast_training.count_shared(ids, wanted) if self.shares_openings else 0
+        if shared < _LEAST or len(ids) < 2:
+            with recompute_layers(self._recomputed):
+                return self.compute_hidden(ids)[:, :-1][wanted]
+        cache = DynamicCache()
+        self._feed(ids[:1, :shared], 0, cache)
+        cache.batch_repeat_interleave(len(ids))
+        return self._feed(ids[:, shared:-1], shared, cache)[wanted[:, shared:]]
 
-    def compute_states_at(
-        self, ids: torch.Tensor, opening: int, places: torch.Tensor
-    ) -> torch.Tensor:
-        """As compute_states, where the opening and the places are known without looking at ids.
-
-        opening: tokens that all sequences share. places: [P], counted as in fast_training.
-        """
-        if self.is_fast and fast_training.can_train(ids):
-            again = bool(self._recomputed)
-            return fast_training.compute_states_at(
-                self._trunk, ids, opening, places, checkpointing=again
-            )
-        with recompute_layers(self._recomputed):
-            return self.compute_hidden(ids)[:, :-1].flatten(0, 1)[places]
+    def _feed(self, ids: torch.Tensor, start: int, cache: DynamicCache) -> torch.Tensor:
+        """Hidden states [N, T, H] of the tokens from a place on, whose earlier ones are cached."""
+        end = start + ids.shape[1]
+        places = torch.arange(start, end, device=ids.device)[None]
+        return self._trunk(
+            input_ids=ids, attention_mask=self._build_masks(places, end), position_ids=places,
+            past_key_values=cache, use_cache=True,
+        ).last_hidden_state  # fmt: skip
 
     def choose_rollout_trunk(self) -> RolloutTrunk:
         """The fastest trunk for rollouts with the current weights."""
         return FastQwen2(self._trunk) if self.is_fast else self
 
     @property
+    def shares_openings(self) -> bool:
+        """Whether compute_states computes once what all sequences begin with."""
+        return self.is_fast or not self._recomputed
+
+    @property
     def is_fast(self) -> bool:
-        """Whether layers written out replace transformers' forward pass, see fast_training."""
+        """Whether layers written out replace transformers' forward pass, see fast/."""
         return self._device_type == "cpu" and can_be_fast(self.model)
 
     def compute_last_hidden(
@@ -151,17 +155,15 @@ class CausalLM:
     def _build_masks(
         self, positions: torch.Tensor, keys: int
     ) -> torch.Tensor | dict[str, torch.Tensor]:
-        """The keys that each position sees, as bool [N or 1, 1, T, keys] in the family's form.
+        """The keys that each position sees, as bool [N or 1, 1, T, keys].
 
-        Padding comes after a row's tokens, so the causal mask hides it.
+        Models that name a kind for each layer take one mask for each kind. Padding comes after a
+        row's tokens, so the causal mask hides it.
         """
         behind = positions[:, None, :, None] - torch.arange(keys, device=positions.device)
         causal = behind >= 0
-        if self._mask_form == "causal":
-            return causal
-        if self._mask_form == "window":
-            return causal & (behind < self._window) if self._window else causal
-        masks = {"full_attention": causal}
-        if "sliding_attention" in self._layer_types:
-            masks["sliding_attention"] = causal & (behind < self._window)
-        return masks
+        windowed = causal & (behind < self._window) if self._window else causal
+        if self._layer_types is None:
+            return windowed
+        masks = {"full_attention": causal, "sliding_attention": windowed}
+        return {kind: masks[kind] for kind in set(self._layer_types)}

@@ -7,23 +7,11 @@ apart from the config that transformers read.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 from wordle_rl.runs.instantiate import ConfigError
 
-# How a family's trunk takes its attention mask: a dict with one mask for each kind of layer, the
-# mask of a sliding window where the config has one, or the causal mask.
-MaskForm = Literal["by layer", "window", "causal"]
-MASK_FORMS: dict[str, MaskForm] = {
-    "gemma3_text": "by layer",
-    "gpt2": "causal",
-    "llama": "causal",
-    "mistral": "window",
-    "olmo2": "causal",
-    "phi3": "window",
-    "qwen2": "by layer",
-    "qwen3": "by layer",
-}
+FAMILIES = ("gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3")
 _WRAPPERS = {"gemma3": "gemma3_text"}  # models with images -> their language model
 _LEARNED_PLACES = ("gpt2",)  # families with one embedding for each place
 # Rotations that change for the whole batch once its longest row passes the trained length.
@@ -42,8 +30,8 @@ def check_family(location: str, config: Any, written: Mapping[str, Any]) -> None
             "language model: name a folder with the whole model"
         )
     language = config.get_text_config().model_type
-    if _WRAPPERS.get(kind, kind) != language or language not in MASK_FORMS:
-        known = ", ".join(sorted({*MASK_FORMS, *_WRAPPERS}))
+    if _WRAPPERS.get(kind, kind) != language or language not in FAMILIES:
+        known = ", ".join(sorted({*FAMILIES, *_WRAPPERS}))
         raise ConfigError(
             f"model.path={location} must have one of the architectures {known}, not {kind}"
         )

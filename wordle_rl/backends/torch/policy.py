@@ -73,7 +73,9 @@ class TorchPolicy:
         self._temperature = temperature
         self._max_context = max_context
         self._trained = TrainedModel(model, precision, checkpointing=gradient_checkpointing)
-        self._micro_batches = MicroBatches(micro_batch_tokens, by_prompt=self._trained.lm.is_fast)
+        self._micro_batches = MicroBatches(
+            micro_batch_tokens, by_prompt=self._trained.lm.shares_openings
+        )
         self._value_head: ValueHead | None = None
         self._value_optimizer: torch.optim.Optimizer | None = None  # the last of optimizers
 

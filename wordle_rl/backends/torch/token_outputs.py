@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.frozen_head import Wanted, compute_logprobs
+from wordle_rl.backends.torch.fast.frozen_head import Wanted, compute_logprobs
 from wordle_rl.backends.torch.recompute import recompute
 from wordle_rl.backends.torch.value_head import ValueHead
 from wordle_rl.policy.batch import LOGITS_BYTES, Batch, Targets

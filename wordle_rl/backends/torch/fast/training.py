@@ -17,7 +17,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from wordle_rl.backends.torch.merged_lora import MergedLinear, multiply
+from wordle_rl.backends.torch.fast.merged_lora import MergedLinear, multiply
 from wordle_rl.backends.torch.recompute import recompute
 
 _LONGEST = 512  # keys; longer sequences would need too much memory for their scores
@@ -53,7 +53,7 @@ def compute_states(
     False from the last token of each sequence on. checkpointing: whether the backward pass computes
     each layer again.
     """
-    opening = _count_shared(ids, wanted)
+    opening = count_shared(ids, wanted)
     places = wanted[:, opening:].flatten().nonzero()[:, 0] + opening
     return compute_states_at(trunk, ids, opening, places, checkpointing=checkpointing)
 
@@ -79,7 +79,7 @@ def compute_states_at(
     return _normalize(trunk.norm, compute(trunk.layers[-1], x, layout, places))
 
 
-def _count_shared(ids: torch.Tensor, wanted: torch.Tensor) -> int:
+def count_shared(ids: torch.Tensor, wanted: torch.Tensor) -> int:
     """How many tokens all sequences begin with, before the first wanted place."""
     # At least one token is left for each sequence.
     shared = (ids[:, :-2] == ids[0, :-2]).all(0) & ~wanted[:, :-1].any(0)

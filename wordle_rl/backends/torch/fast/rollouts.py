@@ -18,7 +18,7 @@ from transformers.models.llama import modeling_llama as llama
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 
 from wordle_rl.backends.torch.cache import SlotCache
-from wordle_rl.backends.torch.merged_lora import MergedLinear
+from wordle_rl.backends.torch.fast.merged_lora import MergedLinear
 
 _PARTS = {
     qwen2.Qwen2ForCausalLM, qwen2.Qwen2Model, qwen2.Qwen2DecoderLayer, qwen2.Qwen2Attention,

@@ -1,0 +1,1 @@
+"""Ways to compute faster on a CPU. Each has a plain way behind it and is equal to it by test."""

@@ -80,7 +80,7 @@ COUNTED: dict[str, tuple[dict[str, Any], tuple[float, float, float]]] = {
     "gemma4b on mlx": (
         {"sizes": GEMMA, "place": "mlx", "lora": LoraSettings(rank=8), "games": 32,
          "held_out_games": 16, "micro_batch_tokens": 2048},
-        # 14.74 with rings of the window, and 29 sliding layers of 32 games that keep 832 tokens more.
+        # 14.74 with rings; 29 sliding layers of 32 games keep 832 tokens more.
         (14.74 + 32 * 4096 * 29 * 832 / GB, 25.49, 9.27),
     ),
     "gemma4b on cuda": (

@@ -162,10 +162,9 @@ def test_a_poor_trial_is_pruned_and_its_run_ends(tmp_path, fake):
     ("how", "cause"),
     [
         ({"fail": "the model is broken"}, "the model is broken (exit code 1"),
-        ({"summary": False}, "exit code 0, no summary.json"),
-        ({"value": math.nan}, "not a number"),
+        pytest.param({"summary": False}, "exit code 0, no summary", marks=pytest.mark.slow),
+        pytest.param({"value": math.nan}, "not a number", marks=pytest.mark.slow),
     ],
-    ids=["error", "no summary", "nan"],
 )
 def test_three_failures_in_a_row_stop_a_study_with_the_cause(tmp_path, fake, how, cause):
     fake(steps=1, **how)

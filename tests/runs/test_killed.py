@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -52,13 +53,26 @@ def root(tmp_path: Path) -> Iterator[Path]:
 # -- signals --------------------------------------------------------------------------------------
 
 
-def started(*overrides: str) -> subprocess.Popen[str]:
-    """The training command, in a group of processes of its own as a terminal would start it."""
-    return subprocess.Popen(
-        [sys.executable, "train.py", *overrides],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    )  # fmt: skip
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the training command, in a group of processes of its own as a terminal would."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(*overrides: str) -> subprocess.Popen[str]:
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "train.py", *overrides],
+                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                start_new_session=True,
+            )
+        )  # fmt: skip
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 def read_to(process: subprocess.Popen[str], text: str) -> None:
@@ -73,7 +87,9 @@ def read_to(process: subprocess.Popen[str], text: str) -> None:
 @pytest.mark.parametrize(
     ("signum", "code", "devices"), [(signal.SIGINT, 130, 1), (signal.SIGTERM, 143, 2)]
 )
-def test_the_command_that_a_stopped_run_names_finishes_it(signum, code, devices, tmp_path, root):
+def test_the_command_that_a_stopped_run_names_finishes_it(
+    signum, code, devices, tmp_path, root, started
+):
     given = settings(tmp_path, "grpo with a reference")
     process = started(*given, f"backend.devices={devices}", f"output_dir={root}")
     read_to(process, "step 1 ")
@@ -91,7 +107,7 @@ def test_the_command_that_a_stopped_run_names_finishes_it(signum, code, devices,
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds the processes in /proc")
 @pytest.mark.parametrize("first", [True, False])
-def test_when_one_of_two_processes_is_killed_the_other_ends(first, tmp_path, root):
+def test_when_one_of_two_processes_is_killed_the_other_ends(first, tmp_path, root, started):
     given = [*settings(tmp_path, "sft"), "trainer.steps=10000", "backend.devices=2"]
     process = started(*given, f"output_dir={root}")
     read_to(process, "step 1 ")

@@ -26,7 +26,7 @@ from wordle_rl.policy.settings import LoraSettings, ModelSettings
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.talk import Talk
-from wordle_rl.training.sequences import pad
+from wordle_rl.training.update import pad
 
 LORA = LoraSettings(rank=8, alpha=16.0)
 

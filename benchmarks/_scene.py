@@ -26,7 +26,7 @@ from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form
 from wordle_rl.rollouts.settings import Recipe, Step
-from wordle_rl.training.step import step_secrets
+from wordle_rl.training.secrets import planned
 
 ROOT = Path(__file__).resolve().parent.parent
 GROUP = 8  # games on the same secret
@@ -105,7 +105,9 @@ class Scene:
     def secrets(self, step: int) -> list[str]:
         """The secret of each game, group by group."""
         groups = self.games // GROUP
-        chosen = step_secrets(self.recipe.secrets, seed=self.recipe.seed, step=step, groups=groups)
+        chosen = planned(
+            self.recipe.secrets, self.recipe.seed, range(step * groups, (step + 1) * groups)
+        )
         return [secret for secret in chosen for _ in range(GROUP)]
 
     def policy(self, network: Any, precision: Any, optim: Optim | None = None) -> TorchPolicy:

@@ -25,9 +25,8 @@ from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.runs.paths import CONF
 from wordle_rl.training.advantages import step_advantages
-from wordle_rl.training.sequences import pad
 from wordle_rl.training.step import play_groups
-from wordle_rl.training.update import run_updates
+from wordle_rl.training.update import pad, run_updates
 
 GAMES = 4  # games of the group
 RATE = 1e-3  # the demo's learning rate

@@ -31,7 +31,7 @@ from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling, uniforms
 from wordle_rl.rollouts.talk import Talk
-from wordle_rl.training.sequences import pad
+from wordle_rl.training.update import pad
 
 # Three conversations of unequal length; 1 marks sampled tokens, two answers in the first two.
 ROWS = [

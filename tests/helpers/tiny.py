@@ -35,7 +35,7 @@ from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.settings import Recipe, RolloutSettings, Step
 from wordle_rl.rollouts.talk import Talk
-from wordle_rl.training.sequences import pad
+from wordle_rl.training.update import pad
 from wordle_rl.words.lists import WordLists
 
 disable_progress_bar()  # saving a model shows one

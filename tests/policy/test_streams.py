@@ -29,7 +29,8 @@ from wordle_rl.policy import sampling
 from wordle_rl.policy.batch import minibatches
 from wordle_rl.policy.sampling import Purpose, Sampling
 from wordle_rl.rollouts.history import History
-from wordle_rl.training.step import spare_secrets, step_secrets, train_step
+from wordle_rl.training.secrets import planned, spare_secrets
+from wordle_rl.training.step import train_step
 from wordle_rl.training.validation import HeldOutPlay
 
 SMALL = range(6)
@@ -54,7 +55,7 @@ def generators(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> s
 def test_a_replacement_of_step_0_is_not_what_the_step_plays_anyway():  # row 33
     secrets = [f"word{i}" for i in range(50)]
     for seed in SEEDS:
-        played = step_secrets(secrets, seed=seed, step=0, groups=50)
+        played = planned(secrets, seed, range(50))
         assert spare_secrets(secrets, seed=seed, step=0, places=range(50)) != played
 
 
@@ -62,7 +63,7 @@ def test_no_two_purposes_have_one_generator_for_any_seeds_steps_and_epochs(monke
     words = [f"word{i}" for i in range(3)]
     groups = np.arange(4)
     draws: dict[str, Callable[[int, int, int], object]] = {
-        "secrets of a step": lambda s, step, n: step_secrets(words, seed=s, step=step, groups=3),
+        "secrets of a step": lambda s, step, n: planned(words, s, range(3 * step, 3 * step + 3)),
         "secrets of replacements": lambda s, step, n: spare_secrets(
             words, seed=s, step=step, places=range(3)
         ),

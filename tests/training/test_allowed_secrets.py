@@ -22,7 +22,7 @@ from wordle_rl.game.rules import Clue, Game, State, feedback_code
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.rewards.value import Value
 from wordle_rl.rollouts.settings import Recipe
-from wordle_rl.training.step import group_secrets, mix_secrets
+from wordle_rl.training.secrets import group_secrets, mix_secrets
 from wordle_rl.words.lists import WordLists
 
 pytestmark = pytest.mark.usefixtures("quiet")

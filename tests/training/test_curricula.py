@@ -24,8 +24,9 @@ from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rollouts import kinds as scene
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.runs.files import FolderError
+from wordle_rl.training.checkpoint import save_curriculum
 from wordle_rl.training.curricula.base import Curriculum
-from wordle_rl.training.curriculum import observe_step, plan_step, save_curriculum
+from wordle_rl.training.loop import observe_step, plan_step
 from wordle_rl.training.step import collect_rollouts
 
 pytestmark = pytest.mark.usefixtures("quiet")

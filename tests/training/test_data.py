@@ -20,7 +20,7 @@ from wordle_rl.game.rules import Clue, feedback_code
 from wordle_rl.policy.lineage import is_clean
 from wordle_rl.policy.stages import stages_of
 from wordle_rl.rollouts.given import GivenState
-from wordle_rl.training.step import group_states
+from wordle_rl.training.secrets import group_states
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

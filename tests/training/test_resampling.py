@@ -23,7 +23,8 @@ from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.training.metrics import group_metrics
-from wordle_rl.training.step import StepResult, spare_secrets, step_secrets, train_step
+from wordle_rl.training.secrets import planned, spare_secrets
+from wordle_rl.training.step import StepResult, train_step
 
 
 def small_policy() -> TorchPolicy:
@@ -137,7 +138,7 @@ def test_spare_secrets_are_distinct_as_long_as_there_are_others():
     assert sorted(spare) == secrets
     assert spare_secrets(secrets, seed=1, step=2, places=range(4, 7)) == spare[4:7]
     assert spare != spare_secrets(secrets, seed=1, step=3, places=range(10))
-    assert spare != step_secrets(secrets, seed=1, step=0, groups=10)
+    assert spare != planned(secrets, 1, range(10))
 
 
 def test_shares_of_groups_by_hand():

@@ -30,7 +30,7 @@ from wordle_rl.rollouts.forms import Form, build_form
 from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.progress import announce
-from wordle_rl.training.sequences import pad
+from wordle_rl.training.update import pad
 
 _GAMES = 8
 _ANSWERS = 2  # of each game, so that feedback is read, too

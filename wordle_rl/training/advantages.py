@@ -17,7 +17,7 @@ from wordle_rl.prompts.parser import ParseFailure
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.settings import Recipe, Step
 from wordle_rl.rollouts.talk import Rollout, Scores
-from wordle_rl.training.sequences import pad
+from wordle_rl.training.update import pad
 
 
 def score_rollouts(step: Step, rollouts: Sequence[Rollout]) -> list[Rollout]:

@@ -11,10 +11,10 @@ from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.stages import Stage, write_stages
 from wordle_rl.runs.checkpoints import Checkpoint, CheckpointStore
 from wordle_rl.runs.errors import user_errors
-from wordle_rl.runs.files import read_object, write_json
+from wordle_rl.runs.files import plain, read_object, write_json
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.instantiate import option_of
 from wordle_rl.training.curricula.base import Curriculum
-from wordle_rl.training.curriculum import save_curriculum
 
 _STATE = "state.json"  # in a checkpoint's folder
 _COUNTED = (
@@ -163,3 +163,14 @@ def describe_export(folder: Path, step: int, state: RunState) -> str:
     )
     found = f"step {step} of {state.step}" if step else "step 0, the start"
     return f"best checkpoint: {found}; validation had {reached}\nexported to {folder}"
+
+
+def save_curriculum(curriculum: Curriculum) -> dict[str, Any]:
+    """The curriculum's state. Raises TypeError unless it survives JSON unchanged."""
+    state = curriculum.state_dict()
+    if plain(state) != state:
+        raise TypeError(
+            f"curriculum={option_of(curriculum)}: state_dict must hold what JSON can: "
+            f"dicts with text keys, lists, text, numbers and booleans, not {state}"
+        )
+    return state

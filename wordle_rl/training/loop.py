@@ -11,36 +11,37 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.evaluation.summary import write_summary
+from wordle_rl.game.rules import Game
 from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import EngineLost, NotFinite
 from wordle_rl.policy.policy import Policy
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
-from wordle_rl.rollouts.settings import Step
-from wordle_rl.rollouts.talk import games_of
+from wordle_rl.rollouts.settings import Recipe, Step
+from wordle_rl.rollouts.talk import Rollout, games_of
 from wordle_rl.rollouts.teacher import check_thoughts
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
-from wordle_rl.runs.files import write_json
+from wordle_rl.runs.files import FolderError, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import EVAL, TRAIN
 from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpoint import Checkpointing, RunState
-from wordle_rl.training.curriculum import observe_step, plan_step
+from wordle_rl.training.curricula.base import Curriculum
 from wordle_rl.training.experiment import Experiment, stages_of_run
-from wordle_rl.training.given_answers import check_lengths, learn_answers
 from wordle_rl.training.log import Reporter, RunLog
 from wordle_rl.training.memory import MemoryFull, check_memory, measure_memory
 from wordle_rl.training.progress import announce
 from wordle_rl.training.report import RunReports
-from wordle_rl.training.step import StepResult, train_step
+from wordle_rl.training.step import StepResult, check_lengths, learn_answers, train_step
 from wordle_rl.training.validation import HeldOutPlay
 
 _PATIENCE = 5  # updates in a row that may fail before the run stops
@@ -143,7 +144,7 @@ class Training:
                 self._reports.begin()
         metrics, _ = self._validate(0, self._check)
         self._log.metrics(0, metrics | self._watch(0, self._check))
-        self._save(best=True)
+        self.save(best=True)
         if self._writes:
             self.folder.note_first_checkpoint()
 
@@ -154,13 +155,9 @@ class Training:
         self._log.cut_back(self._state.step if self._state.begun else -1)
         return self._state.begun
 
-    def save(self) -> None:
-        """Save a checkpoint for a later restore(). Call it only between steps."""
-        self._save()
-
     def finish(self) -> dict[str, Any]:
         """Export the best checkpoint and report on it. Returns the summary, written last."""
-        self._save()
+        self.save()
         exported = self._checkpoints.load_best()
         self._checkpoints.export(self._state, exported)
         summary: dict[str, Any] = {
@@ -229,7 +226,7 @@ class Training:
             stopped = error
         self._log.metrics(done, metrics)
         if stopped or best or done % trainer.checkpoint_every == 0:
-            self._save(best=best)
+            self.save(best=best)
         if stopped:
             raise stopped
         self._check_failures()
@@ -249,12 +246,12 @@ class Training:
         try:
             check_memory(self._memory, self.setup.trainer, self._state.step - self.first_step)
         except MemoryFull:
-            self._save()
+            self.save()
             raise
 
     def _check_failures(self) -> None:
         if self._state.failures >= _PATIENCE:
-            self._save()
+            self.save()
             raise self.record_failure(
                 f"loss or gradient was not finite in {_PATIENCE} updates in a row"
             )
@@ -306,8 +303,11 @@ class Training:
         self.policy.timers.take()
         return metrics
 
-    def _save(self, *, best: bool = False) -> None:
-        """Write a checkpoint unless this step has one. best: mark it as the best one."""
+    def save(self, *, best: bool = False) -> None:
+        """Write a checkpoint unless this step has one. Call it only between steps.
+
+        best: mark it as the best one.
+        """
         self._log.sync()
         self._checkpoints.save(self._state, best=best)
 
@@ -319,3 +319,35 @@ def _describe_part(number: int, steps: int, timers: Timers) -> str:
 
 def _warn(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def plan_step(curriculum: Curriculum, recipe: Recipe) -> Recipe:
+    """The recipe of the next step. Raises FolderError for a state with unknown secrets."""
+    plan = curriculum.plan()
+    known = {*recipe.secrets, *recipe.allowed_secrets}
+    if unknown := [secret for secret in plan.replayed if secret not in known]:
+        raise FolderError(f"state.json: {unknown[0]!r} waits to be replayed but is no secret")
+    return replace(recipe, rewards=plan.rewards, replayed=plan.replayed)
+
+
+def observe_step(
+    curriculum: Curriculum, rollouts: Sequence[Rollout]
+) -> tuple[dict[str, float], str | None]:
+    """Show the curriculum the games of a finished step, once.
+
+    Returns metrics, and a text about the switch to another stage if there was one.
+    """
+    plan = curriculum.plan()
+    first: dict[int, Rollout] = {}  # of each game: with candidates a game has many rollouts
+    groups: dict[int, list[Game]] = {}
+    for rollout in rollouts:
+        first.setdefault(id(rollout.whole_game), rollout)
+    for rollout in first.values():
+        groups.setdefault(rollout.group, []).append(rollout.whole_game)
+    curriculum.observe([*groups.values()])
+    stage = curriculum.plan().stage
+    metrics: dict[str, Any] = {**curriculum.metrics(), "replayed": len(plan.replayed)}
+    return (
+        {f"curriculum/{name}": float(value) for name, value in metrics.items()},
+        None if stage == plan.stage else f"{plan.stage} -> {stage}",
+    )

@@ -1,25 +1,18 @@
-"""One training step: play, score, weigh, update. The same for every algorithm and backend.
-
-The secrets of a step depend only on the seed, the step and what a curriculum replays. So a resumed
-run plays the same games as an uninterrupted one.
-"""
+"""One training step: play, score, weigh, update. The same for every algorithm and backend."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
 from wordle_rl.algorithms.base import Advantages
-from wordle_rl.game.rules import State
-from wordle_rl.policy.sampling import Purpose, generator
+from wordle_rl.game.rules import Game, State
 from wordle_rl.rewards.scoring import GameReward
-from wordle_rl.rollouts.given import GivenState, GivenStates
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.given import GivenDialogues, dialogue_talk
 from wordle_rl.rollouts.kinds import RolloutTask, play_task
-from wordle_rl.rollouts.settings import Recipe, Step
+from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, games_of
 from wordle_rl.runs.processes import share
 from wordle_rl.training.advantages import (
@@ -36,10 +29,11 @@ from wordle_rl.training.metrics import (
     reward_metrics,
     token_metrics,
 )
+from wordle_rl.training.secrets import group_secrets, group_states, planned
 from wordle_rl.training.update import run_updates
 
-_ROUNDING = 1e-9  # 0.29 x 100 is below 29
-T = TypeVar("T")  # a secret, or the place of a row
+_MARKUP = 64  # bytes around a message, more than any usual chat template has
+_NAMED = 3  # rows in a message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,117 +47,6 @@ class StepResult:
     @property
     def rewards(self) -> list[GameReward]:
         return [rollout.reward for rollout in self.rollouts]
-
-
-def step_secrets(secrets: Sequence[str], *, seed: int, step: int, groups: int) -> list[str]:
-    """The secrets of a step's groups. Each epoch goes once through a new shuffle of all secrets."""
-    return planned(secrets, seed, range(step * groups, (step + 1) * groups))
-
-
-def planned(secrets: Sequence[T], seed: int, places: range) -> list[T]:
-    """What a run plays at these places of its whole sequence of groups."""
-    return _shuffled(secrets, places, lambda epoch: np.random.default_rng([seed, epoch]))
-
-
-def _planned_allowed(secrets: Sequence[str], seed: int, places: range) -> list[str]:
-    """As _planned, with other shuffles."""
-
-    def shuffle(epoch: int) -> np.random.Generator:
-        return generator(Purpose.ALLOWED_SECRETS, seed=seed, number=epoch)
-
-    return _shuffled(secrets, places, shuffle)
-
-
-def _shuffled(
-    secrets: Sequence[T], places: range, shuffle: Callable[[int], np.random.Generator]
-) -> list[T]:
-    """The secrets at some places of a sequence of epochs. shuffle: the generator of an epoch."""
-    out, orders = [], {}
-    for place in places:
-        epoch, index = divmod(place, len(secrets))
-        if epoch not in orders:
-            orders[epoch] = shuffle(epoch).permutation(len(secrets))
-        out.append(secrets[orders[epoch][index]])
-    return out
-
-
-def spare_secrets(secrets: Sequence[T], *, seed: int, step: int, places: range) -> list[T]:
-    """Secrets for a step's replacement groups, taken from a separate shuffle."""
-    order = generator(Purpose.SPARE_SECRETS, seed=seed, step=step).permutation(len(secrets))
-    return [secrets[int(order[place % len(secrets)])] for place in places]
-
-
-def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
-    """The secrets of a step's groups with these numbers. All are planned, or all are spare."""
-    groups, seed = recipe.rollout.groups, recipe.seed
-    if numbers.start < groups:
-        due = mix_secrets(
-            range(step * groups, (step + 1) * groups),
-            recipe.allowed_share,
-            lambda places: planned(recipe.secrets, seed, places),
-            lambda places: _planned_allowed(recipe.allowed_secrets, seed, places),
-        )
-        everything = [*due[: groups - len(recipe.replayed)], *recipe.replayed]
-        return everything[numbers.start : numbers.stop]
-
-    def spare(secrets: Sequence[str]) -> Callable[[range], list[str]]:
-        return lambda places: spare_secrets(secrets, seed=seed, step=step, places=places)
-
-    places = range(numbers.start - groups, numbers.stop - groups)
-    # The phase differs from step to step, because most steps have too few replacements for a share.
-    return mix_secrets(
-        places, recipe.allowed_share, spare(recipe.secrets), spare(recipe.allowed_secrets), step
-    )
-
-
-def group_states(
-    recipe: Recipe, states: GivenStates, step: int, numbers: range
-) -> list[GivenState]:
-    """The given states in which a step's groups with these numbers begin.
-
-    A secret that is played again has another one of its states in each step.
-    """
-    groups, seed, rows = recipe.rollout.groups, recipe.seed, range(len(states))
-    if numbers.start >= groups:
-        places = range(numbers.start - groups, numbers.stop - groups)
-        chosen = spare_secrets(rows, seed=seed, step=step, places=places)
-    else:
-        chosen = planned(rows, seed, range(step * groups, (step + 1) * groups))
-        if recipe.replayed:
-            own = {secret: [] for secret in recipe.replayed}
-            for row, secret in enumerate(states.secrets):
-                if secret in own:
-                    own[secret].append(row)
-            again = [own[secret][step % len(own[secret])] for secret in recipe.replayed]
-            chosen = [*chosen[: groups - len(again)], *again]
-        chosen = chosen[numbers.start : numbers.stop]
-    return [states[row] for row in chosen]
-
-
-def mix_secrets(
-    places: range,
-    share: float,
-    training: Callable[[range], list[str]],
-    allowed: Callable[[range], list[str]],
-    phase: int = 0,
-) -> list[str]:
-    """The secrets at these places, where a share of all places has any allowed word.
-
-    The places with an allowed word are evenly spread. training, allowed: give the secrets at some
-    places of their own sequence, so that each sequence is played without gaps. phase: moves the
-    places with an allowed word.
-    """
-
-    def count(place: int) -> int:
-        """How many of the places before this one have an allowed word."""
-        return math.floor(share * (place + phase) + _ROUNDING) - math.floor(
-            share * phase + _ROUNDING
-        )
-
-    first, last = count(places.start), count(places.stop)
-    plain = iter(training(range(places.start - first, places.stop - last)))
-    extra = iter(allowed(range(first, last)))
-    return [next(extra if count(p + 1) > count(p) else plain) for p in places]
 
 
 def train_step(step: Step) -> StepResult:
@@ -260,3 +143,57 @@ def collect_rollouts(step: Step, numbers: range) -> list[Rollout]:
         )
     task = RolloutTask(step=step, places=numbers, secrets=secrets, starts=starts)
     return play_task(task)
+
+
+def learn_answers(step: Step, dialogues: GivenDialogues) -> StepResult:
+    """Improve the policy on as many dialogues as a step has groups.
+
+    Each process prepares and trains its own dialogues. The result has no rollouts, since no game
+    was played.
+    """
+    recipe, processes = step.recipe, step.policy.processes
+    groups = recipe.rollout.groups
+    places = range(step.number * groups, (step.number + 1) * groups)
+    chosen = planned(range(len(dialogues)), recipe.seed, places)
+    with step.policy.timers("data"):
+        mine = [
+            Rollout(
+                game=Game("", ()),  # a stand-in that is never played
+                group=group,
+                talks=[dialogue_talk(dialogues[chosen[group]], step.form.chat)],
+            )
+            for group in share(groups, processes)
+        ]
+    rollouts = [rollout for part in processes.gather(mine) for rollout in part]
+    step.check()
+    each = [np.ones(len(rollout.answer_lengths)) for rollout in rollouts]
+    metrics = {
+        "train/games": 0.0,
+        "train/wins": 0.0,
+        "train/extra_games": 0.0,
+        "train/rows": float(groups),
+        **group_metrics(groups=groups, idle=0, replaced=0, skips=False),
+        **token_metrics(rollouts),
+        **run_updates(step, rollouts, Advantages(per_turn=each)),
+    }
+    return StepResult(rollouts=[], advantages=[], metrics=metrics)
+
+
+def check_lengths(dialogues: GivenDialogues, chat: Chat, max_context: int) -> None:
+    """Raise ValueError unless every dialogue fits into the context."""
+    rows, longest = [], 0
+    for place in range(len(dialogues)):
+        dialogue = dialogues[place]
+        if dialogue.bytes + _MARKUP * (2 * len(dialogue.exchanges) + 1) <= max_context:
+            continue  # a token has one byte or more
+        tokens = len(dialogue_talk(dialogue, chat).ids)
+        if tokens > max_context:
+            rows.append(dialogue.row)
+            longest = max(longest, tokens)
+    if rows:
+        more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+        named = ", ".join(map(str, rows[:_NAMED])) + more
+        raise ValueError(
+            f"model.max_context must be {longest} or more for row{'s' * (len(rows) > 1)} {named} "
+            f"of {dialogues.name}, not {max_context}; data.split can leave rows out"
+        )

@@ -8,8 +8,9 @@ conversations of a rollout weigh the same, so their number does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,11 @@ from wordle_rl.policy.policy import LARGEST, Policy
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, Scores, Talk
 from wordle_rl.runs.processes import share
-from wordle_rl.training.sequences import pad
 from wordle_rl.training.targets import build_token_teacher
 
 # The rows of one update, and the weight of each row's tokens.
 Minibatch = tuple[NDArray[np.int64], Floats]
+Values = Mapping[str, Sequence[Sequence[float] | np.ndarray]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +52,7 @@ def run_updates(
         return {"update/empty": 1.0}
     batch = build_batch(step, selection, advantages)
 
-    def deal(epoch: int) -> Iterator[Minibatch]:
-        return weigh_minibatches(step, selection, epoch)
-
+    deal = partial(weigh_minibatches, step, selection)
     return update_in_minibatches(step.policy, step.recipe.algorithm, batch, deal)
 
 
@@ -101,7 +100,10 @@ def build_batch(step: Step, selection: Selection, advantages: Advantages) -> Bat
                 row[place] += advantages.per_token[i][turn] * np.array(talk.trained)[place]
     if advantages.targets is not None:
         values["targets"] = [spread(advantages.targets[i], talk) for talk, i in own]
-    values |= _known_scores(selection.scores)
+    for name in ("old_logprobs", "ref_logprobs", "values"):  # computed before the advantages
+        known = [getattr(score, name) for score in selection.scores if score is not None]
+        if known and known[0] is not None:
+            values["old_values" if name == "values" else name] = known
     batch = replace(
         pad(selection.talks, step.form.chat.tokenizer.pad_id, values),
         target_scale=advantages.target_scale,
@@ -136,21 +138,6 @@ def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[
             yield chosen, weights[selection.origin[chosen]]
 
 
-def _known_scores(scores: Sequence[Scores | None]) -> dict[str, list[np.ndarray]]:
-    """Fields of a batch that were already computed before the advantages."""
-    known: dict[str, list[np.ndarray]] = {}
-    for score in scores:
-        if score is not None:
-            for name, values in (
-                ("old_logprobs", score.old_logprobs),
-                ("ref_logprobs", score.ref_logprobs),
-                ("old_values", score.values),
-            ):
-                if values is not None:
-                    known.setdefault(name, []).append(values)
-    return known
-
-
 def update_in_minibatches(
     policy: Policy,
     algorithm: Algorithm,
@@ -177,3 +164,23 @@ def update_in_minibatches(
         metrics = {name: m for name, m in metrics.items() if not name.endswith("sampler_gap")}
     metrics |= {name: sum(m[name] for m in seen) for name in ("update/skipped", "update/halved")}
     return {**metrics, "update/count": float(len(seen))}
+
+
+def pad(talks: Sequence[Talk], pad_id: int, values: Values | None = None) -> Batch:
+    """Pad conversations and their per-token values to a Batch.
+
+    values: for each field of the Batch a list of [T], one per conversation. Advantages and weights
+    are 0 without it.
+    """
+    lengths = np.array([len(talk.ids) for talk in talks], np.int64)
+    shape = (len(talks), int(lengths.max(initial=0)))
+    ids = np.full(shape, pad_id, np.int64)
+    trained = np.zeros(shape, bool)
+    given = {"sampler_logprobs": [talk.logprobs for talk in talks], **(values or {})}
+    floats = {name: np.zeros(shape, np.float32) for name in ("advantages", "weights", *given)}
+    for row, talk in enumerate(talks):
+        end = lengths[row]
+        ids[row, :end], trained[row, :end] = talk.ids, talk.trained
+        for name, rows in given.items():
+            floats[name][row, :end] = rows[row]
+    return Batch(ids=ids, lengths=lengths, trained=trained, **floats)  # pyright: ignore[reportArgumentType]

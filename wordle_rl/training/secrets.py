@@ -1,0 +1,109 @@
+"""Which secrets a step plays. They depend only on the seed, the step and what a curriculum replays.
+
+So a resumed run plays the same games as an uninterrupted one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from wordle_rl.policy.sampling import Purpose, generator
+from wordle_rl.rollouts.given import GivenState, GivenStates
+from wordle_rl.rollouts.settings import Recipe
+
+_ROUNDING = 1e-9  # 0.29 x 100 is below 29
+T = TypeVar("T")  # a secret, or the place of a row
+
+
+def planned(
+    secrets: Sequence[T], seed: int, places: range, purpose: Purpose | None = None
+) -> list[T]:
+    """What a run plays at these places of its whole sequence of groups.
+
+    Each epoch goes once through a new shuffle of all secrets. purpose: of other shuffles than those
+    of the training secrets.
+    """
+    out, orders = [], {}
+    for place in places:
+        epoch, index = divmod(place, len(secrets))
+        if epoch not in orders:
+            plain = np.random.default_rng([seed, epoch])
+            chance = plain if purpose is None else generator(purpose, seed=seed, number=epoch)
+            orders[epoch] = chance.permutation(len(secrets))
+        out.append(secrets[orders[epoch][index]])
+    return out
+
+
+def spare_secrets(secrets: Sequence[T], places: range, *, seed: int, step: int) -> list[T]:
+    """Secrets for a step's replacement groups, taken from a separate shuffle."""
+    order = generator(Purpose.SPARE_SECRETS, seed=seed, step=step).permutation(len(secrets))
+    return [secrets[int(order[place % len(secrets)])] for place in places]
+
+
+def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
+    """The secrets of a step's groups with these numbers. All are planned, or all are spare."""
+    groups, seed, share = recipe.rollout.groups, recipe.seed, recipe.allowed_share
+    training, allowed = recipe.secrets, recipe.allowed_secrets
+    if numbers.start >= groups:
+        spare = partial(spare_secrets, seed=seed, step=step)
+        places = range(numbers.start - groups, numbers.stop - groups)
+        # The phase differs from step to step, since most steps have too few places for a share.
+        return mix_secrets(places, share, partial(spare, training), partial(spare, allowed), step)
+    due = mix_secrets(
+        range(step * groups, (step + 1) * groups),
+        share,
+        partial(planned, training, seed),
+        partial(planned, allowed, seed, purpose=Purpose.ALLOWED_SECRETS),
+    )
+    everything = [*due[: groups - len(recipe.replayed)], *recipe.replayed]
+    return everything[numbers.start : numbers.stop]
+
+
+def group_states(
+    recipe: Recipe, states: GivenStates, step: int, numbers: range
+) -> list[GivenState]:
+    """The given states in which a step's groups with these numbers begin.
+
+    A secret that is played again has another one of its states in each step.
+    """
+    groups, seed, rows = recipe.rollout.groups, recipe.seed, range(len(states))
+    if numbers.start >= groups:
+        places = range(numbers.start - groups, numbers.stop - groups)
+        return [states[row] for row in spare_secrets(rows, places, seed=seed, step=step)]
+    chosen = planned(rows, seed, range(step * groups, (step + 1) * groups))
+    again = []
+    for secret in recipe.replayed:
+        own = [row for row, other in enumerate(states.secrets) if other == secret]
+        again.append(own[step % len(own)])
+    chosen = [*chosen[: groups - len(again)], *again]
+    return [states[row] for row in chosen[numbers.start : numbers.stop]]
+
+
+def mix_secrets(
+    places: range,
+    share: float,
+    training: Callable[[range], list[str]],
+    allowed: Callable[[range], list[str]],
+    phase: int = 0,
+) -> list[str]:
+    """The secrets at these places, where a share of all places has any allowed word.
+
+    The places with an allowed word are evenly spread. training, allowed: give the secrets at some
+    places of their own sequence, so that each sequence is played without gaps. phase: moves the
+    places with an allowed word.
+    """
+
+    def count(place: int) -> int:
+        """How many of the places before this one have an allowed word."""
+        before, all_of_them = share * phase + _ROUNDING, share * (place + phase) + _ROUNDING
+        return math.floor(all_of_them) - math.floor(before)
+
+    first, last = count(places.start), count(places.stop)
+    plain = iter(training(range(places.start - first, places.stop - last)))
+    extra = iter(allowed(range(first, last)))
+    return [next(extra if count(p + 1) > count(p) else plain) for p in places]

@@ -173,39 +173,30 @@ class ShownGame:
 
 def select_games(result: StepResult, num_generations: int) -> Iterator[ShownGame]:
     """The first game of each group. With candidates: every game, with all its candidates."""
-    games: dict[int, list[int]] = {}
+    games: dict[int, list[int]] = {}  # the rollouts of each game, turn by turn
     for i, rollout in enumerate(result.rollouts):
-        if rollout.within is not None:
-            games.setdefault(id(rollout.within), []).append(i)
-        elif i % num_generations == 0:
-            advantages = result.advantages[i]
-            yield ShownGame(
-                game=rollout.game,
-                reward=result.rewards[i],
-                advantage=float(advantages.mean()) if len(advantages) else 0.0,
-            )
+        if rollout.within is not None or i % num_generations == 0:
+            games.setdefault(id(rollout.whole_game), []).append(i)
     for members in games.values():
-        yield _describe_candidates(result, members, num_generations)
-
-
-def _describe_candidates(result: StepResult, members: list[int], num_generations: int) -> ShownGame:
-    """A game with its candidates. members: its rollouts, turn by turn."""
-    game = result.rollouts[members[0]].within
-    assert game is not None
-    taken = [i for i in members if result.rollouts[i].taken]
-    described = [
-        {
-            "guess": result.rollouts[i].game.turns[0].guess,
-            "reward": result.rewards[i].total,
-            "advantage": float(result.advantages[i][0]),
-            "taken": result.rollouts[i].taken,
-        }
-        for i in members
-    ]
-    turns = range(0, len(described), num_generations)
-    return ShownGame(
-        game=game,
-        reward=GameReward(turns=tuple(result.rewards[i].turns[0] for i in taken)),
-        advantage=float(np.mean([result.advantages[i][0] for i in taken])),
-        candidates=[described[first : first + num_generations] for first in turns],
-    )
+        rollouts = [result.rollouts[i] for i in members]
+        taken = [i for i, rollout in zip(members, rollouts, strict=True) if rollout.taken]
+        advantages = np.concatenate([result.advantages[i] for i in taken])
+        drawn = [
+            {
+                "guess": rollout.game.turns[0].guess,
+                "reward": rollout.reward.total,
+                "advantage": float(result.advantages[i][0]),
+                "taken": rollout.taken,
+            }
+            for i, rollout in zip(members, rollouts, strict=True)
+            if rollout.within is not None
+        ]
+        yield ShownGame(
+            game=rollouts[0].whole_game,
+            reward=GameReward(turns=tuple(t for i in taken for t in result.rewards[i].turns)),
+            advantage=float(advantages.mean()) if len(advantages) else 0.0,
+            candidates=[
+                drawn[first : first + num_generations]
+                for first in range(0, len(drawn), num_generations)
+            ],
+        )

@@ -35,20 +35,18 @@ class TrainerSettings:
                 f"trainer.validation_temperature must be 0 (greedy) or 0.01..10, "
                 f"not {self.validation_temperature}"
             )
-        for name in ("steps", "validate_every", "checkpoint_every", "games_every"):
-            check_range(f"trainer.{name}", getattr(self, name), 1, MOST)
+        for name, least, most in (
+            ("steps", 1, MOST), ("validate_every", 1, MOST), ("checkpoint_every", 1, MOST),
+            ("games_every", 1, MOST), ("watch_every", 0, MOST), ("report_limit", 1, MOST),
+            ("validation_samples", 1, MOST_SAMPLES), ("validation_history", 0, 99),
+            ("validation_games_mb", 0, 1_000), ("show_games", 0, MOST_GAMES),
+        ):  # fmt: skip
+            if getattr(self, name) is not None:
+                check_range(f"trainer.{name}", getattr(self, name), least, most)
         if self.epochs is not None:
             check_above_zero("trainer.epochs", self.epochs, 100_000)
-        check_range("trainer.watch_every", self.watch_every, 0, MOST)
-        check_range("trainer.validation_samples", self.validation_samples, 1, MOST_SAMPLES)
-        check_range("trainer.validation_history", self.validation_history, 0, 99)
-        check_range("trainer.validation_games_mb", self.validation_games_mb, 0, 1_000)
-        if self.report_limit is not None:
-            check_range("trainer.report_limit", self.report_limit, 1, MOST)
-        check_range("trainer.show_games", self.show_games, 0, MOST_GAMES)
         for name in ("memory_limit_gb", "device_memory_limit_gb"):
-            limit = getattr(self, name)
-            if limit is not None:
+            if (limit := getattr(self, name)) is not None:
                 check_above_zero(f"trainer.{name}", limit, 1_000_000, unit=" (null: no limit)")
 
 

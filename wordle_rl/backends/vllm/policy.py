@@ -29,7 +29,7 @@ from wordle_rl.policy.tokenizer import Tokenizer
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.processes import Processes
-from wordle_rl.training.sequences import pad
+from wordle_rl.training.update import pad
 
 # Answers that a server and the trainer must agree on. That finds another base model, a server
 # without its adapter, and log-probabilities that are not at the sampling temperature.

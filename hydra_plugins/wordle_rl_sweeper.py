@@ -38,7 +38,7 @@ class StudySweeper(Sweeper):
             plan.check(build_experiment)
             from wordle_rl.sweeps.page import show_study
             from wordle_rl.sweeps.power import check_power
-            from wordle_rl.sweeps.study import StudyStopped, run_study
+            from wordle_rl.sweeps.run import StudyStopped, run_study
 
             if not (plan.settings.place / "study.json").exists():
                 check_power(plan)

@@ -13,7 +13,7 @@ from typing import Any
 import optuna
 
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
-from wordle_rl.sweeps.study import run_study
+from wordle_rl.sweeps.run import run_study
 
 TESTS = Path(__file__).resolve().parent
 FAKE = [sys.executable, str(TESTS / "fake_train.py")]

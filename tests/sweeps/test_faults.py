@@ -16,7 +16,7 @@ import pytest
 
 from tests.helpers.studies import states, steps_done, stored, work, worker
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.sweeps.study import StudyStopped
+from wordle_rl.sweeps.run import StudyStopped
 
 TWO = {"params": {"x": "choice(0.1, 0.9)"}}
 SOON = {"heartbeat": 1, "grace": 3}  # seconds; a real study has 60 and 180

@@ -1,6 +1,7 @@
 """Starts train and eval, whose settings Hydra composes from conf/ and the command line.
 
-Heavy imports happen only once the config is known to be right.
+With -m, Hydra hands over to hydra_plugins/wordle_rl_sweeper.py, which conf/hydra/sweeper/study.yaml
+names. Heavy imports happen only once the config is known to be right.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from transformers.activations import SiLUActivation
 from transformers.models.llama import modeling_llama as llama
 from transformers.models.qwen2 import modeling_qwen2 as qwen2
 
-from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear
 
 _PARTS = {
@@ -66,7 +65,7 @@ class FastQwen2:
         self._layers = [_Layer(layer) for layer in trunk.layers]
 
     def compute_last_hidden(
-        self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache
+        self, ids: torch.Tensor, last: torch.Tensor, cache: Any
     ) -> torch.Tensor:
         """As CausalLM.compute_last_hidden."""
         self._extend_rotations(cache.capacity)

@@ -16,9 +16,9 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear, multiply
-from wordle_rl.backends.torch.recompute import recompute
 
 _LONGEST = 512  # keys; longer sequences would need too much memory for their scores
 
@@ -73,7 +73,9 @@ def compute_states_at(
     inner = ids[:, opening:-1]
     layout = _lay_out(trunk, opening, *inner.shape)
     x = F.embedding(torch.cat([ids[0, :opening], inner.flatten()]), trunk.embed_tokens.weight)
-    compute: Any = partial(recompute, _compute_layer) if checkpointing else _compute_layer
+    compute: Any = _compute_layer
+    if checkpointing:
+        compute = partial(checkpoint, compute, use_reentrant=False, preserve_rng_state=False)
     for layer in trunk.layers[:-1]:
         x = compute(layer, x, layout)
     return _normalize(trunk.norm, compute(trunk.layers[-1], x, layout, places))

@@ -105,16 +105,52 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     for name, kind in {"name": str, "output_dir": str, "seed": int, "allow_mismatch": bool}.items():
         check_type(name, config[name], kind)
     check_seed("seed", config["seed"])
+    model = build_model_settings(config["model"])
+    backend = build_backend_settings(config["backend"], model)
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
+    recipe, data = _build_recipe(config, settings, words, splits, model, backend)
+    given: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
+    _refuse(_rules_of_a_recipe(recipe, splits, given, data))
+    trainer = _count_epochs(given, data, recipe.rollout.groups)
+    knowledge, rules = recipe.knowledge, recipe.rules
+    most = {**config["history"], "least": 0, "most": trainer.validation_history}
+    return Experiment(
+        config=config,
+        words=words,
+        splits=splits,
+        knowledge=knowledge,
+        regret=Regret(knowledge, rules.max_turns, trainer.tree, setting="trainer.tree"),
+        model=model,
+        backend=backend,
+        optim=instantiate("optim", config["optim"], Optim),
+        trainer=trainer,
+        logger=instantiate("logger", config["logger"], LoggerSettings),
+        recipe=recipe,
+        curriculum=_build_curriculum(config, recipe, knowledge),
+        servers=_build_servers(config["vllm"], recipe.rollout, model, backend),
+        data=data,
+        validation=splits.val,
+        validation_history=build_history(most, knowledge, rules),
+        test=words.answers if settings.protocol == "all" else splits.test,
+    )
+
+
+def _build_recipe(
+    config: dict[str, Any],
+    settings: WordSettings,
+    words: WordLists,
+    splits: Splits,
+    model: ModelSettings,
+    backend: BackendSettings,
+) -> tuple[Recipe, TrainingData | None]:
+    """What a step needs, and the rows of data= that it trains on."""
     knowledge = Knowledge(words, feedback_table(words))
     rules: Rules = instantiate("rules", config["rules"], Rules)
     rollout: RolloutSettings = instantiate("rollout", config["rollout"], RolloutSettings)
     earlier = build_history(config["history"], knowledge, rules)
     sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
     algorithm = _build_algorithm(config["algorithm"], rollout, rules, sampling, earlier)
-    model = build_model_settings(config["model"])
-    backend = build_backend_settings(config["backend"], model)
     algorithm.check(rollout.num_generations)
     rollout.check(algorithm)
     if algorithm.imitates is None:
@@ -145,29 +181,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         knowledge=knowledge,
         seed=config["seed"],
     )
-    given: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
-    _refuse(_rules_of_a_recipe(recipe, splits, given, data))
-    trainer = _count_epochs(given, data, rollout.groups)
-    most = {**config["history"], "least": 0, "most": trainer.validation_history}
-    return Experiment(
-        config=config,
-        words=words,
-        splits=splits,
-        knowledge=knowledge,
-        regret=Regret(knowledge, rules.max_turns, trainer.tree, setting="trainer.tree"),
-        model=model,
-        backend=backend,
-        optim=instantiate("optim", config["optim"], Optim),
-        trainer=trainer,
-        logger=instantiate("logger", config["logger"], LoggerSettings),
-        recipe=recipe,
-        curriculum=_build_curriculum(config, recipe, knowledge),
-        servers=_build_servers(config["vllm"], rollout, model, backend),
-        data=data,
-        validation=splits.val,
-        validation_history=build_history(most, knowledge, rules),
-        test=words.answers if settings.protocol == "all" else splits.test,
-    )
+    return recipe, data
 
 
 # -- what must fit together -----------------------------------------------------------------------

@@ -217,7 +217,7 @@ def adapter(tmp_path: Path) -> Path:
 
 def test_an_adapter_with_another_rank_than_its_config_says_is_one_line(tmp_path):
     rewrite(adapter(tmp_path) / "adapter_config.json", r=4)
-    with pytest.raises(ConfigError, match=r"adapter_config.json: the rank must be 3, .* not 4"):
+    with pytest.raises(ConfigError, match="trained on another model"):
         loaded(tmp_path / "adapter")
 
 

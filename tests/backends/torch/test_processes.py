@@ -121,7 +121,7 @@ def odd(turn: PlayedTurn) -> float:
 
 def games_of(result: StepResult) -> list[Any]:
     return [
-        (r.group, r.game.secret, r.game.turns, [t.completion.ids for t in r.turns])
+        (r.group, r.game.secret, r.game.turns, [talk.ids for talk in r.talks])
         for r in result.rollouts
     ]
 

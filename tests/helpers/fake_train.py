@@ -67,8 +67,9 @@ def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
             StepLog(run.path / "validation_games.jsonl").append(
                 step, play(f"word{number}", won=number < round(best * fake.secrets))
             )
-        StepLog(run.path / "steps.log").append(step, {"pid": os.getpid()})
         write_json(checkpoint, {"step": step})
+        # Last: a test that sees the step here may kill this process.
+        StepLog(run.path / "steps.log").append(step, {"pid": os.getpid()})
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         if fake.fail and fake.fail_at in (None, x):
             sys.exit(f"Traceback\nerror: {fake.fail}")

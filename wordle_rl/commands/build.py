@@ -114,6 +114,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     _refuse(_rules_of_a_recipe(recipe, splits, given, data))
     trainer = _count_epochs(given, data, recipe.rollout.groups)
     knowledge, rules = recipe.knowledge, recipe.rules
+    assert knowledge is not None
     most = {**config["history"], "least": 0, "most": trainer.validation_history}
     return Experiment(
         config=config,

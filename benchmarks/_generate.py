@@ -107,7 +107,9 @@ class FreshPlayer:
 
     def _hear(self, number: int, game: Game) -> None:
         """Add what comes before a game's next answer to its conversation."""
-        hear(self._scene.form, game, self.talks[number] if game.turns else None, _LONGEST)
+        talk = hear(self._scene.form, game, self.talks[number] if game.turns else None, _LONGEST)
+        assert talk is not None
+        self.talks[number] = talk
 
     @torch.inference_mode()
     def draw(self, rows: list[list[int]]) -> list[list[int]]:

@@ -1,8 +1,8 @@
 """Wordle as an environment of verifiers 0.4, for vf-eval, prime-rl and other trainers that use it.
 
-`vf-eval wordle-rl` finds the two classes at the end of this file through `wordle_rl` itself. The
-secrets, rules, prompts and rewards are those of train.py, and answers are read as there: a game
-between verifiers and a model is the game that eval.py plays with form=conversation.
+`vf-eval wordle-rl` finds WordleTaskset and WordleEnv through `wordle_rl` itself. Secrets, rules,
+prompts and rewards come from the same code as in train.py. So a model plays the same games here as
+in eval.py with form=conversation.
 """
 
 from __future__ import annotations

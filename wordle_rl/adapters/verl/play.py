@@ -1,7 +1,7 @@
 """One game with a model behind a server that answers one prompt of token ids at a time.
 
-For trainers with rollout servers of their own. It plays as ModelPlayer in rollouts/play.py does,
-so equal draws give equal games. No text is encoded twice, and the tokens that the server drew are the
+For trainers with rollout servers of their own. It plays as ModelPlayer in rollouts/play.py does, so
+equal draws give equal games. No text is encoded twice, and the tokens that the server drew are the
 tokens that are trained on.
 """
 

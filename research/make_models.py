@@ -19,8 +19,8 @@ from typing import Any
 
 from wordle_rl.commands.export_source import list_facts, read_source
 from wordle_rl.export import card, formats
-from wordle_rl.policy.model_names import EMBEDDED
-from wordle_rl.policy.stages import stages_of, write_stages
+from wordle_rl.policy.lineage import stages_of, write_stages
+from wordle_rl.policy.settings import EMBEDDED
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.listing import find_run
 from wordle_rl.runs.paths import ROOT

@@ -20,7 +20,7 @@ from wordle_rl.adapters.api import build_knowledge, build_rewards
 from wordle_rl.adapters.verl.game import build_game, choose_settings
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Game, marks
-from wordle_rl.policy.model_names import locate
+from wordle_rl.policy.settings import locate
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 

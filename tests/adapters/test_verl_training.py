@@ -16,7 +16,7 @@ import pytest
 
 from wordle_rl.__main__ import run as wordle_rl
 from wordle_rl.game.rules import GameStatus
-from wordle_rl.policy.model_names import locate
+from wordle_rl.policy.settings import locate
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 

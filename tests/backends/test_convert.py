@@ -25,9 +25,9 @@ from wordle_rl.backends.mlx import load as mlx_models
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.backends.torch.load import add_lora
 from wordle_rl.commands.export import export
+from wordle_rl.policy.lineage import RECORD, stages_of, write_stages
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LoraSettings
-from wordle_rl.policy.stages import RECORD, stages_of, write_stages
 from wordle_rl.runs.instantiate import ConfigError
 
 STAGES = [

@@ -22,7 +22,7 @@ from wordle_rl.backends.torch import merge
 from wordle_rl.commands.export import export as command
 from wordle_rl.export.card import LICENCES
 from wordle_rl.export.check import Change, check_change
-from wordle_rl.policy.stages import stages_of
+from wordle_rl.policy.lineage import stages_of
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF

@@ -27,10 +27,9 @@ from tests.helpers.tiny import (
 )
 from wordle_rl.commands import fetch as command
 from wordle_rl.commands.fetch import Package, fetch_package
-from wordle_rl.policy import model_names
-from wordle_rl.policy.model_names import locate
+from wordle_rl.policy import settings as policy_settings
 from wordle_rl.policy.sampling import Sampling, uniforms
-from wordle_rl.policy.settings import LoraSettings, ModelSettings
+from wordle_rl.policy.settings import LoraSettings, ModelSettings, locate
 from wordle_rl.runs.instantiate import ConfigError
 
 needs_gguf = pytest.mark.skipif(
@@ -172,7 +171,7 @@ def test_a_second_call_finds_damaged_weights(tmp_path, capsys, monkeypatch):
 
 
 def test_without_the_model_the_command_that_fetches_it_is_named(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr(model_names, "fetched_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(policy_settings, "fetched_folder", lambda name: tmp_path / name)
     line = refused(training(f"model=smollm2 output_dir={tmp_path}"))
     assert "model.path=fetched/smollm2 was not fetched yet: run make smollm2 once" in line
     line = refused(training(f"model=smollm2_sft output_dir={tmp_path}"))
@@ -183,7 +182,7 @@ def test_without_the_model_the_command_that_fetches_it_is_named(tmp_path, refuse
 def test_an_adapter_names_a_shipped_base_as_other_machines_know_it(tmp_path, monkeypatch):
     from wordle_rl.backends.torch.load import load_model
 
-    monkeypatch.setattr(model_names, "fetched_folder", lambda name: tmp_path / "models" / name)
+    monkeypatch.setattr(policy_settings, "fetched_folder", lambda name: tmp_path / "models" / name)
     small = tmp_path / "models" / "small"
     small_llama().save_pretrained(small)
     qwen_like_tokenizer().save_pretrained(small)
@@ -195,7 +194,7 @@ def test_an_adapter_names_a_shipped_base_as_other_machines_know_it(tmp_path, mon
         assert config["base_model_name_or_path"] == base
         if other is not None:  # the cache folder of another machine
             small.parent.rename(other)
-            monkeypatch.setattr(model_names, "fetched_folder", lambda name, at=other: at / name)
+            monkeypatch.setattr(policy_settings, "fetched_folder", lambda name, at=other: at / name)
         again = ModelSettings(**fields, path=str(tmp_path / "adapter"))
         load_model(again, precision="fp32", device="cpu")
 

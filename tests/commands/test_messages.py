@@ -18,7 +18,7 @@ from wordle_rl.commands.resume import describe_untaught_prompt
 from wordle_rl.commands.train import describe_choices
 from wordle_rl.commands.train import train as train_run
 from wordle_rl.game.rules import Game
-from wordle_rl.policy.model_names import locate
+from wordle_rl.policy.settings import locate
 from wordle_rl.prompts.styles import Places, Symbols
 from wordle_rl.runs.config import quoted
 from wordle_rl.runs.paths import ROOT

@@ -73,7 +73,7 @@ def vllm_model(model: Any) -> EngineModel:
     from tests.helpers.vllm_server import SmallServer
     from wordle_rl.backends.vllm.engine import VllmEngine
     from wordle_rl.backends.vllm.pool import Adapter, Pool
-    from wordle_rl.policy.servers import ServerSettings
+    from wordle_rl.policy.settings import ServerSettings
 
     folder = TemporaryDirectory()
     with warnings.catch_warnings():

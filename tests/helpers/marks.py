@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wordle_rl.policy.model_names import fetched_folder
+from wordle_rl.policy.settings import fetched_folder
 
 SMOLLM2 = Path(fetched_folder("smollm2"))
 

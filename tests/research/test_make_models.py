@@ -12,8 +12,8 @@ from research.make_models import MODELS, write_card, write_weights
 from tests.helpers import runs
 from tests.helpers.commands import SMALL_RUN, trained, training
 from wordle_rl.backends.torch.load import load_model
+from wordle_rl.policy.lineage import RECORD, stages_of
 from wordle_rl.policy.settings import ModelSettings
-from wordle_rl.policy.stages import RECORD, stages_of
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import CONF

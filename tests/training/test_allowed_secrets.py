@@ -19,7 +19,7 @@ from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, State, feedback_code
-from wordle_rl.policy.stages import stages_of
+from wordle_rl.policy.lineage import stages_of
 from wordle_rl.rewards.value import Value
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.training.secrets import group_secrets, mix_secrets

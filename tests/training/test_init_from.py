@@ -18,7 +18,7 @@ from tests.helpers.commands import evaluation, trained, training
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.commands.resume import begin_from
-from wordle_rl.policy.stages import RECORD, stages_of
+from wordle_rl.policy.lineage import RECORD, stages_of
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder

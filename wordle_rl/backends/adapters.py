@@ -20,9 +20,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from wordle_rl.backends.saved_weights import check_shapes
-from wordle_rl.policy.model_names import fetch_command, locate, may_be_on_hub
-from wordle_rl.policy.settings import LM_HEAD, LoraSettings
-from wordle_rl.policy.stages import stages_of, write_stages
+from wordle_rl.policy.lineage import stages_of, write_stages
+from wordle_rl.policy.settings import LM_HEAD, LoraSettings, fetch_command, locate, may_be_on_hub
 from wordle_rl.runs.checkpoints import CheckpointError
 from wordle_rl.runs.files import (
     FolderError,

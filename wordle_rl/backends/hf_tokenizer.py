@@ -1,4 +1,4 @@
-"""A transformers tokenizer as wordle_rl.policy.tokenizer.Tokenizer; serves every backend."""
+"""A transformers tokenizer as wordle_rl.policy.engine.Tokenizer; serves every backend."""
 
 from __future__ import annotations
 

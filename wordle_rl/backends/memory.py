@@ -28,8 +28,7 @@ from wordle_rl.policy.memory import (
     read_sizes,
     usable,
 )
-from wordle_rl.policy.model_names import locate
-from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings
+from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, locate
 from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.given import GivenDialogues
 from wordle_rl.runs.instantiate import ConfigError

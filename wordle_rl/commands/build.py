@@ -31,13 +31,13 @@ from wordle_rl.game.players import (
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.policy.servers import ServerSettings
 from wordle_rl.policy.settings import (
     BackendSettings,
     LightningSettings,
     LoraSettings,
     MlxSettings,
     ModelSettings,
+    ServerSettings,
 )
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import PromptStyle

@@ -22,10 +22,9 @@ from wordle_rl.commands.build import (
 from wordle_rl.commands.resume import read_saved_config
 from wordle_rl.export.source import Source, Start
 from wordle_rl.game.rules import Rules
-from wordle_rl.policy.lineage import describe_lineage
+from wordle_rl.policy.lineage import describe_lineage, stages_of
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LightningSettings
-from wordle_rl.policy.stages import stages_of
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.environment import describe_environment
 from wordle_rl.runs.folder import RunFolder, maker

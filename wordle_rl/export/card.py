@@ -13,8 +13,8 @@ from wordle_rl.export.check import LIMITS, MOST_LOST, Change
 from wordle_rl.export.formats import Format
 from wordle_rl.export.source import Source, Start
 from wordle_rl.game.rules import State
+from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import UNTRAINED
-from wordle_rl.policy.stages import prompt_name
 
 OURS = "mit"  # the licence of this project and of its embedded models
 _GEMMA = (

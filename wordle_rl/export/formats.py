@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from wordle_rl.backends import need_mlx
-from wordle_rl.policy.stages import stages_of, write_stages
+from wordle_rl.policy.lineage import stages_of, write_stages
 from wordle_rl.runs.instantiate import ConfigError
 
 Format = Literal["peft", "merged", "mlx"]

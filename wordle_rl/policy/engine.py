@@ -1,11 +1,11 @@
-"""What rollouts need of a model: answers to prompts of token ids."""
+"""What rollouts need of a model: its tokenizer, and answers to prompts of token ids."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,39 @@ from numpy.typing import NDArray
 from wordle_rl.policy.sampling import Sampling
 
 Prompts = Sequence[Sequence[int]]
+
+
+class Tokenizer(Protocol):
+    """Turns text into token ids and back. The backends provide the implementation."""
+
+    @property
+    def pad_id(self) -> int: ...
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """Ids that end an answer."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text. Recognises special tokens and adds none."""
+        ...
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of an answer's ids, without the stop id that ended it.
+
+        Other special tokens, and ids that are not tokens, appear in the text by name. So they can
+        neither be part of a guess nor go unnoticed.
+        """
+        ...
+
+    def render(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
+    ) -> str:
+        """The text of the chat template, up to where the assistant's next answer begins.
+
+        Raises ValueError for messages or tools that the template refuses.
+        """
+        ...
 
 
 class StopReason(StrEnum):

@@ -8,8 +8,7 @@ from typing import Protocol
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.computing import Computing
-from wordle_rl.policy.engine import Engine
-from wordle_rl.policy.tokenizer import Tokenizer
+from wordle_rl.policy.engine import Engine, Tokenizer
 from wordle_rl.runs.processes import Processes
 from wordle_rl.runs.timing import Timers
 

@@ -1,4 +1,4 @@
-"""Settings of model= and backend=. They are checked before anything heavy is imported."""
+"""Settings of model=, backend= and vllm=, checked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-from wordle_rl.policy.model_names import (
-    EMBEDDED,
-    FETCHED,
-    base_of_embedded,
-    fetch_command,
-    holds_model,
-    locate,
-    may_be_on_hub,
-)
+from wordle_rl.game.feedback_table import cache_folder
 from wordle_rl.policy.optim import MOST_LEARNING_RATE
 from wordle_rl.policy.sampling import MOST_TOKENS
+from wordle_rl.runs.errors import SMOLLM2
+from wordle_rl.runs.files import check_entries, read_object
 from wordle_rl.runs.instantiate import (
     MOST,
     MOST_GAMES,
+    ConfigError,
     check_above_zero,
     check_choice,
     check_range,
@@ -30,11 +25,65 @@ from wordle_rl.runs.instantiate import (
 from wordle_rl.runs.launch import read_launch
 
 UNTRAINED = "untrained"
+EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
+FETCHED = {"smollm2": SMOLLM2}  # models that a command fetches, once, and that command
+_HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
 Vocabulary = Literal["letters", "words"]
 MAIN = "main"  # the newest revision of a hub model
 _REVISION = re.compile(r"[\w][\w./-]*", re.ASCII)
 LM_HEAD = "lm_head"  # the language-model head's name in transformers
 _PRECISIONS = ("auto", "bf16", "fp32")
+_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+
+
+def locate(name: str) -> str:
+    """The folder of an embedded or a fetched model; any other folder or hub name as it is."""
+    kind, _, model = name.partition("/")
+    if kind == "embedded":
+        return str(EMBEDDED / model)
+    return str(fetched_folder(model)) if kind == "fetched" else name
+
+
+def base_of_embedded(name: str) -> str | None:
+    """The name of the model under an embedded adapter. None for everything else."""
+    config = Path(locate(name)) / "adapter_config.json"
+    if not name.startswith("embedded/") or not config.is_file():
+        return None
+    described = read_object(config)
+    check_entries(config, described, {"base_model_name_or_path": str | None})
+    return described.get("base_model_name_or_path")
+
+
+def may_be_on_hub(name: str) -> bool:
+    """Whether a name has the form of the hub's names, such as Qwen/Qwen2.5-3B-Instruct."""
+    return _HUB_NAME.fullmatch(name) is not None
+
+
+def fetched_folder(model: str) -> Path:
+    """Where a fetched model is kept: $WORDLE_RL_CACHE/models, else ~/.cache/wordle-rl/models."""
+    return cache_folder() / "models" / model
+
+
+def fetch_command(name: str) -> str | None:
+    """The command that fetches a model of this name. None where there is none."""
+    kind, _, model = name.partition("/")
+    return FETCHED.get(model) if kind == "fetched" else None
+
+
+def portable_name(location: str) -> str:
+    """The opposite of locate(): a name that means the same model on other machines."""
+    path = Path(location)
+    for kind, root in (("embedded", EMBEDDED), ("fetched", fetched_folder(""))):
+        if path.parent == root:
+            return f"{kind}/{path.name}"
+    return location
+
+
+def holds_model(folder: Path) -> bool:
+    """Whether a folder has a model's or an adapter's config and weights."""
+    described = any((folder / f).is_file() for f in ("config.json", "adapter_config.json"))
+    weights = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+    return described and any(file.is_file() for file in weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,3 +321,41 @@ class MlxSettings(BackendSettings):
         check_choice("backend.precision", self.precision, _PRECISIONS)
         _check_micro_batch(self.micro_batch_tokens)
         check_range("backend.cache_gb", self.cache_gb, 0, 1_000_000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """Where the servers are, how adapters reach them, and how long a run waits for them.
+
+    server_folder: `folder` as the servers see it. most_gap: nats a token.
+    """
+
+    urls: list[str] = field(default_factory=lambda: ["http://127.0.0.1:8000"])
+    folder: str | None = None
+    server_folder: str | None = None
+    prompts_at_once: int = 64
+    timeout: float = 300.0
+    retries: int = 10
+    most_gap: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.urls:
+            raise ConfigError("vllm.urls must name a server, such as [http://127.0.0.1:8000]")
+        for url in self.urls:
+            if not _URL.fullmatch(url):
+                raise ConfigError(
+                    f"vllm.urls must be like http://host:8000, without a password, not {url!r}"
+                )
+        if len({url.rstrip("/") for url in self.urls}) < len(self.urls):
+            raise ConfigError(f"vllm.urls must name each server once, not {', '.join(self.urls)}")
+        if self.server_folder is not None:
+            if self.folder is None:
+                raise ConfigError("vllm.server_folder needs vllm.folder, the same folder seen here")
+            if not Path(self.server_folder).is_absolute():
+                raise ConfigError(
+                    f"vllm.server_folder must begin with /, not {self.server_folder!r}"
+                )
+        check_range("vllm.prompts_at_once", self.prompts_at_once, 1, 100_000)
+        check_above_zero("vllm.timeout", self.timeout, 100_000)
+        check_range("vllm.retries", self.retries, 0, 1000)
+        check_above_zero("vllm.most_gap", self.most_gap, 100)

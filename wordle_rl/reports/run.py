@@ -18,7 +18,7 @@ import pandas as pd
 
 from wordle_rl.evaluation.boards import NOTES
 from wordle_rl.evaluation.intervals import Z95, sign_test, standard_error
-from wordle_rl.policy.stages import stages_of
+from wordle_rl.policy.lineage import stages_of
 from wordle_rl.runs.config import read_config
 from wordle_rl.runs.files import StepLog, read_object
 from wordle_rl.runs.folder import RunFolder, given_name

@@ -11,7 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from wordle_rl.policy.tokenizer import Tokenizer
+from wordle_rl.policy.engine import Tokenizer
 from wordle_rl.prompts.tool_calls import TOOL, call_message, parse_call
 
 # Stand-ins that survive templates' trimming.

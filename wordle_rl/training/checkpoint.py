@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.policy.lineage import Stage, write_stages
 from wordle_rl.policy.policy import Policy
-from wordle_rl.policy.stages import Stage, write_stages
 from wordle_rl.runs.checkpoints import Checkpoint, CheckpointStore
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import plain, read_object, write_json

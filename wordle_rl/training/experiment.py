@@ -13,12 +13,10 @@ from wordle_rl.data.load import TrainingData
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import State
-from wordle_rl.policy.lineage import describe_lineage
+from wordle_rl.policy.lineage import Stage, describe_lineage, prompt_name, stages_of
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.policy.servers import ServerSettings
-from wordle_rl.policy.settings import UNTRAINED, BackendSettings, ModelSettings
-from wordle_rl.policy.stages import Stage, prompt_name, stages_of
+from wordle_rl.policy.settings import UNTRAINED, BackendSettings, ModelSettings, ServerSettings
 from wordle_rl.rollouts.history import History, fixed_states
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.runs.instantiate import option_of

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from wordle_rl.algorithms.base import Floats
-from wordle_rl.policy.tokenizer import Tokenizer
+from wordle_rl.policy.engine import Tokenizer
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.rollouts.talk import Rollout, Talk
 from wordle_rl.words.lists import WORD_LENGTH

@@ -14,7 +14,7 @@ from typing import Any
 from wordle_rl.evaluation.summary import game_record, summarise
 from wordle_rl.evaluation.tables import describe_change, report_table, show_pairs
 from wordle_rl.game.rules import Game, GameStatus, Rules
-from wordle_rl.policy.stages import Stage
+from wordle_rl.policy.lineage import Stage
 from wordle_rl.runs.files import StepLog, json_bytes, read_object, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.terminal import columns, shows_colours

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wordle_rl.evaluation.turn_facts import TurnJudge
-from wordle_rl.policy.model_names import EMBEDDED
+from wordle_rl.policy.settings import EMBEDDED
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.runs.paths import CONF

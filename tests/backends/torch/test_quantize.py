@@ -18,8 +18,7 @@ from tests.helpers.updates import PLAIN, ROWS, play_bandit
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.quantize import build_arguments
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.policy.model_names import EMBEDDED
-from wordle_rl.policy.settings import LoraSettings, ModelSettings
+from wordle_rl.policy.settings import EMBEDDED, LoraSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 
 needs_bitsandbytes = pytest.mark.skipif(

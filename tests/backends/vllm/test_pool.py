@@ -16,7 +16,7 @@ from wordle_rl.backends.vllm.pool import Adapter, Job, Pool
 from wordle_rl.backends.vllm.server import Request, ServerError
 from wordle_rl.policy.engine import EngineLost
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.policy.servers import ServerSettings
+from wordle_rl.policy.settings import ServerSettings
 from wordle_rl.runs.interrupts import Interrupted
 
 REQUEST = Request(

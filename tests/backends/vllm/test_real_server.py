@@ -22,7 +22,7 @@ from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.vllm.policy import Served, ServedPolicy, serve
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.sampling import Draws, Sampling
-from wordle_rl.policy.servers import ServerSettings
+from wordle_rl.policy.settings import ServerSettings
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form

@@ -35,8 +35,14 @@ from wordle_rl.backends.loading import explain_load_errors, notice_offline
 from wordle_rl.backends.mlx.config import correct_config
 from wordle_rl.backends.mlx.timing import choose_computing
 from wordle_rl.policy.computing import Computing, Precision
-from wordle_rl.policy.model_names import locate, portable_name
-from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings
+from wordle_rl.policy.settings import (
+    MAIN,
+    UNTRAINED,
+    LoraSettings,
+    ModelSettings,
+    locate,
+    portable_name,
+)
 from wordle_rl.runs.instantiate import ConfigError
 
 # What to download from the hub.

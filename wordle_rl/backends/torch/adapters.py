@@ -21,8 +21,7 @@ from wordle_rl.backends.adapters import (
     read_adapter_config,
 )
 from wordle_rl.backends.torch.weights import read_weights
-from wordle_rl.policy.model_names import locate, portable_name
-from wordle_rl.policy.settings import MAIN, LoraSettings
+from wordle_rl.policy.settings import MAIN, LoraSettings, locate, portable_name
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.instantiate import ConfigError
 

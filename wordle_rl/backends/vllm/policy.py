@@ -21,11 +21,10 @@ from wordle_rl.backends.vllm.engine import VllmEngine
 from wordle_rl.backends.vllm.pool import Adapter, Pool
 from wordle_rl.backends.vllm.server import Request, Server, ServerError
 from wordle_rl.policy.batch import Batch, FloatArray
-from wordle_rl.policy.engine import Completion
+from wordle_rl.policy.engine import Completion, Tokenizer
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.policy.servers import ServerSettings
-from wordle_rl.policy.tokenizer import Tokenizer
+from wordle_rl.policy.settings import ServerSettings
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.processes import Processes

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from wordle_rl.backends.vllm.server import Request, Server, ServerError
 from wordle_rl.policy.engine import Completion, EngineLost
-from wordle_rl.policy.servers import ServerSettings
+from wordle_rl.policy.settings import ServerSettings
 
 _THREADS = 64  # requests at once
 _LONGEST_PAUSE = 60.0  # seconds

@@ -37,7 +37,7 @@ from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import guess_text
 from wordle_rl.policy.settings import UNTRAINED
-from wordle_rl.prompts.tool_calls import TOOL
+from wordle_rl.prompts.parser import TOOL
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import FORMS, build_form, check_room
 from wordle_rl.runs.checkpoints import CheckpointStore

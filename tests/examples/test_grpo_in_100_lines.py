@@ -28,7 +28,7 @@ from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.prompts.parser import parse
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import Conversation
+from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, Scores, Talk
 from wordle_rl.runs.paths import ROOT
@@ -138,7 +138,7 @@ def project_gradient(
             )
         )  # fmt: skip
     advantages = step_advantages(rollouts, recipe)
-    form = Conversation(chat=Chat(tokenizer), style=recipe.style)
+    form = Form(chat=Chat(tokenizer), style=recipe.style)
     run_updates(Step(policy=policy, form=form, recipe=recipe, number=0), rollouts, advantages)
     return found
 
@@ -211,7 +211,7 @@ def assert_same_conversation(experiment: Experiment, game: Any) -> rules.Game:
     Returns the game as the project played it.
     """
     chat = Chat(HFTokenizer(game.tokenizer))
-    form = Conversation(chat=chat, style=experiment.recipe.style)
+    form = Form(chat=chat, style=experiment.recipe.style)
     again, turns = replayed(experiment, game), turns_of([talk_of(game)])
     assert again.won == game.won and again.status is not rules.GameStatus.PLAYING
     accepted = [t.guess if t.kind is rules.TurnKind.ACCEPTED else None for t in again.turns]

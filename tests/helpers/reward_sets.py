@@ -13,10 +13,8 @@ from tests.helpers.configs import composed
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game, GameStatus, Rules
-from wordle_rl.prompts.parser import parse
-from wordle_rl.prompts.tool_calls import parse_call
-from wordle_rl.rewards.build import build_reward_set
-from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.prompts.parser import parse, parse_call
+from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.runs.paths import CONF
 from wordle_rl.words.lists import WordLists
 
@@ -52,7 +50,7 @@ def _node(group: str, option: str) -> Any:
 @cache
 def shipped(name: str, form: str = "conversation") -> RewardSet:
     """The set of a file in conf/reward."""
-    return build_reward_set(node("reward", name), WORDS, KNOWLEDGE, form)
+    return build_reward_set(node("reward", name), KNOWLEDGE, form)
 
 
 @cache
@@ -60,7 +58,7 @@ def asking_for_thoughts(form: str = "conversation") -> RewardSet:
     """phase1, whose format asks for think blocks."""
     given = node("reward", "phase1")
     given["components"]["format"]["think"] = True
-    return build_reward_set(given, WORDS, KNOWLEDGE, form)
+    return build_reward_set(given, KNOWLEDGE, form)
 
 
 SETS = {name: shipped(name) for name in options("reward")}

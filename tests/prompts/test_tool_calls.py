@@ -8,8 +8,7 @@ import pytest
 
 from tests.helpers.linear import is_linear
 from tests.helpers.tool_calls import call, guess
-from wordle_rl.prompts.parser import ParseFailure
-from wordle_rl.prompts.tool_calls import parse_call
+from wordle_rl.prompts.parser import ParseFailure, parse_call
 from wordle_rl.rewards.format import Format
 from wordle_rl.words.lists import WordLists
 

@@ -31,9 +31,8 @@ from tests.helpers.reward_sets import LAWFUL as SHIPPED
 from tests.helpers.tool_calls import call, guess
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, GameStatus, PlayedTurn, State, TurnKind
-from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.format import Format
-from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rewards.win import Win
 from wordle_rl.rollouts.forms import FORMS
 from wordle_rl.runs.instantiate import instantiate
@@ -78,7 +77,7 @@ def stages(curriculum: str, rewards: RewardSet, form: str) -> list[RewardSet]:
     """
     given = node("curriculum", curriculum)
     if "first" in given:
-        given["first"] = build_reward_set(given["first"], WORDS, KNOWLEDGE, form)
+        given["first"] = build_reward_set(given["first"], KNOWLEDGE, form)
     injected = {"rewards": rewards, "secrets": ANSWERS, "groups": 4}
     try:
         taught = instantiate("curriculum", given, Curriculum, **injected)

@@ -20,9 +20,8 @@ from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.game.rules import Game, GameStatus
-from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.format import Format
-from wordle_rl.rewards.scoring import GameReward, RewardSet
+from wordle_rl.rewards.scoring import GameReward, RewardSet, build_reward_set
 from wordle_rl.rewards.win import Win
 from wordle_rl.words.lists import load_words
 
@@ -56,10 +55,7 @@ def groups(knowledge: Knowledge) -> Groups:
 
 @pytest.fixture(scope="module")
 def sets(knowledge: Knowledge) -> dict[str, RewardSet]:
-    words = knowledge.words
-    return {
-        n: build_reward_set(node("reward", n), words, knowledge, "conversation") for n in LAWFUL
-    }
+    return {n: build_reward_set(node("reward", n), knowledge, "conversation") for n in LAWFUL}
 
 
 @pytest.fixture(scope="module")

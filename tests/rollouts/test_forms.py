@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +15,10 @@ from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.game.players import Player, guess_text
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.sampling import Draws, Sampling
+from wordle_rl.prompts.parser import TOOL
 from wordle_rl.prompts.styles import Letters, Spelled, Symbols, WholeState
-from wordle_rl.prompts.tool_calls import TOOL
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import Form, Shot, build_form, check_room
+from wordle_rl.rollouts.forms import Form, build_form, check_room
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.teacher import ScriptedPlayer, scripted_talks
 
@@ -61,8 +62,8 @@ def test_shots_come_before_the_game_as_the_template_writes_finished_exchanges() 
     inner = qwen_like_tokenizer()
     chat, style, game = Chat(HFTokenizer(inner)), Spelled(), a_game()
     shots = (
-        Shot(state=State(), guess="crane"),
-        Shot(state=game.turns[1].state, guess="slime"),
+        replace(game.turns[0], guess="crane"),
+        replace(game.turns[1], guess="slime"),
     )
     form = build_form("conversation", chat, style, shots)
     messages = [

@@ -20,8 +20,7 @@ from wordle_rl.backends.tiny_model import SPECIAL, build_tokenizer
 from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.summary import game_record
 from wordle_rl.game.rules import Game
-from wordle_rl.prompts.parser import ParseFailure, parse
-from wordle_rl.prompts.tool_calls import parse_call
+from wordle_rl.prompts.parser import ParseFailure, parse, parse_call
 from wordle_rl.rollouts.chat import Chat
 
 TOKENIZERS: dict[str, Any] = {

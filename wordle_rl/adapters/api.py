@@ -16,8 +16,7 @@ from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State, TurnKind
 from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.rewards.build import build_reward_set
-from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.runs.config import compose_from_conf, quoted
 from wordle_rl.runs.errors import describe_hydra_error
 from wordle_rl.runs.instantiate import ConfigError, instantiate
@@ -59,7 +58,7 @@ def build_rewards(name: str, knowledge: Knowledge, *settings: str) -> RewardSet:
     """
     config = compose_config("eval", [f"reward={name}", *settings])
     node = OmegaConf.to_container(config.reward, resolve=True)
-    return build_reward_set(node, knowledge.words, knowledge)
+    return build_reward_set(node, knowledge)
 
 
 def build_prompt(name: str = "symbols", rules: Rules | None = None, *settings: str) -> PromptStyle:

@@ -19,7 +19,6 @@ from verifiers.v1.runtimes import SubprocessConfig  # pyright: ignore[reportMiss
 
 from wordle_rl.adapters.api import build_knowledge, build_prompt, build_rewards
 from wordle_rl.game.rules import Game, GameStatus, Rules, TurnKind
-from wordle_rl.prompts.parser import parse, parse_spelled
 from wordle_rl.words.lists import load_words
 from wordle_rl.words.splits import split_secrets
 
@@ -98,13 +97,12 @@ class WordleEnv(vf.Env[WordleEnvConfig]):
 
     async def run(self, task, agents) -> None:
         lab: WordleTaskset = self.taskset
-        read = parse_spelled if lab.style.spelled else parse
         game = Game(task.data.secret, lab.knowledge.words.allowed_set)
         async with agents.player.interaction(task) as talk:
             segment = await talk.turn()
             while not segment.terminated:
                 text = segment.messages[-1].content or ""
-                parsed = read(text)
+                parsed = lab.style.parse(text)
                 if talk.trace.is_truncated:
                     parsed = parsed.truncated()
                 turn = game.play(

@@ -29,8 +29,8 @@ from wordle_rl.policy.memory import (
     usable,
 )
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LoraSettings, ModelSettings, locate
-from wordle_rl.prompts.tool_calls import TOOL
-from wordle_rl.rollouts.given import GivenDialogues
+from wordle_rl.prompts.parser import TOOL
+from wordle_rl.rollouts.given import GivenDialogue, Rows
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.report import choose_report_limit
@@ -216,7 +216,7 @@ def _measure(
     return GameSize(min(opening, whole), min(feed, whole), whole, min(trained, whole))
 
 
-def _measure_dialogues(dialogues: GivenDialogues) -> int:
+def _measure_dialogues(dialogues: Rows[GivenDialogue]) -> int:
     """Tokens of the longest dialogue of a file."""
     rows = (dialogues[place] for place in range(len(dialogues)))
     return max(

@@ -41,9 +41,8 @@ from wordle_rl.policy.settings import (
 )
 from wordle_rl.prompts.reasoning import Reasoning
 from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.rewards.build import build_reward_set
 from wordle_rl.rewards.format import Format
-from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rollouts.history import History, HistorySettings
 from wordle_rl.rollouts.settings import Recipe, RolloutSettings
 from wordle_rl.rollouts.teacher import TeacherSettings
@@ -169,7 +168,7 @@ def _build_recipe(
         rules=rules,
         style=style,
         sampling=sampling,
-        rewards=build_reward_set(config["reward"], words, knowledge, rollout.form),
+        rewards=build_reward_set(config["reward"], knowledge, rollout.form),
         algorithm=algorithm,
         teacher=None if data and data.dialogues else build_teacher(algorithm, knowledge, style),
         secrets=data.secrets if data and data.states else settings.training_secrets(words, splits),
@@ -396,7 +395,7 @@ def _build_curriculum(
     """Build the curriculum, which leads to the rewards of reward=."""
     node, where = config["curriculum"], "curriculum.first"
     if isinstance(node, Mapping) and "first" in node:
-        first = build_reward_set(node["first"], recipe.words, knowledge, recipe.rollout.form, where)
+        first = build_reward_set(node["first"], knowledge, recipe.rollout.form, where)
         _refuse(_rules_of_thoughts(first, recipe.style, where))
         node = {**node, "first": first}
     # With data=, an epoch has a group for each row.

@@ -24,7 +24,7 @@ from wordle_rl.evaluation.summary import summarise, write_games, write_summary
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.engine import NotFinite
-from wordle_rl.rewards.build import build_reward_set
+from wordle_rl.rewards.scoring import build_reward_set
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
@@ -48,7 +48,7 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         if settings.opener is not None and settings.player != "entropy":
             players = [player.after(settings.opener) for player in players]
         if settings.compare:
-            rewards = build_reward_set(config["reward"], knowledge.words, knowledge)
+            rewards = build_reward_set(config["reward"], knowledge)
             solvers = [solver for solver in build_solvers(knowledge) if solver.name != own]
             players += [enter(solver, tournament, rewards) for solver in solvers]
     try:

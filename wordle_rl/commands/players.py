@@ -42,8 +42,7 @@ from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
 from wordle_rl.policy.settings import UNTRAINED, ModelSettings
 from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.rewards.build import build_reward_set
-from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.history import fixed_states
@@ -271,7 +270,7 @@ def build_players(
     settings, knowledge = tournament.settings, tournament.knowledge
     scripted = build_scripted(settings, knowledge)
     form = settings.form if scripted is None else "conversation"
-    rewards = build_reward_set(config["reward"], knowledge.words, knowledge, form)
+    rewards = build_reward_set(config["reward"], knowledge, form)
     if scripted is not None:
         return [enter(scripted, tournament, rewards)], None
     model = choose_model(config, settings)

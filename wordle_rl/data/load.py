@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from wordle_rl.data.rows import (
     ANSWERS,
@@ -18,14 +18,13 @@ from wordle_rl.data.rows import (
     read_state,
 )
 from wordle_rl.game.rules import Rules
-from wordle_rl.rollouts.given import GivenDialogue, GivenState
+from wordle_rl.rollouts.given import GivenDialogue, GivenState, Rows
 from wordle_rl.runs.files import FolderError
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.tables import Table, file_digest, read_table
 from wordle_rl.words.lists import WordLists
 
 _NAMED = 3  # bad rows that a line names
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,25 +39,6 @@ class DataSettings:
         if self.path is None and (self.split is not None or self.keep_held_out):
             name = "keep_held_out" if self.split is None else "split"
             raise ValueError(f"data.{name} needs data=<file>")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rows(Generic[T]):
-    """The good rows of a file. Each is read when it is asked for."""
-
-    name: str  # of the file
-    table: Table
-    numbers: list[int]  # of the rows, counted from 1
-    secrets: Sequence[str]  # of the rows that have one
-    read: Callable[[dict[str, Any], int], T]
-    most: int = 0  # the most clues that a row has
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, place: int, /) -> T:
-        number = self.numbers[place]
-        return self.read(self.table.row(number), number)
 
 
 @dataclass(frozen=True, kw_only=True)

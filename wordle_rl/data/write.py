@@ -13,7 +13,7 @@ from typing import Any
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, State
 from wordle_rl.policy.sampling import Draws, Purpose, generator
-from wordle_rl.rollouts.forms import earlier_turns, write_guess
+from wordle_rl.rollouts.forms import earlier_turns
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.rollouts.teacher import ScriptedPlayer
@@ -114,7 +114,7 @@ class Synthesis:
         first = style.opening(State(max_turns=state.max_turns))
         messages = [_message("system", style.system), _message("user", first)]
         for turn, after in earlier_turns(state):
-            messages.append(_message("assistant", write_guess(turn.guess or "", style)))
+            messages.append(_message("assistant", style.write(turn.guess or "")))
             messages.append(_message("user", style.feedback(turn, after)))
         return messages
 
@@ -134,7 +134,7 @@ class Synthesis:
         played = game.turns[turn]
         assert played.guess is not None  # the teachers that make rows always guess
         thought = played.text.removesuffix(guess_text(played.guess))
-        return _message("assistant", thought + write_guess(played.guess, self.recipe.style))
+        return _message("assistant", thought + self.recipe.style.write(played.guess))
 
 
 def _message(role: str, content: str) -> Message:

@@ -37,11 +37,6 @@ def guess_text(guess: str) -> str:
     return f"<guess>{guess}</guess>"
 
 
-def spelled_text(guess: str) -> str:
-    """The answer that makes a guess with its letters apart, e.g. <guess> C R A N E</guess>."""
-    return guess_text("".join(f" {letter}" for letter in guess.upper()))
-
-
 def pick(uniform: float, count: int) -> int:
     """A whole number 0..count-1 from a uniform in [0, 1), each equally likely."""
     return min(int(uniform * count), count - 1)

@@ -122,6 +122,11 @@ class PlayedTurn:
         """Whether this guess already got feedback in the same game."""
         return self.guess is not None and self.guess in self.state.guesses
 
+    @property
+    def violation(self) -> bool:
+        """Whether it got no feedback (no guess, non-word, breaks hard mode) or repeats a guess."""
+        return self.kind is not TurnKind.ACCEPTED or self.repeat
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:

@@ -4,24 +4,46 @@ Takes linear time on any input: only str.find, str.count and str.strip, no regul
 Tags are lower case and exact. Only the text after the last `</think>` counts, so a thought never
 holds a guess, and its opening tag may be part of the prompt. The word alone is allowed between the
 guess tags: spaces and line breaks are refused like any other character.
+
+Where a guess is a tool call, the answer is that of Qwen2.5 and Hermes, by the same rules:
+<tool_call>{"name": "guess", "arguments": {"word": "crane"}}</tool_call>.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from wordle_rl.words.lists import WORD_LENGTH
 
 OPEN_THINK, CLOSE_THINK = "<think>", "</think>"
 OPEN_GUESS, CLOSE_GUESS = "<guess>", "</guess>"
+OPEN_CALL, CLOSE_CALL = "<tool_call>", "</tool_call>"
+NAME, ARGUMENT = "guess", "word"
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": NAME,
+        "description": "Guess the secret word.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                ARGUMENT: {"type": "string", "description": "A five-letter English word."}
+            },
+            "required": [ARGUMENT],
+        },
+    },
+}
+_LONGEST_CALL = 1_000  # characters; longer ones are refused, which bounds JSON's nesting
 # str.strip() without an argument would also take non-breaking spaces and other look-alikes.
 WHITE_SPACE = " \t\r\n"
 
 
 class ParseFailure(StrEnum):
-    """Why no guess could be read. For tool calls (tool_calls.py), the guess tags are a call's."""
+    """Why no guess could be read. For tool calls, the guess tags are a call's."""
 
     EMPTY = "empty"  # nothing but white space
     NO_GUESS_TAG = "no_guess_tag"  # no guess tag anywhere
@@ -44,15 +66,6 @@ class Parsed:
     guess: str | None  # five lower-case ASCII letters
     reason: ParseFailure | None
     thought: str = ""  # the answer up to the end of its last think block
-    open_tags: int = 0  # opening guess tags after the last closed think block
-    close_tags: int = 0  # closing guess tags there
-    closed_thinks: int = 0  # closing think tags in the whole answer
-    unclosed_think: bool = False  # an opening think tag after the last closing one
-
-    @classmethod
-    def failed(cls, reason: ParseFailure) -> Parsed:
-        """A failure, without anything else about the text."""
-        return cls(guess=None, reason=reason)
 
     def truncated(self) -> Parsed:
         """The result for an answer that hit its token limit, which never holds a guess."""
@@ -61,9 +74,15 @@ class Parsed:
 
 def thought_of(text: str) -> str:
     """An answer up to the end of its last think block, line breaks behind it included."""
-    end = text.rfind(CLOSE_THINK)
-    behind = "" if end < 0 else text[end + len(CLOSE_THINK) :]
-    return "" if end < 0 else text[: len(text) - len(behind.lstrip("\r\n"))]
+    _, tag, behind = text.rpartition(CLOSE_THINK)
+    return text[: len(text) - len(behind.lstrip("\r\n"))] if tag else ""
+
+
+def call_message(word: str) -> dict[str, Any]:
+    """The assistant's message that guesses a word by calling the tool, for chat templates."""
+    function = {"name": NAME, "arguments": {ARGUMENT: word}}
+    calls = [{"type": "function", "function": function}]
+    return {"role": "assistant", "content": "", "tool_calls": calls}
 
 
 def parse(text: str) -> Parsed:
@@ -79,41 +98,35 @@ def parse_spelled(text: str) -> Parsed:
     return read_tagged(text, OPEN_GUESS, CLOSE_GUESS, lambda part: as_guess(part.replace(" ", "")))
 
 
+def parse_call(text: str) -> Parsed:
+    """As parse, where the guess is a tool call."""
+    return read_tagged(text, OPEN_CALL, CLOSE_CALL, _guess_of_call)
+
+
 def read_tagged(
     text: str, opening: str, closing: str, read: Callable[[str], str | ParseFailure]
 ) -> Parsed:
     """The guess between two tags, of which there must be one pair. read: reads the part between."""
-    start = text.rfind(CLOSE_THINK)
-    start = 0 if start < 0 else start + len(CLOSE_THINK)
-    opens, closes = text.count(opening, start), text.count(closing, start)
-    unclosed_think = text.find(OPEN_THINK, start) >= 0
-    if not text.strip(WHITE_SPACE):
-        found: str | ParseFailure = ParseFailure.EMPTY
-    elif unclosed_think:
-        found = ParseFailure.UNCLOSED_THINK
-    elif opens == closes == 0:
-        inside = text.find(opening, 0, start) >= 0
-        found = ParseFailure.GUESS_INSIDE_THINK if inside else ParseFailure.NO_GUESS_TAG
-    else:
-        found = _between_tags(text, start, (opening, opens), (closing, closes))
-        found = found if isinstance(found, ParseFailure) else read(found)
-    failure = found if isinstance(found, ParseFailure) else None
+    found = _between_tags(text, opening, closing)
+    if not isinstance(found, ParseFailure):
+        found = read(found)
+    failed = isinstance(found, ParseFailure)
     return Parsed(
-        guess=found if failure is None else None,
-        reason=failure,
-        thought=thought_of(text),
-        open_tags=opens,
-        close_tags=closes,
-        closed_thinks=text.count(CLOSE_THINK),
-        unclosed_think=unclosed_think,
+        guess=None if failed else found, reason=found if failed else None, thought=thought_of(text)
     )
 
 
-def _between_tags(
-    text: str, start: int, opening_tags: tuple[str, int], closing_tags: tuple[str, int]
-) -> str | ParseFailure:
-    """The text between the tags after start. Each tag comes with its count, one of them above 0."""
-    (opening, opens), (closing, closes) = opening_tags, closing_tags
+def _between_tags(text: str, opening: str, closing: str) -> str | ParseFailure:
+    """The text between the only pair of tags after the last think block."""
+    start = len(text) - len(text.rpartition(CLOSE_THINK)[2])
+    opens, closes = text.count(opening, start), text.count(closing, start)
+    if not text.strip(WHITE_SPACE):
+        return ParseFailure.EMPTY
+    if text.find(OPEN_THINK, start) >= 0:
+        return ParseFailure.UNCLOSED_THINK
+    if opens == closes == 0:
+        inside = text.find(opening, 0, start) >= 0
+        return ParseFailure.GUESS_INSIDE_THINK if inside else ParseFailure.NO_GUESS_TAG
     if opens == 0:
         return ParseFailure.UNOPENED_GUESS
     if closes == 0:
@@ -124,9 +137,7 @@ def _between_tags(
         return ParseFailure.NESTED_GUESSES
     if opens > 1 or closes > 1:
         return ParseFailure.SEVERAL_GUESSES
-    if end < begin:
-        return ParseFailure.UNOPENED_GUESS
-    return text[begin:end]
+    return text[begin:end] if begin <= end else ParseFailure.UNOPENED_GUESS
 
 
 def as_guess(content: str) -> str | ParseFailure:
@@ -135,3 +146,24 @@ def as_guess(content: str) -> str | ParseFailure:
     if content and not (content.isascii() and content.isalpha()):
         return ParseFailure.NOT_ASCII_LETTERS
     return content.lower() if len(content) == WORD_LENGTH else ParseFailure.NOT_FIVE_LETTERS
+
+
+def _guess_of_call(content: str) -> str | ParseFailure:
+    """The guess in the text between the tags."""
+    if len(content) > _LONGEST_CALL:
+        return ParseFailure.MALFORMED_CALL
+    try:
+        call = json.loads(content, object_pairs_hook=_without_repeats)
+        word = call["arguments"][ARGUMENT]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ParseFailure.MALFORMED_CALL
+    if not isinstance(word, str) or call != {"name": NAME, "arguments": {ARGUMENT: word}}:
+        return ParseFailure.MALFORMED_CALL
+    return as_guess(word)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a repeated key is an error, as it could hold two guesses."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found

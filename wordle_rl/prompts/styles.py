@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from wordle_rl.game.knowledge import LetterFacts, letter_facts
+from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Clue, PlayedTurn, Rules, State, TurnKind
+from wordle_rl.prompts.parser import Parsed, parse, parse_spelled
 from wordle_rl.words.lists import WORD_LENGTH
 
 TASK = "You are playing Wordle: find the secret five-letter English word in six guesses.\n"
@@ -92,6 +94,14 @@ class PromptStyle(ABC):
         if self.spelled:
             return self.rules + (SPELLED_THINKING if self.think else ANSWER_SPELLED)
         return self.rules + (ANSWER_THINKING if self.think else ANSWER)
+
+    def write(self, guess: str) -> str:
+        """The answer that makes a guess, as the prompt asks for it."""
+        return guess_text("".join(f" {a}" for a in guess.upper()) if self.spelled else guess)
+
+    def parse(self, text: str) -> Parsed:
+        """Read the guess from an answer that is text."""
+        return parse_spelled(text) if self.spelled else parse(text)
 
     @abstractmethod
     def opening(self, state: State) -> str:

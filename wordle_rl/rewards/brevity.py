@@ -1,7 +1,5 @@
 """Penalty for long answers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from wordle_rl.game.rules import PlayedTurn

@@ -6,8 +6,6 @@ guess has marked otherwise. After SLEEP against CREPT the secret has exactly one
 the first E is a known letter, a second one is an absent letter.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from wordle_rl.game.knowledge import LetterFacts, letter_facts

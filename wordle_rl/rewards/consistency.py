@@ -1,7 +1,5 @@
 """Reward for a guess that could be the secret, as far as the clues of the game tell."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from wordle_rl.game.knowledge import broken_clues, letter_facts

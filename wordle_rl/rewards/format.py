@@ -1,12 +1,16 @@
 """Reward for an answer in the right format, graded so that a beginner can find it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from wordle_rl.game.rules import PlayedTurn
-from wordle_rl.prompts.parser import CLOSE_THINK, OPEN_THINK, ParseFailure, parse, thought_of
-from wordle_rl.prompts.tool_calls import parse_call
+from wordle_rl.prompts.parser import (
+    CLOSE_THINK,
+    OPEN_THINK,
+    ParseFailure,
+    parse,
+    parse_call,
+    thought_of,
+)
 from wordle_rl.words.lists import WordLists
 
 IN_LIST = 1.0
@@ -58,7 +62,7 @@ class Format:
         parsed = (parse_call if self.form == "tool" else parse)(turn.text)
         if parsed.reason is None:  # a guess that does not count: the answer hit its token limit
             return WRONG_CONTENT
-        if parsed.reason is ParseFailure.NO_GUESS_TAG and parsed.closed_thinks:
+        if parsed.reason is ParseFailure.NO_GUESS_TAG and parsed.thought:
             return _ONLY_THOUGHT
         return _GRADES.get(parsed.reason, 0.0)
 

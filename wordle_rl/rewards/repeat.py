@@ -1,9 +1,4 @@
-"""Penalty for making the same guess twice in a game.
-
-In a lawful reward set a repeat is also a violation, like a non-word: see is_violation in base.py.
-"""
-
-from __future__ import annotations
+"""Penalty for making the same guess twice in a game, which is also a violation, see scoring.py."""
 
 from dataclasses import dataclass
 

@@ -52,18 +52,39 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import Any, Protocol
 
+from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Game, PlayedTurn
-from wordle_rl.rewards.base import Reward, is_violation
 from wordle_rl.rewards.format import NOT_IN_LIST, Format
 from wordle_rl.rewards.win import Win
-from wordle_rl.runs.instantiate import check_range
+from wordle_rl.runs.instantiate import ConfigError, check_range, check_type, instantiate
 
 CREDIT, FORFEIT, RETRY = "credit", "forfeit", "retry"
 KL, OVERLONG = "kl", "overlong"  # what an algorithm may take off; outside the laws above
 # Sums are rounded, so that equal rewards compare equal in whatever order they were added.
 _DIGITS = 9
 MOST_WEIGHT = 1_000_000  # up to here, sums keep those digits
+
+
+class Reward(Protocol):
+    """Rewards one turn. Its state holds all earlier clues of the game, and nothing else is needed.
+
+    A frozen keyword-only dataclass of settings. Fields called words (WordLists), knowledge
+    (Knowledge) and form are filled in when the set is built; all other fields come from YAML.
+    """
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Least and greatest value, unweighted; a class attribute will do.
+
+        A violation gets the least value. A value outside the range stops the run.
+        """
+        ...
+
+    def __call__(self, turn: PlayedTurn) -> float:
+        """The unweighted reward of any turn, also of one that was not accepted."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +212,7 @@ class RewardSet:
 
     def _turn(self, turn: PlayedTurn) -> dict[str, float]:
         """The weighted share of each component in a turn."""
-        score = violation_value if self.lawful and is_violation(turn) else reward_value
+        score = violation_value if self.lawful and turn.violation else reward_value
         return {
             name: weight * score(name, self.components[name], turn) if weight else 0.0
             for name, weight in self.weights.items()
@@ -246,7 +267,7 @@ def won_game_value(
     win: the share of Win. turn_maximum: P. one_turn_earlier: what winning one turn earlier adds.
     """
     first = turns[0].state
-    violations = sum(map(is_violation, turns))
+    violations = sum(turn.violation for turn in turns)
     perfect = (first.max_turns - first.turn) * turn_maximum
     return perfect + win - one_turn_earlier / 2 * violations / len(turns)
 
@@ -258,3 +279,28 @@ def forfeit_charge(unplayed: int, turn_minimum: float) -> float:
 
 def _sum(shares: Iterable[float]) -> float:
     return round(math.fsum(shares), _DIGITS)
+
+
+def build_reward_set(
+    node: Any, knowledge: Knowledge, form: str = "conversation", where: str = "reward"
+) -> RewardSet:
+    """Build a RewardSet from its node in the config, whose `components` map names to rewards.
+
+    where: the key of the node, for error messages. Each reward has its weight beside its settings.
+    """
+    components = node.get("components") if isinstance(node, Mapping) else node
+    if not isinstance(components, Mapping):
+        raise ConfigError(f"{where}.components must be a group of rewards, not {components!r}")
+    filled = {"words": knowledge.words, "knowledge": knowledge, "form": form}
+    parts, weights = {}, {}
+    for name, given in components.items():
+        if given is None:
+            continue  # switched off by an override
+        key = f"{where}.components.{name}"
+        settings, weights[name] = given, 1.0
+        if isinstance(given, Mapping):
+            settings = {k: value for k, value in given.items() if k != "weight"}
+            weights[name] = given.get("weight", 1.0)
+        check_type(f"{key}.weight", weights[name], float)
+        parts[name] = instantiate(key, settings, Reward, **filled)
+    return instantiate(where, {**node, "components": parts, "weights": weights}, RewardSet)

@@ -1,7 +1,5 @@
 """Reward for the information in a guess, relative to the best guess."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Reward for winning, and for winning early."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from wordle_rl.game.rules import PlayedTurn

@@ -8,11 +8,11 @@ scripted player's answers begin with it.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from wordle_rl.policy.engine import Tokenizer
-from wordle_rl.prompts.tool_calls import TOOL, call_message, parse_call
+from wordle_rl.prompts.parser import TOOL, call_message, parse_call
 
 # Stand-ins that survive templates' trimming.
 _ANSWER, _MESSAGE, _SYSTEM = "ANSWERPLACE", "MESSAGEPLACE", "SYSTEMPLACE"
@@ -20,15 +20,11 @@ _LONGEST_QUOTE = 400  # characters of a rendered conversation in an error messag
 _CACHE_SIZE = 20_000  # entries of up to some 10 kB; there are 12,972 allowed words
 
 
-def _make_message(role: str, content: str) -> dict[str, Any]:
+def _message(role: str, content: str) -> dict[str, Any]:
     return {"role": role, "content": content}
 
 
-_CONVERSATION = [
-    _make_message("user", "a"),
-    _make_message("assistant", _ANSWER),
-    _make_message("user", _MESSAGE),
-]
+_CONVERSATION = [_message("user", "a"), _message("assistant", _ANSWER), _message("user", _MESSAGE)]
 
 
 class Chat:
@@ -53,9 +49,8 @@ class Chat:
                 f"which is none of the tokenizer's stop ids {sorted(tokenizer.stop_ids)}"
             )
         self.turn_end_id = ending[0]
-        self._openings: dict[tuple[str | None, str], list[int]] = {}
-        self._replies: dict[str, list[int]] = {}
-        self._answers: dict[str, list[int]] = {}
+        self._encode = lru_cache(maxsize=_CACHE_SIZE)(tokenizer.encode)
+        self._opening = lru_cache(maxsize=_CACHE_SIZE)(self._encode_opening)
 
     def opening(self, system: str | None, message: str) -> list[int]:
         """Ids up to the first answer, exactly as the template writes them.
@@ -63,17 +58,16 @@ class Chat:
         If the template has no place for a system prompt, the message begins with it. None leaves
         the system prompt to the template, which may have one of its own.
         """
-        ids = self._openings.get((system, message))
-        if ids is None:
-            if system is None:
-                messages = [_make_message("user", message)]
-            elif self._takes_system:
-                messages = [_make_message("system", system), _make_message("user", message)]
-            else:
-                messages = [_make_message("user", f"{system}\n\n{message}")]
-            ids = self.tokenizer.encode(self._render(messages))
-            _store(self._openings, (system, message), ids)
-        return ids
+        return self._opening(system, message)
+
+    def _encode_opening(self, system: str | None, message: str) -> list[int]:
+        if system is None:
+            messages = [_message("user", message)]
+        elif self._takes_system:
+            messages = [_message("system", system), _message("user", message)]
+        else:
+            messages = [_message("user", f"{system}\n\n{message}")]
+        return self.tokenizer.encode(self._render(messages))
 
     def reply(self, message: str, *, last_id: int) -> list[int]:
         """Ids from the end of an answer to the beginning of the next one.
@@ -81,10 +75,7 @@ class Chat:
         last_id: the answer's last sampled id. If it is the template's end of turn, the ids leave
         that out.
         """
-        ids = self._replies.get(message)
-        if ids is None:
-            ids = self.tokenizer.encode(self._before + message + self._after)
-            _store(self._replies, message, ids)
+        ids = self._encode(self._before + message + self._after)
         return ids[1:] if last_id == self.turn_end_id else ids
 
     def answer(self, text: str, *, begins: bool = True) -> list[int]:
@@ -92,12 +83,7 @@ class Chat:
 
         begins: False if the text follows a thought.
         """
-        text = self._lead * begins + text
-        ids = self._answers.get(text)
-        if ids is None:
-            ids = [*self.tokenizer.encode(text), self.turn_end_id]
-            _store(self._answers, text, ids)
-        return ids
+        return [*self._encode(self._lead * begins + text), self.turn_end_id]
 
     def thought(self, text: str) -> list[int]:
         """Ids of a thought at the beginning of a scripted player's answer."""
@@ -110,7 +96,7 @@ class Chat:
         Some templates raise, some leave it out, and some move it to the last message.
         """
         try:
-            text = self._render([_make_message("system", _SYSTEM), *_CONVERSATION])
+            text = self._render([_message("system", _SYSTEM), *_CONVERSATION])
         except ValueError:
             return False
         return text.count(_SYSTEM) == 1 and text.find(_SYSTEM) < text.find(_ANSWER)
@@ -172,9 +158,3 @@ def _tool_error(found: str) -> ValueError:
         f"<tool_call>{{...}}</tool_call>, as Qwen2.5's does: {found}. "
         "Other forms: conversation, fresh"
     )
-
-
-def _store(cache: dict[Any, list[int]], key: Any, ids: list[int]) -> None:
-    if len(cache) >= _CACHE_SIZE:
-        cache.clear()
-    cache[key] = ids

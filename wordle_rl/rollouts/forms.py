@@ -7,86 +7,40 @@
 If the policy takes over a game in the middle, the earlier guesses appear as earlier answers, which
 are not trained. In `fresh` they are part of the state.
 
-Shots are solved examples that come before the game as finished exchanges: a state, and an answer.
+Shots are solved examples, turns of other games that come before this one as finished exchanges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, get_args
 
-from wordle_rl.game.players import guess_text, spelled_text
 from wordle_rl.game.rules import Clue, PlayedTurn, State, TurnKind
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.prompts.parser import Parsed, parse, parse_spelled
+from wordle_rl.prompts.parser import Parsed, parse_call
 from wordle_rl.prompts.styles import CALL, CALL_THINKING, REFUSALS, PromptStyle
-from wordle_rl.prompts.tool_calls import parse_call
 from wordle_rl.rollouts.chat import Chat, ToolChat
 
-FORMS = ("conversation", "fresh", "tool")
-
-
-class Form(Protocol):
-    """Makes the ids that the policy is fed, and reads its answers."""
-
-    @property
-    def chat(self) -> Chat: ...
-
-    @property
-    def style(self) -> PromptStyle: ...
-
-    @property
-    def fresh(self) -> bool:
-        """Whether each turn begins a new prompt."""
-        ...
-
-    def opening(self, state: State) -> list[int]:
-        """Ids up to the first answer in a game that begins in this state."""
-        ...
-
-    def reply(self, turn: PlayedTurn, state: State, *, last_id: int) -> list[int]:
-        """Ids to feed after a turn: the text after the answer, or the whole next prompt if fresh.
-
-        state: the state after the turn. last_id: the answer's last sampled id.
-        """
-        ...
-
-    def write(self, guess: str) -> str:
-        """The answer that makes a guess."""
-        ...
-
-    def written(self, turn: PlayedTurn) -> str:
-        """A scripted player's answer in this form, without the thought before it."""
-        ...
-
-    def parse(self, text: str) -> Parsed:
-        """Read the guess from an answer."""
-        ...
+FormName = Literal["conversation", "fresh", "tool"]
+FORMS: tuple[FormName, ...] = get_args(FormName)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shot:
-    """A solved example: a state, and a guess in it."""
-
-    state: State
-    guess: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conversation:
-    """One growing dialogue that starts with the empty board."""
+class Form:
+    """Makes the ids that the policy is fed, and reads its answers: one growing dialogue."""
 
     chat: Chat
     style: PromptStyle
-    shots: tuple[Shot, ...] = ()
-    fresh = False
+    shots: tuple[PlayedTurn, ...] = ()
+    fresh = False  # whether each turn begins a new prompt
 
     @property
     def system(self) -> str:
         return self.style.system
 
     def opening(self, state: State) -> list[int]:
+        """Ids up to the first answer in a game that begins in this state."""
         ids = self._begin(self.style.opening(State()))
         for turn, after in earlier_turns(state):
             ids += self.chat.answer(self.written(turn))
@@ -98,27 +52,34 @@ class Conversation:
         first, *others = [*(self.style.opening(shot.state) for shot in self.shots), message]
         ids = list(self.chat.opening(self.system, first))
         for shot, following in zip(self.shots, others, strict=True):
-            ids += self.chat.answer(self.write(shot.guess))
+            ids += self.chat.answer(self.written(shot))
             ids += self.chat.reply(following, last_id=ids[-1])
         return ids
 
     def reply(self, turn: PlayedTurn, state: State, *, last_id: int) -> list[int]:
+        """Ids to feed after a turn: the text after the answer, or the whole next prompt if fresh.
+
+        state: the state after the turn. last_id: the answer's last sampled id.
+        """
         return self.chat.reply(self.style.feedback(turn, state), last_id=last_id)
 
     def write(self, guess: str) -> str:
-        return write_guess(guess, self.style)
+        """The answer that makes a guess."""
+        return self.style.write(guess)
 
     def written(self, turn: PlayedTurn) -> str:
-        return (
-            turn.text.removeprefix(turn.thought) if turn.guess is None else self.write(turn.guess)
-        )
+        """A scripted player's answer in this form, without the thought before it."""
+        if turn.guess is None:
+            return turn.text.removeprefix(turn.thought)
+        return self.write(turn.guess)
 
     def parse(self, text: str) -> Parsed:
-        return parse_spelled(text) if self.style.spelled else parse(text)
+        """Read the guess from an answer."""
+        return self.style.parse(text)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tool(Conversation):
+class Tool(Form):
     """A dialogue with tool calls."""
 
     chat: ToolChat
@@ -135,7 +96,7 @@ class Tool(Conversation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fresh(Conversation):
+class Fresh(Form):
     """Each turn is a new prompt with the whole state, and why the last answer was refused."""
 
     fresh = True
@@ -149,11 +110,13 @@ class Fresh(Conversation):
         return self._begin(message)
 
 
-def build_form(name: str, chat: Chat, style: PromptStyle, shots: tuple[Shot, ...] = ()) -> Form:
+def build_form(
+    name: str, chat: Chat, style: PromptStyle, shots: tuple[PlayedTurn, ...] = ()
+) -> Form:
     """Build the form with this name. Raises ValueError for `tool` without tools in the template."""
     if name == "tool":
         return Tool(chat=chat.with_tool, style=style, shots=shots)
-    kind = {"conversation": Conversation, "fresh": Fresh}[name]
+    kind = {"conversation": Form, "fresh": Fresh}[name]
     return kind(chat=chat, style=style, shots=shots)
 
 
@@ -173,19 +136,14 @@ def check_room(form: Form, sampling: Sampling, max_context: int, *, guesses: int
         )
 
 
-def write_guess(guess: str, style: PromptStyle) -> str:
-    """The answer in text that makes a guess, with its letters apart where the prompt says so."""
-    return spelled_text(guess) if style.spelled else guess_text(guess)
-
-
 def earlier_turns(state: State) -> Iterator[tuple[PlayedTurn, State]]:
     """The guesses that led to a state, as turns, each with the state after the turn."""
     before = State(max_turns=state.max_turns)
     for number, clue in enumerate(state.clues, 1):
         after = State(state.clues[:number], number, state.max_turns)
         turn = PlayedTurn(
-            state=before, text=guess_text(clue.guess), guess=clue.guess, reason=None,
-            kind=TurnKind.ACCEPTED, feedback=clue.feedback,
+            state=before, text="", guess=clue.guess, reason=None, kind=TurnKind.ACCEPTED,
+            feedback=clue.feedback,
         )  # fmt: skip
         yield turn, after
         before = after

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Generic, TypeVar
 
 from wordle_rl.game.rules import Clue, State
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.talk import Talk
+from wordle_rl.runs.tables import Table
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,24 +23,6 @@ class GivenState:
 
     def state(self, max_turns: int) -> State:
         return State(self.clues, len(self.clues), max_turns)
-
-
-class GivenStates(Protocol):
-    """Many states, each of which is made when it is asked for."""
-
-    @property
-    def secrets(self) -> Sequence[str]:
-        """The secret of each state."""
-        ...
-
-    @property
-    def most(self) -> int:
-        """The most clues that a state has."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, place: int, /) -> GivenState: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,17 +49,23 @@ class GivenDialogue:
         return sum(len(text.encode()) for text in texts)
 
 
-class GivenDialogues(Protocol):
-    """Many dialogues, each of which is made when it is asked for."""
+@dataclass(frozen=True, kw_only=True)
+class Rows(Generic[T]):
+    """The good rows of a file. Each is read when it is asked for."""
 
-    @property
-    def name(self) -> str:
-        """The file, for messages."""
-        ...
+    name: str  # of the file
+    table: Table
+    numbers: list[int]  # of the rows, counted from 1
+    secrets: Sequence[str]  # of the rows that have one
+    read: Callable[[dict[str, Any], int], T]
+    most: int = 0  # the most clues that a row has
 
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.numbers)
 
-    def __getitem__(self, place: int, /) -> GivenDialogue: ...
+    def __getitem__(self, place: int, /) -> T:
+        number = self.numbers[place]
+        return self.read(self.table.row(number), number)
 
 
 def dialogue_talk(dialogue: GivenDialogue, chat: Chat) -> Talk:

@@ -17,7 +17,7 @@ from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.play import ModelPlayer, hear, new_games, play
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, Talk
-from wordle_rl.rollouts.teacher import scripted_talks
+from wordle_rl.rollouts.teacher import ScriptedPlayer, scripted_talks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout
         talks = player.all_talks(games)
     else:
         with step.policy.timers("teacher"):
-            scripted = teacher.plays(task.draws)
+            scripted = ScriptedPlayer(**vars(teacher), draws=task.draws)
             play(scripted, games, answers=answers, watch=watch)
             talks = [
                 scripted_talks(game, step.form, scripted.slipped[number])

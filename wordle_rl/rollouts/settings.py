@@ -13,11 +13,11 @@ from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.rollouts.forms import FORMS, Form
-from wordle_rl.rollouts.given import GivenDialogues, GivenStates
+from wordle_rl.rollouts.forms import Form, FormName
+from wordle_rl.rollouts.given import GivenDialogue, GivenState, Rows
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.teacher import TeacherSettings
-from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, check_choice, check_range, option_of
+from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, check_range, option_of
 from wordle_rl.words.lists import WordLists
 
 
@@ -30,8 +30,8 @@ class RolloutSettings:
     kind: Literal["game", "turn", "best_of"] = "game"  # see wordle_rl.rollouts.kinds
     # best_of: the guess that a game takes, the first one with the highest reward or the first one.
     advance: Literal["best", "sampled"] = "best"
-    form: str = "conversation"
-    credit: str = "game"
+    form: FormName = "conversation"
+    credit: Literal["game", "turn"] = "game"
     discount: float = 1.0
     letter_weight: float = 0.0  # of the advantages by letter, see wordle_rl.training.letters
     # In each process; limits the memory for keys and values. A run replaces auto by a number.
@@ -39,15 +39,9 @@ class RolloutSettings:
     engine: Literal["own", "vllm"] = "own"  # who draws the tokens
 
     def __post_init__(self) -> None:
-        check_choice("rollout.kind", self.kind, ("game", "turn", "best_of"))
-        check_choice("rollout.advance", self.advance, ("best", "sampled"))
-        check_choice("rollout.form", self.form, FORMS)
-        check_choice("rollout.credit", self.credit, ("game", "turn"))
-        check_choice("rollout.engine", self.engine, ("own", "vllm"))
-        if not 0.0 <= self.discount <= 1.0:
-            raise ValueError(f"rollout.discount must be 0..1, not {self.discount}")
+        check_range("rollout.discount", self.discount, 0, 1)
         if self.credit == "game" and self.discount != 1.0:
-            raise ValueError(
+            raise ConfigError(
                 f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
             )
         check_range("rollout.letter_weight", self.letter_weight, 0, 1000)
@@ -89,27 +83,26 @@ class RolloutSettings:
 
     def check(self, algorithm: Algorithm) -> None:
         """Raise ValueError for an algorithm that cannot learn from such rollouts."""
-        named = f"algorithm={option_of(algorithm)}"
+        given = f"rollout={self.kind} with algorithm={option_of(algorithm)}"
         if self.candidates and algorithm.imitates is not None:
-            raise ValueError(
-                f"rollout={self.kind} with {named}: the policy chooses among its own guesses, but "
-                "this algorithm learns a scripted player's; use rollout=game or rollout=turn"
+            raise ConfigError(
+                f"{given}: the policy chooses among its own guesses, but this algorithm learns a "
+                "scripted player's; use rollout=game or rollout=turn"
             )
         if self.candidates and algorithm.resample > 0:
-            raise ValueError(
-                f"rollout={self.kind} with {named}: algorithm.resample must be 0, because a group "
-                "is a turn of a game and cannot be replaced alone, not "
-                f"{algorithm.resample}"
+            raise ConfigError(
+                f"{given}: algorithm.resample must be 0, because a group is a turn of a game and "
+                f"cannot be replaced alone, not {algorithm.resample}"
+            )
+        if algorithm.needs_whole_games and self.kind != "game":
+            raise ConfigError(
+                f"{given}: this algorithm imitates won games, but a rollout is a single guess; "
+                "use rollout=game"
             )
         if self.letter_weight and not algorithm.takes_token_advantages:
-            raise ValueError(
-                f"rollout.letter_weight must be 0 with {named}, which judges whole guesses, not "
-                f"{self.letter_weight:g}"
-            )
-        if algorithm.needs_whole_games and (self.candidates or not self.finishes):
-            raise ValueError(
-                f"rollout={self.kind} with {named}: this algorithm imitates won games, but a "
-                "rollout is a single guess; use rollout=game"
+            raise ConfigError(
+                f"{given}: rollout.letter_weight must be 0 for an algorithm that judges whole "
+                f"guesses, not {self.letter_weight:g}"
             )
 
 
@@ -130,8 +123,8 @@ class Recipe:
     allowed_share: float = 0.0  # share of the groups whose secret may be any of these
     replayed: tuple[str, ...] = ()  # secrets for the step's last groups, instead of planned ones
     history: History | None = None  # where training games begin; None: the empty board
-    states: GivenStates | None = None  # from data=: training games begin there
-    dialogues: GivenDialogues | None = None  # from data=: learnt instead of games
+    states: Rows[GivenState] | None = None  # from data=: training games begin there
+    dialogues: Rows[GivenDialogue] | None = None  # from data=: learnt instead of games
     knowledge: Knowledge | None = None  # judges letters; needed if rollout.letter_weight is above 0
     seed: int
 

@@ -8,53 +8,41 @@ from dataclasses import dataclass, field
 
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Player, RandomConsistent, Teacher, guess_text, pick
-from wordle_rl.game.rules import Game, Rules
+from wordle_rl.game.rules import Game, PlayedTurn, Rules
 from wordle_rl.policy.sampling import Draws, Purpose, Sampling, Stream, generator
 from wordle_rl.prompts.parser import parse
 from wordle_rl.prompts.reasoning import Reasoning
-from wordle_rl.rollouts.forms import Form, Shot
+from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.talk import Talk
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class TeacherSettings:
-    """How a scripted player's games are made to learn from."""
-
-    player: Player
-    mistakes: Player | None = None  # answers in its place, never to be learnt
-    slips: float = 0.0  # how often
-    careless: float = 0.0  # how often the player guesses any word of its pool; this is learnt
-    distribution: bool = False  # learn all the player might have answered; it must be a Teacher
-    reasoning: Reasoning | None = None  # writes the thought before each guess
-
-    def plays(self, draws: Draws) -> ScriptedPlayer:
-        """The teacher at the table."""
-        return ScriptedPlayer(
-            player=self.player, draws=draws, mistakes=self.mistakes, slips=self.slips,
-            careless=self.careless, reasoning=self.reasoning,
-        )  # fmt: skip
-
-
-@dataclass(kw_only=True)
-class ScriptedPlayer:
-    """A scripted player. What it draws depends on its `draws`, game and turn alone.
+    """How a scripted player plays, so that its games can be learnt from.
 
     The text of a player that speaks is read as a model's; it has neither mistakes nor reasoning.
     """
 
     player: Player
-    draws: Draws
-    mistakes: Player | None = None  # sometimes guesses in the player's place
+    mistakes: Player | None = None  # sometimes guesses in the player's place; this is not learnt
     slips: float = 0.0  # how often, 0..1
-    careless: float = 0.0  # how often a Teacher guesses any word of its pool instead, 0..1
-    reasoning: Reasoning | None = None  # writes a thought before each guess
-    # By game: turns with a mistake.
-    slipped: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    careless: float = 0.0  # how often a Teacher guesses any word of its pool, 0..1; this is learnt
+    distribution: bool = False  # learn all the player might have answered; it must be a Teacher
+    reasoning: Reasoning | None = None  # writes the thought before each guess
 
     def __post_init__(self) -> None:
         if self.player.speaks and (self.mistakes or self.reasoning):
             raise ValueError(f"{self.player.name} cannot have mistakes or reasoning: it speaks")
+
+
+@dataclass(kw_only=True, eq=False)
+class ScriptedPlayer(TeacherSettings):
+    """A scripted player in some games. What it draws depends on `draws`, game and turn alone."""
+
+    draws: Draws
+    # By game: turns with a mistake.
+    slipped: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def __call__(self, games: Mapping[int, Game], turn: int) -> None:
         numbers = self.draws.uniforms(list(games), turn, 4)
@@ -127,11 +115,11 @@ def check_thoughts(lesson: TeacherSettings, form: Form, sampling: Sampling) -> N
 
 def draw_shots(
     count: int, secrets: Sequence[str], knowledge: Knowledge, rules: Rules, seed: int
-) -> tuple[Shot, ...]:
-    """Solved examples for prompts, one per game, each on another secret.
+) -> tuple[PlayedTurn, ...]:
+    """Solved examples for prompts: a turn of each of `count` games, each on another secret.
 
     They have 0, 1, 2, ... clues, as many as a game has turns, and then 0 again. A game that was won
-    sooner gives its last guess. Raises ValueError if there are fewer secrets.
+    sooner gives its last turn. Raises ValueError if there are fewer secrets.
     """
     if count > len(secrets):
         raise ValueError(
@@ -142,9 +130,5 @@ def draw_shots(
     draws = Draws(seed=seed, stream=Stream.SHOTS)
     player = ScriptedPlayer(player=RandomConsistent(knowledge, "answers"), draws=draws)
     games = play(player, new_games([secrets[i] for i in order], knowledge.words, rules))
-    shots = []
-    for number, game in enumerate(games):
-        turn = game.turns[min(number % rules.max_turns, len(game.turns) - 1)]
-        assert turn.guess is not None
-        shots.append(Shot(state=turn.state, guess=turn.guess))
-    return tuple(shots)
+    places = (min(i % rules.max_turns, len(game.turns) - 1) for i, game in enumerate(games))
+    return tuple(game.turns[place] for game, place in zip(games, places, strict=True))

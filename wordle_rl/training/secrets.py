@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from wordle_rl.policy.sampling import Purpose, generator
-from wordle_rl.rollouts.given import GivenState, GivenStates
+from wordle_rl.rollouts.given import GivenState, Rows
 from wordle_rl.rollouts.settings import Recipe
 
 _ROUNDING = 1e-9  # 0.29 x 100 is below 29
@@ -65,7 +65,7 @@ def group_secrets(recipe: Recipe, step: int, numbers: range) -> list[str]:
 
 
 def group_states(
-    recipe: Recipe, states: GivenStates, step: int, numbers: range
+    recipe: Recipe, states: Rows[GivenState], step: int, numbers: range
 ) -> list[GivenState]:
     """The given states in which a step's groups with these numbers begin.
 

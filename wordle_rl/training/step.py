@@ -10,7 +10,7 @@ from wordle_rl.algorithms.base import Advantages
 from wordle_rl.game.rules import Game, State
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.given import GivenDialogues, dialogue_talk
+from wordle_rl.rollouts.given import GivenDialogue, Rows, dialogue_talk
 from wordle_rl.rollouts.kinds import RolloutTask, play_task
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, games_of
@@ -145,7 +145,7 @@ def collect_rollouts(step: Step, numbers: range) -> list[Rollout]:
     return play_task(task)
 
 
-def learn_answers(step: Step, dialogues: GivenDialogues) -> StepResult:
+def learn_answers(step: Step, dialogues: Rows[GivenDialogue]) -> StepResult:
     """Improve the policy on as many dialogues as a step has groups.
 
     Each process prepares and trains its own dialogues. The result has no rollouts, since no game
@@ -179,7 +179,7 @@ def learn_answers(step: Step, dialogues: GivenDialogues) -> StepResult:
     return StepResult(rollouts=[], advantages=[], metrics=metrics)
 
 
-def check_lengths(dialogues: GivenDialogues, chat: Chat, max_context: int) -> None:
+def check_lengths(dialogues: Rows[GivenDialogue], chat: Chat, max_context: int) -> None:
     """Raise ValueError unless every dialogue fits into the context."""
     rows, longest = [], 0
     for place in range(len(dialogues)):

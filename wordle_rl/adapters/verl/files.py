@@ -16,7 +16,7 @@ from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Purpose, generator
-from wordle_rl.prompts.tool_calls import TOOL
+from wordle_rl.prompts.parser import TOOL
 from wordle_rl.runs.files import write_bytes
 from wordle_rl.runs.instantiate import ConfigError, option_of
 from wordle_rl.runs.tables import write_table

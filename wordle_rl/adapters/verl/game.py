@@ -22,8 +22,15 @@ from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State
 from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.rewards.build import build_reward_set
-from wordle_rl.rewards.scoring import CREDIT, FORFEIT, OVERLONG, RETRY, GameReward, RewardSet
+from wordle_rl.rewards.scoring import (
+    CREDIT,
+    FORFEIT,
+    OVERLONG,
+    RETRY,
+    GameReward,
+    RewardSet,
+    build_reward_set,
+)
 from wordle_rl.rollouts.settings import RolloutSettings
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.training.experiment import Experiment
@@ -120,7 +127,7 @@ def build_game(settings: Mapping[str, Any]) -> VerlGame:
         rules=rules,
         style=instantiate("prompt", settings["prompt"], PromptStyle, game=rules),
         form=rollout.form,
-        rewards=build_reward_set(settings["reward"], words, knowledge, rollout.form),
+        rewards=build_reward_set(settings["reward"], knowledge, rollout.form),
         algorithm=_charging(instantiate("algorithm", settings["algorithm"], Algorithm, budget=1)),
         limits=Limits(
             max_tokens=settings["max_tokens"],

@@ -5,9 +5,9 @@ only once the config is known to be right.
 """
 
 if __name__ == "__main__":
-    from wordle_rl.runs import start
+    from wordle_rl.runs.interrupts import begin
 
-    start.begin()  # before anything slow is imported
+    begin()  # before anything slow is imported
 
     from wordle_rl.commands.composed import TRAIN, run_composed
 

@@ -3,7 +3,7 @@
 import os
 import sys
 
-# As commands do, see wordle_rl/runs/start.py.
+# As commands do, see begin() in wordle_rl/runs/interrupts.py.
 os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 # Makes an x86 processor compute with AVX2 alone, as the Makefile's variable of this name does.
 AVX2 = {

@@ -21,8 +21,7 @@ from wordle_rl.commands.export_source import list_facts, read_source
 from wordle_rl.export import card, formats
 from wordle_rl.policy.lineage import stages_of, write_stages
 from wordle_rl.policy.settings import EMBEDDED
-from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.listing import find_run
+from wordle_rl.runs.folder import RunFolder, find_run
 from wordle_rl.runs.paths import ROOT
 
 MODELS = {  # name: the settings of train.py for each stage, and what the model is for
@@ -62,7 +61,7 @@ def main() -> None:
         start = ["init_from=latest"] if number else []
         train = ["train.py", *stage.split(), *start, f"output_dir={runs}", *given.settings]
         subprocess.run([sys.executable, *train], cwd=ROOT, check=True)
-    run = find_run("latest", "run", ROOT, ROOT / runs, "finished")
+    run = find_run("latest", "run", "finished", outputs=ROOT / runs)
     folder = EMBEDDED / given.name
     write_weights(run, folder)
     limit = 315 if (folder / "adapter_config.json").is_file() else None  # a large model is slow

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from wordle_rl.commands import build, players
+from wordle_rl.commands import build, eval_players
 from wordle_rl.commands import train as train_command
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
@@ -91,7 +91,7 @@ def word_lists_are_read_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_splits, "load_words", read)
-        for module in (build, players):
+        for module in (build, eval_players):
             patch.setattr(module, "feedback_table", tables)
             patch.setattr(module, "Knowledge", lambda words, table: known(words))
         yield

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         score_guess,
     )
     from wordle_rl.adapters.verifiers import WordleEnv, WordleTaskset
-    from wordle_rl.commands.players import load_player
+    from wordle_rl.commands.eval_players import load_player
     from wordle_rl.game.rules import Game, Rules, State, marks
     from wordle_rl.prompts.parser import parse
     from wordle_rl.words.lists import load_words
@@ -50,7 +50,7 @@ _HOMES = {  # module -> names that it defines
     "adapters.api": ("board", "build_knowledge", "build_prompt", "build_rewards", "score_guess"),
     "adapters.verifiers": ("WordleEnv", "WordleTaskset"),
     "game.rules": ("Game", "Rules", "State", "marks"),
-    "commands.players": ("load_player",),
+    "commands.eval_players": ("load_player",),
     "prompts.parser": ("parse",),
     "words.lists": ("load_words",),
     "words.splits": ("split_secrets",),

@@ -7,10 +7,10 @@ help. These modules import nothing heavy before the function runs.
 
 from __future__ import annotations
 
-from wordle_rl.runs import start
+from wordle_rl.runs.interrupts import begin
 
 if __name__ == "__main__":  # before anything slow is imported
-    start.begin()
+    begin()
 
 import importlib
 import re
@@ -18,11 +18,13 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
-from wordle_rl.commands.composed import EVAL, TRAIN, run_composed
 from wordle_rl.runs.errors import fail, user_errors, whole_command
 from wordle_rl.runs.paths import PACKAGE
+
+with whole_command():  # which names a library that is not installed
+    import typer
+
+    from wordle_rl.commands.composed import EVAL, TRAIN, run_composed
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 _AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True}  # Hydra reads them
@@ -77,7 +79,7 @@ for _name in find_commands():
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command that the first argument names."""
-    start.begin()
+    begin()
     given = list(sys.argv[1:] if arguments is None else arguments)
     with whole_command():
         sys.exit(run(given or ["--help"]))

@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.helpers.configs import GROUPS, OPTIONS, composed
-from wordle_rl.commands import players
+from wordle_rl.commands import eval_players as players
 from wordle_rl.commands.build import KEYS, build_experiment, build_model_settings, resolve
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.helpers.configs import composed
-from wordle_rl.commands import players
+from wordle_rl.commands import eval_players as players
 from wordle_rl.commands.eval import evaluate
-from wordle_rl.commands.players import build_solvers
+from wordle_rl.commands.eval_players import build_solvers
 from wordle_rl.game.feedback_table import build_table, feedback_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import WITHOUT_LIST, GreedyEntropy, RandomConsistent
@@ -115,7 +115,7 @@ def test_entropy_over_allowed_words_is_compared_where_it_knows_other_words(monke
 
     assert WITHOUT_LIST in names(("crane", "slate"))
     assert WITHOUT_LIST not in names(("crane", "moist", "slate"))
-    monkeypatch.setattr("wordle_rl.commands.players._MOST_ALLOWED", 2)
+    monkeypatch.setattr("wordle_rl.commands.eval_players._MOST_ALLOWED", 2)
     assert WITHOUT_LIST not in names(("crane", "slate"))
 
 

@@ -12,7 +12,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import open_dict
 
 from tests.helpers.commands import SMALL_RUN, command, evaluation
-from wordle_rl.commands import players
+from wordle_rl.commands import eval_players as players
 from wordle_rl.commands.eval import choose_games
 from wordle_rl.commands.resume import describe_untaught_prompt
 from wordle_rl.commands.train import describe_choices

@@ -18,7 +18,7 @@ import yaml
 
 from tests.helpers.configs import OPTIONS, composed
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.commands.players import EvalSettings
+from wordle_rl.commands.eval_players import EvalSettings
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT
 

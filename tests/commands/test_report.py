@@ -12,7 +12,6 @@ from wordle_rl import __main__ as command
 from wordle_rl.commands.build import resolve
 from wordle_rl.commands.report import default_settings, write_page
 from wordle_rl.reports.run import read_run
-from wordle_rl.runs import paths
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.folder import RunFolder
 
@@ -38,15 +37,6 @@ def test_several_runs_are_compared_beside_the_first(tmp_path, capsys):
     report(*(make_run(tmp_path, name) for name in ("a", "b")))
     assert capsys.readouterr().out.strip() == str(tmp_path / "comparison.html")
     assert Page((tmp_path / "comparison.html").read_text()).text("h1") == ["2 runs: a and b"]
-
-
-def test_latest_is_the_newest_run_in_outputs(tmp_path, monkeypatch):
-    make_run(tmp_path / "outputs", "old")
-    new = make_run(tmp_path / "outputs", "new", started="2026-11-23T08:56:39+00:00")
-    monkeypatch.setattr(paths, "ROOT", tmp_path)
-    monkeypatch.setattr("wordle_rl.commands.report.default_settings", dict)
-    report("latest")
-    assert (new / "report.html").is_file()
 
 
 def test_settings_that_differ_from_the_default_are_found(tmp_path):
@@ -82,5 +72,5 @@ def test_a_run_whose_page_cannot_be_made_ends_with_a_warning(tmp_path, capsys):
     os.remove(folder.path / "manifest.json")
     write_page(folder)
     told = capsys.readouterr()
-    assert told.out == "" and told.err.startswith("warning: no report.html (RunFolderError: ")
+    assert told.out == "" and told.err.startswith("warning: no report.html (FolderError: ")
     assert told.err.count("\n") == 1

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from wordle_rl.runs.launch import without_launch
 from wordle_rl.runs.paths import ROOT, environment
+from wordle_rl.runs.processes import without_launch
 
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 _PORT = 29517

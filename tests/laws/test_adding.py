@@ -17,7 +17,7 @@ from hydra import compose, initialize_config_dir
 from tests.helpers.configs import OPTIONS, composed
 from wordle_rl import rewards
 from wordle_rl.commands.build import PLAYERS, build_experiment, resolve
-from wordle_rl.commands.players import EvalSettings, build_scripted
+from wordle_rl.commands.eval_players import EvalSettings, build_scripted
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.prompts.styles import PromptStyle

@@ -198,7 +198,7 @@ def test_a_process_may_use_its_share_of_the_threads(variable, processes, threads
 def test_commands_let_waiting_threads_spin_only_briefly(command):
     """OpenMP reads that once, when torch is imported, which comes later."""
     code = (
-        f"import os, sys, {command}; from wordle_rl.runs.start import begin; "
+        f"import os, sys, {command}; from wordle_rl.runs.interrupts import begin; "
         "begin(); print(os.environ['GOMP_SPINCOUNT'], 'torch' in sys.modules)"
     )
     without = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}

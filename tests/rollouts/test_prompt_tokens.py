@@ -33,7 +33,7 @@ def test_training_tells_the_rules_that_it_plays_by() -> None:
 
 def test_evaluation_tells_the_rules_that_it_plays_by(monkeypatch) -> None:
     monkeypatch.setattr(
-        "wordle_rl.commands.players.check_room",
+        "wordle_rl.commands.eval_players.check_room",
         lambda form, *_, **__: pytest.fail(form.style.system),
     )
     with pytest.raises(pytest.fail.Exception, match=r"in four guesses\.\nHard mode"):

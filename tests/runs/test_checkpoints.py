@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.checkpoints import newest, steps, write
-from wordle_rl.runs.checkpoints import CheckpointError, CheckpointStore
+from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.files import FolderError
 
 
 def test_what_was_saved_is_found_and_verified(store):
     path = store.save(123, write("a"))
     assert path == store.folder / "step_000123" == store.latest()
     checkpoint = store.load_latest()
-    assert checkpoint == store.load(path)
+    assert checkpoint == store.verify(path)
     assert newest(store) == (123, "a")
     listed = json.loads((path / "checkpoint.json").read_text())
     assert listed["files"]["adapter/weights.bin"]["bytes"] == 1000
@@ -38,7 +39,7 @@ def test_the_two_newest_and_the_best_are_kept(store):
     store.mark_best(4)
     assert steps(store) == ["step_000003", "step_000004"]
     assert store.best() == store.latest() == store.folder / "step_000004"
-    with pytest.raises(CheckpointError, match="step_000002"):
+    with pytest.raises(FolderError, match="step_000002"):
         store.mark_best(2)
 
 
@@ -76,8 +77,8 @@ def test_a_damaged_file_is_named_and_the_one_before_is_loaded(store, name, damag
         path.write_bytes(path.read_bytes()[:-1])  # without its last newline it was still whole
     # damage to the list may show as a file that is not as listed
     named = "step_000002" if name == "checkpoint.json" else f"step_000002/{name}"
-    with pytest.raises(CheckpointError, match=named) as error:
-        store.load(store.folder / "step_000002")
+    with pytest.raises(FolderError, match=named) as error:
+        store.verify(store.folder / "step_000002")
     assert "\n" not in str(error.value)
     with pytest.warns(UserWarning, match=named) as caught:
         assert store.load_latest().step == 1
@@ -91,15 +92,15 @@ def test_a_bit_flipped_in_any_byte_of_the_list_is_noticed_or_harmless(store):
     for i in range(len(whole)):
         listed.write_bytes(whole[:i] + bytes([whole[i] ^ 1 << i % 8]) + whole[i + 1 :])
         try:
-            assert store.load(path).step == 2
-        except CheckpointError as error:
+            assert store.verify(path).step == 2
+        except FolderError as error:
             assert str(path) in str(error)
 
 
 def test_when_all_are_damaged_the_error_names_them(store):
     for step in (1, 2):
         cut(store.save(step, write("a")) / "state.json")
-    with pytest.raises(CheckpointError, match=r"step_000002.*step_000001"):
+    with pytest.raises(FolderError, match=r"step_000002.*step_000001"):
         store.load_latest()
 
 

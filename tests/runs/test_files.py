@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wordle_rl.runs import files as json_files
-from wordle_rl.runs.files import RunFolderError, StepLog, write_json
+from wordle_rl.runs.files import FolderError, StepLog, write_json
 
 
 def test_json_holds_no_nan_and_takes_numpy(tmp_path):
@@ -122,7 +122,7 @@ def test_a_spoilt_last_line_is_forgotten_and_an_earlier_one_is_an_error(tmp_path
     assert log.read() == [{"step": 1}]
     with open(log.path, "ab") as file:
         file.write(b'{"step": 2}\n')
-    with pytest.raises(RunFolderError, match="line 2"):
+    with pytest.raises(FolderError, match="line 2"):
         log.read()
 
 

@@ -10,8 +10,8 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from wordle_rl.runs.environment import git_revision
-from wordle_rl.runs.folder import RunFolder, RunFolderError, given_name
+from wordle_rl.runs.files import FolderError
+from wordle_rl.runs.folder import RunFolder, git_revision, given_name
 from wordle_rl.runs.paths import ROOT
 
 
@@ -47,7 +47,7 @@ def test_opening_something_else_is_one_line_that_names_it(tmp_path, kind):
         path.mkdir()
     if kind in ("broken", "list"):
         (path / "manifest.json").write_text("[1]" if kind == "list" else '{"status": ')
-    with pytest.raises(RunFolderError) as error:
+    with pytest.raises(FolderError) as error:
         RunFolder.open(path)
     assert str(path) in str(error.value) and "\n" not in str(error.value)
 
@@ -111,13 +111,13 @@ def test_a_second_process_cannot_train_in_a_folder_until_the_first_is_dead(run):
         assert holder.stdout is not None
         try:
             assert holder.stdout.readline() == "locked\n"
-            with pytest.raises(RunFolderError, match=str(holder.pid)) as error, run.lock():
+            with pytest.raises(FolderError, match=str(holder.pid)) as error, run.lock():
                 pass
             assert str(run.path) in str(error.value)
         finally:
             holder.send_signal(signal.SIGKILL)
         holder.wait()
-    with run.lock(), pytest.raises(RunFolderError), run.lock():
+    with run.lock(), pytest.raises(FolderError), run.lock():
         pass
     with run.lock():
         pass

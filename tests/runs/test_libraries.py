@@ -17,7 +17,7 @@ from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.paths import ROOT
 
 OURS = ("wordle_rl.backends", "wordle_rl.sweeps")  # that import libraries at their top
-NEEDED = {"torch": "train", "mlx_lm": "train backend=mlx", "optuna": "study"}
+NEEDED = {"torch": "train", "mlx_lm": "train backend=mlx", "optuna": "judge"}
 
 
 @pytest.fixture
@@ -46,10 +46,10 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 
 def command(line: str, folder: Path) -> Callable[[], object]:
     words = line.split()
-    if words[0] == "study":
-        from wordle_rl.commands.study import study
+    if words[0] == "judge":
+        from wordle_rl.commands.judge import judge
 
-        return lambda: study(str(ROOT / "sweeps" / "gen_count"))
+        return lambda: judge(str(ROOT / "sweeps" / "gen_count"))
     overrides = [*words[1:], f"output_dir={folder}", "model=micro"]
     return lambda: train(composed(*overrides), overrides)
 

@@ -22,7 +22,6 @@ from wordle_rl.policy.lineage import RECORD, stages_of
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import checkpoint as saving
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -52,7 +51,7 @@ def begun(source: Path, *given: str) -> tuple[Any, dict[str, Any]]:
     """The config of a run that starts from another, and what its manifest will say of that."""
     overrides = [f"init_from={source}", "words.test=6", "words.val=6", *given]
     config = composed(*overrides)
-    start = begin_from(config, overrides, ROOT)
+    start = begin_from(config, overrides)
     assert start is not None
     return config, start
 
@@ -168,7 +167,7 @@ def test_a_best_checkpoint_that_is_the_start_is_taken_only_when_it_is_meant(
 ):
     CheckpointStore(copy / "checkpoints", keep=3).mark_best(0)
     line = refused(training(f"init_from={copy}"))
-    assert "the run's best checkpoint is its own start" in line
+    assert "the best checkpoint is the run's own start" in line
     assert "init_checkpoint=last" in line and "init_checkpoint=start" in line
     assert begun(copy, "init_checkpoint=start")[1]["step"] == 0
 

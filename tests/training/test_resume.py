@@ -27,7 +27,7 @@ from tests.helpers.runs import (
 )
 from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.commands import players
+from wordle_rl.commands import eval_players as players
 from wordle_rl.commands.resume import read_saved_config
 from wordle_rl.rollouts import kinds as scene
 from wordle_rl.runs.checkpoints import CheckpointStore

@@ -1,15 +1,14 @@
 """Parts of the laboratory for programs with their own loop: boards, knowledge, rewards, prompts.
 
 Programs import these functions from wordle_rl itself. Wrong input raises ValueError in one line.
-Nothing here imports torch. commands/players.py loads models.
+Nothing here imports torch. commands/eval_players.py loads models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from wordle_rl.data.rows import read_feedback, read_word
 from wordle_rl.game.feedback_table import feedback_table
@@ -17,9 +16,8 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State, TurnKind
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet, build_reward_set
-from wordle_rl.runs.config import compose_from_conf, quoted
-from wordle_rl.runs.errors import describe_hydra_error
-from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.config import compose_config
+from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.words.lists import WordLists, load_words
 
 
@@ -125,16 +123,3 @@ def score_guess(
         reward=reward.total if reward else None,
         parts=dict(reward.turns[0]) if reward else {},
     )
-
-
-def compose_config(name: str, settings: Sequence[str]) -> DictConfig:
-    """The config conf/<name>.yaml with settings as on the command line. Raises ConfigError."""
-    from hydra import compose
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
-    with compose_from_conf():
-        try:
-            return compose(name, overrides=[quoted(setting) for setting in settings])
-        except (HydraException, OmegaConfBaseException) as error:
-            raise ConfigError(" ".join(describe_hydra_error(error).split())) from None

@@ -12,10 +12,10 @@ import sys
 import warnings
 from typing import Any
 
-from wordle_rl.runs.config import compose_from_conf, quoted
+from wordle_rl.runs.config import compose_config, quoted
 from wordle_rl.runs.errors import fail, whole_command
-from wordle_rl.runs.launch import read_launch
 from wordle_rl.runs.paths import CONF
+from wordle_rl.runs.processes import read_launch
 
 TRAIN, EVAL = "config", "eval"  # the two configs in conf/, each for a command
 _HELP = {"-h", "--help"}
@@ -32,13 +32,16 @@ def run_composed(name: str) -> None:
         given = set(sys.argv[1:])
         launch = read_launch() if name == TRAIN and not _STUDY & given else None
         if launch is not None and launch.rank:
-            from wordle_rl.commands.worker import follow
+            from wordle_rl.commands.train import follow
 
             follow(launch)
-        sys.argv = [quoted(argument) for argument in sys.argv]
         if _HELP & given:
-            print_help(name)
+            from wordle_rl.commands.help import format_help
+
+            settings = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
+            print(format_help(name, compose_config(name, settings, with_hydra=True)))
         else:
+            sys.argv = [quoted(argument) for argument in sys.argv]
             _run_hydra(name)
 
 
@@ -55,26 +58,10 @@ def _run_hydra(name: str) -> None:
 
     def start(cfg: Any) -> None:
         with whole_command():  # Hydra adds a line about an error that leaves this function
-            overrides = HydraConfig.get().overrides.task
             if name == TRAIN:
-                from wordle_rl.commands.train import train
-
-                train(cfg, overrides)
+                from wordle_rl.commands.train import train as run
             else:
-                from wordle_rl.commands.eval import evaluate
-
-                evaluate(cfg, overrides)
+                from wordle_rl.commands.eval import evaluate as run
+            run(cfg, HydraConfig.get().overrides.task)
 
     hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(start)()
-
-
-def print_help(name: str) -> None:
-    """Print the page of --help for the settings in sys.argv."""
-    from hydra import compose
-
-    from wordle_rl.commands.help import format_help
-
-    overrides = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
-    with compose_from_conf():
-        cfg = compose(name, overrides=overrides, return_hydra_config=True)
-    print(format_help(name, cfg))

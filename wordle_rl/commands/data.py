@@ -74,9 +74,9 @@ def data(
 
 def _compose(mode: Mode, settings: list[str], seed: int) -> Experiment:
     """Build the parts of a training run with these settings, and check what the data need."""
-    from wordle_rl.adapters.api import compose_config
     from wordle_rl.commands.build import build_experiment, resolve
     from wordle_rl.commands.resume import list_keys
+    from wordle_rl.runs.config import compose_config
 
     keys = list_keys(settings)
     if taken := [key for key in _OTHERS if key in keys]:

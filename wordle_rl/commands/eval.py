@@ -10,8 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from wordle_rl.commands.eval_settings import add_run, read_settings
-from wordle_rl.commands.players import (
+from wordle_rl.commands.eval_players import (
     LoadedPlayer,
     build_players,
     build_scripted,
@@ -19,6 +18,7 @@ from wordle_rl.commands.players import (
     build_tournament,
     enter,
 )
+from wordle_rl.commands.eval_settings import add_run, read_settings
 from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.summary import summarise, write_games, write_summary
 from wordle_rl.evaluation.tables import report_table

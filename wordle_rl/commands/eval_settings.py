@@ -15,7 +15,7 @@ from wordle_rl.commands.resume import adopt, list_keys, read_saved_config
 from wordle_rl.policy.settings import MAIN, ModelSettings
 from wordle_rl.rollouts.forms import FORMS
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.folder import RunFolder, find_run
 from wordle_rl.runs.instantiate import (
     MOST,
     MOST_GAMES,
@@ -27,7 +27,6 @@ from wordle_rl.runs.instantiate import (
     check_seed,
     instantiate,
 )
-from wordle_rl.runs.listing import find_run
 from wordle_rl.runs.paths import ROOT
 
 _MOST_SHOTS = 100
@@ -83,13 +82,6 @@ class EvalSettings:
         if self.time_limit is not None:
             check_above_zero("time_limit", self.time_limit, MOST, unit=" seconds")
 
-    def check_history(self) -> None:
-        """Raise ConfigError for settings of games that must begin with an empty board."""
-        if self.opener is not None:
-            raise ConfigError("opener and history exclude each other: a game has one first guess")
-        if self.player == "tree":
-            raise ConfigError("player=tree needs history=none: a tree knows only its own guesses")
-
 
 def read_settings(config: dict[str, Any]) -> EvalSettings:
     """The settings of this command alone. Raises ConfigError for a config that lacks a part."""
@@ -110,7 +102,7 @@ def add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         raise ConfigError("player and model exclude each other: give one of them")
     if cfg.run is None:
         return resolve(cfg)
-    folder = find_run(str(cfg.run), "run", ROOT, ROOT / str(cfg.output_dir))
+    folder = find_run(str(cfg.run), outputs=ROOT / str(cfg.output_dir))
     saved = read_saved_config(folder)
     if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
         raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")
@@ -129,21 +121,19 @@ def add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
 def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:
     """The model's settings. With a run, their path is in the chosen checkpoint, verified."""
-    if settings.run is None or settings.checkpoint == "start":
+    which = settings.checkpoint
+    if settings.run is None or which == "start":
         return build_model_settings(config["model"])
     store = CheckpointStore(RunFolder(Path(settings.run)).checkpoints, read_only=True)
-    if settings.checkpoint == "best":
-        found = store.load_best()
-    elif settings.checkpoint == "last":
-        found = store.load_latest()
+    if which in ("best", "last"):
+        found = store.load_best() if which == "best" else store.load_latest()
+        if found is None:
+            raise ConfigError(f"{store.folder}: there is no {which} checkpoint yet")
+    elif (ROOT / which).is_dir():
+        found = store.verify(ROOT / which)
     else:
-        path = ROOT / settings.checkpoint
-        if not path.is_dir():
-            raise ConfigError(
-                f"checkpoint must be best, last, start or a checkpoint's folder, not {path}"
-            )
-        found = store.load(path)
-    if found is None:
-        raise ConfigError(f"{store.folder}: there is no {settings.checkpoint} checkpoint yet")
+        raise ConfigError(
+            f"checkpoint must be best, last, start or a checkpoint's folder, not {ROOT / which}"
+        )
     own = {"path": str(found.path / "model"), "revision": MAIN, "shape": {}, "lora": None}
     return build_model_settings({**config["model"], **own})

@@ -44,8 +44,8 @@ def export(
     Before it gets its name, the written weights are compared with the trained ones.
     """
     from wordle_rl.commands.export_source import read_source
+    from wordle_rl.runs.folder import find_run
     from wordle_rl.runs.instantiate import ConfigError
-    from wordle_rl.runs.listing import find_run
     from wordle_rl.runs.paths import ROOT
 
     if (ROOT / run / _ADAPTER).is_file():
@@ -57,7 +57,7 @@ def export(
         raise ConfigError("base is for the folder of an adapter, not for a run")
     if format == "peft" and precision != "auto":
         raise ConfigError("precision must be auto with format peft: an adapter keeps its own")
-    found = find_run(run, "run", ROOT, ROOT / "outputs")
+    found = find_run(run)
     target = ROOT / output if output else found.path / format
     if target.exists():
         raise ConfigError(f"output must be a new folder, and {target} exists: name another one")

@@ -26,10 +26,8 @@ from wordle_rl.policy.lineage import describe_lineage, stages_of
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import MAIN, UNTRAINED, LightningSettings
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.environment import describe_environment
-from wordle_rl.runs.folder import RunFolder, maker
-from wordle_rl.runs.instantiate import ConfigError, instantiate
-from wordle_rl.runs.paths import TRAIN
+from wordle_rl.runs.folder import RunFolder, describe_environment
+from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.words.splits import WordSettings
 
 _QUOTED = re.compile(r"(?<==)'([\w./@+-]*)'$", re.ASCII)  # what the command quoted for Hydra
@@ -40,19 +38,8 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
     """Verify a checkpoint of a run, and read its settings. Raises ValueError in one line."""
     config = resolve(read_saved_config(run))
     store = CheckpointStore(run.checkpoints, read_only=True)
-    path = {"best": store.best, "last": store.latest, "start": store.start}[checkpoint]()
-    if path is None:
-        raise ConfigError(
-            f"{store.folder}: there is no {checkpoint} checkpoint, and the run is "
-            f"{run.manifest().get('status')}; continue it with {TRAIN} resume={run.path}"
-        )
-    step = store.load(path).step
-    if checkpoint == "best" and step == 0:
-        raise ConfigError(
-            f"{run.path}: the best checkpoint is the run's own start; use --checkpoint last for "
-            "what it learnt, or --checkpoint start for the start"
-        )
-    folder = path / "model"
+    found = store.load_named(checkpoint, "--checkpoint ")
+    folder = found.path / "model"
     own = {"path": str(folder), "revision": MAIN, "shape": {}, "lora": None, "quantize": None}
     model = build_model_settings({**config["model"], **own})
     words, splits = instantiate("words", config["words"], WordSettings).load()
@@ -64,7 +51,7 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
     start = _find_start(run, folder, config["model"])
     untrained = start.name == UNTRAINED
     return Source(
-        step=step,
+        step=found.step,
         model=model,
         start=start,
         lineage=describe_lineage(stages_of(folder), words, splits, untrained=untrained),
@@ -97,11 +84,19 @@ def _find_start(run: RunFolder, folder: Path, model: Mapping[str, Any]) -> Start
         revision = read_adapter_config(folder).get("revision")
     else:
         seen = {run.path.resolve()}
-        while (earlier := maker(str(model["path"]))) and earlier.path.resolve() not in seen:
-            seen.add(earlier.path.resolve())
+        while (earlier := _find_maker(str(model["path"]))) and earlier.path not in seen:
+            seen.add(earlier.path)
             model = resolve(read_saved_config(earlier))["model"]
         name, revision = str(model["path"]), model.get("revision")
     return Start(name=name, revision=str(revision or MAIN), adapted=adapted, rounded=rounded)
+
+
+def _find_maker(model: str) -> RunFolder | None:
+    """The run that a model folder belongs to: <run>/model or a checkpoint; None for others."""
+    for folder in list(Path(model).resolve().parents)[:3]:
+        if (folder / "manifest.json").is_file() and (folder / "checkpoints").is_dir():
+            return RunFolder(folder)
+    return None
 
 
 def read_reports(run: RunFolder, step: int) -> list[tuple[str, dict[str, Any]]]:

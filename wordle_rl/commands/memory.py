@@ -27,7 +27,7 @@ def memory(
     Takes the settings of train.py, such as model=qwen3b num_generations=2,4,8. Reads the model's
     config.json and none of its weights.
     """
-    from wordle_rl.adapters.api import compose_config
+    from wordle_rl.runs.config import compose_config
 
     columns = list(spread(settings))
     if len(columns) > _MOST_COLUMNS:

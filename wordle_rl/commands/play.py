@@ -21,9 +21,8 @@ def play(
 ) -> None:
     """Play beside a model or a solver on a page, watch it think, and ask it on any board."""
     from wordle_rl.data.rows import read_word
+    from wordle_rl.runs.folder import find_run
     from wordle_rl.runs.instantiate import ConfigError, check_choice
-    from wordle_rl.runs.listing import find_run
-    from wordle_rl.runs.paths import ROOT
     from wordle_rl.web.players import CHECKPOINTS, SCRIPTED, Players, list_players
     from wordle_rl.web.server import Page, pick_secret, serve
 
@@ -34,7 +33,7 @@ def play(
     check_choice("--checkpoint", checkpoint, tuple(CHECKPOINTS))
     if secret is not None:
         secret = read_word("secret", secret)
-    folder = None if run is None else find_run(run, "--run", ROOT, ROOT / "outputs")
+    folder = None if run is None else find_run(run, "--run")
     choices = list_players(model=model, player=player, run=folder, checkpoint=checkpoint)
     page = Page(Players(choices, load_opponent), secret)
     first = page.thread.submit(page.players.get, next(iter(choices))).result()
@@ -50,7 +49,7 @@ def load_opponent(
     checkpoint: str = "best",
 ) -> Opponent:
     """A player to watch, as eval.py would load it with these settings. Raises ValueError."""
-    from wordle_rl.commands.players import load_player
+    from wordle_rl.commands.eval_players import load_player
     from wordle_rl.web.opponent import Opponent
 
     given = [*settings, *([] if run is None else [f"checkpoint={checkpoint}"])]

@@ -26,24 +26,20 @@ def report(
 ) -> None:
     """Write the page of a run, or of several runs beside each other."""
     from wordle_rl.reports.page import write_report
-    from wordle_rl.runs.listing import find_run
-    from wordle_rl.runs.paths import ROOT
+    from wordle_rl.runs.folder import find_run
 
-    folders = [find_run(run, "run", Path(), ROOT / "outputs").path for run in runs]
+    folders = [find_run(run, root=Path()).path for run in runs]
     for path in write_report(folders, default_settings(), output, png):
         print(path)
 
 
 def default_settings() -> dict[str, str]:
     """The settings of python train.py without any argument."""
-    from hydra import compose
-
     from wordle_rl.commands.build import resolve
     from wordle_rl.reports.run import flatten
-    from wordle_rl.runs.config import compose_from_conf
+    from wordle_rl.runs.config import compose_config
 
-    with compose_from_conf():  # at the end of a training run, Hydra still runs
-        return flatten(resolve(compose("config")))
+    return flatten(resolve(compose_config("config")))
 
 
 def write_page(folder: RunFolder) -> None:

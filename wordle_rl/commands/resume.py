@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -18,12 +17,12 @@ from yaml import YAMLError
 from wordle_rl.policy.lineage import is_clean, prompt_name, stages_of
 from wordle_rl.policy.settings import MAIN, UNTRAINED
 from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.runs.checkpoints import MANIFEST, CheckpointError, CheckpointStore, step_of
+from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore, step_of
 from wordle_rl.runs.config import CONFIG, read_config
-from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.files import FolderError
+from wordle_rl.runs.folder import LATEST, RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError, check_choice
-from wordle_rl.runs.listing import LATEST, find_run
-from wordle_rl.runs.paths import TRAIN
+from wordle_rl.runs.paths import ROOT, TRAIN
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits
 
@@ -72,12 +71,11 @@ def list_keys(overrides: Iterable[str]) -> set[str]:
 # -- init_from ------------------------------------------------------------------------------------
 
 
-def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[str, Any] | None:
+def begin_from(cfg: DictConfig, overrides: Iterable[str]) -> dict[str, Any] | None:
     """Take over the model, prompt, form and optimizer of init_from's run.
 
-    What the command line sets stays. overrides: the arguments of the command line. root: the folder
-    that relative paths start from. Returns what the manifest records about the start, None without
-    init_from. Raises ValueError in one line.
+    What the command line sets stays. overrides: the arguments of the command line. Returns what the
+    manifest records about the start, None without init_from. Raises ValueError in one line.
     """
     check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last", "start"))
     if cfg.init_from == REQUIRED:
@@ -89,14 +87,22 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     given = list_keys(overrides)
     if other := [key for key in _OWN_MODEL if key in given]:
         raise ConfigError(f"{other[0]} and init_from exclude each other: a run has its own model")
-    folder = find_run(str(cfg.init_from), "init_from", root, root / str(cfg.output_dir), "finished")
+    outputs = ROOT / str(cfg.output_dir)
+    folder = find_run(str(cfg.init_from), "init_from", "finished", outputs=outputs)
+    status = folder.manifest().get("status")
+    if status != "finished":
+        raise ConfigError(
+            f"init_from={cfg.init_from}: the run is {status}, not finished; finish it first with "
+            f"{TRAIN} resume={cfg.init_from}"
+        )
     if cfg.init_from == LATEST:
         cfg.init_from = str(folder.path)
     saved = read_saved_config(folder)
-    path, step = _find_start(folder, cfg.init_from, cfg.init_checkpoint)
+    store = CheckpointStore(folder.checkpoints, read_only=True)
+    start = store.load_named(cfg.init_checkpoint, "init_checkpoint=")
     rate = cfg.model.learning_rate
     adopt(cfg, saved, "model", given)
-    cfg.model.path = str(path / "model")
+    cfg.model.path = str(start.path / "model")
     OmegaConf.update(cfg, "model.shape", {}, merge=False, force_add=True)
     OmegaConf.update(cfg, "model.revision", MAIN, force_add=True)  # the path was a hub name
     if saved.model.path == UNTRAINED:  # its name and learning rate are for learning from scratch
@@ -112,30 +118,9 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str], root: Path) -> dict[st
     return {
         "run": str(folder.path),
         "checkpoint": cfg.init_checkpoint,
-        "step": step,
-        "sha256": hashlib.sha256((path / MANIFEST).read_bytes()).hexdigest(),
+        "step": start.step,
+        "sha256": hashlib.sha256((start.path / MANIFEST).read_bytes()).hexdigest(),
     }
-
-
-def _find_start(folder: RunFolder, given: str, which: str) -> tuple[Path, int]:
-    """A verified checkpoint of a finished run, and its step. which: best, last or start."""
-    status = folder.manifest().get("status")
-    if status != "finished":
-        raise ConfigError(
-            f"init_from={given}: the run is {status}, not finished; finish it first with "
-            f"{TRAIN} resume={given}"
-        )
-    store = CheckpointStore(folder.checkpoints, read_only=True)
-    path = {"best": store.best, "last": store.latest, "start": store.start}[which]()
-    if path is None:
-        raise ConfigError(f"{store.folder}: there is no {which} checkpoint")
-    step = store.load(path).step
-    if which == "best" and step == 0:
-        raise ConfigError(
-            f"init_from={given}: the run's best checkpoint is its own start; use "
-            "init_checkpoint=last for what it learnt, or init_checkpoint=start for the start"
-        )
-    return path, step
 
 
 # -- resume ---------------------------------------------------------------------------------------
@@ -185,16 +170,12 @@ def build_resumed_config(
                 f"such as trainer.steps=200; {anew}"
             )
         try:
-            OmegaConf.update(saved, key, OmegaConf.from_dotlist([f"x={value}"]).x)
+            new = OmegaConf.from_dotlist([f"x={value}"]).x
+            OmegaConf.update(saved, key, new)
         except (OmegaConfBaseException, YAMLError) as error:
             raise ConfigError(f"{override}: {error}") from None
-        changes[key] = [_plain(old), _plain(OmegaConf.select(saved, key))]
+        changes[key] = OmegaConf.to_container(OmegaConf.create([old, new]))
     return saved, changes
-
-
-def _plain(value: Any) -> Any:
-    """A config value without OmegaConf's types."""
-    return OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
 
 
 def keep_computing(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]) -> DictConfig:
@@ -214,7 +195,7 @@ def check_begun(folder: RunFolder, *, restart: bool) -> None:
     if restart:
         try:
             whole = store.load_latest()
-        except CheckpointError:
+        except FolderError:
             whole = None
         if whole is not None:
             raise ConfigError(
@@ -233,14 +214,14 @@ def check_begun(folder: RunFolder, *, restart: bool) -> None:
     print("there is no checkpoint: the run starts over from step 0", flush=True)
 
 
-# -- the record of a model ------------------------------------------------------------------------
+# -- the record of a model, which is named by its hub name or folder ------------------------------
 
 
 def check_secrets(protocol: str, words: WordLists, splits: Splits, model: str) -> None:
     """Raise ConfigError if a run that made the model may have trained on held-out secrets.
 
-    model: its hub name or folder. The stages of an embedded model take the place of pretraining, so
-    they may have had other word lists. A model without a record is accepted. Tables show both.
+    The stages of an embedded model take the place of pretraining, so they may have had other word
+    lists. A model without a record is accepted. Tables show both.
     """
     if protocol == "all":
         return
@@ -258,8 +239,7 @@ def check_secrets(protocol: str, words: WordLists, splits: Splits, model: str) -
 def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: WordLists) -> None:
     """Raise ConfigError if the run that made a model had another prompt, form or word lists.
 
-    model: its hub name or folder. An embedded one is a start for any of them. form: the key of the
-    setting, and its value.
+    An embedded model is a start for any of them. form: the key of the setting, and its value.
     """
     stages = stages_of(model)
     if not stages or "embedded" in stages[-1]:
@@ -279,12 +259,8 @@ def check_match(model: str, style: PromptStyle, form: tuple[str, str], words: Wo
 
 
 def describe_untaught_prompt(model: str, style: PromptStyle) -> str | None:
-    """A warning about an embedded model that was taught another prompt; else None.
-
-    model: its hub name or folder.
-    """
-    stages = stages_of(model)
-    last = stages[-1] if stages else {}
+    """A warning about an embedded model that was taught another prompt; else None."""
+    last = (stages_of(model) or [{}])[-1]
     asked, taught = prompt_name(style), last.get("prompt")
     if "embedded" not in last or taught in (None, asked):
         return None

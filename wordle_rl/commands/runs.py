@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,9 +11,10 @@ import typer
 from wordle_rl.runs.paths import ROOT
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from wordle_rl.runs.folder import RunFolder
 
-    from wordle_rl.runs.listing import RunState
+_COLUMNS = ("run", "model", "reward", "steps", "val %", "test %", "status", "age")
+_NUMBERS = ("steps", "val %", "test %", "age")
 
 
 def runs(
@@ -26,45 +26,53 @@ def runs(
     process is gone; train.py resume=latest continues it.
     """
     from rich.console import Console
+    from rich.table import Table
 
+    from wordle_rl.runs.folder import list_runs
     from wordle_rl.runs.instantiate import ConfigError
-    from wordle_rl.runs.listing import list_runs
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder")
-    states = list_runs(folder)
-    if not states:
+    found = sorted((describe_run(run) for run in list_runs(folder)), key=lambda one: one[0])
+    if not found:
         print(f"{folder}: no runs yet")
         return
+    table = Table(box=None, pad_edge=False)
+    for title in _COLUMNS:
+        side = "right" if title in _NUMBERS else "left"
+        table.add_column(title, justify=side, overflow="fold", no_wrap=title == "age")
+    for _, cells in found:
+        table.add_row(*cells)
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = 1_000  # so that a name stays in one piece
-    console.print(build_table(states, datetime.now().astimezone()))
+    console.print(table)
 
 
-def build_table(states: Sequence[RunState], now: datetime) -> Table:
-    """The table of runs, as wide as its columns. now: with its time zone."""
-    from rich.table import Table
+def describe_run(run: RunFolder) -> tuple[timedelta, list[str]]:
+    """The age of a run, and its cells in the table. A damaged folder comes last."""
+    from wordle_rl.runs.files import read_object
+    from wordle_rl.runs.folder import BROKEN, given_name, read_time
 
-    table = Table(box=None, pad_edge=False)
-    for title in ("run", "model", "reward"):
-        table.add_column(title, overflow="fold")
-    for title in ("steps", "val %", "test %"):
-        table.add_column(title, justify="right")
-    table.add_column("status")
-    table.add_column("age", justify="right", no_wrap=True)
-    for state in states:
-        rates = [state.validation_wins, state.test_wins]
-        cells = [
-            state.folder.name,
-            *(state.model or "-", state.reward or "-"),
-            "-" if state.steps is None else str(state.steps),
-            *("-" if rate is None else f"{100 * rate:.1f}" for rate in rates),
-            state.status,
-            "-" if state.started is None else describe_age(now - state.started),
+    try:
+        manifest, records = run.manifest(), run.metrics_log().read()
+        end = run.path / "summary.json"
+        test = read_object(end).get("win_rate") if end.exists() else None
+        rates = [rate for r in records if (rate := r.get("val/win_rate")) is not None]
+        best = max(rates, default=None)
+        wins = ["-" if rate is None else f"{100 * rate:.1f}" for rate in (best, test)]
+        start, choices = manifest.get("init_from"), manifest.get("choices", {})
+        model = f"of {given_name(Path(start['run']).name)}" if start else choices.get("model", "-")
+        killed = manifest["status"] == "running" and not run.is_locked()
+        age = datetime.now().astimezone() - read_time(manifest["started"])
+        return age, [
+            *(run.path.name, model, choices.get("reward", "-")),
+            str(records[-1]["step"] if records else 0),
+            *wins,
+            *("killed" if killed else manifest["status"], describe_age(age)),
         ]
-        table.add_row(*cells)
-    return table
+    except BROKEN:
+        return timedelta.max, [run.path.name, *"-----", "unreadable", "-"]
 
 
 def describe_age(age: timedelta) -> str:

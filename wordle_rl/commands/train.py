@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn
 
-import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from wordle_rl.backends import load_backend
 from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.commands.help import read_defaults
 from wordle_rl.commands.report import write_page
 from wordle_rl.commands.resume import (
     begin_from,
@@ -27,22 +27,24 @@ from wordle_rl.commands.resume import (
     describe_untaught_prompt,
     keep_computing,
 )
-from wordle_rl.commands.worker import follow
+from wordle_rl.policy.batch import DoesNotFit
+from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import FolderError, remove_temporary_files
-from wordle_rl.runs.folder import UNFINISHED, RunFolder
+from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError, check_type
-from wordle_rl.runs.interrupts import Interrupted, Interrupts
-from wordle_rl.runs.launch import check_first_start, read_launch
-from wordle_rl.runs.listing import LATEST, find_run
+from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
 from wordle_rl.runs.paths import CONF, EVAL, ROOT, TRAIN
+from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
 from wordle_rl.training.loop import TrainingFailed
 from wordle_rl.training.memory import MemoryFull, start_afresh
 from wordle_rl.training.report import describe_idle_groups, describe_seconds
+
+_PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,7 @@ def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Op
     with user_errors():
         if cfg.restart:
             raise ConfigError("restart=true needs resume=<the run to start over>")
-        start = begin_from(cfg, overrides, ROOT)
+        start = begin_from(cfg, overrides)
         check_first_start()
         setup = build_experiment(resolve(cfg))
         _check_launch(setup)
@@ -110,16 +112,17 @@ def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Op
     print(describe_run_lineage(stages, setup))
     if warning := describe_untaught_prompt(setup.model.location, setup.recipe.style):
         print(warning, file=sys.stderr)
+    chosen = HydraConfig.get().runtime.choices if HydraConfig.initialized() else {}
     folder.write_manifest(
         seeds={"seed": setup.recipe.seed},
         command=sys.argv,
         model=setup.model.path,
         revision=setup.model.revision,
         init_from=start,
-        choices=_hydra_choices(),
+        choices={str(group): str(name) for group, name in chosen.items() if name is not None},
         **{key: value for key, value in stages[-1].items() if key != "run"},
     )
-    return Opened(setup=setup, folder=folder, resume=False, again=[_make_resume_override(folder)])
+    return Opened(setup=setup, folder=folder, resume=False, again=[_resume_override(folder)])
 
 
 def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:
@@ -132,7 +135,7 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
     overrides = [o for o in overrides if o.partition("=")[0] not in dropped]
     with user_errors():
         outputs = ROOT / str(cfg.output_dir)
-        folder = find_run(str(cfg.resume), "resume", ROOT, outputs, *UNFINISHED)
+        folder = find_run(str(cfg.resume), "resume", *UNFINISHED, outputs=outputs)
         saved, changes = build_resumed_config(folder, overrides)
         check_begun(folder, restart=cfg.restart)
         setup = build_experiment(resolve(keep_computing(folder, saved, changes)))
@@ -146,7 +149,7 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
     folder.note_resume(step=count_steps(folder), command=sys.argv, changes=changes)
-    again = [_make_resume_override(folder), *overrides]
+    again = [_resume_override(folder), *overrides]
     return Opened(setup=setup, folder=folder, resume=True, again=again)
 
 
@@ -174,18 +177,10 @@ def _check_same_data(folder: RunFolder, setup: Experiment) -> None:
         )
 
 
-def _make_resume_override(folder: RunFolder) -> str:
+def _resume_override(folder: RunFolder) -> str:
     """The override that resumes a run. Any characters are allowed in its path."""
     path = str(folder.path).replace("\\", "\\\\").replace("'", "\\'")
     return f"resume='{path}'"
-
-
-def _hydra_choices() -> dict[str, str]:
-    """The option of each group in this process; empty where Hydra did not start it."""
-    if not HydraConfig.initialized():
-        return {}
-    chosen = HydraConfig.get().runtime.choices
-    return {str(group): str(option) for group, option in chosen.items() if option is not None}
 
 
 # -- a run, from its first line to its end --------------------------------------------------------
@@ -223,12 +218,11 @@ def _run_backend(opened: Opened, interrupts: Interrupts) -> dict[str, Any]:
 
 def describe_choices(choices: Mapping[str, str]) -> str:
     """The options that differ from those of conf/config.yaml, whoever chose them."""
-    defaults = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))["defaults"]
-    usual = [pair for entry in defaults if isinstance(entry, dict) for pair in entry.items()]
+    usual = {group: option for group, (option, _) in read_defaults(CONF / "config.yaml").items()}
     changed = [
         f"{group}={option}"
         for group, option in choices.items()
-        if "/" not in group and (group, option) not in usual
+        if "/" not in group and option != usual.get(group)
     ]
     return "choices: " + (" ".join(changed) or "the defaults of conf/config.yaml")
 
@@ -237,8 +231,7 @@ def print_data(setup: Experiment) -> None:
     """Print what became of the rows of data=, and how many steps they make."""
     if setup.data is None:
         return
-    for line in setup.data.lines:
-        print(line)
+    print("\n".join(setup.data.lines))
     if setup.trainer.epochs is not None:
         groups, epochs = setup.recipe.rollout.groups, setup.trainer.epochs
         steps, rows = setup.trainer.steps, setup.data.rows
@@ -275,3 +268,30 @@ def _note_hard_stop(folder: RunFolder) -> None:
         os.write(2, line.encode(errors="replace"))
     with suppress(OSError, FolderError):
         folder.set_status("interrupted", "stopped by a second signal, without saving")
+
+
+# -- the further processes of a run ---------------------------------------------------------------
+
+
+def follow(launch: Launch, file: str = "") -> NoReturn:
+    """Join the first process, do its task on another share, and end. Only the first one prints.
+
+    file: where the processes of one machine meet; without it they meet where torchrun says.
+    """
+    ignore_signals()  # the first process decides what becomes of the run
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    from wordle_rl.backends.torch import backend
+    from wordle_rl.backends.torch.processes import ProcessLost, join_processes
+
+    try:
+        with user_errors(), join_processes(launch, file) as processes:
+            backend.follow(build_experiment, processes)
+    except (TrainingFailed, MemoryFull):
+        pass  # the first process has the same error and prints it
+    except NotFinite as error:
+        # The first process has the same weights. It usually finds the error and ends this one.
+        time.sleep(_PATIENCE)
+        fail(str(error), code=1)
+    except (DoesNotFit, ProcessLost) as error:
+        fail(f"process {launch.rank}: {error}", code=1)
+    raise SystemExit(0)

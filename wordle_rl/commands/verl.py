@@ -26,9 +26,9 @@ def verl(
     given = [value.removeprefix(_OUTPUT) for value in settings if value.startswith(_OUTPUT)]
     if len(given) != 1 or not given[0]:
         raise ConfigError("output must be given once: output=<folder>")
-    from wordle_rl.adapters.api import compose_config
     from wordle_rl.adapters.verl.files import write_folder
     from wordle_rl.commands.build import build_experiment, resolve
+    from wordle_rl.runs.config import compose_config
 
     others = [value for value in settings if not value.startswith(_OUTPUT)]
     setup = build_experiment(resolve(compose_config("config", others)))

@@ -22,7 +22,7 @@ from wordle_rl.runs.instantiate import (
     check_seed,
     check_type,
 )
-from wordle_rl.runs.launch import read_launch
+from wordle_rl.runs.processes import read_launch
 
 UNTRAINED = "untrained"
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"

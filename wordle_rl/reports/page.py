@@ -37,7 +37,7 @@ from wordle_rl.reports.run import (
 )
 from wordle_rl.reports.solvers import OPTIMUM, OPTIMUM_TITLE, solvers_of
 from wordle_rl.runs.files import write_bytes
-from wordle_rl.runs.labels import label_run
+from wordle_rl.runs.folder import label_run
 
 PAGE = "report.html"  # in the folder of a run
 COMPARISON = "comparison.html"  # beside the first of several runs

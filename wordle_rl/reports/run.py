@@ -154,7 +154,7 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run. Raises RunFolderError for another folder, and FolderError for a damaged file."""
+    """Read a run. Raises FolderError for another folder, and for a damaged file."""
     opened = RunFolder.open(folder)
     manifest, records = opened.manifest(), opened.metrics_log().read()
     metrics = pd.DataFrame(records).set_index("step").sort_index() if records else pd.DataFrame()

@@ -27,6 +27,7 @@ from wordle_rl.runs.files import (
     write_bytes,
     write_json,
 )
+from wordle_rl.runs.paths import TRAIN
 
 MANIFEST = "checkpoint.json"
 _STEP = re.compile(r"step_(\d{6,})")
@@ -89,19 +90,14 @@ class CheckpointStore:
         self._prune()
         return target
 
-    def load(self, path: str | Path) -> Checkpoint:
-        """Verify a checkpoint's files. Raises CheckpointError naming the first that is wrong."""
+    def verify(self, path: str | Path) -> Checkpoint:
+        """Compare a checkpoint's files with its list. Raises FolderError naming the wrong one."""
         path = Path(path)
+        listed = path / MANIFEST
         if not path.is_dir():
             raise CheckpointError(f"{path}: no such checkpoint")
-        listed = path / MANIFEST
-        try:
-            manifest = read_object(listed)
-            check_all_entries(listed, manifest, {"step": int, "files": dict[str, dict]})
-        except FileNotFoundError:
-            raise CheckpointError(f"{listed}: missing") from None
-        except FolderError as error:
-            raise CheckpointError(str(error)) from None
+        manifest = read_object(listed)
+        check_all_entries(listed, manifest, {"step": int, "files": dict[str, dict]})
         step = manifest["step"]
         if _STEP.fullmatch(path.name) and step != step_of(path):
             raise CheckpointError(f"{listed}: is about step {step}")
@@ -127,8 +123,8 @@ class CheckpointStore:
             faults.append(f"{self.folder / 'last'}: names a checkpoint that is not there")
         for path in self._newest_first():
             try:
-                checkpoint = self.load(path)
-            except CheckpointError as error:
+                checkpoint = self.verify(path)
+            except FolderError as error:
                 faults.append(str(error))
                 continue
             for fault in faults:
@@ -149,12 +145,32 @@ class CheckpointStore:
         try:
             if marked is None:
                 raise CheckpointError(f"{self.folder / 'best'}: names no checkpoint that is there")
-            return self.load(marked)
-        except CheckpointError as error:
+            return self.verify(marked)
+        except FolderError as error:
             newest = self.load_latest()
             if newest is not None:
                 warnings.warn(f"{error}; {newest.path.name} takes its place", stacklevel=2)
             return newest
+
+    def load_named(self, name: str, option: str) -> Checkpoint:
+        """The checkpoint best, last or start, and no other one in its place.
+
+        option: how the command line names a checkpoint, for messages. Raises FolderError when it is
+        missing or broken, and when the best one is the start.
+        """
+        path = {"best": self.best, "last": self.latest, "start": self.start}[name]()
+        if path is None:
+            raise CheckpointError(
+                f"{self.folder}: there is no {name} checkpoint; continue the run with "
+                f"{TRAIN} resume={self.folder.parent}"
+            )
+        found = self.verify(path)
+        if name == "best" and found.step == 0:
+            raise CheckpointError(
+                f"{self.folder.parent}: the best checkpoint is the run's own start; use "
+                f"{option}last for what it learnt, or {option}start for the start"
+            )
+        return found
 
     def latest(self) -> Path | None:
         """Folder of the newest checkpoint, not verified, or None."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.runs.errors import describe_hydra_error
 from wordle_rl.runs.files import FolderError, read_text, write_bytes
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import CONF
 
 CONFIG = "config.yaml"  # the resolved config in a run folder
@@ -18,17 +20,25 @@ _NO_DATA = ("", "none", "null")
 _PLAIN = re.compile(r"[^\s'\"()\[\]{}]*")  # names of options, separated by commas in a sweep
 
 
-@contextmanager
-def compose_from_conf() -> Iterator[None]:
-    """Let hydra.compose read conf/, in scripts as well as while a Hydra command runs."""
-    from hydra import initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
+def compose_config(name: str, settings: Sequence[str] = (), *, with_hydra: bool = False) -> Any:
+    """The DictConfig of conf/<name>.yaml with settings as on the command line.
 
-    if GlobalHydra.instance().is_initialized():
-        yield
-    else:
-        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            yield
+    with_hydra: whether it has the node hydra, too. Raises ConfigError in one line. Works in scripts
+    as well as while a Hydra command runs.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    runs = GlobalHydra.instance().is_initialized()
+    conf = {"version_base": "1.3", "config_dir": str(CONF)}
+    with nullcontext() if runs else initialize_config_dir(**conf):
+        try:
+            given = [quoted(setting) for setting in settings]
+            return compose(name, overrides=given, return_hydra_config=with_hydra)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError(" ".join(describe_hydra_error(error).split())) from None
 
 
 def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:

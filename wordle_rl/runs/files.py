@@ -23,53 +23,41 @@ class FolderError(ValueError):
     """What a folder holds cannot be used; the message is one line that names folder or file."""
 
 
-class RunFolderError(FolderError):
-    """A run folder cannot be used; the message is one line that names the path."""
-
-
 # -- reading --------------------------------------------------------------------------------------
 
 
-def read_file(path: Path) -> bytes:
-    """A whole file. Raises FolderError in one line, also for one of more than 64 MiB."""
+def read_text(path: Path) -> str:
+    """The UTF-8 text of a file, without a byte order mark.
+
+    Raises FolderError in one line, also for a file of more than 64 MiB.
+    """
     try:
         with open(path, "rb") as file:
             data = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        raise FolderError(f"{path}: no such file") from None
     except OSError as error:
-        raise FolderError(f"{path}: {_reason(error)}") from None
+        raise FolderError(f"{path}: cannot be read ({error.strerror})") from None
     if len(data) > _LARGEST:
         raise FolderError(f"{path}: larger than {_LARGEST:,} bytes, the most that is read")
-    return data
-
-
-def _reason(error: OSError) -> str:
-    missing = isinstance(error, FileNotFoundError)
-    return "no such file" if missing else f"cannot be read ({error.strerror})"
-
-
-def read_text(path: Path) -> str:
-    """The UTF-8 text of a file, without a byte order mark. Raises FolderError."""
     try:
-        return read_file(path).decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        row = error.object.count(b"\n", 0, error.start) + 1
+        row = data.count(b"\n", 0, error.start) + 1
         raise FolderError(f"{path} row {row}: not UTF-8 text") from None
 
 
 def read_json(path: Path) -> Any:
-    """The value of a JSON file. Raises FolderError in one line, FileNotFoundError without it."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file")
+    """The value of a JSON file. Raises FolderError in one line."""
+    text = read_text(path)
     try:
-        return json.loads(read_file(path))
-    except FolderError:
-        raise
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise FolderError(f"{path}: not JSON ({error})") from None
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The object of a JSON file. Raises what read_json() raises."""
+    """The object of a JSON file. Raises FolderError in one line."""
     value = read_json(path)
     if not isinstance(value, dict):
         raise FolderError(f"{path}: not a JSON object")
@@ -128,7 +116,7 @@ def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write an object as indented JSON, atomically (write_bytes, json_bytes)."""
+    """Write an object as indented JSON, atomically."""
     write_bytes(path, json_bytes(value, indent=2))
 
 
@@ -203,7 +191,7 @@ class StepLog:
     def read(self) -> list[dict[str, Any]]:
         """All records, oldest first; empty without a file.
 
-        Raises RunFolderError when a line other than the last is not a JSON object with a step.
+        Raises FolderError when a line other than the last is not a JSON object with a step.
         """
         return [*self.records()]
 
@@ -248,7 +236,7 @@ class StepLog:
                 if record is not None:
                     yield line, record
                 elif file.read(1):  # a torn line is forgiven when nothing follows
-                    raise RunFolderError(f"{self.path} line {number}: not a JSON record of a step")
+                    raise FolderError(f"{self.path} line {number}: not a JSON record of a step")
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

@@ -1,16 +1,19 @@
 """The run folder: everything that a run made, in a form that can be read without the program.
 
-Creates and opens folders, writes the manifest, and locks a folder against a second training process
-(on one machine, and over NFS where the server supports flock).
+Creates, opens and finds folders, writes the manifest, and locks a folder against a second training
+process (on one machine, and over NFS where the server supports flock).
 """
 
 from __future__ import annotations
 
 import fcntl
+import importlib.metadata
 import os
+import platform
 import re
 import secrets
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,21 +21,27 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs.environment import describe_environment
-from wordle_rl.runs.files import (
-    FolderError,
-    RunFolderError,
-    StepLog,
-    read_object,
-    write_json,
-)
+from wordle_rl.runs.files import FolderError, StepLog, read_object, write_json
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.paths import PACKAGE, ROOT
 
-__all__ = ["RunFolder", "RunFolderError", "StepLog", "write_json"]
-
+LATEST = "latest"  # given in place of a run's folder
+OUTPUTS = ROOT / "outputs"
 UNFINISHED = ("running", "interrupted", "failed")  # running: perhaps killed
+_PACKAGES = (  # whose versions a manifest holds, where they are installed
+    *("numpy", "torch", "lightning", "transformers", "tokenizers", "peft", "safetensors"),
+    *("mlx", "mlx-lm", "hydra-core", "omegaconf", "optuna", "tensorboard"),
+)
 _RUN_FOLDER = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_(.+)_\d+-[0-9a-f]{6}")
-_NAME_LENGTH = 60  # characters of a run's name that its folder keeps
+_NAME_LENGTH = 60  # characters of a run's name that its folder keeps, and of changes in a label
+BROKEN = (FolderError, OSError, KeyError, TypeError, ValueError)  # what a damaged folder raises
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
+_SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
+# Settings that say nothing about what is learnt, but for some of them.
+_UNTOLD = re.compile(
+    r"name|output_dir|resume|restart|model|sweep|(hydra|logger|backend|trainer)([./].*)?"
+)
+_TOLD = {"backend", "backend.precision", "trainer.steps", "trainer.epochs"}
 
 
 @dataclass(frozen=True)
@@ -48,19 +57,18 @@ class RunFolder:
         label = re.sub(r"[^A-Za-z0-9._=-]+", "-", name).strip("-.")[:_NAME_LENGTH] or "run"
         path = Path(root) / f"{stamp}_{label}_{os.getpid()}-{secrets.token_hex(3)}"
         try:
-            Path(root).mkdir(parents=True, exist_ok=True)
-            path.mkdir(exist_ok=False)
+            path.mkdir(parents=True)
         except OSError as error:
-            raise RunFolderError(f"{path}: cannot be created ({error.strerror})") from None
+            raise FolderError(f"{path}: cannot be created ({error.strerror})") from None
         return cls(path)
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
-        """The folder of an earlier run. Raises RunFolderError unless its manifest can be read."""
+        """The folder of an earlier run. Raises FolderError unless its manifest can be read."""
         path = Path(path)
         if not path.is_dir():
             wrong = "is a file, not a run folder" if path.exists() else "no such run folder"
-            raise RunFolderError(f"{path}: {wrong}")
+            raise FolderError(f"{path}: {wrong}")
         folder = cls(path)
         folder.manifest()
         return folder
@@ -81,15 +89,14 @@ class RunFolder:
         """Every validation game, one line a game: validation_games.jsonl."""
         return StepLog(self.path / "validation_games.jsonl")
 
+    # -- the manifest -----------------------------------------------------------------------------
+
     def manifest(self) -> dict[str, Any]:
-        """The entries of manifest.json. Raises RunFolderError when it is missing or broken."""
+        """The entries of manifest.json. Raises FolderError when it is missing or broken."""
         path = self.path / "manifest.json"
-        try:
-            return read_object(path)
-        except FileNotFoundError:
-            raise RunFolderError(f"{self.path}: not a run folder (no manifest.json)") from None
-        except FolderError as error:
-            raise RunFolderError(str(error)) from None
+        if not path.exists():
+            raise FolderError(f"{self.path}: not a run folder (no manifest.json)")
+        return read_object(path)
 
     def write_manifest(self, **entries: Any) -> dict[str, Any]:
         """Write and return manifest.json: status "running", the environment, and these entries.
@@ -99,6 +106,9 @@ class RunFolder:
         manifest = {"status": "running", "started": _now(), **describe_environment(), **entries}
         write_json(self.path / "manifest.json", manifest)
         return manifest
+
+    def _update_manifest(self, **entries: Any) -> None:
+        write_json(self.path / "manifest.json", {**self.manifest(), **entries})
 
     def set_status(self, status: str, reason: str | None = None) -> None:
         """Record "finished" or one of UNFINISHED, the time and the reason."""
@@ -111,33 +121,27 @@ class RunFolder:
         with suppress(OSError, FolderError):  # the error itself matters more
             self.set_status("failed", reason)
 
-    def _update_manifest(self, **entries: Any) -> None:
-        write_json(self.path / "manifest.json", {**self.manifest(), **entries})
-
     def note_first_checkpoint(self) -> None:
         """Record that a checkpoint exists, so that a later loss of all checkpoints is noticed."""
         self._update_manifest(first_checkpoint=_now())
-
-    def note_computing(self, record: Mapping[str, Any]) -> None:
-        """Record how the run computes from its start, or its last resume, on."""
-        resumes = self.manifest().get("resumes")
-        if resumes:
-            last = {**resumes[-1], "computing": dict(record)}
-            self._update_manifest(resumes=[*resumes[:-1], last])
-        else:
-            self._update_manifest(computing=dict(record))
-
-    def computing(self) -> dict[str, Any]:
-        """The last record of note_computing(); empty before the first."""
-        manifest = self.manifest()
-        parts = [manifest, *manifest.get("resumes", [])]
-        return next((part["computing"] for part in reversed(parts) if "computing" in part), {})
 
     def note_resume(self, **entries: Any) -> None:
         """Record that the run is resumed. entries: its step, command and changed settings."""
         resume = {"time": _now(), **describe_environment(), **entries}
         resumes = [*self.manifest().get("resumes", []), resume]
         self._update_manifest(status="running", status_reason=None, resumes=resumes)
+
+    def note_computing(self, record: Mapping[str, Any]) -> None:
+        """Record how the run computes from its start, or its last resume, on."""
+        manifest = self.manifest()
+        [manifest, *manifest.get("resumes", [])][-1]["computing"] = dict(record)
+        self._update_manifest(**manifest)
+
+    def computing(self) -> dict[str, Any]:
+        """The last record of note_computing(); empty before the first."""
+        manifest = self.manifest()
+        parts = [manifest, *manifest.get("resumes", [])]
+        return next((part["computing"] for part in reversed(parts) if "computing" in part), {})
 
     def remove_unless_begun(self) -> bool:
         """Remove the folder of a run that failed before it measured anything; returns whether."""
@@ -146,11 +150,13 @@ class RunFolder:
             shutil.rmtree(self.path, ignore_errors=True)
         return not begun
 
+    # -- the lock ---------------------------------------------------------------------------------
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the folder for this process alone; the kernel unlocks it when the process dies.
 
-        Raises RunFolderError at once when another process, or another lock in this one, holds it.
+        Raises FolderError at once when another process, or another lock in this one, holds it.
         A forked child also holds the lock; processes started with subprocess do not.
         """
         with open(self.path / ".lock", "a+b") as file:
@@ -159,13 +165,61 @@ class RunFolder:
             except BlockingIOError:
                 file.seek(0)
                 holder = file.read(20).decode("ascii", "replace").strip() or "unknown"
-                raise RunFolderError(
+                raise FolderError(
                     f"{self.path}: process {holder} is training in this folder"
                 ) from None
             file.truncate(0)
             file.write(str(os.getpid()).encode())
             file.flush()
             yield
+
+    def is_locked(self) -> bool:
+        """Whether a process trains in the folder."""
+        with suppress(FileNotFoundError), open(self.path / ".lock", "rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+
+# -- the runs of a folder -------------------------------------------------------------------------
+
+
+def find_run(
+    given: str, setting: str = "run", *statuses: str, root: Path = ROOT, outputs: Path = OUTPUTS
+) -> RunFolder:
+    """The run that a setting names: by its folder, or `latest`, the one that began last.
+
+    statuses: which ones the latest may have; without any, all. root: where a relative folder
+    starts. outputs: where the latest is looked for. Raises FolderError for a folder that is no run,
+    ConfigError when there is no such run.
+    """
+    if given != LATEST:
+        return RunFolder.open(root / given)
+    found = []
+    for folder in list_runs(outputs):
+        with suppress(*BROKEN):
+            manifest = folder.manifest()
+            if not statuses or manifest["status"] in statuses:
+                found.append((read_time(manifest["started"]), folder.path))
+    if not found:
+        kind = f" that is {' or '.join(statuses)}" if statuses else ""
+        raise ConfigError(f"{setting}={LATEST}: {outputs} has no run{kind}")
+    return RunFolder(max(found)[1])
+
+
+def list_runs(outputs: Path) -> list[RunFolder]:
+    """The run folders in a folder, in the order of their names."""
+    return [RunFolder(path.parent) for path in sorted(outputs.glob("*/manifest.json"))]
+
+
+def read_time(entry: str) -> datetime:
+    """A time that a manifest holds, as local time."""
+    return datetime.fromisoformat(entry).astimezone()
+
+
+# -- names ----------------------------------------------------------------------------------------
 
 
 def given_name(folder: str) -> str:
@@ -174,12 +228,59 @@ def given_name(folder: str) -> str:
     return found[1] if found else folder
 
 
-def maker(model: str | Path) -> RunFolder | None:
-    """The run that a model folder belongs to: <run>/model or a checkpoint; None for others."""
-    for folder in list(Path(model).resolve().parents)[:3]:
-        if (folder / "manifest.json").is_file() and (folder / "checkpoints").is_dir():
-            return RunFolder(folder)
-    return None
+def label_run(manifest: Mapping[str, Any]) -> str:
+    """A short name of model and changes, such as `mini, lr=1e-4 seed=1`; no resume changes it."""
+    model = manifest.get("choices", {}).get("model") or str(manifest.get("model", "run"))
+    changes = {}
+    for setting in filter(None, map(_SETTING.fullmatch, manifest.get("command", [])[1:])):
+        key, value = setting[1], setting[2].strip("'\"")
+        if key in _TOLD or not _UNTOLD.fullmatch(key):
+            changes[key] = Path(value).name or value
+    words = [changes.pop("experiment")] if "experiment" in changes else []
+    words += [f"{key.rpartition('.')[2]}={value}" for key, value in changes.items()]
+    text = " ".join(words)
+    text = text if len(text) <= _NAME_LENGTH else f"{text[: _NAME_LENGTH - 3]}..."
+    return ", ".join(filter(None, [Path(model).name or model, text]))
+
+
+# -- what a run is made with ----------------------------------------------------------------------
+
+
+def describe_environment() -> dict[str, Any]:
+    """Python, platform, processors, package versions and git revision, as a manifest keeps them."""
+    versions = {}
+    for package in _PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+        "versions": versions,
+        "git": git_revision(PACKAGE.parent),
+    }
+
+
+def git_revision(folder: Path) -> dict[str, Any] | None:
+    """{"revision", "dirty"} of the repository whose root is folder, untracked files included.
+
+    None without git, without a commit, or when folder is only inside another repository, as an
+    installed package may be.
+    """
+
+    def git(*arguments: str) -> str:
+        # Without optional locks, asking for the status never disturbs a git command beside it.
+        command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+        done = subprocess.run(command, capture_output=True, timeout=10, check=True)
+        return os.fsdecode(done.stdout).strip()
+
+    try:
+        revision, root = git("rev-parse", "HEAD", "--show-toplevel").splitlines()
+        if Path(root).resolve() != folder.resolve():
+            return None
+        return {"revision": revision, "dirty": bool(git("status", "--porcelain"))}
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
 
 
 def _now() -> str:

@@ -37,7 +37,7 @@ from wordle_rl.sweeps.verdicts import (
 )
 
 PAGE = "README.md"
-BEGIN, END = "<!-- results: made by wordle-rl study -->", "<!-- end of results -->"
+BEGIN, END = "<!-- results: made by wordle-rl judge -->", "<!-- end of results -->"
 CONCLUSION, UNWRITTEN = "## Conclusion", "*Not written yet.*"
 _SHOWN = ("arm", "seeds", "validation wins %", "test wins %", "mean guesses (test)", "minutes")
 _MOST_ROWS = 20

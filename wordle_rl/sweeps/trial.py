@@ -22,8 +22,8 @@ import optuna
 
 from wordle_rl.runs.files import StepLog, read_json, write_json
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.launch import without_launch
 from wordle_rl.runs.paths import ROOT, environment, train_command
+from wordle_rl.runs.processes import without_launch
 from wordle_rl.sweeps.settings import StudySettings
 from wordle_rl.sweeps.space import quote
 

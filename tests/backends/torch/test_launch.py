@@ -17,8 +17,13 @@ from wordle_rl.backends.torch.timing import count_cpu_threads
 from wordle_rl.game.rules import TurnKind
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.launch import Launch, check_first_start, read_launch, without_launch
-from wordle_rl.runs.processes import OneProcess
+from wordle_rl.runs.processes import (
+    Launch,
+    OneProcess,
+    check_first_start,
+    read_launch,
+    without_launch,
+)
 
 PLACE = Launch(rank=1, size=8, local_rank=1, local_size=4, address="10.0.0.1", port=29500)
 

@@ -15,8 +15,8 @@ import pytest
 
 from tests.helpers.runs import settings
 from wordle_rl.backends.torch.processes import join_processes
-from wordle_rl.runs.launch import Launch
 from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.processes import Launch
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/net/tcp").exists(), reason="finds sockets and processes in /proc"

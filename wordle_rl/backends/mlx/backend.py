@@ -18,9 +18,8 @@ from wordle_rl.policy.memory import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import MlxSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
-from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.folder import RunFolder, label_run
 from wordle_rl.runs.interrupts import Interrupts
-from wordle_rl.runs.labels import label_run
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
 from wordle_rl.training.progress import announce, show_steps

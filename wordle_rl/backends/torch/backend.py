@@ -42,13 +42,11 @@ from wordle_rl.policy.memory import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
-from wordle_rl.runs.folder import RunFolder
+from wordle_rl.runs.folder import RunFolder, label_run
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupts, ignore_signals
-from wordle_rl.runs.labels import label_run
-from wordle_rl.runs.launch import read_launch
 from wordle_rl.runs.paths import TRAIN
-from wordle_rl.runs.processes import ALONE, Processes
+from wordle_rl.runs.processes import ALONE, Processes, read_launch
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, TrainingFailed, run_training
 from wordle_rl.training.progress import StepLines, announce, show_steps

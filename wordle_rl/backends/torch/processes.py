@@ -26,7 +26,7 @@ from torch.multiprocessing.spawn import start_processes as spawn
 
 from wordle_rl.backends.torch import exchange
 from wordle_rl.runs.interrupts import Interrupts
-from wordle_rl.runs.launch import Launch
+from wordle_rl.runs.processes import Launch
 
 T = TypeVar("T")
 Work = Callable[[Launch, str], None]  # what another process does, given the file where all meet

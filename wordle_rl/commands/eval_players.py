@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.adapters.api import compose_config
 from wordle_rl.backends import load_backend
 from wordle_rl.commands.build import (
     PLAYERS,
@@ -50,6 +49,7 @@ from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.rollouts.play import Player as Seated
 from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots
 from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.training.progress import GameCount, announce
@@ -186,8 +186,10 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
             "on one secret are all alike, not 0: add sampling=default"
         )
     history = build_history(config["history"], knowledge, rules)
-    if history is not None:
-        settings.check_history()
+    if history is not None and settings.opener is not None:
+        raise ConfigError("opener and history exclude each other: a game has one first guess")
+    if history is not None and settings.player == "tree":
+        raise ConfigError("player=tree needs history=none: a tree knows only its own guesses")
     secrets = listed.eval_secrets(words, splits)[: settings.limit]
     return Tournament(
         knowledge=knowledge,

@@ -1,4 +1,7 @@
-"""wordle-rl study: judges a study from its files, or says what one can find."""
+"""wordle-rl judge: judges a study from its files, or says what one can find.
+
+python train.py -m sweep=<study> runs a study, see wordle_rl/sweeps/run.py.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 
-def study(
+def judge(
     name: Annotated[
         str, typer.Argument(metavar="STUDY", help="Folder of a study, or its name in conf/sweep.")
     ],
@@ -21,9 +24,7 @@ def study(
     from wordle_rl.runs.paths import ROOT
 
     if power:
-        from wordle_rl.sweeps.power import check_power
-
-        return check_power(_plan(name))
+        return _print_power(name)
     from wordle_rl.sweeps.page import write_study
 
     places = [Path(name), ROOT / "outputs" / "sweeps" / name, ROOT / "sweeps" / name]
@@ -31,17 +32,16 @@ def study(
     print(write_study(place))
 
 
-def _plan(name: str) -> Any:
-    """The study of a file in conf/sweep. Raises ConfigError."""
-    from hydra import compose
+def _print_power(name: str) -> None:
+    """Print what the study of a file in conf/sweep can find. Raises ConfigError."""
     from omegaconf import OmegaConf
 
-    from wordle_rl.runs.config import compose_from_conf
+    from wordle_rl.runs.config import compose_config
     from wordle_rl.runs.instantiate import check_choice
     from wordle_rl.sweeps.plan import list_studies, plan_study
+    from wordle_rl.sweeps.power import check_power
 
     check_choice("STUDY", name, tuple(list_studies()))
-    with compose_from_conf():
-        config = compose("config", overrides=[f"sweep={name}"], return_hydra_config=True)
+    config = compose_config("config", [f"sweep={name}"], with_hydra=True)
     node: Any = OmegaConf.to_container(config.hydra.sweeper, resolve=True)
-    return plan_study(node, [], lambda _: {})
+    check_power(plan_study(node, [], lambda _: {}))

@@ -1,0 +1,111 @@
+"""Which runs a folder has, how they are called, and which one `latest` means."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from wordle_rl.commands.runs import describe_age, runs
+from wordle_rl.runs.files import FolderError, write_json
+from wordle_rl.runs.folder import UNFINISHED, RunFolder, find_run, label_run
+from wordle_rl.runs.instantiate import ConfigError
+
+
+def make_run(root: Path, name: str, minute: int, status: str = "finished", **more) -> RunFolder:
+    started = datetime(2026, 1, 1, 12, minute, tzinfo=UTC).isoformat()
+    folder = RunFolder.create(root, name)
+    write_json(
+        folder.path / "manifest.json",
+        {"started": started, "status": status, "choices": {"model": "tiny", "reward": "phase2"}}
+        | more,
+    )
+    return folder
+
+
+@pytest.fixture
+def outputs(tmp_path):
+    """Three runs, the newest first in the alphabet, and a folder that is no run."""
+    root = tmp_path / "outputs"
+    make_run(root, "old", 1)
+    make_run(root, "stopped", 2, "interrupted")
+    make_run(root, "a_new", 3)
+    (root / "eval").mkdir()
+    return root
+
+
+def test_the_latest_run_is_the_newest_of_its_kind_that_can_be_read(outputs):
+    for text in "{", "[]", '{"status": "finished", "started": "soon"}', '{"status": 3}':
+        (make_run(outputs, "broken", 9).path / "manifest.json").write_text(text)
+    for statuses, name in ((), "a_new"), (("finished",), "a_new"), (UNFINISHED, "stopped"):
+        assert f"_{name}_" in find_run("latest", "run", *statuses, outputs=outputs).path.name
+    with pytest.raises(ConfigError, match=r"init_from=latest: .*outputs has no run that is failed"):
+        find_run("latest", "init_from", "failed", outputs=outputs)
+    with pytest.raises(ConfigError, match=r"run=latest: .*nowhere has no run$"):
+        find_run("latest", outputs=outputs / "nowhere")
+
+
+def test_another_name_is_a_folder(outputs):
+    [old] = outputs.glob("*_old_*")
+    assert find_run(old.name, root=outputs).path == old
+    with pytest.raises(FolderError, match="no such run folder"):
+        find_run("other", root=outputs)
+
+
+def listed(outputs, capsys) -> list[list[str]]:
+    """The cells of the table but the first one, without its title."""
+    runs(outputs)
+    title, *lines = capsys.readouterr().out.splitlines()
+    assert " ".join(title.split()) == "run model reward steps val % test % status age"
+    assert all(line.startswith("20") for line in lines)
+    return [line.split()[1:7] for line in lines]
+
+
+def test_a_list_says_how_each_run_stands_newest_first(outputs, capsys):
+    run = make_run(outputs, "training", 5, "running")
+    for step, rate in (0, 0.25), (10, 0.5), (20, None):
+        run.metrics_log().append(step, {} if rate is None else {"val/win_rate": rate})
+    write_json(run.path / "summary.json", {"win_rate": 0.75})
+    make_run(outputs, "second", 4, init_from={"run": str(run.path)})
+    (make_run(outputs, "broken", 6).path / "manifest.json").write_text("{")
+    with run.lock():
+        first, second, *others, last = listed(outputs, capsys)
+    assert first == ["tiny", "phase2", "20", "50.0", "75.0", "running"]
+    assert second[:3] == ["of", "training", "phase2"]
+    assert [line[-1] for line in others] == ["finished", "interrupted", "finished"]
+    assert last[-1] == "unreadable"
+    assert listed(outputs, capsys)[0][-1] == "killed", "without a process"
+
+
+def test_a_folder_without_runs_says_so(tmp_path, capsys):
+    runs(tmp_path)
+    assert capsys.readouterr().out == f"{tmp_path}: no runs yet\n"
+    with pytest.raises(ConfigError, match="missing: no such folder"):
+        runs(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(-3, "0 s"), (59, "59 s"), (60, "1 min"), (7199, "1 h"), (200_000, "2 d")]
+)
+def test_an_age_is_told_in_its_largest_unit(seconds, said):
+    assert describe_age(timedelta(seconds=seconds)) == said
+
+
+COMMAND = [
+    "train.py", "model=mini", "optim.lr=1e-4", "seed=1", "output_dir='x'", "--cfg",
+    "trainer.show_games=0", "init_from=outputs/2026_demo_1", "hydra.verbose=true",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "label"),
+    [
+        (COMMAND, "mini, lr=1e-4 seed=1 init_from=2026_demo_1"),
+        (["train.py", "seed=2", "experiment=demo"], "mini, demo seed=2"),
+        (["train.py", f"group.setting={'a' * 99}"], f"mini, setting={'a' * 49}..."),
+    ],
+)
+def test_a_label_has_the_model_the_experiment_and_the_changes(command, label):
+    assert label_run({"command": command, "choices": {"model": "mini"}}) == label
+    assert label_run({"model": "embedded/tiny", "command": ["train.py"]}) == "tiny"

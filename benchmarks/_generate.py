@@ -30,7 +30,7 @@ from transformers import DynamicCache, GenerationConfig
 
 from benchmarks._scene import Scene, copy_to_play
 from benchmarks._timing import fastest
-from wordle_rl.backends.torch.timing import DTYPES
+from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.sampling import Sampling

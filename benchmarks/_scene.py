@@ -15,9 +15,9 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.torch.devices import DTYPES, choose_computing
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.backends.torch.timing import DTYPES, choose_computing
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim

@@ -38,7 +38,7 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks._timing import speedup, spread
-from wordle_rl.backends.blas import borrow_blas
+from wordle_rl.backends import borrow_blas
 
 OURS = {"ours": {"beta": 0.0}, "ours, KL 0.1": {"beta": 0.1}}
 DEFAULTS = "mlx-lm-lora, defaults"

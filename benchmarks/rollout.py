@@ -53,8 +53,8 @@ from benchmarks._timing import (
     speedup,
     spread,
 )  # fmt: skip
+from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.backends.torch.timing import DTYPES
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.rollouts.play import ModelPlayer, new_games, play

@@ -53,8 +53,8 @@ import transformers
 from benchmarks._generate import CACHED, GenerateSettings, fastest_generate
 from benchmarks._scene import PLAYS, Scene, adapted_layers, load_scene, machine, options
 from benchmarks._timing import fastest, forward_flops, matmul_rate, rates, seconds, speedup, spread
+from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.backends.torch.timing import DTYPES
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim

@@ -39,7 +39,7 @@ gc.set_threshold(100_000, 50, 100)
 def pytest_pycollect_makemodule(module_path: Path) -> None:
     """Before a test module imports MLX, let it multiply as it does in a run."""
     if "mlx" in module_path.read_text():
-        from wordle_rl.backends.blas import borrow_blas
+        from wordle_rl.backends import borrow_blas
 
         borrow_blas()
 

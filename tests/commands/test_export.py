@@ -18,7 +18,7 @@ from tests.helpers import exports as made
 from tests.helpers import runs
 from tests.helpers.commands import evaluation
 from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
-from wordle_rl.backends.torch import merge
+from wordle_rl.backends.torch import convert as merge
 from wordle_rl.commands.export import export as command
 from wordle_rl.export.card import LICENCES
 from wordle_rl.export.check import Change, check_change

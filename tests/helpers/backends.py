@@ -48,7 +48,7 @@ def torch_backend() -> Backend:
 
 
 def mlx_backend() -> Backend:
-    from wordle_rl.backends.blas import borrow_blas
+    from wordle_rl.backends import borrow_blas
 
     borrow_blas()  # before MLX is imported, as in a run
     import mlx.core as mx

@@ -53,7 +53,7 @@ def torch_model(model: Any) -> EngineModel:
 
 
 def mlx_model(model: Any) -> EngineModel:
-    from wordle_rl.backends.blas import borrow_blas
+    from wordle_rl.backends import borrow_blas
 
     borrow_blas()
     from tests.helpers.mlx_tiny import loaded_from

@@ -18,7 +18,7 @@ from tests.helpers.configs import composed
 from tests.helpers.runs import resume, run, settings
 from tests.helpers.tiny import SHAPE, policy_of, qwen
 from wordle_rl.backends.torch import backend as lightning_backend
-from wordle_rl.backends.torch import timing as torch_timing
+from wordle_rl.backends.torch import devices as torch_devices
 from wordle_rl.backends.torch.optimizers import ExactMuon, orthogonalize
 from wordle_rl.backends.torch.processes import TorchProcesses
 from wordle_rl.policy.computing import (
@@ -82,7 +82,7 @@ UNTRAINED = ModelSettings(
 
 def test_timing_draws_no_random_numbers_and_sets_the_threads_that_were_asked_for():
     state = torch.get_rng_state()
-    computing = torch_timing.choose_computing(
+    computing = torch_devices.choose_computing(
         LightningSettings(threads=2), torch.device("cpu"), UNTRAINED
     )
     assert computing.precision in ("fp32", "bf16") and len(computing.reasons) == 1
@@ -92,7 +92,7 @@ def test_timing_draws_no_random_numbers_and_sets_the_threads_that_were_asked_for
 def test_what_is_set_by_hand_is_not_timed():
     given = LightningSettings(precision="bf16", threads=1)
     unknown: Any = None  # the model is needed for timing alone
-    computing = torch_timing.choose_computing(given, torch.device("cpu"), unknown)
+    computing = torch_devices.choose_computing(given, torch.device("cpu"), unknown)
     assert computing.record() == {"precision": "bf16", "threads": 1, "reasons": []}
 
 
@@ -108,7 +108,7 @@ def say(monkeypatch, precision: str) -> None:
     def found(seconds):
         return precision, f"{precision}: as the test says"
 
-    monkeypatch.setattr(torch_timing, "choose_precision", found)
+    monkeypatch.setattr(torch_devices, "choose_precision", found)
 
 
 @pytest.mark.parametrize("precision", [pytest.param("fp32", marks=pytest.mark.slow), "bf16"])
@@ -191,7 +191,7 @@ def test_a_resumed_run_keeps_its_threads_on_any_machine(small, tmp_path, monkeyp
 def test_a_process_may_use_its_share_of_the_threads(variable, processes, threads, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", variable)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(6)), raising=False)
-    assert torch_timing.count_cpu_threads(processes) == threads
+    assert torch_devices.count_cpu_threads(processes) == threads
 
 
 @pytest.mark.parametrize("command", ["train", "eval"])

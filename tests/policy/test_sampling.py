@@ -6,19 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from wordle_rl.backends.torch.sampling import draw_tokens, fetch_drawn
+from wordle_rl.backends.torch.engine import draw_tokens
 from wordle_rl.policy.sampling import Sampling, philox4x32, uniforms
 
 ONES = 0xFFFFFFFF
 PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
 ALMOST_ONE = 1.0 - 2.0**-53
-
-
-def sample_tokens(
-    logits: torch.Tensor, sampling: Sampling, numbers: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and log-probabilities, as the engine draws them."""
-    return fetch_drawn(*draw_tokens(logits, sampling, torch.from_numpy(numbers).float()))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +63,7 @@ def test_each_token_is_drawn_on_a_share_of_the_unit_interval_as_long_as_its_prob
     logits = torch.tensor([0.3, -1.0, 2.0, 0.3, -4.0])
     probabilities = np.exp(logits.numpy()) / np.exp(logits.numpy()).sum()
     grid = (np.arange(10_000) + 0.5) / 10_000
-    ids, logprobs = sample_tokens(logits.expand(10_000, -1), Sampling(), grid)
+    ids, logprobs = draw_tokens(logits.expand(10_000, -1), Sampling(), grid)
     # The distribution is inverted: ids rise with the uniform, and ties are told apart by place.
     assert (np.diff(ids) >= 0).all()
     assert np.abs(np.bincount(ids, minlength=5) / 10_000 - probabilities).max() <= 1e-4
@@ -81,7 +74,7 @@ def test_frequencies_of_drawn_tokens_follow_the_model_at_the_sampling_temperatur
     logits = torch.tensor([1.0, 0.0, -1.0, 0.5, 0.0, -2.0])
     weights = np.exp(logits.numpy() / 0.7)
     numbers = uniforms(seed=3, step=0, rollouts=np.arange(20_000), turn=0, tokens=1)[:, 0]
-    ids, _ = sample_tokens(logits.expand(20_000, -1), Sampling(temperature=0.7), numbers)
+    ids, _ = draw_tokens(logits.expand(20_000, -1), Sampling(temperature=0.7), numbers)
     expected = 20_000 * weights / weights.sum()
     statistic = ((np.bincount(ids, minlength=6) - expected) ** 2 / expected).sum()
     assert statistic < 20.5  # 5 degrees of freedom, p = 0.001
@@ -92,16 +85,14 @@ def test_a_token_of_probability_zero_is_never_drawn(uniform):
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(50, 3001, generator=generator)
     logits[:, [0, 1, 1500, 2999, 3000]] = -torch.inf
-    ids, logprobs = sample_tokens(logits, Sampling(), np.full(50, uniform))
+    ids, logprobs = draw_tokens(logits, Sampling(), np.full(50, uniform))
     assert not set(ids) & {0, 1, 1500, 2999, 3000}
     assert np.isfinite(logprobs).all()
 
 
 def test_temperature_zero_takes_the_likeliest_token_whatever_the_uniform():
     logits = torch.tensor([[0.0, 3.0, 1.0]] * 3)
-    ids, logprobs = sample_tokens(
-        logits, Sampling(temperature=0.0), np.array([0.0, 0.5, ALMOST_ONE])
-    )
+    ids, logprobs = draw_tokens(logits, Sampling(temperature=0.0), np.array([0.0, 0.5, ALMOST_ONE]))
     assert ids.tolist() == [1, 1, 1]
     assert np.allclose(logprobs, 3.0 - np.log(1 + np.e**3 + np.e))
 
@@ -122,7 +113,7 @@ def test_temperature_zero_takes_the_likeliest_token_whatever_the_uniform():
 def test_top_k_and_top_p_leave_the_likeliest_tokens_and_share_out_the_rest(settings, kept):
     probabilities = np.array([0.05, 0.5, 0.15, 0.3])
     logits = torch.tensor(np.log(probabilities), dtype=torch.float32).expand(1000, -1)
-    ids, logprobs = sample_tokens(logits, Sampling(**settings), (np.arange(1000) + 0.5) / 1000)
+    ids, logprobs = draw_tokens(logits, Sampling(**settings), (np.arange(1000) + 0.5) / 1000)
     shares = probabilities / probabilities[kept].sum()
     assert sorted(set(ids)) == kept
     assert np.allclose(logprobs, np.log(shares)[ids], atol=1e-5)

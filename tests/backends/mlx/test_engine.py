@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from wordle_rl.backends.mlx.sampling import sample_tokens
+from wordle_rl.backends.mlx.engine import draw_tokens
 from wordle_rl.policy.sampling import Sampling
 
 
@@ -24,7 +24,7 @@ def test_a_draw_inverts_the_distribution_that_the_settings_leave(sampling):
     random = np.random.default_rng(3)
     logits = random.normal(size=(5, 8)).astype(np.float32)
     uniforms = np.array([0.0, 0.3, 0.6, 0.9, 1.0 - 2.0**-24], np.float32)
-    ids, logprobs = sample_tokens(mx.array(logits), sampling, mx.array(uniforms))
+    ids, logprobs = draw_tokens(mx.array(logits), sampling, uniforms)
     for row in range(5):
         expected, table = slow_draw(logits[row].astype(np.float64), sampling, float(uniforms[row]))
         assert ids[row].item() == expected

@@ -131,9 +131,7 @@ def test_an_update_that_is_not_finite_is_skipped_as_if_it_had_never_been(kind, f
 
 
 @pytest.mark.parametrize("kind", ["full", "bf16", "lora", "muon", "value head"])
-def test_a_checkpoint_restores_weights_moments_and_randomness_bit_for_bit(
-    kind, model_folder, tmp_path
-):
+def test_a_checkpoint_restores_weights_and_moments_bit_for_bit(kind, model_folder, tmp_path):
     name = "muon" if kind == "muon" else "adamw"  # row 22
     written, read = (policy_of_kind(kind, model_folder, name=name) for _ in range(2))
     batch, algorithm = games(), PLAIN
@@ -143,11 +141,8 @@ def test_a_checkpoint_restores_weights_moments_and_randomness_bit_for_bit(
             policy.add_value_head()
     for _ in range(3):
         written.update(batch, algorithm)
-    mx.random.seed(5)
     written.save(tmp_path)
-    drawn = mx.random.uniform().item()
     read.load(tmp_path)
-    assert mx.random.uniform().item() == drawn
     assert same_weights(written.weights, read.weights)
     for _ in range(2):
         for policy in (written, read):

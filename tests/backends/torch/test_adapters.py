@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from tests.helpers.tiny import llama
 from wordle_rl.backends.torch.adapters import add_lora, save_adapter
-from wordle_rl.backends.torch.weights import load_weights
+from wordle_rl.backends.torch.load import load_weights
 from wordle_rl.policy.settings import LoraSettings
 
 

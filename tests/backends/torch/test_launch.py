@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from wordle_rl.backends.torch import exchange, processes
+from wordle_rl.backends.torch.devices import count_cpu_threads
 from wordle_rl.backends.torch.processes import ProcessLost, join_processes
-from wordle_rl.backends.torch.timing import count_cpu_threads
 from wordle_rl.game.rules import TurnKind
 from wordle_rl.policy.settings import LightningSettings
 from wordle_rl.runs.instantiate import ConfigError

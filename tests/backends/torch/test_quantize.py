@@ -15,8 +15,7 @@ from transformers import AutoModelForCausalLM
 from tests.helpers.configs import composed
 from tests.helpers.tiny import batch_of, gradients, policy_of, same, weights_of
 from tests.helpers.updates import PLAIN, ROWS, play_bandit
-from wordle_rl.backends.torch.load import load_model
-from wordle_rl.backends.torch.quantize import build_arguments
+from wordle_rl.backends.torch.load import load_model, quantization_arguments
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.policy.settings import EMBEDDED, LoraSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
@@ -121,8 +120,8 @@ def test_a_base_may_be_rounded_under_an_adapter_that_its_folder_brings():
 
 def test_other_devices_and_mlx_are_refused():
     with pytest.raises(ValueError, match=r"model.quantize must be null on mps, not 4bit"):
-        build_arguments("4bit", torch.float32, "mps")
-    assert build_arguments(None, torch.float32, "mps") == {}
+        quantization_arguments("4bit", torch.float32, "mps")
+    assert quantization_arguments(None, torch.float32, "mps") == {}
     lora = "model.lora={rank: 4, alpha: 8}"
     config = resolve(composed("model=micro", "backend=mlx", lora, "model.quantize=4bit"))
     with pytest.raises(ValueError, match=r"model.quantize must be null with backend=mlx"):

@@ -5,15 +5,23 @@ One process on one device: the GPU of Apple silicon, or the CPU on Linux.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import mlx.core as mx
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
-from wordle_rl.backends.memory import measure_memory, settle_memory
+from wordle_rl.backends.memory import find_sizes, measure_memory, settle_memory
 from wordle_rl.backends.mlx.load import load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.policy.computing import (
+    Computing,
+    Precision,
+    choose_precision,
+    time_in_turns,
+    timed_sizes,
+)
 from wordle_rl.policy.memory import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import MlxSettings, ModelSettings
@@ -32,19 +40,46 @@ def build_policy(
     _limit_memory(backend)
     if _on_cpu():
         mx.disable_compile()  # mlx-lm's fused functions, for which a CPU needs a C++ compiler
-    loaded = load_model(model, precision=backend.precision)
+    computing = _choose_computing(backend.precision, model)
+    loaded = load_model(model, precision=computing.precision)
     tokens = backend.micro_batch_tokens
     policy = MlxPolicy(
         loaded,
         temperature=temperature,
         optim=optim,
-        precision=loaded.computing.precision,
+        precision=computing.precision,
         micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
         max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
     )
-    policy.computing = loaded.computing.with_notes(loaded.tokenizer.notes)
+    policy.computing = computing.with_notes(loaded.tokenizer.notes)
     return policy
+
+
+def _choose_computing(precision: Precision | Literal["auto"], model: ModelSettings) -> Computing:
+    """The given precision, or the faster one for auto."""
+    if precision != "auto":
+        return Computing(precision=precision)
+    if not _on_cpu():
+        return Computing(precision="bf16", reasons=("bf16: the GPU computes in it",))
+    works = {
+        name: _build_work(dtype, model)
+        for name, dtype in (("fp32", mx.float32), ("bf16", mx.bfloat16))
+    }
+    chosen, reason = choose_precision(time_in_turns(works))
+    return Computing(precision=chosen, reasons=(reason,))
+
+
+def _build_work(dtype: mx.Dtype, model: ModelSettings) -> Callable[[], None]:
+    """Work that multiplies hidden states by the two matrices of a feed-forward layer."""
+    sizes, _ = find_sizes(model)
+    rows, width, inner = timed_sizes(sizes.hidden, sizes.inner)
+    states, up, down = (
+        mx.random.normal(size, key=mx.random.key(0)).astype(dtype)
+        for size in ((rows, width), (width, inner), (inner, width))
+    )
+    mx.eval(states, up, down)
+    return lambda: mx.eval(states @ up @ down)
 
 
 def _on_cpu() -> bool:

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from wordle_rl.backends.engine import CachedEngine, Ints
 from wordle_rl.backends.mlx.cache import LayerCache
 from wordle_rl.backends.mlx.causal_lm import MlxLM
-from wordle_rl.backends.mlx.sampling import sample_tokens
 from wordle_rl.backends.mlx.save import Weights
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.sampling import Sampling
@@ -33,7 +32,7 @@ def build_engine(
 
 
 class MlxRows:
-    """Implements wordle_rl.backends.engine.Model. Hidden states are [n, H]."""
+    """Implements wordle_rl.backends.engine.Model. Hidden states are [n, H], logits [n, V]."""
 
     def __init__(self, lm: MlxLM, weights: Weights) -> None:
         self._lm, self._weights = lm, weights
@@ -55,18 +54,37 @@ class MlxRows:
     def pick(self, hidden: mx.array, index: Sequence[int]) -> mx.array:
         return hidden[mx.array(list(index))]
 
-    def draw(
-        self, hidden: mx.array, sampling: Sampling, uniforms: NDArray[np.float64]
-    ) -> tuple[Ints, NDArray[np.float32]]:
+    def compute_logits(self, hidden: mx.array) -> mx.array:
         with self._lm.use_weights(self._weights):
-            logits = self._lm.compute_logits(hidden)
-        ids, logprobs = sample_tokens(logits, sampling, mx.array(uniforms.astype(np.float32)))
-        return np.array(ids, np.int64), _fetch(logprobs)
+            return self._lm.compute_logits(hidden)
 
-    def score(self, hidden: mx.array) -> NDArray[np.float32]:
-        with self._lm.use_weights(self._weights):
-            logits = self._lm.compute_logits(hidden)
+    def draw(
+        self, logits: mx.array, sampling: Sampling, uniforms: NDArray[np.float64]
+    ) -> tuple[Ints, NDArray[np.float32]]:
+        return draw_tokens(logits, sampling, uniforms)
+
+    def score(self, logits: mx.array) -> NDArray[np.float32]:
         return _fetch(logits - mx.logsumexp(logits, axis=-1, keepdims=True))
+
+
+def draw_tokens(
+    logits: mx.array, sampling: Sampling, uniforms: NDArray[np.float64]
+) -> tuple[Ints, NDArray[np.float32]]:
+    """As wordle_rl.backends.torch.engine.draw_tokens."""
+    greedy = sampling.temperature == 0.0
+    logits = logits if greedy else _mask_unlikely(logits / sampling.temperature, sampling)
+    logits = logits - mx.max(logits, axis=-1, keepdims=True)
+    shares = mx.exp(logits)
+    total = mx.sum(shares, axis=-1, keepdims=True)
+    if greedy:
+        ids = mx.argmax(logits, axis=-1)
+    else:
+        cumulative = mx.cumsum(shares, axis=-1)
+        # Rounding must not reach the total, because there is no token beyond it.
+        numbers = mx.minimum(mx.array(uniforms.astype(np.float32)), 1.0 - 2.0**-22)
+        ids = mx.sum(cumulative <= numbers[:, None] * cumulative[:, -1:], axis=-1)
+    logprobs = mx.take_along_axis(logits, ids[:, None], axis=1) - mx.log(total)
+    return np.array(ids, np.int64), _fetch(logprobs[:, 0])
 
 
 def _fetch(logprobs: mx.array) -> NDArray[np.float32]:
@@ -75,3 +93,17 @@ def _fetch(logprobs: mx.array) -> NDArray[np.float32]:
     if not np.isfinite(found).all():
         raise NotFinite
     return found
+
+
+def _mask_unlikely(logits: mx.array, sampling: Sampling) -> mx.array:
+    """Logits in which every token that top-k or top-p excludes is minus infinity."""
+    if sampling.top_k:
+        kth = mx.sort(logits, axis=-1)[:, -min(sampling.top_k, logits.shape[-1])]
+        logits = mx.where(logits < kth[:, None], -mx.inf, logits)
+    if sampling.top_p < 1.0:
+        order = mx.argsort(-logits, axis=-1)
+        ordered = mx.softmax(mx.take_along_axis(logits, order, axis=-1), axis=-1)
+        outside = mx.cumsum(ordered, axis=-1) - ordered >= sampling.top_p
+        place = mx.argsort(order, axis=-1)
+        logits = mx.where(mx.take_along_axis(outside, place, axis=-1), -mx.inf, logits)
+    return logits

@@ -10,7 +10,7 @@ import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -21,20 +21,18 @@ from mlx_lm.tuner.utils import linear_to_lora_layers, load_adapters
 from transformers import AutoTokenizer
 
 from wordle_rl.backends.adapters import (
-    FILES,
     check_loaded_adapter,
     check_weights_fit,
     choose_layers,
     find_base_name,
     is_adapter,
     read_adapter_config,
-    read_shapes,
+    read_adapter_weights,
 )
 from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.backends.loading import explain_load_errors, notice_offline
 from wordle_rl.backends.mlx.config import correct_config
-from wordle_rl.backends.mlx.timing import choose_computing
-from wordle_rl.policy.computing import Computing, Precision
+from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.settings import (
     MAIN,
     UNTRAINED,
@@ -59,7 +57,6 @@ class LoadedModel:
     config: dict[str, Any]  # its config.json, corrected for mlx-lm
     generation: dict[str, Any] | None  # its generation_config.json
     adapter: dict[str, Any] | None  # adapter_config.json in mlx-lm's form, under LoRA
-    computing: Computing
 
 
 class _Gemma3(gemma3.Model):
@@ -80,12 +77,12 @@ def _find_classes(config: dict[str, Any]) -> tuple[Any, Any]:
     return mlx_lm_utils._get_classes(config)
 
 
-def load_model(settings: ModelSettings, *, precision: Precision | Literal["auto"]) -> LoadedModel:
+def load_model(settings: ModelSettings, *, precision: Precision) -> LoadedModel:
     """The model, ready to train, and its tokenizer.
 
-    precision: auto times both on a CPU and chooses bf16 on a GPU. Fully trained models are loaded
-    in float32. Under LoRA the frozen base has this precision, except for quantised weights, and
-    the adapter is float32. Raises ConfigError in one line when the model cannot be loaded.
+    Fully trained models are loaded in float32. Under LoRA the frozen base has the given precision,
+    except for quantised weights, and the adapter is float32. Raises ConfigError in one line when
+    the model cannot be loaded.
     """
     mx.random.seed(settings.seed)  # mlx-lm draws adapters from the global generator
     if settings.path != UNTRAINED:
@@ -97,9 +94,7 @@ def load_model(settings: ModelSettings, *, precision: Precision | Literal["auto"
         return _load_folder(settings, folder, precision)
 
 
-def _load_folder(
-    settings: ModelSettings, location: str, precision: Precision | Literal["auto"]
-) -> LoadedModel:
+def _load_folder(settings: ModelSettings, location: str, precision: Precision) -> LoadedModel:
     with explain_load_errors(location, on_disk=True, library="mlx-lm"):
         folder = fetch_model(location, settings.revision)
         has_adapter = is_adapter(folder)
@@ -110,8 +105,7 @@ def _load_folder(
         generation = base / "generation_config.json"
         generation = json.loads(generation.read_bytes()) if generation.is_file() else None
         lora = settings.lora is not None or has_adapter
-        computing = choose_computing(precision, settings)
-        half = lora and computing.precision == "bf16"
+        half = lora and precision == "bf16"
         _cast(model, mx.bfloat16 if half else mx.float32)
         adapter = read_adapter_config(folder) if has_adapter else None
         if adapter is not None:
@@ -127,7 +121,6 @@ def _load_folder(
     stops = list_stop_ids((generation or {}).get("eos_token_id", config.get("eos_token_id")))
     return LoadedModel(
         model=model,
-        computing=computing,
         tokenizer=HFTokenizer(tokenizer, extra_stop_ids=stops),
         config=config,
         generation=generation,
@@ -139,10 +132,8 @@ def _load_adapter(model: nn.Module, folder: Path) -> None:
     """Put the adapter of a folder on its base. Raises ConfigError when it does not fit."""
     load_adapters(model, str(folder))  # accepts an adapter that lacks weights
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
-    expected = {
-        name: weight.shape for name, weight in weights.items() if name.rpartition(".")[2] in _LORA
-    }
-    check_weights_fit(folder, read_shapes(folder / FILES["mlx"]), expected)
+    expected = {n: weight for n, weight in weights.items() if n.rpartition(".")[2] in _LORA}
+    check_weights_fit(folder, read_adapter_weights(folder, "mlx"), expected)
 
 
 def fetch_model(location: str, revision: str = MAIN) -> Path:

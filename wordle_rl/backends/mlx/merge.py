@@ -19,7 +19,6 @@ from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.backends.loading import explain_load_errors
 from wordle_rl.backends.mlx.load import LoadedModel, find_base, load_base
 from wordle_rl.backends.mlx.policy import MlxPolicy
-from wordle_rl.policy.computing import Computing
 from wordle_rl.policy.optim import Optim
 
 _GENERATION = "generation_config.json"
@@ -87,6 +86,5 @@ def open_plain(folder: Path, *, max_context: int) -> MlxPolicy:
         config=config,
         generation=generation,
         adapter=None,
-        computing=Computing(precision="fp32"),
     )
     return MlxPolicy(loaded, temperature=1.0, optim=Optim(), max_context=max_context)

@@ -25,10 +25,8 @@ from wordle_rl.backends.mlx.optimizers import Optimizers, clip_gradients
 from wordle_rl.backends.mlx.save import (
     VALUE_HEAD_PREFIX,
     Weights,
-    load_random_state,
     load_weights,
     save_model_or_adapter,
-    save_random_state,
 )
 from wordle_rl.policy.batch import Batch, FloatArray, split_micro_batches
 from wordle_rl.policy.computing import Computing, Precision
@@ -38,7 +36,7 @@ from wordle_rl.policy.update_metrics import UpdateMetrics
 from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.runs.timing import Timers
 
-_OPTIMIZER, _RANDOM = "optimizer.safetensors", "random.safetensors"
+_OPTIMIZER = "optimizer.safetensors"
 
 
 class MlxPolicy:
@@ -211,10 +209,9 @@ class MlxPolicy:
         self.tokenizer.inner.save_pretrained(folder)
 
     def save(self, folder: Path) -> None:
-        """Write everything a resumed run needs: export(), optimisers, MLX's random state."""
+        """Write everything a resumed run needs: export() and the optimisers' states."""
         self.export(folder / "model")
         self.optimizers.save(folder / _OPTIMIZER)
-        save_random_state(folder / _RANDOM)
 
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. The reference does not change.
@@ -223,6 +220,5 @@ class MlxPolicy:
         """
         weights = load_weights(folder / "model", self.weights, is_lora=self._is_lora)
         self.optimizers.load(folder / _OPTIMIZER)
-        load_random_state(folder / _RANDOM)
         self.weights = weights
         self._refresh_copy()

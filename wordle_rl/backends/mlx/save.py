@@ -10,14 +10,7 @@ from mlx.utils import tree_flatten
 
 from wordle_rl.backends.adapters import ADAPTER, FILES
 from wordle_rl.backends.mlx.load import LoadedModel
-from wordle_rl.backends.saved_weights import (
-    VALUE_HEAD,
-    check_model_exists,
-    check_shapes,
-    check_value_head_exists,
-    explain_read_errors,
-)
-from wordle_rl.runs.checkpoints import CheckpointError
+from wordle_rl.backends.saved_weights import VALUE_HEAD, check_fit, explain_read_errors
 from wordle_rl.runs.files import write_json
 
 Weights = dict[str, mx.array]
@@ -77,31 +70,10 @@ def load_weights(folder: Path, expected: Weights, *, is_lora: bool) -> Weights:
     expected: the model's weights. Raises CheckpointError if names or shapes differ from them.
     """
     file = folder / (FILES["mlx"] if is_lora else _MODEL)
-    check_model_exists(file)
     weights, _ = read_arrays(file)
     if any(name.startswith(VALUE_HEAD_PREFIX) for name in expected):
-        check_value_head_exists(folder / VALUE_HEAD)
         head, _ = read_arrays(folder / VALUE_HEAD)
         weights |= {VALUE_HEAD_PREFIX + name: weight for name, weight in head.items()}
-    check_shapes(
-        file,
-        {name: weight.shape for name, weight in weights.items()},
-        {name: weight.shape for name, weight in expected.items()},
-    )
+    check_fit(file, weights, expected)
     # In the order of these names, because sums over all weights follow it.
     return {name: weights[name].astype(weight.dtype) for name, weight in expected.items()}
-
-
-def save_random_state(file: Path) -> None:
-    """Write the state of MLX's generator."""
-    state: Any = mx.random.state
-    mx.save_safetensors(str(file), {"key": state[0]})
-
-
-def load_random_state(file: Path) -> None:
-    """Restore what save_random_state() wrote. Raises CheckpointError."""
-    key: Any = read_arrays(file)[0].get("key")
-    if key is None or key.shape != (2,) or key.dtype != mx.uint32:
-        raise CheckpointError(f"{file} does not hold the state of MLX's generator")
-    high, low = key.tolist()
-    mx.random.seed(high << 32 | low)  # MLX uses a seed as the key

@@ -19,8 +19,8 @@ from wordle_rl.backends.adapters import (
     choose_layers,
     find_base_name,
     read_adapter_config,
+    read_adapter_weights,
 )
-from wordle_rl.backends.torch.weights import read_weights
 from wordle_rl.policy.settings import MAIN, LoraSettings, locate, portable_name
 from wordle_rl.runs.files import write_json
 from wordle_rl.runs.instantiate import ConfigError
@@ -53,11 +53,10 @@ def load_adapter(model: Any, folder: Path) -> Any:
             f"model.path={folder}: the adapter was trained on another model than "
             f"{find_base_name(folder, 'peft')} ({reason})"
         ) from None
-    file = folder / FILES["peft"]
-    if file.is_file():
-        saved = {n: w.shape for n, w in read_weights(file).items() if "lora_" in n}
+    if (folder / FILES["peft"]).is_file():  # peft also reads adapter_model.bin
+        saved = {n: w for n, w in read_adapter_weights(folder, "peft").items() if "lora_" in n}
         own = get_peft_model_state_dict(adapted, save_embedding_layers=False)
-        check_weights_fit(folder, saved, {name: weight.shape for name, weight in own.items()})
+        check_weights_fit(folder, saved, own)
     return adapted
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import socket
 import warnings
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
 from wordle_rl.backends.memory import limit_product_caches, settle_memory
-from wordle_rl.backends.torch.devices import choose_device, measure_device
+from wordle_rl.backends.torch.adapters import save_adapter
+from wordle_rl.backends.torch.devices import choose_computing, choose_device, measure_device
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import (
@@ -35,11 +37,10 @@ from wordle_rl.backends.torch.processes import (
     join_processes,
     start_processes,
 )
-from wordle_rl.backends.torch.served import let_play
-from wordle_rl.backends.torch.timing import choose_computing
 from wordle_rl.policy.computing import Computing
 from wordle_rl.policy.memory import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder, label_run
@@ -171,7 +172,9 @@ def _train(
             processes.use_device(policy.device)
             policy.processes = processes
         with user_errors():
-            player = stack.enter_context(let_play(policy, setup, folder.path, interrupts.check))
+            player = stack.enter_context(
+                _let_servers_play(policy, setup, folder.path, interrupts.check)
+            )
             training = Training(player, setup, folder, LightningReporter(loggers), interrupts.check)
 
         def fit() -> None:
@@ -245,6 +248,36 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
             computing=computing,
         )  # fmt: skip
         return policy, setup
+
+
+@contextmanager
+def _let_servers_play(
+    policy: TorchPolicy, setup: Experiment, run: Path, check: Callable[[], None]
+) -> Iterator[Policy]:
+    """The policy, for which vLLM servers play with rollout.engine=vllm.
+
+    run: the run's folder. check: raises to stop the run while no server answers.
+    """
+    servers = setup.servers
+    if servers is None:
+        yield policy
+        return
+    from wordle_rl.backends.vllm.policy import Served, serve  # needs httpx2
+
+    network: Any = policy.model
+    served = Served(
+        save_adapter=partial(save_adapter, network),
+        vocabulary=network.get_input_embeddings().weight.shape[0],
+        max_context=setup.model.max_context,
+        temperature=setup.recipe.sampling.scoring_temperature,
+    )
+    with serve(policy, served, servers, run, check) as player:
+        urls = ", ".join(servers.urls)
+        print(
+            f"vLLM plays ({urls}) and draws for itself: neither the seed nor resume= repeats games",
+            flush=True,
+        )
+        yield player
 
 
 def _run_steps(

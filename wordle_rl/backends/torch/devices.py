@@ -1,12 +1,32 @@
-"""The device that a process computes on, and the memory that it has there."""
+"""Where and how torch computes: the device, the precision and the number of CPU threads.
+
+Precision and threads are chosen by timing matrix products as wide as the model's layers. Nothing is
+timed on accelerators: they use bf16 where the device supports it.
+"""
 
 from __future__ import annotations
 
-import torch
+import os
+from collections.abc import Callable
+from functools import partial
 
-from wordle_rl.backends.memory import measure_memory
+import torch
+from torch import nn
+
+from wordle_rl.backends.memory import find_sizes, measure_memory
+from wordle_rl.policy.computing import (
+    Computing,
+    Precision,
+    choose_precision,
+    choose_threads,
+    time_in_turns,
+    timed_sizes,
+)
 from wordle_rl.policy.memory import Place
-from wordle_rl.policy.settings import LightningSettings
+from wordle_rl.policy.settings import LightningSettings, ModelSettings
+
+DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_LAYERS = 4  # of the timed loop
 
 
 def measure_device(device: str, processes: int) -> tuple[Place, float]:
@@ -37,3 +57,84 @@ def choose_device(backend: LightningSettings, place: int) -> str:
             f"not {wanted}"
         )
     return f"cuda:{place}" if accelerator == "cuda" else accelerator
+
+
+def choose_computing(
+    settings: LightningSettings, device: torch.device, model: ModelSettings
+) -> Computing:
+    """Take precision and threads from the settings, or time the choices where a setting is auto.
+
+    Sets the number of threads. Raises ConfigError in one line when the model has no config.
+    """
+    on_cpu, reasons = device.type == "cpu", []
+    precision, threads = settings.precision, settings.threads
+    if precision == "auto":
+        if on_cpu:
+            torch.set_num_threads(1)  # other programs disturb one thread the least
+            works = {name: _build_work(dtype, model) for name, dtype in DTYPES.items()}
+            precision, reason = choose_precision(time_in_turns(works))
+        else:
+            precision, reason = _ask_device(device)
+        reasons.append(reason)
+    if threads == "auto":
+        threads = count_cpu_threads(settings.processes_here)
+        if on_cpu and threads > 1:
+            work = _build_work(DTYPES[precision], model)
+            works = {count: partial(_work_on, count, work) for count in (1, threads)}
+            threads, reason = choose_threads(time_in_turns(works))
+            reasons += [reason] if reason else []
+    torch.set_num_threads(threads)
+    return Computing(precision=precision, reasons=tuple(reasons), threads=threads)
+
+
+def count_cpu_threads(processes: int = 1) -> int:
+    """Threads for one of several processes: its share of OMP_NUM_THREADS, or of the cores.
+
+    Where torchrun started the processes, OMP_NUM_THREADS is for each, but torchrun's own 1 is none
+    of the user's choices.
+    """
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    launched = "TORCHELASTIC_RUN_ID" in os.environ
+    if asked.isdecimal() and int(asked) and not (launched and processes > 1 and asked == "1"):
+        cores = int(asked) * (processes if launched else 1)
+    elif hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    return max(cores // processes, 1)
+
+
+def _ask_device(device: torch.device) -> tuple[Precision, str]:
+    """Whether an accelerator computes in bf16."""
+    try:
+        able = device.type != "cuda" or torch.cuda.is_bf16_supported(including_emulation=False)
+        ones = torch.ones(8, 8, dtype=torch.bfloat16, device=device)
+        able = able and bool((ones @ ones == 8).all())
+    except (RuntimeError, TypeError):  # MPS before macOS 14
+        able = False
+    if able:
+        return "bf16", f"bf16: {device.type} computes in it"
+    return "fp32", f"fp32: this {device.type} device does not compute in bf16"
+
+
+def _work_on(threads: int, work: Callable[[], object]) -> None:
+    torch.set_num_threads(threads)
+    work()
+
+
+def _build_work(dtype: torch.dtype, model: ModelSettings) -> Callable[[], object]:
+    """Feed-forward layers like the model's, after each operation of which threads must wait."""
+    sizes, _ = find_sizes(model)
+    rows, width, inner = timed_sizes(sizes.hidden, sizes.inner)
+    generator = torch.Generator().manual_seed(0)  # leaves the global generator alone
+    states, up, down = (
+        torch.randn(size, generator=generator).to(dtype)
+        for size in ((rows, width), (inner, width), (width, inner))
+    )
+
+    @torch.inference_mode()
+    def work() -> None:
+        for _ in range(_LAYERS):
+            nn.functional.linear(nn.functional.silu(nn.functional.linear(states, up)), down)
+
+    return work

@@ -1,4 +1,4 @@
-"""The rollout engine's model on torch, over any decoder-only transformers model."""
+"""The rollout engine's model on torch, over any decoder-only transformers model, and its draws."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from wordle_rl.backends.engine import CachedEngine, Ints
 from wordle_rl.backends.torch.cache import Place, SlotBuffers, SlotCache
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.sampling import draw_tokens, fetch_drawn, fetch_logprobs
+from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.timing import Timers
 
@@ -24,7 +24,7 @@ def build_engine(
 
 
 class TorchRows:
-    """Implements wordle_rl.backends.engine.Model. Hidden states are [n, H]."""
+    """Implements wordle_rl.backends.engine.Model. Hidden states are [n, H], logits [n, V]."""
 
     def __init__(self, lm: CausalLM) -> None:
         self._lm, self._trunk = lm, lm.choose_rollout_trunk()
@@ -49,12 +49,64 @@ class TorchRows:
         return hidden[list(index)]
 
     @torch.inference_mode()
-    def draw(
-        self, hidden: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
-    ) -> tuple[Ints, NDArray[np.float32]]:
-        numbers = torch.from_numpy(uniforms).to(hidden.device, torch.float32)
-        return fetch_drawn(*draw_tokens(self._lm.compute_logits(hidden), sampling, numbers))
+    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self._lm.compute_logits(hidden)
 
     @torch.inference_mode()
-    def score(self, hidden: torch.Tensor) -> NDArray[np.float32]:
-        return fetch_logprobs(self._lm.compute_logits(hidden).log_softmax(dim=-1))
+    def draw(
+        self, logits: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
+    ) -> tuple[Ints, NDArray[np.float32]]:
+        return draw_tokens(logits, sampling, uniforms)
+
+    @torch.inference_mode()
+    def score(self, logits: torch.Tensor) -> NDArray[np.float32]:
+        return _fetch(logits.log_softmax(dim=-1))
+
+
+def draw_tokens(
+    logits: torch.Tensor, sampling: Sampling, uniforms: NDArray[np.float64]
+) -> tuple[Ints, NDArray[np.float32]]:
+    """Draw a token for each row: invert the row's distribution at its uniform number.
+
+    logits: float32 [n, V]. uniforms: [n]. Returns token ids and their natural log-probabilities
+    after temperature, top-k and top-p. At temperature 0 the most likely token is taken, and its
+    log-probability is the one at temperature 1. Raises NotFinite.
+    """
+    if sampling.temperature == 0.0:
+        logprobs = torch.log_softmax(logits, dim=-1)
+        ids = logits.argmax(dim=-1, keepdim=True)
+    else:
+        logits = _mask_unlikely(logits / sampling.temperature, sampling)
+        logprobs = torch.log_softmax(logits, dim=-1)
+        cumulative = logprobs.exp().cumsum(dim=-1)
+        total = cumulative[:, -1:]
+        target = torch.from_numpy(uniforms).to(logits.device, torch.float32)[:, None] * total
+        # Rounding must not reach the total, because there is no token beyond it.
+        target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
+        # Logits that are not finite give an index beyond the last token.
+        ids = torch.searchsorted(cumulative, target, right=True).clamp(max=logits.shape[-1] - 1)
+    found = _fetch(logprobs.gather(1, ids)[:, 0])
+    return ids[:, 0].cpu().numpy(), found
+
+
+def _fetch(logprobs: torch.Tensor) -> NDArray[np.float32]:
+    """Log-probabilities as an array, once the device is done. Raises NotFinite."""
+    found = logprobs.float().cpu().numpy()
+    if not np.isfinite(found).all():
+        raise NotFinite
+    return found
+
+
+def _mask_unlikely(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+    """Logits in which every token that top-k or top-p excludes is minus infinity."""
+    if sampling.top_k:
+        kth = logits.topk(min(sampling.top_k, logits.shape[-1]), dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < kth, -torch.inf)
+    if sampling.top_p < 1.0:
+        ordered, index = logits.sort(dim=-1, descending=True)
+        before = ordered.softmax(dim=-1).cumsum(dim=-1) - ordered.softmax(dim=-1)
+        outside = torch.zeros_like(logits, dtype=torch.bool).scatter(
+            1, index, before >= sampling.top_p
+        )
+        logits = logits.masked_fill(outside, -torch.inf)
+    return logits

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedConfig,
+)
 
-from wordle_rl.backends.adapters import check_adapter_form, check_loaded_adapter, is_adapter
+from wordle_rl.backends.adapters import (
+    FILES,
+    check_adapter_form,
+    check_loaded_adapter,
+    is_adapter,
+)
 from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.backends.loading import explain_load_errors, notice_offline
+from wordle_rl.backends.saved_weights import check_fit, read_weights
 from wordle_rl.backends.tiny_model import build_untrained
 from wordle_rl.backends.torch.adapters import add_lora, find_base, load_adapter
 from wordle_rl.backends.torch.families import check_family, check_length
-from wordle_rl.backends.torch.quantize import build_arguments, keep_trainable
 from wordle_rl.policy.settings import UNTRAINED, ModelSettings
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -38,9 +51,9 @@ def load_model(
     else:
         frozen = settings.lora is not None or is_adapter(Path(settings.location))
         dtype = torch.bfloat16 if frozen and precision == "bf16" else torch.float32
-        quantized = build_arguments(settings.quantize, dtype, device)
+        quantized = quantization_arguments(settings.quantize, dtype, device)
         model, inner = _load_pretrained(settings, dtype, quantized)
-        keep_trainable(model)
+        _keep_trainable(model)
     if settings.lora is not None:
         if hasattr(model, "peft_config"):
             loaded = model.peft_config["default"]
@@ -100,12 +113,70 @@ def _load_pretrained(
     return model, tokenizer
 
 
+def quantization_arguments(quantize: str | None, dtype: torch.dtype, device: str) -> dict[str, Any]:
+    """What from_pretrained needs to round a base to 4 bits while it loads; nothing for None.
+
+    The embedding and the language-model head keep their precision. dtype: in which the products are
+    computed. Source: QLoRA (arXiv 2305.14314), 4-bit NormalFloat whose scales are quantised too.
+    Raises ModuleNotFoundError without bitsandbytes.
+    """
+    if quantize is None:
+        return {}
+    kind = torch.device(device).type
+    if kind not in ("cuda", "cpu"):
+        raise ConfigError(
+            f"model.quantize must be null on {kind}, not {quantize}: bitsandbytes has no 4-bit "
+            "products for it; use backend.accelerator=cpu, or a quantised model with backend=mlx"
+        )
+    # bitsandbytes 0.49 calls a function that torch 2.13 is going to remove.
+    warnings.filterwarnings("ignore", message="_check_is_size", category=FutureWarning)
+    import_module("bitsandbytes")  # transformers would name no way to install it
+    config = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )
+    return {"quantization_config": config, "device_map": {"": device}}
+
+
+def _keep_trainable(model: torch.nn.Module) -> None:
+    """Keep gradients right after rollouts with a model that may be quantised.
+
+    On CPUs with AVX-512 and bf16, bitsandbytes packs a layer's weights when it first computes
+    without gradients. A packed layer has no backward pass.
+    """
+    modules: Iterator[Any] = model.modules()
+    for module in modules:
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+
+
 def freeze_images(model: Any) -> None:
     """Train the language model alone: what reads images has nothing to learn here."""
     inside = {*model.get_decoder().parameters(), *model.get_output_embeddings().parameters()}
     for parameter in model.parameters():
         if parameter not in inside:
             parameter.requires_grad_(False)
+
+
+def load_weights(model: Any, folder: Path, *, is_lora: bool) -> None:
+    """Load what save_pretrained() wrote to a folder; under LoRA only the adapter `default`.
+
+    Raises CheckpointError, before anything is changed, unless names and shapes are the model's own.
+    """
+    file = folder / (FILES["peft"] if is_lora else "model.safetensors")
+    weights = read_weights(file)
+    if is_lora:
+        from peft import get_peft_model_state_dict, set_peft_model_state_dict
+
+        own = get_peft_model_state_dict(model, save_embedding_layers=False)
+        check_fit(file, weights, own)
+        set_peft_model_state_dict(model, weights)
+    else:
+        tied = getattr(model, "_tied_weights_keys", None) or ()
+        check_fit(file, weights, model.state_dict(), optional=tied)
+        model.load_state_dict(weights, strict=False)
 
 
 @contextmanager

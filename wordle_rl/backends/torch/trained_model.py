@@ -15,7 +15,7 @@ from wordle_rl.backends.torch.adapters import save_adapter
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.fast.merged_lora import merge_adapter, refresh_sums
 from wordle_rl.backends.torch.fast.rollouts import can_be_fast
-from wordle_rl.backends.torch.weights import load_weights
+from wordle_rl.backends.torch.load import load_weights
 from wordle_rl.policy.computing import Precision
 
 

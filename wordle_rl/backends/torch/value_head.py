@@ -8,8 +8,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from wordle_rl.backends.saved_weights import VALUE_HEAD, check_value_head_exists
-from wordle_rl.backends.torch.weights import check_fit, read_weights
+from wordle_rl.backends.saved_weights import VALUE_HEAD, check_fit, read_weights
 
 
 class ValueHead(nn.Module):
@@ -31,7 +30,6 @@ class ValueHead(nn.Module):
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. Raises CheckpointError unless it fits this head."""
         file = folder / VALUE_HEAD
-        check_value_head_exists(file)
         saved = read_weights(file)
         check_fit(file, saved, self.state_dict())
         self.load_state_dict(saved)

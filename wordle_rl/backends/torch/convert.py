@@ -1,4 +1,4 @@
-"""Turns a GGUF file with a Llama into a plain folder: safetensors, tokenizer and chat template."""
+"""Writes whole models for transformers: with an adapter merged into them, or from a GGUF file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,59 @@ from typing import Any
 import torch
 import transformers
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 
+from wordle_rl.backends.adapters import is_adapter
+from wordle_rl.backends.torch.adapters import find_base
+from wordle_rl.backends.torch.load import load_model
+from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.runs.errors import full_disk
 from wordle_rl.runs.instantiate import ConfigError
 
-# What transformers notes about the file. With it, save_pretrained refuses.
+# What transformers notes about a GGUF file. With it, save_pretrained refuses.
 _OF_THE_FILE = ("quantization_config", "dtype", "architectures", "model_type")
+
+
+def merge_model(source: Path, target: Path, precision: str) -> str:
+    """Write the model of a folder without an adapter. Returns the precision of its weights.
+
+    precision: auto keeps the precision of the base under an adapter, and of any other model. The
+    sum of base and adapter is computed in float32 and rounded once.
+    """
+    settings = ModelSettings(
+        name=source.name, path=str(source), learning_rate=0.0, max_tokens=1, max_context=16
+    )
+    model: Any
+    model, tokenizer = load_model(settings, precision="fp32", device="cpu")
+    if precision == "auto":
+        precision = _read_precision(source)
+    if hasattr(model, "peft_config"):
+        model = merge_adapter(model)
+    model.to(getattr(torch, precision)).save_pretrained(target)
+    tokenizer.inner.save_pretrained(target)
+    return precision
+
+
+def merge_adapter(model: Any) -> Any:
+    """The model under an adapter, with W + scale B A in the place of each adapted weight W.
+
+    Raises ValueError if a weight is not finite.
+    """
+    return model.merge_and_unload(safe_merge=True)
+
+
+def _read_precision(source: Path) -> str:
+    """The precision in which the weights of a model, or of an adapter's base, are on disk."""
+    base, revision = find_base(source) if is_adapter(source) else (str(source), None)
+    config: Any = AutoConfig.from_pretrained(base, revision=revision, trust_remote_code=False)
+    dtype = config.dtype or config.get_text_config().dtype or torch.float32
+    return str(dtype).removeprefix("torch.")
 
 
 def convert_gguf(file: Path, folder: Path) -> int:

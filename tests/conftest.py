@@ -83,11 +83,10 @@ def word_lists_are_read_once() -> Iterator[None]:
     """Building an experiment takes a fifth of a second otherwise, and the tests build hundreds."""
     tables = functools.cache(feedback_table)
     known = functools.cache(lambda words: Knowledge(words, tables(words)))
-    shipped = functools.cache(lambda preset: load_words(preset=preset))
+    shipped = functools.cache(load_words)
 
     def read(**lists: Any) -> WordLists:
-        preset = lists.pop("preset", None)
-        return load_words(preset=preset, **lists) if any(lists.values()) else shipped(preset)
+        return load_words(**lists) if any(lists.values()) else shipped()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_splits, "load_words", read)

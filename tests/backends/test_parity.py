@@ -231,7 +231,7 @@ def test_a_grpo_step_of_the_real_smollm2_is_the_same_on_both() -> None:
         engine=pair.torch.engine(), form=form, sampling=Sampling(max_tokens=12),
         draws=Draws(seed=0),
     )  # fmt: skip
-    words = load_words(preset="original")
+    words = load_words()
     secrets = ["crane", "crane", "moist", "moist"]
     games = play(player, new_games(secrets, words, Rules(max_turns=3)))
     rows = [(talk.ids, [int(t) for t in talk.trained]) for [talk] in player.all_talks(games)]
@@ -323,7 +323,7 @@ def embedded() -> tuple[Any, Any]:
 
 
 def real_games(policy: Any) -> list[Talk]:
-    words = load_words(preset="original")
+    words = load_words()
     player = ModelPlayer(
         engine=policy.engine(),
         form=build_form("conversation", Chat(policy.tokenizer), Symbols()),

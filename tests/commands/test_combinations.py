@@ -128,7 +128,7 @@ def places(tmp_path_factory) -> dict[str, Path]:
     Each guess is a token of its own. Most other tokens end the answer.
     """
     folder = tmp_path_factory.mktemp("parts")
-    words = load_words(preset="original").answers[::75]
+    words = load_words().answers[::75]
     (folder / "words.txt").write_text("\n".join(words))
     inner = build_tokenizer()  # its prompts are short, and it has each letter
     inner.chat_template = QWEN_TOOLS

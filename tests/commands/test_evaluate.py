@@ -82,7 +82,7 @@ def test_a_model_sees_solved_examples_of_training_games_first(tmp_path: Path, mo
     assert summary["player"] == "tiny, 3 shots"
     assert [prompt.count("<guess>") for prompt in prompts] == [4, 4]  # one says how to answer
     [(count, secrets, *_)] = given
-    assert count == 3 and secrets == WordSettings(preset="original").load()[1].train
+    assert count == 3 and secrets == WordSettings().load()[1].train
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_model_plays_on_from_a_given_opener(tmp_path: Path) -> None:
 
 
 def test_after_a_given_opener_games_go_on_as_from_its_clue() -> None:
-    words = load_words(preset="original")
+    words = load_words()
     knowledge = Knowledge(words, feedback_table(words))
     secrets = ["crane", "slate", "mound", "abbey"]
     clues = [Clue("slate", feedback_code("slate", secret)) for secret in secrets]
@@ -216,7 +216,7 @@ def test_every_player_takes_over_the_same_games(tmp_path: Path) -> None:
 def test_allowed_words_that_are_no_answers_can_be_the_secrets(tmp_path: Path) -> None:
     given = ("words.split=allowed", "limit=30")
     summary = play(tmp_path, "player=random_consistent_allowed", *given)
-    words = load_words(preset="original")
+    words = load_words()
     secrets = {game["secret"] for game in read_games(tmp_path)}
     assert len(secrets) == 30 and secrets <= words.allowed_set - set(words.answers)
     assert summary["wins"] > 15 and summary["regret"] is None

@@ -48,7 +48,6 @@ TRAIN = {
     "seed": "key=value",
     "optim.lr==1": "key=value",
     "model.path=~/models": "quotes",
-    "words.preset=nyt": "original",
     "algorithm=sft algorithm.player=oracle": "random_consistent",
     "experiment=smoke,make_tiny": "-m",
     "rollout=best_of rollout.advance=worst": "rollout.advance must be one of best, sampled",

@@ -26,7 +26,7 @@ CODE = {"x": 0, "-": 1, "✓": 2}
 
 @cache
 def lists() -> WordLists:
-    return load_words(preset="original")
+    return load_words()
 
 
 @cache

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import pytest
 
-from wordle_rl.words.lists import WordListError, WordLists, load_words
+from wordle_rl.words.lists import WordListError, WordLists, load_words, words_digest
 
 ANSWERS_SHA = "5209b35f823f8b80f0404f863bd80df06d6a966c6eb1016d69f38badc6eed5d0"
 ALLOWED_SHA = "498f38211e3bafbfd6cc824ed10537a974d502377aa92459d06ff6a5b6110bb8"
@@ -21,16 +20,10 @@ def written(folder: Path, name: str, text: str | bytes) -> Path:
 
 def test_original_lists_have_the_published_sizes_and_digests():
     words = load_words()
-    assert (len(words.answers), len(words.allowed)) == (2315, 12972)
-    assert (words.answers_digest, words.allowed_digest) == (ANSWERS_SHA, ALLOWED_SHA)
-    assert words.name == "original"
-
-
-def test_indices_lead_back_to_the_words():
-    words = load_words()
+    assert (len(words.answers), len(words.allowed), words.name) == (2315, 12972, "original")
+    assert (words_digest(words.answers), words_digest(words.allowed)) == (ANSWERS_SHA, ALLOWED_SHA)
     assert words.allowed[words.guess_index["salet"]] == "salet"
     assert words.answers[words.answer_index["crane"]] == "crane"
-    assert "salet" not in words.answer_index and "salet" in words.allowed_set
 
 
 def test_digest_depends_on_both_lists_and_not_on_the_name():
@@ -38,7 +31,6 @@ def test_digest_depends_on_both_lists_and_not_on_the_name():
     assert one.digest == WordLists(answers=("crane",), allowed=("crane", "slate")).digest
     assert one.digest != WordLists(answers=("crane",), allowed=("crane",)).digest
     assert one.digest != WordLists(answers=("slate",), allowed=("crane", "slate")).digest
-    assert one.allowed_digest == hashlib.sha256(b"crane\nslate").hexdigest()
 
 
 def test_text_files_are_sorted_folded_and_may_have_blank_lines_and_windows_ends(tmp_path):
@@ -61,7 +53,7 @@ def test_csv_column_is_read_by_its_name(tmp_path):
     [
         ("a.txt", "crane\nabcd\n", None, "row 2: 'abcd' has 4 characters, not 5"),
         ("a.txt", "crane\n\nабвгд\n", None, "row 3: .* letters a to z"),
-        ("a.txt", "crane\nslate\nCrane\n", None, "rows 1 and 3: 'crane' stands twice"),
+        ("a.txt", "crane\nslate\nCrane\n", None, "row 3: 'crane' stands twice"),
         ("a.txt", b"crane\nsl\xffte\n", None, "row 2: not UTF-8"),
         ("a.txt", "crane\n", "word", r"words\.column applies to \.csv"),
         ("a.csv", "rank,word\n1,crane\n", "wrod", "row 1: .* rank, word, not wrod"),
@@ -77,32 +69,17 @@ def test_faulty_file_is_told_in_one_line_with_its_row(tmp_path, name, content, c
     assert "\n" not in str(caught.value) and str(path) in str(caught.value)
 
 
-def test_secret_that_nobody_may_guess_is_refused_with_its_row(tmp_path):
-    answers = written(tmp_path, "answers.txt", "crane\nslate\n")
-    allowed = written(tmp_path, "allowed.txt", "crane\nabbey\n")
-    with pytest.raises(WordListError, match=r"answers\.txt row 2: 'slate' is not allowed"):
-        load_words(answers=answers, allowed=allowed)
-
-
-def test_settings_that_do_not_go_together_are_refused():
-    with pytest.raises(WordListError, match="one of original, not 'orignal'"):
-        load_words(preset="orignal")
-    with pytest.raises(WordListError, match=r"need words\.answers"):
-        load_words(allowed="allowed.txt")
-
-
 @pytest.mark.parametrize(
     ("answers", "allowed", "told"),
     [
         ((), ("crane",), "answers is empty"),
         (("slate", "crane"), ("crane", "slate"), "sorted and distinct"),
         (("crane", "crane"), ("crane",), "sorted and distinct"),
-        (("Crane",), ("Crane",), "not lower case"),
-        (("cranes",), ("cranes",), "6 characters"),
+        (("Crane",), ("Crane",), "letters a to z"),
         (("crane",), ("slate",), "'crane' is not an allowed guess"),
     ],
 )
-def test_lists_made_in_code_are_checked_too(answers, allowed, told):
+def test_lists_that_do_not_fit_together_are_refused(answers, allowed, told):
     with pytest.raises(WordListError, match=told):
         WordLists(answers=answers, allowed=allowed)
 

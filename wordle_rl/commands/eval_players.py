@@ -220,7 +220,7 @@ def build_scripted(settings: EvalSettings, knowledge: Knowledge) -> Player | Non
         "entropy": lambda: _entropy(knowledge, settings.opener),
         "random": lambda: RandomWord(knowledge.words),
         "gibberish": Gibberish,
-        "tree": lambda: TreePlayer.from_file(Path(settings.tree or "")),
+        "tree": lambda: TreePlayer(settings.tree or ""),
     }
     if settings.player not in players:
         raise ConfigError(f"player must be one of {', '.join(players)}, not {settings.player!r}")

@@ -43,7 +43,7 @@ class Regret:
             self._player = GreedyEntropy(knowledge, opener=opener)
             return
         try:
-            self._player = player = TreePlayer.from_file(tree)
+            self._player = player = TreePlayer(tree)
         except ValueError as error:
             raise ValueError(f"{setting}={error}") from None
         if missing := [a for a in knowledge.words.answers if a not in player.answers]:

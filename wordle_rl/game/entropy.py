@@ -14,8 +14,7 @@ from wordle_rl.words.lists import WORD_LENGTH
 
 CODES = ALL_PLACED + 1
 TIE = 1e-9  # bits; far above rounding, far below any difference between guesses
-_PAIRWISE_MAX = 80  # up to so many candidates, comparing all pairs is faster than counting codes
-_PAIRS_MAX = 20  # up to so many candidates, counting pairs is faster than bounds by letters
+_PAIRS_MAX = 20  # up to so many candidates, comparing all pairs is faster than counting codes
 _BLOCK = 256  # guesses counted together, so that the counters stay in the processor's cache
 _TRIED = 64  # guesses tried at once, highest bounds first
 
@@ -52,7 +51,7 @@ def entropies(by_answer: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     n, guesses = len(candidates), by_answer.shape[1]
     if n <= 1:
         return np.zeros(guesses)
-    if n <= _PAIRWISE_MAX:
+    if n <= _PAIRS_MAX:
         return np.log2(n) - _pairwise_spread(by_answer[candidates]) / n
     blocks = (by_answer[candidates, b : b + _BLOCK].T for b in range(0, guesses, _BLOCK))
     return np.concatenate([entropy(count_codes(block)) for block in blocks])

@@ -23,19 +23,18 @@ _BLOCK = 64  # guesses computed together, so that temporaries stay in the proces
 
 def letters_of(words: Sequence[str]) -> np.ndarray:
     """ASCII codes uint8 [words, 5] of lower-case words; ValueError for any other length."""
-    joined = "".join(words).encode("ascii")
     if any(len(word) != WORD_LENGTH for word in words):
         raise ValueError(f"every word must have {WORD_LENGTH} letters")
-    return np.frombuffer(joined, dtype=np.uint8).reshape(len(words), WORD_LENGTH)
+    joined = np.frombuffer("".join(words).encode("ascii"), dtype=np.uint8)
+    return joined.reshape(len(words), WORD_LENGTH)
 
 
-def feedback_row(guess: str, secrets: np.ndarray | Sequence[str]) -> np.ndarray:
+def feedback_row(guess: str, secrets: np.ndarray) -> np.ndarray:
     """Feedback codes uint8 [secrets] of any five letters, a word or not.
 
-    secrets: words, or their letters uint8 [secrets, 5] from letters_of.
+    secrets: their letters uint8 [secrets, 5] from letters_of.
     """
-    letters = secrets if isinstance(secrets, np.ndarray) else letters_of(secrets)
-    return _codes(letters_of([guess]), letters)[0]
+    return _codes(letters_of([guess]), secrets)[0]
 
 
 def feedback_table(words: WordLists, *, cache_dir: Path | None = None) -> np.ndarray:

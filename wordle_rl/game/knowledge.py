@@ -45,6 +45,20 @@ class LetterFacts:
     at_least: dict[str, int]  # letter -> fewest copies that the secret can have, 1 or more
     at_most: dict[str, int]  # letter -> most copies that it can have; 0 for an absent letter
 
+    @property
+    def barred(self) -> dict[str, list[int]]:
+        """Letters of the secret, each with the places 1..5 where it is not."""
+        found: dict[str, list[int]] = {}
+        for place, letters in self.excluded.items():
+            for letter in sorted(letters):
+                found.setdefault(letter, []).append(place + 1)
+        return found
+
+    @property
+    def absent(self) -> list[str]:
+        """Letters that the secret does not have, as they were found."""
+        return [letter for letter, most in self.at_most.items() if most == 0]
+
 
 def letter_facts(clues: Sequence[Clue]) -> LetterFacts:
     """Summarise what clues say about each letter, repeated letters included."""

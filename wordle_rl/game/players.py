@@ -11,7 +11,7 @@ import random
 import re
 import string
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,6 @@ Pool = Literal["answers", "allowed"]
 
 # Names in tables. Both guess any allowed word, but only one knows which words are answers.
 WITH_LIST, WITHOUT_LIST = "entropy with list", "entropy without list"
-_TOP = 5  # openers of TopOpeners
 _WORD = re.compile(rf"[a-z]{{{WORD_LENGTH}}}")
 
 
@@ -119,18 +118,13 @@ class TopOpeners(RandomConsistent):
 
     def __init__(self, knowledge: Knowledge) -> None:
         super().__init__(knowledge)
-        self.name, self._knowledge = "top openers", knowledge
+        best = np.argsort(-knowledge.opener_bits, kind="stable")[:5]
+        self.name, self.openers = "top openers", [knowledge.words.allowed[i] for i in best]
 
     def choose(self, state: State, uniform: float = 0.0) -> str:
         if state.clues:
             return super().choose(state, uniform)
         return self.openers[pick(uniform, len(self.openers))]
-
-    @cached_property
-    def openers(self) -> list[str]:
-        """The best first guesses, best first; computed on first use, in about a second."""
-        best = np.argsort(-self._knowledge.opener_bits, kind="stable")[:_TOP]
-        return [self._knowledge.words.allowed[i] for i in best]
 
 
 class Mistakes(Player):
@@ -248,54 +242,43 @@ class GreedyEntropy(Player):
 class TreePlayer(Player):
     """Follows a decision tree, for instance an optimal one; uses no randomness.
 
-    games: the guesses of one game per answer, which is the last of them.
+    The file has one line per answer: the guesses of its game, separated by spaces or commas, with
+    the answer last (`salet courd mince` or `salet,courd,mince`). Blank lines and lines that start
+    with # are skipped. Lines with the same clues so far have the same next guess.
+    Raises ValueError in one line that names the file and the row.
     """
 
     name = "tree"
 
-    def __init__(self, games: Iterable[Sequence[str]], source: str = "tree") -> None:
-        self.source = source
-        self.answers: set[str] = set()  # the secrets it can find
-        self._next: dict[tuple[Clue, ...], str] = {}
-        for guesses in games:
-            *_, answer = guesses
-            if answer in self.answers:
-                raise ValueError(f"{source}: two games end with {answer!r}")
-            self.answers.add(answer)
-            clues: tuple[Clue, ...] = ()
-            for guess in guesses:
-                if (other := self._next.setdefault(clues, guess)) != guess:
-                    raise ValueError(
-                        f"{source}: the game of {answer!r} guesses {guess!r} {_told(clues)}, "
-                        f"another game {other!r}"
-                    )
-                clues = (*clues, Clue(guess, feedback_code(guess, answer)))
-
-    @classmethod
-    def from_file(cls, path: str | Path) -> TreePlayer:
-        """Read a tree. Raises ValueError in one line that names the file.
-
-        The file has one line per answer: the guesses of its game, separated by spaces or commas,
-        with the answer last (`salet courd mince` or `salet,courd,mince`). Blank lines and lines
-        that start with # are skipped. Lines with the same clues so far have the same next guess.
-        """
-        games: list[list[str]] = []
+    def __init__(self, path: str | Path) -> None:
+        self._path, self._next = path, dict[tuple[Clue, ...], str]()
+        self.answers = set[str]()  # the secrets that it can find
         for row, line in enumerate(read_text(Path(path)).split("\n"), 1):
             guesses = line.replace(",", " ").lower().split()
-            if not guesses or guesses[0].startswith("#"):
-                continue
-            for guess in guesses:
-                if not _WORD.fullmatch(guess):
-                    raise ValueError(f"{path} row {row}: {guess[:40]!r} is not five letters a to z")
-            games.append(guesses)
-        if not games:
+            if guesses and not guesses[0].startswith("#") and (fault := self._add(guesses)):
+                raise ValueError(f"{path} row {row}: {fault}")
+        if not self.answers:
             raise ValueError(f"{path}: no games in it")
-        return cls(games, str(path))
+
+    def _add(self, guesses: list[str]) -> str | None:
+        """Add a game. Returns what is wrong with it."""
+        for guess in guesses:
+            if not _WORD.fullmatch(guess):
+                return f"{guess[:40]!r} is not five letters a to z"
+        answer, clues = guesses[-1], ()
+        if answer in self.answers:
+            return f"an earlier game also ends with {answer!r}"
+        self.answers.add(answer)
+        for guess in guesses:
+            if (other := self._next.setdefault(clues, guess)) != guess:
+                return f"guesses {guess!r} {_told(clues)}, an earlier game {other!r}"
+            clues = (*clues, Clue(guess, feedback_code(guess, answer)))
+        return None
 
     def choose(self, state: State, uniform: float = 0.0) -> str:
         """Raises ValueError for clues that do not occur in the tree."""
         if state.clues not in self._next:
-            raise ValueError(f"{self.source} has no guess {_told(state.clues)}")
+            raise ValueError(f"{self._path} has no guess {_told(state.clues)}")
         return self._next[state.clues]
 
 

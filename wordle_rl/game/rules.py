@@ -212,19 +212,11 @@ class Game:
         if self.status is not GameStatus.PLAYING:
             raise ValueError(f"the game is over ({self.status})")
         kind = self._kind(guess)
-        code = None
-        if guess is not None and kind is TurnKind.ACCEPTED:
-            code = feedback_code(guess, self.secret)
+        code = feedback_code(guess, self.secret) if guess and kind is TurnKind.ACCEPTED else None
         turn = PlayedTurn(
-            state=self.state,
-            text=text,
-            thought=thought,
-            guess=guess,
-            reason=reason,
-            kind=kind,
-            feedback=code,
-            tokens=tokens,
-        )
+            state=self.state, text=text, thought=thought, guess=guess, reason=reason, kind=kind,
+            feedback=code, tokens=tokens,
+        )  # fmt: skip
         self.turns.append(turn)
         self._advance(turn)
         return turn

@@ -95,18 +95,17 @@ class Reasoning:
         mask = self._knowledge.candidates(state)
         fits = None if guess is None else self._knowledge.is_consistent(guess, state)
         rest = self._knowledge.outlook(guess, mask)[1] if guess and not fits else 0.0
-        placed = Counter(facts.placed.values())
+        placed, barred = Counter(facts.placed.values()), facts.barred
         known = []
         for letter, copies in facts.at_least.items():
             exact, elsewhere = letter in facts.at_most, copies > placed[letter]
             if exact or elsewhere:
-                barred = [p + 1 for p, letters in facts.excluded.items() if letter in letters]
-                barred = tuple(barred) if elsewhere else ()
-                known.append(Known(letter=letter, copies=copies, exact=exact, barred=barred))
+                places = tuple(barred.get(letter, ())) if elsewhere else ()
+                known.append(Known(letter=letter, copies=copies, exact=exact, barred=places))
         return View(
             placed={place + 1: letter for place, letter in sorted(facts.placed.items())},
             known=tuple(known),
-            absent="".join(letter for letter, most in facts.at_most.items() if most == 0),
+            absent="".join(facts.absent),
             left=int(mask.sum()),
             fits=fits,
             rest=rest,

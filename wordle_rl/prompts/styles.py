@@ -174,16 +174,12 @@ class WholeState(PromptStyle):
         if not state.clues:
             return NOTHING_KNOWN + FIRST
         facts = letter_facts(state.clues)
-        misplaced: dict[str, list[str]] = {}
-        for place, letters in facts.excluded.items():
-            for letter in sorted(letters):
-                misplaced.setdefault(letter, []).append(str(place + 1))
-        absent = sorted(letter for letter, most in facts.at_most.items() if most == 0)
+        barred = sorted(facts.barred.items())
         rows = [
             (PLACED, [f"{place + 1} {letter}" for place, letter in sorted(facts.placed.items())]),
-            (MISPLACED, [f"{a} {' '.join(misplaced[a])}" for a in sorted(misplaced)]),
+            (MISPLACED, [f"{letter} {' '.join(map(str, places))}" for letter, places in barred]),
             (HOW_OFTEN, _how_often(facts)),
-            (ABSENT, absent),
+            (ABSENT, sorted(facts.absent)),
             (GUESSED, list(state.guesses)),
         ]
         return "".join(head + ", ".join(items) + "\n" for head, items in rows if items) + NEXT
@@ -207,18 +203,13 @@ class Spelled(WholeState):
 
     def opening(self, state: State) -> str:
         facts = letter_facts(state.clues)
-        misplaced: dict[str, str] = {}
-        for place, letters in sorted(facts.excluded.items()):
-            for letter in letters:
-                misplaced[letter] = misplaced.get(letter, "") + str(place + 1)
-        places = [facts.placed.get(place, "_") for place in range(WORD_LENGTH)]
-        absent = sorted(letter for letter, most in facts.at_most.items() if most == 0)
+        barred = sorted(facts.barred.items())
         rows = [
-            ("Not:", absent),
-            ("Has:", [letter + misplaced[letter] for letter in sorted(misplaced)]),
+            ("Not:", sorted(facts.absent)),
+            ("Has:", [letter + "".join(map(str, places)) for letter, places in barred]),
             ("Count:", _how_often(facts)),
             # Last, so that each letter of the answer is equally far behind its place here.
-            ("Word:", places),
+            ("Word:", [facts.placed.get(place, "_") for place in range(WORD_LENGTH)]),
         ]
         return "\n".join(
             " ".join([head, *(item[0].upper() + item[1:] for item in items)])

@@ -41,10 +41,9 @@ class RolloutTask:
 
     def player(self) -> ModelPlayer:
         """The policy, for num_generations games of each secret."""
-        step = self.step
         return ModelPlayer(
-            engine=step.policy.engine(), form=step.form, sampling=step.recipe.sampling,
-            draws=self.draws,
+            engine=self.step.policy.engine(), form=self.step.form,
+            sampling=self.step.recipe.sampling, draws=self.draws,
         )  # fmt: skip
 
     def games(self, size: int = 1) -> list[Game]:
@@ -54,18 +53,12 @@ class RolloutTask:
         starts = [state for state in self.starts for _ in range(size)]
         return new_games(secrets, recipe.words, recipe.rules, starts)
 
-    def split(self, size: int) -> list[RolloutTask]:
-        """This task as several, each with at most `size` of its secrets."""
-        parts = [slice(start, start + size) for start in range(0, len(self.secrets), size)]
-        return [
-            replace(
-                self,
-                places=self.places[part],
-                secrets=self.secrets[part],
-                starts=self.starts[part],
-            )
-            for part in parts
-        ]
+    def part(self, start: int, size: int) -> RolloutTask:
+        """The task of at most `size` of its secrets."""
+        part = slice(start, start + size)
+        return replace(
+            self, places=self.places[part], secrets=self.secrets[part], starts=self.starts[part]
+        )
 
 
 def play_task(task: RolloutTask) -> list[Rollout]:
@@ -74,22 +67,27 @@ def play_task(task: RolloutTask) -> list[Rollout]:
     There are fewer if memory runs out. Draws depend on game and turn alone, so the games are the
     same as all at once.
     """
-    most, everything = task.step.recipe.rollout.games_at_once, len(task.secrets)
-    secrets = most // task.size if isinstance(most, int) else everything
-    return [rollout for part in task.split(max(secrets, 1)) for rollout in _play_part(part)]
+    most = task.step.recipe.rollout.games_at_once
+    size = most // task.size if isinstance(most, int) else len(task.secrets)
+    return _play_parts(task, max(size, 1))
 
 
-def _play_part(task: RolloutTask) -> list[Rollout]:
-    """Play a task at once, or its halves if that needs too much memory."""
-    half = (len(task.secrets) + 1) // 2
-    try:
-        return KINDS[task.step.recipe.rollout.kind](task)
-    except RuntimeError as error:
-        if len(task.secrets) == 1 or not ran_out_of_memory(error):
-            raise
-    games = half * task.size
-    print(f"out of memory: {games} games at once, as with rollout.games_at_once={games}")
-    return [rollout for part in task.split(half) for rollout in _play_part(part)]
+def _play_parts(task: RolloutTask, size: int) -> list[Rollout]:
+    """Play `size` secrets at once, and from where memory runs out half as many."""
+    rollouts: list[Rollout] = []
+    for start in range(0, len(task.secrets), size):
+        part = task.part(start, size)
+        try:
+            rollouts += KINDS[task.step.recipe.rollout.kind](part)
+            continue
+        except RuntimeError as error:
+            if len(part.secrets) == 1 or not ran_out_of_memory(error):
+                raise
+        half = (len(part.secrets) + 1) // 2
+        games = half * task.size
+        print(f"out of memory: {games} games at once, as with rollout.games_at_once={games}")
+        rollouts += _play_parts(part, half)
+    return rollouts
 
 
 def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +18,7 @@ from pathlib import Path
 from wordle_rl.runs.files import FolderError, read_text
 
 WORD_LENGTH = 5
-DATA = Path(__file__).parent
-PRESETS = ("original",)  # folders here that hold answers.txt and allowed.txt
-
-_WORD = re.compile(rf"[A-Za-z]{{{WORD_LENGTH}}}")
+ORIGINAL = Path(__file__).parent / "original"
 _MOST_PAIRS = 1_000_000_000  # answers times allowed words, the bytes of the feedback table
 
 
@@ -47,9 +43,7 @@ class WordLists:
             if not words:
                 raise WordListError(f"{self.name}: the list of {which} is empty")
             for word in words:
-                if fault := _fault(word) or (
-                    "" if word.islower() else f"{word!r} is not lower case"
-                ):
+                if fault := _fault(word):
                     raise WordListError(f"{self.name}: {which}: {fault}")
             if any(a >= b for a, b in pairwise(words)):
                 raise WordListError(f"{self.name}: {which} must be sorted and distinct")
@@ -62,19 +56,10 @@ class WordLists:
             )
 
     @cached_property
-    def answers_digest(self) -> str:
-        """Hex sha256 of the answers joined by newlines."""
-        return words_digest(self.answers)
-
-    @cached_property
-    def allowed_digest(self) -> str:
-        """Hex sha256 of the allowed guesses joined by newlines."""
-        return words_digest(self.allowed)
-
-    @cached_property
     def digest(self) -> str:
         """Hex sha256 over both lists, without the name."""
-        return hashlib.sha256(f"{self.answers_digest} {self.allowed_digest}".encode()).hexdigest()
+        both = f"{words_digest(self.answers)} {words_digest(self.allowed)}"
+        return hashlib.sha256(both.encode()).hexdigest()
 
     @cached_property
     def over_allowed(self) -> WordLists:
@@ -108,41 +93,30 @@ def words_digest(words: Iterable[str]) -> str:
 
 def load_words(
     *,
-    preset: str | None = "original",
     answers: str | Path | None = None,
     allowed: str | Path | None = None,
     column: str | None = None,
 ) -> WordLists:
-    """Read the word lists of a preset or, when answers is given, of a user's files.
+    """Read the original word lists or, when answers is given, a user's files.
 
     answers, allowed: a .txt file with a word per line (blank lines are skipped), or a .csv file
     with a header and its words in column. Without allowed, the answers are the legal guesses.
     Raises WordListError with one line that names the file and the row.
     """
+    name = "original" if answers is None else Path(answers).stem
     if answers is None:
         if allowed is not None or column is not None:
             raise WordListError("words.allowed and words.column need words.answers")
-        if preset not in PRESETS:
-            raise WordListError(
-                f"words.preset must be one of {', '.join(PRESETS)}, not {preset!r}, "
-                "unless words.answers names a file"
-            )
-        folder = DATA / preset
-        name, answers, allowed = preset, folder / "answers.txt", folder / "allowed.txt"
-    else:
-        name = Path(answers).stem
-        if column is not None and ".csv" not in f"{answers} {allowed}".lower():
-            raise WordListError(f"words.column applies to .csv files, not to {answers}")
+        answers, allowed = ORIGINAL / "answers.txt", ORIGINAL / "allowed.txt"
+    elif column is not None and ".csv" not in f"{answers} {allowed}".lower():
+        raise WordListError(f"words.column applies to .csv files, not to {answers}")
     secrets = _read("answers", Path(answers), column)
     guesses = secrets if allowed is None else _read("allowed", Path(allowed), column)
-    for word, row in secrets.items():
-        if word not in guesses:
-            raise WordListError(f"{answers} row {row}: {word!r} is not allowed by {allowed}")
     return WordLists(answers=tuple(sorted(secrets)), allowed=tuple(sorted(guesses)), name=name)
 
 
-def _read(key: str, path: Path, column: str | None) -> dict[str, int]:
-    """The words of a file in lower case, each with its row. key: answers or allowed."""
+def _read(key: str, path: Path, column: str | None) -> set[str]:
+    """The words of a file in lower case. key: answers or allowed."""
     where, suffix = f"words.{key}={path}", path.suffix.lower()
     if suffix not in (".txt", ".csv"):
         raise WordListError(f"{where}: a word list must be a file whose name ends in .txt or .csv")
@@ -150,20 +124,14 @@ def _read(key: str, path: Path, column: str | None) -> dict[str, int]:
         text = read_text(path)
     except FolderError as error:
         raise WordListError(f"words.{key}={error}") from None
-    words: dict[str, int] = {}
+    words: set[str] = set()
     rows = _csv_rows(where, text, column) if suffix == ".csv" else enumerate(text.split("\n"), 1)
     for row, cell in rows:
-        word = cell.strip(" \t\r")
-        if not word:
+        if not (word := cell.strip(" \t\r").lower()):
             continue
-        if fault := _fault(word):
+        if fault := _fault(word) or (word in words and f"{word!r} stands twice"):
             raise WordListError(f"{where} row {row}: {fault}")
-        word = word.lower()
-        if word in words:
-            raise WordListError(f"{where} rows {words[word]} and {row}: {word!r} stands twice")
-        words[word] = row
-    if not words:
-        raise WordListError(f"{where}: no words in it")
+        words.add(word)
     return words
 
 
@@ -183,8 +151,7 @@ def _csv_rows(where: str, text: str, column: str | None) -> Iterator[tuple[int, 
 
 def _fault(word: str) -> str:
     """What is wrong with a word; empty if nothing is."""
-    if _WORD.fullmatch(word):
-        return ""
     if len(word) != WORD_LENGTH:
         return f"{word[:40]!r} has {len(word)} characters, not {WORD_LENGTH}"
-    return f"{word!r} holds something other than the letters a to z"
+    lower = word.isascii() and word.isalpha() and word.islower()
+    return "" if lower else f"{word!r} holds something other than the letters a to z"

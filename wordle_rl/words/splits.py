@@ -97,7 +97,6 @@ def _size(name: str, wanted: int | float, total: int) -> int:
 class WordSettings:
     """Which lists, how the secrets are split, and which of them may be trained on."""
 
-    preset: str | None = "original"
     answers: str | None = None
     allowed: str | None = None
     column: str | None = None
@@ -114,10 +113,8 @@ class WordSettings:
     def __post_init__(self) -> None:
         check_range("words.allowed_share", self.allowed_share, 0, 1)
         if self.allowed_share and self.protocol != "split":
-            raise ValueError(
-                "words.allowed_share must be 0 unless words.protocol=split, not "
-                f"{self.allowed_share:g}"
-            )
+            given = f"not {self.allowed_share:g}"
+            raise ValueError(f"words.allowed_share must be 0 unless words.protocol=split, {given}")
         if self.train is not None:
             check_range("words.train", self.train, 1, MOST)
             if self.protocol != "split":
@@ -125,9 +122,7 @@ class WordSettings:
 
     def load(self) -> tuple[WordLists, Splits]:
         """The lists and their split. Raises WordListError or ValueError."""
-        words = load_words(
-            preset=self.preset, answers=self.answers, allowed=self.allowed, column=self.column
-        )
+        words = load_words(answers=self.answers, allowed=self.allowed, column=self.column)
         return words, split_secrets(words, test=self.test, val=self.val)
 
     def eval_secrets(self, words: WordLists, splits: Splits) -> tuple[str, ...]:

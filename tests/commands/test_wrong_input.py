@@ -193,7 +193,11 @@ FILES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "not UTF-8": ("a.txt", latin, "row 2: not UTF-8"),
     "an empty file": ("a.txt", Path.touch, "no words in it"),
     "a long word": ("a.txt", lambda p: p.write_text("crane\nslates\n"), "row 2: 'slates' has 6"),
-    "a word twice": ("a.txt", lambda p: p.write_text("crane\nCrane\n"), "rows 1 and 2"),
+    "a word twice": (
+        "a.txt",
+        lambda p: p.write_text("crane\nCrane\n"),
+        "row 2: 'crane' stands twice",
+    ),
     "no such column": ("a.csv", lambda p: p.write_text("w,n\ncrane,1\n"), "one of w, n"),
     "no CSV": ("a.csv", lambda p: p.write_text('word\n"cra'), "row 2: not CSV"),
     "too many words": (

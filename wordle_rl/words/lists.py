@@ -132,6 +132,8 @@ def _read(key: str, path: Path, column: str | None) -> set[str]:
         if fault := _fault(word) or (word in words and f"{word!r} stands twice"):
             raise WordListError(f"{where} row {row}: {fault}")
         words.add(word)
+    if not words:
+        raise WordListError(f"{where}: no words in it")
     return words
 
 

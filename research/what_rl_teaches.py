@@ -25,7 +25,7 @@ import pandas as pd
 from wordle_rl import Game, load_player
 from wordle_rl.evaluation.habits import is_plural
 from wordle_rl.evaluation.intervals import Z95, standard_error, win_interval
-from wordle_rl.evaluation.pass_at_k import pass_at_k, pass_interval
+from wordle_rl.evaluation.results import pass_at_k
 from wordle_rl.game.knowledge import Knowledge
 
 START, TRAINED, TEACHER, SOLVER = "start", "trained", "random fitting word", "greedy entropy"
@@ -157,7 +157,10 @@ def passes(found: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
         players = table.T.groupby(level="player").mean().T  # over runs
         games = max(found) * table.columns.get_level_values("player").value_counts()
         line = {
-            name: percent(players[name].mean(), pass_interval(list(players[name]), games[name]))
+            name: percent(
+                players[name].mean(),
+                win_interval(list(players[name]), list(table.index), len(table) * games[name]),
+            )
             for name in (START, TRAINED, TEACHER)
         }
         gain = players[TRAINED] - players[START]

@@ -12,8 +12,8 @@ from tests.helpers.web_page import KNOWLEDGE, load, opponent_of, served_page
 from wordle_rl.commands.play import load_opponent
 from wordle_rl.game.players import Player
 from wordle_rl.game.rules import State, marks
+from wordle_rl.web.choices import Choice, Choices
 from wordle_rl.web.opponent import Opponent
-from wordle_rl.web.players import Choice, Players
 from wordle_rl.web.server import Page
 
 pytestmark = NEEDS_BROWSER
@@ -43,7 +43,7 @@ def address() -> Iterator[str]:
         key: Choice(label=f"the {key} one", settings={"player": key})
         for key in ("entropy", "consistent", "mini", "thinker")
     }
-    with served_page(Page(Players(choices, load_any), "mound")) as address:
+    with served_page(Page(Choices(choices, load_any), "mound")) as address:
         yield address
 
 

@@ -10,7 +10,7 @@ from wordle_rl.evaluation.boards import (
     paired_boards,
     tabulate_games,
 )
-from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
+from wordle_rl.game.rules import Game, Rules
 from wordle_rl.rewards.scoring import GameReward
 
 WORDS = frozenset({"crane", "sleep", "crept", "slate"})
@@ -31,22 +31,11 @@ def test_tiles_are_green_yellow_and_grey_by_their_marks():
     assert colours == [(grey, "S"), (grey, "L"), (green, "E"), (grey, "E"), (yellow, "P")]
 
 
-def test_without_colour_a_board_is_letters_and_marks_without_escapes():
-    board = boards_side_by_side([played("crept", ["sleep", "crept"])], colour=False)
-    assert board == "CREPT won in 2\nSLEEP xx✓x-\nCREPT ✓✓✓✓✓"
-
-
 def test_turns_without_feedback_say_why():
     board = boards_side_by_side([played("crept", [None, "zzzzz"] * 3)], colour=False)
     assert board.splitlines()[0] == "CREPT lost"
     assert "no guess tag" in board.splitlines()[1]
     assert board.splitlines()[2].startswith("ZZZZZ") and "not a word" in board
-
-
-def test_clues_that_a_game_started_with_are_shown():
-    game = Game("crane", WORDS, state=State((Clue("slate", feedback_code("slate", "crane")),), 1))
-    game.play("crane")
-    assert "SLATE xx✓x✓ given" in boards_side_by_side([game], colour=False)
 
 
 @pytest.mark.parametrize(("width", "colour"), [(40, True), (100, False)])

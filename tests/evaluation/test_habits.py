@@ -20,7 +20,7 @@ from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import RandomConsistent
-from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code, marks
+from wordle_rl.game.rules import Rules, marks
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.play import new_games, play
 from wordle_rl.rollouts.teacher import ScriptedPlayer
@@ -66,17 +66,6 @@ def test_openers_have_the_mean_bits_and_rank_of_a_count_by_hand():
     found = discoveries(games, KNOWLEDGE)
     assert found["opener_bits"] == pytest.approx((bits["trees"] + bits["crane"]) / 2)
     assert found["opener_rank"] == (ranks["trees"] + ranks["crane"]) / 2
-
-
-def test_the_opener_is_the_first_legal_guess_without_a_clue():
-    clue = Clue("slate", feedback_code("slate", "crane"))
-    middle = Game("crane", WORDS.allowed_set, state=State((clue,), 1))
-    middle.play("trees")
-    assert discoveries([middle], KNOWLEDGE)["opener_bits"] is None
-    late = played("crane", None, "zzzzz", "grace")
-    assert discoveries([late], KNOWLEDGE)["opener_bits"] == pytest.approx(bits_by_hand("grace"))
-    accepted = played("crane", "zzzzz", "grace", rules=Rules(invalid="accept"))
-    assert discoveries([accepted], KNOWLEDGE)["opener_bits"] is None
 
 
 def test_soare_is_the_best_opener_and_the_teachers_openers_are_of_middle_rank(original):

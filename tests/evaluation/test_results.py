@@ -1,11 +1,72 @@
-"""Wins by the number of guesses that were given."""
+"""pass@k against all choices of k games and against chance, and wins by given guesses."""
 
+import itertools
+import re
+
+import numpy as np
 import pytest
 
 from tests.helpers.played_games import WORDS, given, played, summary_of
-from wordle_rl.evaluation.results import depth_metrics, results_by_depth
+from wordle_rl.evaluation.results import depth_metrics, pass_at_k, passes, results_by_depth
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Clue, Game, State
+
+
+@pytest.mark.parametrize(("wins", "games"), [(0, 5), (1, 5), (3, 6), (6, 6)])
+def test_it_is_the_share_of_all_choices_of_k_games_that_hold_a_win(wins: int, games: int):
+    results = [True] * wins + [False] * (games - wins)
+    for k in range(1, games + 1):
+        choices = list(itertools.combinations(results, k))
+        assert pass_at_k(wins, games, k) == pytest.approx(sum(map(any, choices)) / len(choices))
+
+
+def games_of(wins: dict[str, list[bool]]):
+    return [
+        played(secret, [secret] if won else ["steel"] * 6)
+        for secret, results in wins.items()
+        for won in results
+    ]
+
+
+def test_secrets_count_alike_and_k_is_each_power_of_two_and_all_games():
+    found = passes(games_of({"crane": [True, False, False], "sleep": [True, True, False]}))
+    assert list(found) == ["1", "2", "3"]
+    assert passes(games_of({"crane": [True, True], "sleep": [False]})) == {}, "unequal numbers"
+    # By hand: of 3 pairs of crane's games 2 hold the win, of sleep's all 3.
+    assert [found[k]["pass"] for k in found] == pytest.approx([1 / 2, (2 / 3 + 1) / 2, 1.0])
+
+
+def test_the_interval_holds_the_truth_in_95_of_100_cases():
+    rng = np.random.default_rng(5)
+    made = {won: played("crane", ["crane"] if won else ["mound"] * 6) for won in (True, False)}
+
+    class Result:  # a game as far as pass@k looks at it
+        def __init__(self, secret: int, won: bool) -> None:
+            self.secret, self.won = str(secret), made[won].won
+
+    chances = rng.beta(0.6, 1.0, size=(300, 40))
+    exact = rng.beta(0.6, 1.0, size=200_000)
+    truth = float(np.mean(1 - (1 - exact) ** 2))  # of secrets drawn like these
+    hits = 0
+    for row in chances:
+        won = rng.random((40, 4)) < row[:, None]
+        games = [Result(i, bool(w)) for i, line in enumerate(won) for w in line]
+        two = passes(games)["2"]  # type: ignore[arg-type]
+        hits += two["low"] <= truth <= two["high"]
+    assert 0.92 <= hits / 300 <= 0.99
+
+
+def test_the_report_has_greedy_games_beside_the_sampled_ones():
+    sampled = summary_of(games_of({"crane": [True, False] * 4, "sleep": [False] * 8}))
+    greedy = summary_of(games_of({"crane": [True], "sleep": [False]}))
+    text = report_table([sampled, greedy], 200)
+    [line] = [line for line in text.splitlines() if "pass@" in line]
+    # crane's: 1 - C(4, k) / C(8, k), which is 1/2, 11/14, 69/70 and 1; sleep's: 0
+    assert re.findall(r"pass@(\d) ([\d.]+)", line) == [
+        ("1", "25.0"), ("2", "39.3"), ("4", "49.3"), ("8", "50.0"),
+    ]  # fmt: skip
+    assert text.count("50.0 (") == 2, "the greedy win rate, and pass@8"
+
 
 GAMES = [
     played("crane", ["crane"]),
@@ -34,8 +95,5 @@ def test_the_report_and_the_metrics_show_them():
     text = report_table([summary_of(GAMES)], 200)
     assert "after given guesses: 0 given 100.0 (1), 2 given 50.0 (2), 4 given 100.0 (1)" in text
     assert depth_metrics("val", GAMES)["val/given_2/win_rate"] == 0.5
-
-
-def test_games_from_empty_boards_have_no_such_line():
-    s = summary_of(GAMES[:1])
-    assert "by_depth" not in s and "given" not in report_table([s])
+    alone = summary_of(GAMES[:1])
+    assert not {"by_depth", "pass_at"} & alone.keys() and "given" not in report_table([alone])

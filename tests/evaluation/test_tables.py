@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.played_games import played as game_of
 from tests.helpers.played_games import summary_of
 from wordle_rl.evaluation.boards import choose_pairs
-from wordle_rl.evaluation.tables import describe_change, report_table, results_table, show_pairs
+from wordle_rl.evaluation.tables import describe_change, report_table
 from wordle_rl.game.rules import Game, Rules
 
 WORDS = ("crane", "slate", "mound", "sleep", "crept", "steel", "abbey")
@@ -38,17 +38,6 @@ def test_the_report_keeps_the_width_and_a_row_has_a_players_numbers(width=80):
     # Both of 2 secrets are won: low = 2 / (2 + 1.96²).
     assert text.count("100.0 (34.2-100.0)") == 2
     assert "[bold]" in text, "a name has no markup"
-
-
-def test_best_and_start_are_rows_of_one_table():
-    start = summary_of([game_of("crane", ["mound"] * 6), game_of("sleep", ["sleep"])])
-    best = summary_of([game_of("crane", ["slate", "crane"]), game_of("sleep", ["sleep"])])
-    table = results_table([best | {"player": "best"}, start | {"player": "start"}], 80)
-    rows = [line.split() for line in table.splitlines() if line.startswith(("best", "start"))]
-    assert rows == [
-        ["best", "2", "100.0", "(34.2-100.0)", "1.50", "±0.98", "0.0", "0.0", "-"],
-        ["start", "2", "50.0", "(9.5-90.5)", "4.00", "±5.88", "0.0", "71.4", "-"],
-    ]
 
 
 def test_the_notes_name_the_lineage_and_the_rules_of_each_player():
@@ -83,14 +72,3 @@ def test_half_of_the_shown_secrets_changed_whether_for_better_or_worse(count, ch
     pairs = pairs_of((0, 0), (1, 0), (1, 1), (0, 1), (0, 0))
     found = choose_pairs(pairs, count)
     assert [[pair[0].secret for pair in part] for part in found] == [changed, same]
-
-
-def test_boards_follow_the_rule_that_chose_them():
-    pairs = pairs_of((0, 0), (0, 1), (1, 1))
-    lines = show_pairs(pairs, 2, ("before", "after step 5"), colour=False).splitlines()
-    assert lines[0] == "Boards, by hash order alone: secrets whose result changed (1), others (1)."
-    assert max(map(len, lines)) <= 80
-    titles = [line.split() for line in lines if line.startswith(("CRANE", "SLATE", "MOUND"))]
-    assert titles[0] == ["SLATE", "lost", "SLATE", "won", "in", "1"]
-    assert ["CRANE", "lost", "CRANE", "lost"] in titles
-    assert not any(row[0] == "MOUND" for row in titles)

@@ -15,8 +15,8 @@ from wordle_rl.policy.sampling import Draws
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rewards.win import Win
 from wordle_rl.rollouts.teacher import ScriptedPlayer
+from wordle_rl.web.choices import Choice, Choices
 from wordle_rl.web.opponent import Opponent
-from wordle_rl.web.players import Choice, Players
 from wordle_rl.web.server import Page, build_app
 from wordle_rl.words.lists import WordLists
 
@@ -50,7 +50,7 @@ def small_page(secret: str | None = None) -> Page:
     """A page of scripted players on seven words."""
     keys = ("entropy", "consistent", "hard", "gibberish", "broken")
     choices = {key: Choice(label=f"the {key} one", settings={"player": key}) for key in keys}
-    return Page(Players({**choices, "mini": choices["consistent"]}, load), secret)
+    return Page(Choices({**choices, "mini": choices["consistent"]}, load), secret)
 
 
 @contextmanager

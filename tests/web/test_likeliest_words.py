@@ -17,9 +17,6 @@ from wordle_rl.game.rules import Clue, Game, State, feedback_code
 from wordle_rl.rollouts.play import ModelPlayer
 from wordle_rl.web.likeliest_words import (
     AnswerTree,
-    ContextFull,
-    Effort,
-    equal_chances,
     find_likeliest,
 )
 from wordle_rl.web.opponent import Opponent, WatchedGame
@@ -75,7 +72,7 @@ def check_against_plain_scores(opponent: Opponent, state: State, words: Sequence
     model = plain_copy(player.engine._model._lm.model)  # type: ignore[attr-defined]
     scores = plain_scores(model, prompt, answers)
     tree = AnswerTree.grow(zip(words, answers, strict=True))
-    found = find_likeliest(player.engine, prompt, tree, effort=Effort(most=100_000))
+    found = find_likeliest(player.engine, prompt, tree, most=100_000)
     best = np.argsort(-scores, kind="stable")[:10]
     assert found.exact
     assert list(found.words)[:10] == [words[i] for i in best]
@@ -86,9 +83,9 @@ def check_against_plain_scores(opponent: Opponent, state: State, words: Sequence
     assert sum(found.words.values()) + found.untried + found.other == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("board", ["two guesses"])
 def test_ten_likeliest_words_are_those_of_scoring_every_answer(board, micro):
-    words = sorted({*micro.knowledge.words.allowed[::25], "crane", "slate", "stale", "least"})
+    words = sorted({*micro.knowledge.words.allowed[::50], "crane", "slate", "stale", "least"})
     check_against_plain_scores(micro, BOARDS[board], words)
 
 
@@ -98,10 +95,9 @@ def test_so_are_they_among_all_allowed_words(board, micro):
     check_against_plain_scores(micro, BOARDS[board], micro.knowledge.words.allowed)
 
 
-@pytest.mark.parametrize("board", BOARDS)
-def test_a_word_that_is_one_token_has_the_probability_of_its_tokens(board, lexicon):
-    words = lexicon.knowledge.words.allowed[::50]
-    check_against_plain_scores(lexicon, BOARDS[board], words)
+def test_a_word_that_is_one_token_has_the_probability_of_its_tokens(lexicon):
+    words = lexicon.knowledge.words.allowed[::100]
+    check_against_plain_scores(lexicon, BOARDS["two guesses"], words)
 
 
 def test_the_greedy_guess_is_the_likeliest_word_where_words_are_tokens(lexicon):
@@ -133,7 +129,7 @@ def test_chances_of_a_turn_are_those_behind_the_conversation_so_far(micro):
 
 
 def test_letters_add_up_the_words(micro):
-    chances = micro.ask(BOARDS["two guesses"]).chances
+    _, chances = micro.ask(BOARDS["two guesses"])
     assert chances is not None
     found = sum(chances.words.values())
     for place, letters in enumerate(chances.letters):
@@ -144,22 +140,6 @@ def test_letters_add_up_the_words(micro):
         assert chance == max(letters.values())
 
 
-def test_the_first_letter_is_known_long_before_the_words(micro):
-    player = player_of(micro)
-    words = micro.knowledge.words.allowed[::5]
-    tree = AnswerTree.grow(zip(words, answers_of(player, words), strict=True))
-    prompt = player.form.opening(State())
-    opening = answers_of(player, ["crane"])[0][:1]
-    expected = np.exp(player.engine.next_logprobs([[*prompt, *opening]])[0])
-    found = find_likeliest(player.engine, prompt, tree, effort=Effort(most=100))
-    assert not found.words and found.untried > 0.5
-    for letter, chance in found.letters[0].items():
-        [token] = player.form.chat.tokenizer.encode(letter)
-        # Tried beginnings have lost what continues in no word.
-        assert chance <= expected[token] * 1.001
-    assert sum(found.letters[0].values()) == pytest.approx(found.untried, rel=1e-3)
-
-
 def test_a_search_that_was_cut_short_says_so_and_promises_nothing_more(micro):
     player = player_of(micro)
     words = micro.knowledge.words.allowed[::25]
@@ -167,25 +147,11 @@ def test_a_search_that_was_cut_short_says_so_and_promises_nothing_more(micro):
     prompt = player.form.opening(State())
     whole = find_likeliest(player.engine, prompt, tree)
     for cut in (
-        find_likeliest(player.engine, prompt, tree, effort=Effort(most=5)),
-        find_likeliest(player.engine, prompt, tree, effort=Effort(stop=lambda: True)),
+        find_likeliest(player.engine, prompt, tree, most=5),
+        find_likeliest(player.engine, prompt, tree, stop=lambda: True),
     ):
         assert not cut.exact and cut.untried > whole.untried
         assert sum(cut.words.values()) + cut.untried >= sum(whole.words.values()) - 1e-6
-
-
-def test_a_prompt_that_fills_the_context_is_refused(micro):
-    player = player_of(micro)
-    tree = AnswerTree.grow([("crane", answers_of(player, ["crane"])[0])])
-    with pytest.raises(ContextFull, match="no room to answer"):
-        find_likeliest(player.engine, player.form.opening(State()) * 100, tree)
-
-
-def test_equal_chances_are_shared_by_all_words():
-    chances = equal_chances(["crane", "slate"])
-    assert chances.words == {"crane": 0.5, "slate": 0.5}
-    assert chances.letters[4] == {"e": 1.0}
-    assert chances.exact and chances.untried == chances.other == 0.0
 
 
 def test_a_model_that_thinks_is_asked_behind_its_thought(micro):

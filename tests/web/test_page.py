@@ -13,7 +13,7 @@ from tests.helpers.web_page import ANSWERS, load, small_page
 from wordle_rl.commands.play import play
 from wordle_rl.game.rules import marks
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.web.players import Choice, Players, list_players
+from wordle_rl.web.choices import Choice, Choices, list_choices
 from wordle_rl.web.server import Page, build_app, serve
 
 
@@ -136,7 +136,7 @@ def test_a_run_that_trains_plays_with_its_newest_best_checkpoint(tmp_path):
         return load("entropy")
 
     choice = Choice(label="a run", settings={"run": "r"}, version=lambda: version[0])
-    players = Players({"best of the run": choice}, load_named)
+    players = Choices({"best of the run": choice}, load_named)
     first = players.get("best of the run")
     assert players.get("best of the run") is first
     version[0] = Path("step_20")
@@ -146,16 +146,16 @@ def test_a_run_that_trains_plays_with_its_newest_best_checkpoint(tmp_path):
 
 def test_a_run_comes_first_and_is_compared_with_its_start(tmp_path):
     run = RunFolder.create(tmp_path, "one")
-    choices = list_players(model=None, player=None, run=run, checkpoint="last")
+    choices = list_choices(model=None, player=None, run=run, checkpoint="last")
     assert list(choices)[:2] == ["last of the run", "start of the run"]
     (run.checkpoints / "step_000010").mkdir(parents=True)
     assert choices["last of the run"].version() == run.checkpoints / "step_000010"
-    browser = TestClient(build_app(Page(Players(choices, load))), base_url="http://localhost")
+    browser = TestClient(build_app(Page(Choices(choices, load))), base_url="http://localhost")
     assert browser.post("/api/about", json={}).json()["rival"] == "start of the run"
     without = {"run": None, "checkpoint": "best"}
-    assert next(iter(list_players(model=None, player=None, **without))) == "mini"
-    assert next(iter(list_players(model="tiny", player=None, **without))) == "tiny"
-    assert next(iter(list_players(model=None, player="random", **without))) == "random"
+    assert next(iter(list_choices(model=None, player=None, **without))) == "mini"
+    assert next(iter(list_choices(model="tiny", player=None, **without))) == "tiny"
+    assert next(iter(list_choices(model=None, player="random", **without))) == "random"
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,13 @@ from wordle_rl.commands.eval_players import (
 )
 from wordle_rl.commands.eval_settings import add_run, read_settings
 from wordle_rl.evaluation.boards import boards_side_by_side
-from wordle_rl.evaluation.summary import summarise, write_games, write_summary
+from wordle_rl.evaluation.summary import game_record, summarise
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.rewards.scoring import build_reward_set
 from wordle_rl.runs.errors import fail, user_errors
+from wordle_rl.runs.files import json_bytes, plain, write_bytes, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.runs.terminal import columns, shows_colours
@@ -63,18 +64,18 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     if late := sum(one["out_of_time"] for one in (summary, *others)):
         print(f"warning: {late} games ran out of time and count as lost", file=sys.stderr)
     folder = RunFolder.create(ROOT / settings.output_dir, "eval").path
-    write_games(folder, games)
+    write_bytes(folder / "games.jsonl", b"".join(map(json_bytes, map(game_record, games))))
     summary["computing"] = computing
     summary["compared_with"] = {
         s["player"]: {k: s[k] for k in ("win_rate", "mean_guesses", "mean_guesses_with_losses")}
         for s in others
     }
-    written = write_summary(folder, summary)
+    write_json(folder / "summary.json", summary)
     shown = choose_games(games, settings.show)
     print(boards_side_by_side(shown, columns(), colour=shows_colours()), f"\n\n{folder}\n")
     print(report_table([summary, *others], columns()))
     if settings.json:
-        print(json.dumps(json.loads(written.read_bytes()), ensure_ascii=False))
+        print(json.dumps(plain(summary), ensure_ascii=False))
     return summary
 
 

@@ -7,7 +7,6 @@ its own turns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ NOTES = {  # what a turn without feedback was
     TurnKind.BREAKS_HARD_MODE: "ignores a clue",
     TurnKind.UNPARSABLE: "no guess",
 }
+_GIVEN = "given"  # the note of a clue that the game began with
 _NOTE_WIDTH = 28  # columns of a note in a terminal
 _GAP = 3  # columns between boards
 _MOST_ROWS = 500  # of a table of games
@@ -44,25 +44,16 @@ def render(shown: Any, width: int, *, colour: bool = False) -> str:
     return "\n".join(line.rstrip() for line in captured.get().splitlines()).rstrip("\n")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Row:
-    """One turn on a board."""
-
-    guess: str | None  # None for an answer without a guess
-    marks: str  # "" for a turn without feedback
-    note: str
-    given: bool = False  # whether the game began with it
-
-
-def _rows(game: Game) -> Iterator[_Row]:
+def _rows(game: Game) -> Iterator[tuple[str, str, str]]:
+    """Guess (????? for none), marks ("" without feedback) and note of each turn."""
     for clue in (game.turns[0].state if game.turns else game.state).clues:
-        yield _Row(guess=clue.guess, marks=clue.marks, note="given", given=True)
+        yield clue.guess, clue.marks, _GIVEN
     for turn in game.turns:
         note = turn.reason or NOTES[turn.kind]
         # A note may quote a model, whose text must stay on its line.
         note = "".join(letter if letter.isprintable() else "?" for letter in note)
         marks = "" if turn.feedback is None else marks_of(turn.feedback)
-        yield _Row(guess=turn.guess, marks=marks, note=note)
+        yield turn.guess or "?" * WORD_LENGTH, marks, note
 
 
 def _ending(game: Game) -> str:
@@ -78,15 +69,11 @@ def _board(game: Game, colour: bool, reward: GameReward | None = None) -> Text:
     from rich.text import Text
 
     board = Text(f"{game.secret.upper()} {_ending(game)}", no_wrap=True, overflow="ellipsis")
-    for row in _rows(game):
-        board.append("\n")
-        letters = (row.guess or "?" * WORD_LENGTH).upper()
-        if not colour:
-            board.append(f"{letters} {row.marks or ' ' * WORD_LENGTH}")
-        for mark, letter in zip(row.marks or " " * WORD_LENGTH, letters, strict=True):
-            if colour:
-                board.append(f" {letter} ", _TILES.get(mark))
-        board.append(f" {row.note[:_NOTE_WIDTH]}" if row.note else "")
+    for guess, marks, note in _rows(game):
+        board.append("\n" if colour else f"\n{guess.upper()} {marks:5}")
+        for letter, mark in zip(guess.upper(), f"{marks:5}", strict=True) if colour else ():
+            board.append(f" {letter} ", _TILES.get(mark))
+        board.append(f" {note[:_NOTE_WIDTH]}" if note else "")
     if reward is not None:
         for name, value in {"reward": reward.total, **reward.components}.items():
             board.append(f"\n{name:<10} {value:6.2f}")
@@ -158,12 +145,12 @@ def tabulate_games(games: Sequence[Game], rewards: Sequence[GameReward]) -> list
         first.setdefault(game.secret, (game, reward))
     table = []
     for game, reward in list(first.values())[:_MOST_ROWS]:
-        turns = [
-            [f"({text})" if row.given else text
-             for text in (row.guess or "?" * WORD_LENGTH, row.marks or "." * WORD_LENGTH)]
-            for row in _rows(game)
-        ]  # fmt: skip
-        guesses, marks = (" ".join(turn[i] for turn in turns) for i in range(2))
+        form = {True: "({})", False: "{}"}
+        guesses, marks = (
+            " ".join(form[row[2] == _GIVEN].format(row[i] or "." * WORD_LENGTH)
+                     for row in _rows(game))
+            for i in range(2)
+        )  # fmt: skip
         table.append({
             "secret": game.secret, "won": game.won, "turns": game.state.turn, "guesses": guesses,
             "marks": marks, "reward": float(reward.total), **reward.components,

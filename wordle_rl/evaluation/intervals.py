@@ -48,19 +48,20 @@ def standard_error(values: Sequence[float], secrets: Sequence[str]) -> float | N
     return math.sqrt(count / (count - 1) * squares) / len(values)
 
 
-def win_interval(won: Sequence[float], secrets: Sequence[str]) -> tuple[float, float]:
-    """95 % interval of the win rate, in 0..1.
+def win_interval(
+    shares: Sequence[float], secrets: Sequence[str], games: int | None = None
+) -> tuple[float, float]:
+    """95 % interval of the mean of win rates, in 0..1.
 
-    won: 1 or 0 per game. secrets: one per game. This is Wilson's interval for the effective number
-    of games: how many independent games would be equally precise. It is the number of games when
-    each has a secret of its own, otherwise at least the number of secrets.
+    shares: 1 or 0 for a game, or an estimate from several games. secrets: one per share. games:
+    from which all shares were computed, if they are more than the shares. This is Wilson's interval
+    for the effective number of games: how many independent games would be equally precise. It is at
+    least the number of secrets and at most the number of games.
     Source: Dean and Pagano, Journal of Survey Statistics and Methodology 3 (2015).
     """
-    share, distinct = sum(won) / len(won), len(set(secrets))
-    effective = float(distinct)
-    error = standard_error(won, secrets)
-    if error and distinct < len(won):
-        effective = min(max(share * (1 - share) / error**2, distinct), len(won))
+    share, effective = float(np.mean(shares)), float(len(set(secrets)))
+    if error := standard_error(shares, secrets):
+        effective = min(max(share * (1 - share) / error**2, effective), games or len(shares))
     return wilson(share * effective, effective)
 
 

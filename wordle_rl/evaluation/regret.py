@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
+from wordle_rl.evaluation.results import needed_guesses
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import GreedyEntropy, Player, TreePlayer
-from wordle_rl.game.rules import Clue, Game, GameStatus, State, feedback_code
+from wordle_rl.game.rules import Game, GameStatus, Rules
 
 OPENER = "salet"
 
@@ -34,13 +33,11 @@ class Regret:
         *,
         setting: str = "tree",
     ) -> None:
-        self._max_turns = max_turns
-        self._answers = knowledge.words.answer_index
-        self._player: Player
-        self._needed: dict[str, int] = {}
+        self._words, self._needed = knowledge.words, dict[str, int]()
+        self._rules = Rules(max_turns=max_turns, invalid="accept")
         if tree is None:
             opener = OPENER if OPENER in knowledge.words.allowed_set else None
-            self._player = GreedyEntropy(knowledge, opener=opener)
+            self._player: Player = GreedyEntropy(knowledge, opener=opener)
             return
         try:
             self._player = player = TreePlayer(tree)
@@ -55,7 +52,10 @@ class Regret:
     def needed(self, secret: str) -> int:
         """Guesses of the best player, max_turns + 1 when it loses."""
         if secret not in self._needed:
-            self._needed[secret] = self._play(secret)
+            game = Game(secret, self._words.allowed_set, self._rules)
+            while game.status is GameStatus.PLAYING:
+                game.play(self._player.choose(game.state))
+            [self._needed[secret]] = needed_guesses([game])
         return self._needed[secret]
 
     def mean(self, games: Sequence[Game]) -> float | None:
@@ -64,23 +64,12 @@ class Regret:
         Over finished games that began with an empty board and have a possible answer as their
         secret, because the best player knows no other word. None without any.
         """
-        lost = self._max_turns + 1
-        beyond = [
-            (game.state.turn if game.won else lost) - self.needed(game.secret)
-            for game in games
+        judged = [
+            game for game in games
             if game.status is not GameStatus.PLAYING
-            and game.turns
-            and game.turns[0].state.turn == 0
-            and game.secret in self._answers
-        ]
+            and game.turns and game.turns[0].state.turn == 0
+            and game.secret in self._words.answer_index
+        ]  # fmt: skip
+        pairs = zip(needed_guesses(judged), judged, strict=True)
+        beyond = [needed - self.needed(game.secret) for needed, game in pairs]
         return sum(beyond) / len(beyond) if beyond else None
-
-    def _play(self, secret: str) -> int:
-        clues: tuple[Clue, ...] = ()
-        for turn in range(self._max_turns):
-            state = State(clues, turn, self._max_turns)
-            (guess,) = self._player.answer([state], np.zeros(1))
-            if guess == secret:
-                return turn + 1
-            clues = (*clues, Clue(guess, feedback_code(guess, secret)))
-        return self._max_turns + 1

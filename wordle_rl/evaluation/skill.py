@@ -100,24 +100,15 @@ def skill_metrics(
     Regret and discoveries are over all games, the rest over at most 96, evenly spread; best bits
     over every sixth of these.
     """
-    chosen = [games[place] for place in _spread(len(games), _GAMES)]
+    chosen = [games[i] for i in np.unique(np.arange(_GAMES) * len(games) // _GAMES)]
     turns = skills(chosen[::_EVERY], knowledge)
     rest = [game for place, game in enumerate(chosen) if place % _EVERY]
     turns += skills(rest, knowledge, best=False)
-    values = {
-        **summary(turns), "regret": regret.mean(games), **discoveries(games, knowledge)
-    }  # fmt: skip
-    metrics = {f"{prefix}/{name}": value for name, value in values.items()}
+    means = {"regret": regret.mean(games), **discoveries(games, knowledge)}
+    metrics = {f"{prefix}/{name}": value for name, value in (summary(turns) | means).items()}
     for number, of_turn in by_turn(turns, games[0].rules.max_turns).items():
         metrics |= {f"{prefix}/turn_{number}/{name}": of_turn[name] for name in _BY_TURN}
     return {name: float("nan") if value is None else value for name, value in metrics.items()}
-
-
-def _spread(total: int, count: int) -> list[int]:
-    """At most `count` of the indices 0..total-1, evenly spread."""
-    if total <= count:
-        return list(range(total))
-    return (np.arange(count) * total // count).tolist()
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

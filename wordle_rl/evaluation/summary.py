@@ -1,4 +1,4 @@
-"""The summary of a player's finished games, and its files summary.json and games.jsonl.
+"""The summary of a player's finished games, and the record of one game.
 
 Bits are expected values: what a guess tells on average over the candidates. How much the actual
 feedback told is mostly luck, so it is not counted.
@@ -7,25 +7,22 @@ feedback told is mostly luck, so it is not counted.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import repeat
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from wordle_rl.evaluation.habits import discoveries, later_guesses
-from wordle_rl.evaluation.pass_at_k import passes
 from wordle_rl.evaluation.results import (
     count_results,
     given_guesses,
     needed_guesses,
+    passes,
     results_by_depth,
 )
 from wordle_rl.evaluation.skill import by_turn, skills, summary
 from wordle_rl.game.rules import Game, GameStatus, Rules, marks_of
-from wordle_rl.runs.files import json_bytes, write_bytes, write_json
 
 if TYPE_CHECKING:
     from wordle_rl.evaluation.regret import Regret
@@ -69,8 +66,8 @@ def summarise(
         raise ValueError(f"{player} on {split}: there are no games to summarise")
     if any(game.rules != rules for game in games):
         raise ValueError(f"{player} on {split}: a game was played by other rules than reported")
-    turns = skills(games, knowledge)
-    secrets = [game.secret for game in games]
+    turns, secrets = skills(games, knowledge), [game.secret for game in games]
+    scores = [rewards.score(game) for game in games] if rewards else []
     return {
         "player": player,
         "split": split,
@@ -86,7 +83,7 @@ def summarise(
         "by_turn": by_turn(turns, rules.max_turns),
         **discoveries(games, knowledge),
         "regret": None if regret is None else regret.mean(games),
-        **({} if rewards is None else _rewards([rewards.score(game) for game in games])),
+        **(_rewards(scores) if scores else {}),
         "rules": asdict(rules),
         "seconds": seconds,
         "games_per_second": len(games) / seconds if seconds else None,
@@ -141,11 +138,9 @@ def reward_means(rewards: Sequence[GameReward]) -> dict[str, float]:
     return {name: value / len(rewards) for name, value in sums.items()}
 
 
-def _rewards(rewards: Sequence[GameReward]) -> dict[str, Any]:
-    return {
-        "reward": float(np.mean([reward.total for reward in rewards])),
-        "reward_parts": reward_means(rewards),
-    }
+def _rewards(scores: Sequence[GameReward]) -> dict[str, Any]:
+    mean = float(np.mean([score.total for score in scores]))
+    return {"reward": mean, "reward_parts": reward_means(scores)}
 
 
 def _share(part: float, whole: float) -> float | None:
@@ -174,34 +169,3 @@ def game_record(
     if advantage is not None:
         record["advantage"] = advantage
     return record
-
-
-def write_games(
-    folder: Path,
-    games: Sequence[Game],
-    rewards: Sequence[GameReward] | None = None,
-    advantages: Sequence[float] | None = None,
-) -> Path:
-    """Write <folder>/games.jsonl atomically, one game_record per line; returns its path.
-
-    rewards, advantages: one per game when given, else ValueError.
-    """
-    lines = [
-        json_bytes(game_record(game, reward, advantage))
-        for game, reward, advantage in zip(
-            games,
-            repeat(None, len(games)) if rewards is None else rewards,
-            repeat(None, len(games)) if advantages is None else map(float, advantages),
-            strict=True,
-        )
-    ]
-    path = Path(folder) / "games.jsonl"
-    write_bytes(path, b"".join(lines))
-    return path
-
-
-def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
-    """Write <folder>/summary.json atomically. It is the last file of a run and marks success."""
-    path = Path(folder) / "summary.json"
-    write_json(path, summary)
-    return path

@@ -96,19 +96,14 @@ def report_table(summaries: Sequence[Summary], width: int = 100) -> str:
     for name, summary in zip(names, summaries, strict=True):
         habits += [*_describe_starts(name, summary), *warn_of_repetition(name, summary)]
     lost_as = 1 + max(summary["rules"]["max_turns"] for summary in summaries)
+    splits = ", ".join(sorted({str(summary["split"]) for summary in summaries}))
     return "\n\n".join([
-        results_table(summaries, width),
+        f"secrets: {splits}\n{_table(summaries, _RESULTS, width)}",
         fold(_RESULTS_LEGEND.format(lost=lost_as), *notes),
         _table(summaries, _SKILL, width),
         fold(_SKILL_LEGEND, *habits),
         _histogram(names[0], first),
     ])  # fmt: skip
-
-
-def results_table(summaries: Sequence[Summary], width: int = 100) -> str:
-    """Wins and guesses alone, a row per player."""
-    splits = ", ".join(sorted({str(summary["split"]) for summary in summaries}))
-    return f"secrets: {splits}\n{_table(summaries, _RESULTS, width)}"
 
 
 def _names(summaries: Sequence[Summary]) -> list[str]:

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any
 
 from wordle_rl.evaluation.skill import skill_metrics
-from wordle_rl.evaluation.summary import write_summary
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import EngineLost, NotFinite
@@ -176,7 +175,7 @@ class Training:
                     "no validation was better than the start's, so this run shows no improvement; "
                     f"{EVAL} run={self.folder.path} checkpoint=last plays its end"
                 )
-            write_summary(self.folder.path, summary)
+            write_json(self.folder.path / "summary.json", summary)
             self.folder.set_status("finished")
         return summary
 

@@ -15,7 +15,8 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,46 +98,30 @@ class AnswerTree:
         return []
 
 
-@dataclass(frozen=True, kw_only=True)
-class Effort:
-    """When a search may end."""
-
-    count: int = 10  # so many likeliest words must be certain
-    most: int = 10_000  # beginnings of answers that are tried at most
-    stop: Callable[[], bool] = lambda: False  # asked between blocks whether to end earlier
-
-
-_USUAL = Effort()
-
-
 def find_likeliest(
     engine: Engine,
     prompt: Sequence[int],
     tree: AnswerTree,
     *,
-    effort: Effort = _USUAL,
+    count: int = 10,
+    most: int = 10_000,
+    stop: Callable[[], bool] = lambda: False,
     also: str | None = None,
 ) -> WordChances:
     """Find the likeliest answers of a tree after a prompt.
 
-    also: a word whose probability is computed in any case. Raises ContextFull.
+    count: so many likeliest words must be certain. most: beginnings of answers that are tried at
+    most. stop: asked between blocks whether to end earlier. also: a word whose probability is
+    computed in any case. Raises ContextFull.
     """
-    chances = _search(engine, prompt, tree, effort)
-    if also is None or also in chances.words or not (answer := tree.path(also)):
-        return chances
-    return _with_word(chances, also, _chance_of(engine, prompt, answer))
-
-
-def _search(engine: Engine, prompt: Sequence[int], tree: AnswerTree, effort: Effort) -> WordChances:
     found: dict[str, float] = {}
     order = itertools.count()  # breaks ties between equally likely beginnings
     open_ends: list[tuple[float, int, tuple[int, ...], AnswerTree]] = [(0.0, next(order), (), tree)]
     tried = 0
-    while open_ends and tried < effort.most and not effort.stop():
-        certain = _are_certain(found, effort.count, math.exp(-open_ends[0][0]))
-        if certain and _sum_of(open_ends) < _REST:
+    while open_ends and tried < most and not stop():
+        if _are_certain(found, count, open_ends) and _sum_of(open_ends) < _REST:
             break
-        size = min(_BLOCK, effort.most - tried, len(open_ends))
+        size = min(_BLOCK, most - tried, len(open_ends))
         block = [heapq.heappop(open_ends) for _ in range(size)]
         tried += size
         logprobs = _next_logprobs(engine, prompt, [ids for _, _, ids, _ in block])
@@ -149,13 +134,16 @@ def _search(engine: Engine, prompt: Sequence[int], tree: AnswerTree, effort: Eff
                     heapq.heappush(open_ends, (total, next(order), (*ids, token), below))
     untried = _sum_of(open_ends)
     patterns = ((node.pattern(), math.exp(-cost)) for cost, _, _, node in open_ends)
-    next_best = math.exp(-open_ends[0][0]) if open_ends else 0.0
+    other = max(0.0, 1.0 - untried - math.fsum(found.values()))
+    exact = not open_ends or _are_certain(found, count, open_ends)
+    letters = _add_up_letters(itertools.chain(found.items(), patterns))
+    if also is not None and also not in found and (answer := tree.path(also)):
+        beginnings = [tuple(answer[:length]) for length in range(len(answer))]
+        steps = _next_logprobs(engine, prompt, beginnings)[np.arange(len(answer)), answer]
+        found[also] = math.exp(float(steps.sum(dtype=np.float64)))
+        untried = max(0.0, untried - found[also])
     return WordChances(
-        words=_likeliest_first(found),
-        untried=untried,
-        other=max(0.0, 1.0 - untried - math.fsum(found.values())),
-        exact=not open_ends or _are_certain(found, effort.count, next_best),
-        letters=_add_up_letters(itertools.chain(found.items(), patterns)),
+        words=_likeliest_first(found), untried=untried, other=other, exact=exact, letters=letters
     )
 
 
@@ -169,22 +157,6 @@ def _add_up_letters(chances: Iterable[tuple[str, float]]) -> tuple[dict[str, flo
     return tuple(map(_likeliest_first, sums))
 
 
-def _chance_of(engine: Engine, prompt: Sequence[int], answer: Sequence[int]) -> float:
-    """The probability of one answer."""
-    beginnings = [tuple(answer[:length]) for length in range(len(answer))]
-    logprobs = _next_logprobs(engine, prompt, beginnings)[np.arange(len(answer)), list(answer)]
-    return math.exp(float(logprobs.sum(dtype=np.float64)))
-
-
-def _with_word(chances: WordChances, word: str, chance: float) -> WordChances:
-    """The same chances with one more word, which was untried before."""
-    return replace(
-        chances,
-        words=_likeliest_first({**chances.words, word: chance}),
-        untried=max(0.0, chances.untried - chance),
-    )
-
-
 def _next_logprobs(
     engine: Engine, prompt: Sequence[int], beginnings: Sequence[tuple[int, ...]]
 ) -> NDArray[np.float32]:
@@ -195,14 +167,17 @@ def _next_logprobs(
     return engine.next_logprobs(prompts)
 
 
-def _are_certain(found: dict[str, float], count: int, next_best: float) -> bool:
-    """Whether no untried word can be among the first `count`. next_best: what it has at most."""
+def _are_certain(
+    found: dict[str, float], count: int, open_ends: Sequence[tuple[float, Any, Any, Any]]
+) -> bool:
+    """Whether no untried word can be among the first `count`."""
     if len(found) < count:
         return False
+    next_best = math.exp(-open_ends[0][0])  # what an untried word has at most
     return heapq.nlargest(count, found.values())[-1] >= next_best
 
 
-def _sum_of(open_ends: Sequence[tuple[float, int, tuple[int, ...], AnswerTree]]) -> float:
+def _sum_of(open_ends: Sequence[tuple[float, Any, Any, Any]]) -> float:
     return math.fsum(math.exp(-cost) for cost, *_ in open_ends)
 
 

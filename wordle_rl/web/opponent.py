@@ -1,6 +1,6 @@
-"""One player at one table: plays a game, answers on any board, and says what else it might guess.
+"""A player that people watch: its games, its answer on a board, and what else it might guess.
 
-It is for games that people watch, one at a time. Use it from one thread only.
+It plays one game at a time. Use it from one thread only.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import GreedyEntropy, Teacher, TreePlayer
@@ -20,12 +22,12 @@ from wordle_rl.rollouts.teacher import ScriptedPlayer
 from wordle_rl.web.likeliest_words import (
     AnswerTree,
     ContextFull,
-    Effort,
     WordChances,
     equal_chances,
     find_likeliest,
 )
 
+_SHOWN = 12  # words left that are listed
 _SECONDS = 5.0  # that looking for the likeliest words may take
 Stop = Callable[[], bool]  # asked again and again whether to end early
 
@@ -42,15 +44,7 @@ class WatchedGame:
     talks: list[Talk] = field(default_factory=list)  # its conversations; empty without a model
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What a player answers on a board."""
-
-    turn: PlayedTurn
-    chances: WordChances | None  # None for a player that has no probabilities to show
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Opponent:
     """A player with the word lists, rules and rewards that it plays by."""
 
@@ -61,6 +55,30 @@ class Opponent:
     secrets: tuple[str, ...]  # of games, where nobody names one
     seat: Callable[[], Seated]  # a new player; a model's begins with an empty engine
     _trees: dict[bool, AnswerTree] = field(default_factory=dict)  # grown at the first use
+
+    @cached_property
+    def _solver(self) -> GreedyEntropy:
+        return GreedyEntropy(self.knowledge, opener=None)
+
+    def judge(self, state: State, guess: str | None) -> dict[str, Any]:
+        """What can be computed of a board, and of a guess on it; None stands for no guess.
+
+        candidates: answers that fit all clues; some: the first of them in the alphabet. best: a
+        guess of the most bits, a candidate if there is one, None without candidates. best_bits and
+        bits: of `best` and of the guess, expected over the candidates. fits: whether it fits all
+        clues.
+        """
+        knowledge, words = self.knowledge, self.knowledge.words.answers
+        mask = knowledge.candidates(state)
+        left = int(mask.sum())
+        return {
+            "candidates": left,
+            "some": [words[i] for i in mask.nonzero()[0][:_SHOWN]],
+            "best": self._solver.choose(state) if left else None,
+            "best_bits": knowledge.best_entropy(state),
+            "bits": None if guess is None else knowledge.entropy(guess, mask),
+            "fits": None if guess is None else knowledge.is_consistent(guess, state),
+        }
 
     def play(self, secret: str, stop: Stop = lambda: False) -> WatchedGame:
         """Play a whole game. Raises Abandoned between two turns when `stop` says so."""
@@ -87,8 +105,13 @@ class Opponent:
             return self._model_chances(player, talk, number, turn, stop)
         return self._scripted_chances(player, turn)
 
-    def ask(self, state: State, stop: Stop = lambda: False) -> Asked:
-        """The player's answer on a board. Raises ContextFull, or ValueError for a tree's end."""
+    def ask(
+        self, state: State, stop: Stop = lambda: False
+    ) -> tuple[PlayedTurn, WordChances | None]:
+        """The player's answer on a board, and its chances; None if it has none to show.
+
+        Raises ContextFull, or ValueError for a tree's end.
+        """
         player = self.seat()
         [game] = new_games(self.secrets[:1], self.knowledge.words, self.rules, [state])
         player({0: game}, state.turn)
@@ -96,10 +119,8 @@ class Opponent:
             raise ContextFull
         [turn] = game.turns
         if isinstance(player, ModelPlayer):
-            chances = self._model_chances(player, player.talks[0][-1], 0, turn, stop)
-        else:
-            chances = self._scripted_chances(player, turn)
-        return Asked(turn=turn, chances=chances)
+            return turn, self._model_chances(player, player.talks[0][-1], 0, turn, stop)
+        return turn, self._scripted_chances(player, turn)
 
     def _model_chances(
         self, player: ModelPlayer, talk: Talk, number: int, turn: PlayedTurn, stop: Stop
@@ -112,8 +133,11 @@ class Opponent:
             length = next(n for n in lengths if len(chat.tokenizer.decode(ids[:n])) >= len(thought))
         tree = self._grow_tree(player, begins=not thought)
         prompt, end = talk.ids[: part.start + length], time.monotonic() + _SECONDS
-        effort = Effort(stop=lambda: stop() or time.monotonic() > end)
-        return find_likeliest(player.engine, prompt, tree, effort=effort, also=turn.guess)
+
+        def late() -> bool:
+            return stop() or time.monotonic() > end
+
+        return find_likeliest(player.engine, prompt, tree, stop=late, also=turn.guess)
 
     def _grow_tree(self, player: ModelPlayer, *, begins: bool) -> AnswerTree:
         """The answers of all allowed words. begins: False behind a thought."""

@@ -17,7 +17,6 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +40,9 @@ from wordle_rl.game.rules import (
     marks_of,
 )
 from wordle_rl.policy.engine import NotFinite
+from wordle_rl.web.choices import RIVALS, Choices
 from wordle_rl.web.likeliest_words import WordChances
 from wordle_rl.web.opponent import Abandoned, Opponent, WatchedGame
-from wordle_rl.web.players import RIVALS, Players
 
 LOOPBACK = "127.0.0.1"
 WORDS, LETTERS = 10, 6  # likeliest words that are shown, and likeliest letters in each place
@@ -55,7 +54,7 @@ _EXPECTED = (ValueError, OSError, NotFinite, ModuleNotFoundError, *_AT_THE_END)
 class Page:
     """Answers the page's questions. Only `thread` may call the methods that take fields."""
 
-    def __init__(self, players: Players, secret: str | None = None) -> None:
+    def __init__(self, players: Choices, secret: str | None = None) -> None:
         """secret: of the first game, None for one by chance."""
         self.players, self._secret = players, secret
         self.thread = ThreadPoolExecutor(max_workers=1)
@@ -106,7 +105,7 @@ class Page:
         opponent = self.players.get(fields["player"])
         wanted = fields["secret"] and read_word("secret", fields["secret"])
         watched = self._play(opponent, pick_secret(opponent, wanted))
-        game, judge = watched.game, self.players.judge(opponent)
+        game = watched.game
         rewards = opponent.rewards.score(game)
         return {
             "game": self._keep(opponent, None, watched),
@@ -118,7 +117,7 @@ class Page:
                     "note": turn.reason or NOTES[turn.kind],
                     "text": turn.text,
                     "reward": dict(parts),
-                    "facts": asdict(judge.judge(turn.state, turn.guess)),
+                    "facts": opponent.judge(turn.state, turn.guess),
                 }
                 for turn, parts in zip(game.turns, rewards.turns, strict=True)
             ],
@@ -140,13 +139,13 @@ class Page:
         state = State(tuple(clues), len(clues), opponent.rules.max_turns)
         if state.turn >= state.max_turns:
             raise ValueError(f"a board needs a turn that is left: {state.max_turns - 1} rows")
-        asked = opponent.ask(state, self._closing.is_set)
+        turn, chances = opponent.ask(state, self._closing.is_set)
         return {
-            "guess": asked.turn.guess,
-            "note": asked.turn.reason or "",
-            "text": asked.turn.text,
-            "facts": asdict(self.players.judge(opponent).judge(state, asked.turn.guess)),
-            "chances": show_chances(asked.chances, asked.turn.guess),
+            "guess": turn.guess,
+            "note": turn.reason or "",
+            "text": turn.text,
+            "facts": opponent.judge(state, turn.guess),
+            "chances": show_chances(chances, turn.guess),
         }
 
     def _play(self, opponent: Opponent, secret: str) -> WatchedGame:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wordle_rl.evaluation.turn_facts import TurnJudge
 from wordle_rl.policy.settings import EMBEDDED
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder, given_name
@@ -33,14 +32,13 @@ class Choice:
     version: Callable[[], Path | None] = lambda: None  # the player is loaded anew when it changes
 
 
-class Players:
+class Choices:
     """Players by their keys. Use it from one thread only."""
 
     def __init__(self, choices: dict[str, Choice], load: Callable[..., Opponent]) -> None:
         """choices: the player that was asked for comes first. load: takes a choice's settings."""
         self.choices, self._load = choices, load
         self._loaded: dict[str, tuple[Path | None, Opponent]] = {}
-        self._judges: dict[str, TurnJudge] = {}
 
     def get(self, key: str) -> Opponent:
         """The player of a key. Raises ValueError in one line when it cannot be loaded."""
@@ -50,17 +48,21 @@ class Players:
             self._loaded[key] = version, self._load(**choice.settings)
         return self._loaded[key][1]
 
-    def judge(self, opponent: Opponent) -> TurnJudge:
-        """Says the facts of turns; shared by players with the same word lists."""
-        knowledge = opponent.knowledge
-        return self._judges.setdefault(knowledge.words.digest, TurnJudge(knowledge))
 
-
-def list_players(
+def list_choices(
     *, model: str | None, player: str | None, run: RunFolder | None, checkpoint: str
 ) -> dict[str, Choice]:
     """Everybody that can be chosen, first the run's checkpoint, the model or the player named."""
-    choices = {} if run is None else _of_run(run, checkpoint)
+    choices: dict[str, Choice] = {}
+    if run is not None:  # its checkpoint, and its start to compare it with
+        store = CheckpointStore(run.checkpoints, read_only=True)
+        versions = {"best": store.best, "last": store.latest, "start": lambda: None}
+        for name in dict.fromkeys([checkpoint, "start"]):
+            choices[f"{name} of the run"] = Choice(
+                label=f"{CHECKPOINTS[name]} of {given_name(run.path.name)}",
+                settings={"run": str(run.path), "checkpoint": name},
+                version=versions[name],
+            )
     made = {path.parent.name for path in EMBEDDED.glob("*/config.json")}
     models = sorted(made & {path.stem for path in (CONF / "model").glob("*.yaml")})
     for name in [*models, *([model] if model else [])]:
@@ -69,17 +71,3 @@ def list_players(
         choices[name] = Choice(label=label, settings={"player": name})
     first = next(iter(choices)) if run else player or model or "mini"
     return {first: choices[first], **choices}
-
-
-def _of_run(run: RunFolder, checkpoint: str) -> dict[str, Choice]:
-    """The checkpoint of a run, and its start to compare it with."""
-    store = CheckpointStore(run.checkpoints, read_only=True)
-    versions = {"best": store.best, "last": store.latest}
-    return {
-        f"{name} of the run": Choice(
-            label=f"{CHECKPOINTS[name]} of {given_name(run.path.name)}",
-            settings={"run": str(run.path), "checkpoint": name},
-            version=versions.get(name, lambda: None),
-        )
-        for name in dict.fromkeys([checkpoint, "start"])
-    }

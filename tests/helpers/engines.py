@@ -13,7 +13,6 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from tests.helpers.tiny import gemma, many_stops, plain_copy, qwen
-from wordle_rl.backends.vllm.server import Request
 from wordle_rl.policy.engine import Completion, StopReason
 from wordle_rl.policy.sampling import Sampling, uniforms
 
@@ -70,10 +69,8 @@ def mlx_model(model: Any) -> EngineModel:
 
 def vllm_model(model: Any) -> EngineModel:
     """Two servers that speak as vLLM does. Requests are as small as can be."""
-    from tests.helpers.vllm_server import SmallServer
-    from wordle_rl.backends.vllm.engine import VllmEngine
-    from wordle_rl.backends.vllm.pool import Adapter, Pool
-    from wordle_rl.policy.settings import ServerSettings
+    from tests.helpers.vllm_server import SmallServer, served_by
+    from wordle_rl.backends.vllm import VllmEngine
 
     folder = TemporaryDirectory()
     with warnings.catch_warnings():
@@ -81,21 +78,21 @@ def vllm_model(model: Any) -> EngineModel:
         lora = LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM")
         get_peft_model(plain_copy(model), lora).save_pretrained(folder.name)
     servers = [SmallServer(plain_copy(model), seed=seed) for seed in (0, 1)]
-    settings = ServerSettings(urls=[server.url for server in servers], prompts_at_once=2)
-    probe = Request(prompts=[[1]], sampling=GREEDY, most=7, stop_ids=frozenset(), vocabulary=VOCAB)
-    pool = Pool(settings, probe=probe, compare=lambda url, drawn: None)
-    pool.begin(Adapter(name="mine", path=folder.name))
+    engines: list[VllmEngine] = []
 
     def new(lm: Any, *, stops: frozenset[int], max_context: int) -> VllmEngine:
-        return VllmEngine(lm, stop_ids=stops, max_context=max_context, vocabulary=VOCAB)
+        engine = served_by(servers, prompts_at_once=2, stop_ids=stops, max_context=max_context)
+        engine.load(folder.name)
+        engines.append(engine)
+        return engine
 
     def close() -> None:
-        pool.close()
-        for server in servers:
-            server.stop()
+        for one in (*engines, *servers):
+            one.close()
         folder.cleanup()
 
-    return EngineModel(plain=plain_copy(model), lm=pool, new=new, takes_uniforms=False, close=close)
+    plain = plain_copy(model)
+    return EngineModel(plain=plain, lm=None, new=new, takes_uniforms=False, close=close)
 
 
 # Gemma's window of 4 is far shorter than the games below.

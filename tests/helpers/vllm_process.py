@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,23 +17,12 @@ from wordle_rl.runs.paths import ROOT
 
 PYTHON = ROOT / ".venv-vllm" / "bin" / "python"
 TINY = ROOT / "wordle_rl" / "embedded" / "tiny"
-GIVEN = "WORDLE_RL_VLLM_URL"  # a server of embedded/tiny that runs already
 _START = 240.0  # seconds
 
 
-def find_obstacle() -> str | None:
-    """Why there is no real server here. None if there can be one."""
-    if GIVEN in os.environ or PYTHON.is_file():
-        return None
-    return f"needs vLLM: make vllm installs it, or {GIVEN} names a server of embedded/tiny"
-
-
 @contextmanager
-def real_server(log: Path) -> Iterator[str]:
-    """The URL of a server. Its output goes to the log."""
-    if GIVEN in os.environ:
-        yield os.environ[GIVEN]
-        return
+def real_server(log: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The URL of a server, and what kills it. Its output goes to the log."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -56,7 +45,7 @@ def real_server(log: Path) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     try:
         _wait(url, process, log)
-        yield url
+        yield url, lambda: os.killpg(process.pid, signal.SIGKILL)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)

@@ -10,7 +10,8 @@ import copy
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,39 @@ from peft import PeftModel
 
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import build_engine
+from wordle_rl.backends.vllm import Request, VllmEngine
 from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.settings import ServerSettings
 
 Answer = tuple[int, Any]  # status and body, a text or what becomes JSON
 # What happens to one request of answers: a text names it, a function changes the right answer.
 Fault = str | Callable[[dict[str, Any]], Any]
+ANSWERS, LOAD = "/v1/completions", "/v1/load_lora_adapter"
+
+
+def served_by(
+    servers: Sequence[SmallServer],
+    *,
+    max_context: int = 1024,
+    stop_ids: frozenset[int] = frozenset(),
+    compare: Callable[[str, Any], None] = lambda url, drawn: None,
+    check: Callable[[], None] = lambda: None,
+    **settings: Any,
+) -> VllmEngine:
+    """The engine on some servers, without an adapter yet."""
+    probe = Request(
+        prompts=[[1]], sampling=Sampling(max_tokens=4), most=4, stop_ids=frozenset(),
+        vocabulary=servers[0].vocabulary,
+    )  # fmt: skip
+    return VllmEngine(
+        ServerSettings(urls=[server.url for server in servers], **{"timeout": 5.0, **settings}),
+        adapter="mine", probe=probe, compare=compare, max_context=max_context, stop_ids=stop_ids,
+        check=check,
+    )  # fmt: skip
 
 
 class SmallServer:
-    """One server on this machine. `stop` ends it as a crash would."""
+    """One server on this machine. `close` ends it as a crash would."""
 
     def __init__(
         self,
@@ -38,27 +63,24 @@ class SmallServer:
         name: str = "base",
         max_model_len: int = 1024,
         seed: int = 0,
-        port: int = 0,
     ) -> None:
         self.name, self.max_model_len = name, max_model_len
+        self.vocabulary = model.get_input_embeddings().weight.shape[0]
         self.faults: list[Fault] = []  # of the next requests of answers, one each
-        self.slowness = 3.0  # seconds of the fault `slow`
         self.asked: list[tuple[str, Any]] = []  # path and body of each request
         self.folder_is_there = True
         self.raw_logprobs = False  # as without --logprobs-mode processed_logprobs
-        self.ignores_adapters = False
+        self.adapters: dict[str, CausalLM] = {}
         self._model, self._tokenizer = model, tokenizer
-        self._adapters: dict[str, CausalLM] = {}
         self._random = np.random.default_rng(seed)
         self._lock = threading.Lock()  # one engine computes at a time
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
         self._http.block_on_close = False
-        self.port = self._http.server_address[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
         threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._http.shutdown()
         self._http.server_close()
         self.faults = ["hang up"] * 1000  # for connections that are still open
@@ -67,9 +89,9 @@ class SmallServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.close()
 
-    def count(self, path: str) -> int:
+    def count(self, path: str = ANSWERS) -> int:
         return sum(asked == path for asked, _ in self.asked)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
@@ -99,8 +121,9 @@ class SmallServer:
                     self.send_header("Content-Type", "application/json")
                 data = text.encode()
                 self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+                with suppress(ConnectionError):  # the client does not wait any more
+                    self.end_headers()
+                    self.wfile.write(data)
 
         return Handler
 
@@ -111,21 +134,21 @@ class SmallServer:
             "id": self.name, "object": "model", "owned_by": "vllm", "root": self.name,
             "parent": None, "max_model_len": self.max_model_len,
         }  # fmt: skip
-        more = [{**base, "id": name, "parent": self.name} for name in self._adapters]
+        more = [{**base, "id": name, "parent": self.name} for name in self.adapters]
         return 200, {"object": "list", "data": [base, *more]}
 
     def _post(self, path: str, body: dict[str, Any]) -> Answer | None:
         """The answer; None to hang up."""
-        if path == "/v1/load_lora_adapter":
+        if path == LOAD:
             return self._load(body["lora_name"], body["lora_path"])
         if path == "/v1/unload_lora_adapter":
-            if self._adapters.pop(body["lora_name"], None) is None:
+            if self.adapters.pop(body["lora_name"], None) is None:
                 return _error(404, f"The lora adapter '{body['lora_name']}' cannot be found.")
             return 200, f"Success: LoRA adapter '{body['lora_name']}' removed successfully."
         if path == "/tokenize":
             ids = self._tokenizer.encode(body["prompt"], add_special_tokens=False)
             return 200, {"count": len(ids), "max_model_len": self.max_model_len, "tokens": ids}
-        if path != "/v1/completions":
+        if path != ANSWERS:
             return 404, {"detail": "Not Found"}
         fault = self.faults.pop(0) if self.faults else None
         if fault == "hang up":
@@ -133,7 +156,7 @@ class SmallServer:
         if fault == "crash":
             return _error(500, "EngineCore encountered an issue.")
         if fault == "slow":
-            time.sleep(self.slowness)
+            time.sleep(3)
         answer = self._complete(body)
         if callable(fault):
             return 200, fault(answer[1])
@@ -142,24 +165,20 @@ class SmallServer:
     def _load(self, name: str, path: str) -> Answer:
         if not (Path(path) / "adapter_config.json").is_file() or not self.folder_is_there:
             return _error(404, f"Loading lora {name} failed: No adapter found for {path}")
-        model = copy.deepcopy(self._model)
-        if not self.ignores_adapters:
-            model = PeftModel.from_pretrained(model, path).merge_and_unload()
-        self._adapters[name] = CausalLM(model.eval())
+        merged: Any = PeftModel.from_pretrained(copy.deepcopy(self._model), path).merge_and_unload()
+        self.adapters[name] = CausalLM(merged.eval())
         return 200, f"Success: LoRA adapter '{name}' added successfully."
 
     def _complete(self, body: dict[str, Any]) -> Answer:
         name, prompts = body["model"], body["prompt"]
-        lm = CausalLM(self._model) if name == self.name else self._adapters.get(name)
+        lm = CausalLM(self._model) if name == self.name else self.adapters.get(name)
         if lm is None:
             alias = f"Valid aliases: {self.name}."
             return _error(404, f"The model `{name}` does not exist. {alias}")
         assert "seed" not in body, "a seed ends vLLM's CPU build"
         assert body["ignore_eos"] and body["repetition_penalty"] == 1.0
-        vocabulary = lm.model.get_input_embeddings().weight.shape[0]
-        for ids in prompts:
-            if wrong := [i for i in ids if not 0 <= i < vocabulary]:
-                return _error(400, f"Token id {wrong[0]} is out of vocabulary")
+        if wrong := [i for ids in prompts for i in ids if not 0 <= i < self.vocabulary]:
+            return _error(400, f"Token id {wrong[0]} is out of vocabulary")
         sampling = Sampling(
             temperature=body["temperature"], max_tokens=body["max_tokens"], top_p=body["top_p"],
             top_k=body["top_k"],
@@ -188,16 +207,12 @@ def _choice(
     top = [{name: p} for name, p in zip(names, logprobs, strict=True)]
     if table is not None:
         top[0] = {f"token_id:{token}": float(p) for token, p in enumerate(table)}
+    stopped = done.stop == "stop_token"
     return {
-        "index": place,
-        "logprobs": {
-            "token_logprobs": logprobs, "tokens": names, "top_logprobs": top,
-        },
-        "finish_reason": "stop" if done.stop == "stop_token" else "length",
-        "stop_reason": done.ids[-1] if done.stop == "stop_token" else None,
-        "token_ids": done.ids,
-        "prompt_logprobs": None,
-        "prompt_token_ids": prompt,
+        "index": place, "token_ids": done.ids, "prompt_token_ids": prompt, "prompt_logprobs": None,
+        "logprobs": {"token_logprobs": logprobs, "tokens": names, "top_logprobs": top},
+        "finish_reason": "stop" if stopped else "length",
+        "stop_reason": done.ids[-1] if stopped else None,
     }  # fmt: skip
 
 

@@ -12,17 +12,19 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.served_runs import assert_every_update_reaches
+from tests.helpers.configs import composed
+from tests.helpers.runs import metrics_of, run
 from tests.helpers.tiny import full_logprobs, lora_of, plain_copy, policy_of
-from tests.helpers.vllm_contract import ask_all, differences, recorded
-from tests.helpers.vllm_process import TINY, find_obstacle, real_server
+from tests.helpers.vllm_contract import ask_all, assert_as_recorded
+from tests.helpers.vllm_process import PYTHON, TINY, real_server
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.adapters import save_adapter
 from wordle_rl.backends.torch.policy import TorchPolicy
-from wordle_rl.backends.vllm.policy import Served, ServedPolicy, serve
+from wordle_rl.backends.vllm import serve
+from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Rules
+from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling
-from wordle_rl.policy.settings import ServerSettings
 from wordle_rl.prompts.styles import Symbols
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
@@ -30,20 +32,26 @@ from wordle_rl.rollouts.play import ModelPlayer, new_games, play
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.words.lists import load_words
 
-OBSTACLE = find_obstacle()
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.vllm,
     pytest.mark.usefixtures("quiet"),
-    pytest.mark.skipif(OBSTACLE is not None, reason=OBSTACLE or ""),
+    pytest.mark.skipif(not PYTHON.is_file(), reason="needs vLLM, which make vllm installs"),
 ]
 GREEDY = Sampling(temperature=0.0, max_tokens=12)
 SAMPLED = Sampling(temperature=0.7, max_tokens=12)
+SETTINGS = [
+    "model=tiny", "model.lora={rank: 8, alpha: 16}", "rollout.groups=4", "num_generations=4",
+    "words.val=8", "trainer.steps=6", "trainer.validate_every=6", "trainer.report=false",
+    "trainer.show_games=0", "logger=none", "backend.precision=fp32", "backend.threads=1",
+    "backend.accelerator=cpu", "optim.lr=2e-3", "optim=adamw", "rollout.engine=vllm",
+    "vllm.most_gap=1e-4", "vllm.retries=2",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory) -> Iterator[str]:
-    with real_server(tmp_path_factory.mktemp("vllm") / "server.log") as address:
+    with real_server(tmp_path_factory.mktemp("vllm") / "server.log") as (address, _):
         yield address
 
 
@@ -57,15 +65,12 @@ def policy() -> TorchPolicy:
 
 
 @pytest.fixture
-def player(url, policy, tmp_path) -> Iterator[ServedPolicy]:
+def player(url, policy, tmp_path) -> Iterator[Policy]:
     """The same policy, played by the server."""
-    served = Served(
-        save_adapter=partial(save_adapter, policy.model),
-        vocabulary=133,
-        max_context=512,
-        temperature=0.7,
-    )
-    with serve(policy, served, ServerSettings(urls=[url], prompts_at_once=16), tmp_path) as served:
+    given = [f"vllm.urls=[{url}]", "model.max_context=512", "sampling.temperature=0.7"]
+    setup = build_experiment(resolve(composed(*SETTINGS, *given)))
+    save = partial(save_adapter, policy.model)
+    with serve(policy, setup, tmp_path, save=save, vocabulary=133) as served:
         yield served
 
 
@@ -81,12 +86,7 @@ def games_of(policy: Any, sampling: Sampling, count: int) -> list[Talk]:
 
 def test_the_server_answers_as_it_was_recorded(url, policy, tmp_path):
     save_adapter(policy.model, tmp_path / "adapter")
-    found = ask_all(url, str(tmp_path / "adapter"))
-    for mine, theirs in zip(found, recorded(), strict=True):
-        if isinstance(mine["answer"], dict) and mine["answer"].get("model") == "mine":
-            assert mine["answer"].keys() == theirs["answer"].keys()  # it was drawn
-        else:
-            assert not differences(mine, theirs)
+    assert_as_recorded(ask_all(url, str(tmp_path / "adapter")))
 
 
 def test_greedy_games_are_those_of_our_engine_token_by_token(player, policy):
@@ -97,25 +97,34 @@ def test_greedy_games_are_those_of_our_engine_token_by_token(player, policy):
 
 def test_drawn_tokens_have_the_log_probabilities_of_the_model(player, policy):
     model = plain_copy(policy.model).merge_and_unload()
-    games = games_of(player, SAMPLED, 32)
     worst, tokens = 0.0, 0
-    for talk in games:
+    for talk in games_of(player, SAMPLED, 32):
         found = full_logprobs(model, talk.ids, temperature=SAMPLED.temperature)
         gaps = abs(found - talk.logprobs)[talk.trained]
         worst, tokens = max(worst, float(gaps.max())), tokens + len(gaps)
     assert tokens > 500 and worst < 1e-4
 
 
-def test_a_run_of_five_updates_whose_adapters_all_reach_the_server(url, root):
+def test_every_update_reaches_the_servers_of_which_one_is_killed(
+    url, root, tmp_path, monkeypatch, capsys
+):
+    updates, update = [], TorchPolicy.update
+    with real_server(tmp_path / "server.log") as (other, kill):
+
+        def count(policy: TorchPolicy, *arguments: Any) -> Any:
+            updates.append(1)
+            if len(updates) == 3:
+                kill()
+            return update(policy, *arguments)
+
+        monkeypatch.setattr(TorchPolicy, "update", count)
+        _, folder = run(root, *SETTINGS, f"vllm.urls=[{other},{url}]")
+    assert f"warning: {other} does not answer" in capsys.readouterr().err
+    steps = [m for m in metrics_of(folder) if "loss" in m]
     # The sixth step shows what is drawn after the fifth update.
-    overrides = [
-        "model=tiny", "model.lora={rank: 8, alpha: 16}", "rollout.groups=4", "num_generations=4",
-        "words.val=8", "trainer.steps=6", "trainer.validate_every=6", "trainer.report=false",
-        "trainer.show_games=0", "logger=none", "backend.precision=fp32", "backend.threads=1",
-        "backend.accelerator=cpu", "optim.lr=2e-3", "optim=adamw",
-    ]  # fmt: skip
-    _, folder = assert_every_update_reaches([url], root, *overrides)
-    assert gap_to_the_start(folder) > 0.01  # so a server without the updates would be far away
+    assert len(steps) == 6 and all(m["update/skipped"] == 0 for m in steps)
+    assert max(m["policy/largest_sampler_gap"] for m in steps) < 1e-4
+    assert gap_to_the_start(folder) > 0.01, "a server without the updates would be far away"
 
 
 def gap_to_the_start(folder: Path) -> float:

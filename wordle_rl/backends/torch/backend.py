@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import socket
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -250,34 +250,20 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
         return policy, setup
 
 
-@contextmanager
 def _let_servers_play(
     policy: TorchPolicy, setup: Experiment, run: Path, check: Callable[[], None]
-) -> Iterator[Policy]:
+) -> AbstractContextManager[Policy]:
     """The policy, for which vLLM servers play with rollout.engine=vllm.
 
     run: the run's folder. check: raises to stop the run while no server answers.
     """
-    servers = setup.servers
-    if servers is None:
-        yield policy
-        return
-    from wordle_rl.backends.vllm.policy import Served, serve  # needs httpx2
+    if setup.servers is None:
+        return nullcontext(policy)
+    from wordle_rl.backends.vllm import serve
 
     network: Any = policy.model
-    served = Served(
-        save_adapter=partial(save_adapter, network),
-        vocabulary=network.get_input_embeddings().weight.shape[0],
-        max_context=setup.model.max_context,
-        temperature=setup.recipe.sampling.scoring_temperature,
-    )
-    with serve(policy, served, servers, run, check) as player:
-        urls = ", ".join(servers.urls)
-        print(
-            f"vLLM plays ({urls}) and draws for itself: neither the seed nor resume= repeats games",
-            flush=True,
-        )
-        yield player
+    save, vocabulary = partial(save_adapter, network), len(network.get_input_embeddings().weight)
+    return serve(policy, setup, run, check, save=save, vocabulary=vocabulary)
 
 
 def _run_steps(

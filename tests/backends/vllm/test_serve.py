@@ -1,0 +1,253 @@
+"""rollout.engine=vllm in whole runs, with servers that speak as vLLM does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.helpers.configs import composed
+from tests.helpers.runs import metrics_of, resume, run, settings
+from tests.helpers.tiny import gemma_like_tokenizer, lora_of, policy_of, qwen
+from tests.helpers.vllm_server import LOAD, SmallServer
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.torch.adapters import save_adapter
+from wordle_rl.backends.torch.policy import TorchPolicy
+from wordle_rl.backends.vllm import serve
+from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.policy.engine import EngineLost
+from wordle_rl.policy.settings import ServerSettings
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.training.loop import Training
+
+pytestmark = pytest.mark.usefixtures("quiet")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> list[str]:
+    """The overrides of a small run with LoRA. Its model is on disk."""
+    given = settings(tmp_path_factory.mktemp("served"), "lora")
+    return [*given, "trainer.report=false", "rollout.engine=vllm", "vllm.retries=2"]
+
+
+@pytest.fixture(scope="module")
+def folder(base) -> str:
+    return next(o.partition("=")[2] for o in base if o.startswith("model.path="))
+
+
+@pytest.fixture
+def start(folder) -> Iterator[Callable[..., SmallServer]]:
+    """Starts a server of the run's model."""
+    started: list[SmallServer] = []
+
+    def new(model: Any = None, tokenizer: Any = None, **options: Any) -> SmallServer:
+        model = model or AutoModelForCausalLM.from_pretrained(folder).eval()
+        tokenizer = tokenizer or AutoTokenizer.from_pretrained(folder)
+        started.append(SmallServer(model, tokenizer, **options))
+        return started[-1]
+
+    yield new
+    for server in started:
+        server.close()
+
+
+def urls(*servers: SmallServer) -> str:
+    return f"vllm.urls=[{','.join(server.url for server in servers)}]"
+
+
+def steps_of(run_folder: Any) -> list[int]:
+    return [m["step"] for m in metrics_of(run_folder)]
+
+
+def test_each_update_reaches_all_servers_which_play_every_game(
+    root, base, start, capsys, monkeypatch
+):
+    monkeypatch.setattr(TorchPolicy, "engine", lambda policy: pytest.fail("played here"))
+    servers = [start(seed=1), start(seed=2)]
+    # Each is compared once, and would not play if it differed by more than rounding.
+    _, path = run(root, *base, urls(*servers), "trainer.steps=3", "vllm.most_gap=1e-4")
+    assert "neither the seed nor resume= repeats games" in capsys.readouterr().out
+    for server in servers:
+        loads = [body for asked, body in server.asked if asked == LOAD]
+        # The first adapter, and one after each update.
+        assert len({body["lora_path"] for body in loads}) == 4
+        assert len({body["lora_name"] for body in loads}) == 1
+        assert all(body["load_inplace"] for body in loads)
+        assert server.count() > 6 and not server.adapters
+    assert not (path / "served").exists()
+    steps = [m for m in metrics_of(path) if "loss" in m]
+    assert max(m["policy/largest_sampler_gap"] for m in steps) < 1e-4
+    assert all("policy/importance" in m for m in steps), "tokens are weighed by default"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "cap"),
+    [
+        (["rollout.engine=own"], None),
+        ([], 2.0),
+        (["algorithm.importance_cap=null"], None),
+        (["algorithm.importance_cap=5"], 5.0),
+    ],
+)
+def test_tokens_are_weighed_by_default_where_servers_draw_them(base, overrides, cap):
+    setup = build_experiment(resolve(composed(*base, *overrides)))
+    assert setup.recipe.algorithm.cap == cap
+
+
+@pytest.mark.slow
+def test_a_server_that_dies_in_a_step_costs_nothing(root, base, start, capsys):
+    servers = [start(seed=1), start(seed=2)]
+    answer = servers[0]._complete
+
+    def die(body: dict[str, Any]) -> Any:
+        if servers[0].count(LOAD) == 3:  # after the second update
+            servers[0].close()
+        return answer(body)
+
+    servers[0]._complete = die  # pyright: ignore[reportAttributeAccessIssue]
+    _, path = run(root, *base, urls(*servers))
+    steps = [m for m in metrics_of(path) if "loss" in m]
+    assert [m["step"] for m in steps] == [1, 2, 3, 4, 5, 6]
+    assert max(m["policy/largest_sampler_gap"] for m in steps) < 1e-4
+    assert f"warning: {servers[0].url}" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_that_loses_all_servers_is_saved_and_continues_with_others(
+    root, base, start, capsys, monkeypatch
+):
+    server, play, updates = start(), TorchPolicy.update, []
+
+    def update(policy: TorchPolicy, *arguments: Any) -> Any:
+        updates.append(1)
+        if len(updates) == 4:
+            server.close()
+        return play(policy, *arguments)
+
+    monkeypatch.setattr(TorchPolicy, "update", update)
+    with pytest.raises(SystemExit) as stop:
+        run(root, *base, urls(server), "vllm.retries=1")
+    [path] = root.iterdir()
+    assert stop.value.code == 1
+    [line] = [s for s in capsys.readouterr().err.splitlines() if s.startswith("error: ")]
+    assert "no vLLM server answers after 1 retries" in line and f"resume={path}" in line
+    assert steps_of(path) == [0, 1, 2, 3, 4]
+    (path / "served" / "wordle-of-a-killed-process").mkdir(parents=True)
+    resume(path, urls(start()))
+    assert steps_of(path) == [0, 1, 2, 3, 4, 5, 6]
+    assert not (path / "served").exists()
+
+
+@pytest.mark.slow
+def test_a_step_whose_validation_was_lost_is_kept(root, base, start, monkeypatch):
+    server = start()
+    validate, lost = Training._validate, []
+
+    def fail_once(training: Training, step: int, *arguments: Any) -> Any:
+        if step == 3 and not lost:
+            lost.append(step)
+            raise EngineLost("no vLLM server answers")
+        return validate(training, step, *arguments)
+
+    monkeypatch.setattr(Training, "_validate", fail_once)
+    with pytest.raises(SystemExit):
+        run(root, *base, urls(server))
+    [path] = root.iterdir()
+    assert steps_of(path) == [0, 1, 2, 3]
+    resume(path)
+    assert steps_of(path) == [0, 1, 2, 3, 4, 5, 6]
+    assert [m["step"] for m in metrics_of(path) if "val/win_rate" in m] == [0, 6]
+
+
+# -- before anything is played --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def policy(folder) -> TorchPolicy:
+    tokenizer = HFTokenizer(AutoTokenizer.from_pretrained(folder))
+    return policy_of(lora_of(folder), tokenizer, temperature=0.7)
+
+
+@pytest.fixture(scope="module")
+def setup(base) -> Any:
+    return build_experiment(resolve(composed(*base, "sampling.temperature=0.7")))
+
+
+def served(policy: TorchPolicy, setup: Any, run_folder: Any, *servers: SmallServer, **given: str):
+    settings = ServerSettings(urls=[server.url for server in servers], **given)
+    save = partial(save_adapter, policy.model)
+    return serve(policy, replace(setup, servers=settings), run_folder, save=save, vocabulary=340)
+
+
+SERVERS: dict[str, Callable[[Any], SmallServer]] = {
+    "vllm.urls: {url} does not answer": lambda start: start(),
+    "model.max_context must be at most 100, which is the context of {url}": lambda start: start(
+        max_model_len=100
+    ),
+    "vllm.urls: {url} has another tokenizer than model.path": lambda start: start(
+        tokenizer=gemma_like_tokenizer()
+    ),
+    "vllm.urls: {url} differs from the trainer by": lambda start: start(qwen(340, seed=5).eval()),
+    "without --logprobs-mode processed_logprobs": lambda start: start(),
+    "vllm.folder must be a folder that every server can read": lambda start: start(),
+}
+
+
+@pytest.mark.parametrize("said", SERVERS)
+def test_a_server_that_does_not_fit_is_refused_in_one_line(policy, setup, start, said, tmp_path):
+    good, server = start(), SERVERS[said](start)
+    server.raw_logprobs = "processed" in said
+    server.folder_is_there = "every server" not in said
+    if "answer" in said:
+        server.close()
+    with pytest.raises(ConfigError) as refused, served(policy, setup, tmp_path, good, server):
+        pytest.fail("it plays")
+    line = str(refused.value)
+    assert said.format(url=server.url) in line and "\n" not in line
+    assert not list(tmp_path.iterdir()) and not good.adapters
+
+
+def test_a_folder_of_another_name_at_the_servers_is_found(policy, setup, start, tmp_path):
+    here, there, server = tmp_path / "here", tmp_path / "there", start()
+    here.mkdir()
+    there.symlink_to(here)
+    with served(policy, setup, tmp_path, server, folder=str(here), server_folder=str(there)):
+        [path] = [body["lora_path"] for asked, body in server.asked if asked == LOAD]
+        assert path.startswith(f"{there}/wordle-")
+    assert not list(here.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(policy, setup, start, tmp_path):
+    (tmp_path / "file").touch()
+    server, folder = start(), tmp_path / "file" / "in"
+    said = f"vllm.folder={folder} cannot be written: "
+    with (
+        pytest.raises(ConfigError, match=said),
+        served(policy, setup, tmp_path, server, folder=str(folder)),
+    ):
+        pytest.fail("it plays")
+    assert not server.asked, "the folder comes first"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["model.lora=null"], "rollout.engine=vllm needs an adapter"),
+        (["backend=mlx"], "rollout.engine=vllm needs backend=lightning, not mlx"),
+        (["backend.devices=2"], "rollout.engine=vllm trains in one process"),
+        (["vllm.urls=[]"], "vllm.urls must name a server"),
+        (["vllm.urls=[localhost]"], "vllm.urls must be like http://host:8000"),
+        (["vllm.urls=['http://me:secret@a:1']"], "without a password"),
+        (["vllm.urls=['http://a:1','http://a:1/']"], "vllm.urls must name each server once"),
+        (["vllm.server_folder=/x"], "vllm.server_folder needs vllm.folder"),
+        (["vllm.folder=x", "vllm.server_folder=y"], "vllm.server_folder must begin with /"),
+    ],
+)
+def test_settings_that_cannot_work_are_told_before_a_model_is_loaded(base, overrides, said):
+    keep = [o for o in base if not o.startswith(("backend.", "optim=", "optim."))]
+    with pytest.raises(ConfigError, match=said):
+        build_experiment(resolve(composed(*keep, *overrides)))

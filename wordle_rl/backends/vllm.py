@@ -1,0 +1,482 @@
+"""vLLM servers play while the trainer learns: rollout.engine=vllm. It knows HTTP and no tensors.
+
+`Server` asks one server, by the calls of vLLM 0.32, and checks its answers. `VllmEngine` deals
+prompts to several servers, and asks another one again what failed. `serve` gives a policy this
+engine, and brings each new adapter to the servers through a folder.
+
+Prompts and answers are token ids. Draws are the server's own: vLLM's CPU build dies of a request
+with a seed, and on a GPU a seed would not make draws repeatable either. Each answer sends its whole
+prompt, which the server's prefix cache makes cheap.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any, cast
+
+import httpx2
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.algorithms.base import Algorithm
+from wordle_rl.policy.batch import Batch
+from wordle_rl.policy.engine import Completion, EngineLost, Prompts, StopReason, check_prompts
+from wordle_rl.policy.policy import Policy
+from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.settings import ServerSettings
+from wordle_rl.rollouts.talk import Talk
+from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.timing import Timers
+from wordle_rl.training.experiment import Experiment
+from wordle_rl.training.update import pad
+
+API_KEY = "VLLM_API_KEY"  # the environment variable that the server reads, too
+_CONNECT = 10.0  # seconds
+_THREADS = 64  # requests at once
+_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds without any server before one is tried again
+_LOOK = 0.5  # seconds between two looks for a signal
+_LEAST = -1000.0  # of a log-probability; vLLM writes -9999 for minus infinity
+_ROUNDING = 1e-3  # by which a log-probability may be above 0
+_LONGEST = 300  # characters of a server's message that are shown
+
+# The trainer scores some answers to this text. That finds another base model, a server without its
+# adapter, and log-probabilities that are not at the sampling temperature.
+_TEXT = "Guess the secret word: <guess>crane</guess> -> x-✓xx. Then <guess>Maybe</guess>, or"
+_ROWS, _TOKENS = 4, 16
+
+
+class ServerError(EngineLost):
+    """A server gave no answer, or one that cannot be used."""
+
+
+@dataclass(kw_only=True)
+class Request:
+    """Prompts that are answered together."""
+
+    prompts: Prompts
+    sampling: Sampling
+    most: int  # tokens of an answer
+    stop_ids: frozenset[int]
+    vocabulary: int  # ids of the trained model
+    members: Sequence[int] = ()  # numbers of the prompts in the call that they are from
+    place: int = 0  # of the server that should answer
+    tries: int = 0  # that failed
+
+    def body(self, model: str) -> dict[str, Any]:
+        """What a server is asked.
+
+        Whatever changes the distribution is named, since a server takes its own defaults from the
+        model's generation_config.json. ignore_eos leaves our stop ids alone to end an answer.
+        """
+        sampling = self.sampling
+        return {
+            "model": model, "prompt": [list(ids) for ids in self.prompts],
+            "max_tokens": self.most, "n": 1, "stream": False,
+            "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k,
+            "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "stop_token_ids": sorted(self.stop_ids), "ignore_eos": True,
+            "logprobs": 0, "return_token_ids": True, "return_tokens_as_token_ids": True,
+        }  # fmt: skip
+
+    def read(self, answer: Any) -> list[Completion]:
+        """The answers to the prompts, in their order. Raises LookupError, TypeError, ValueError."""
+        by_place = {choice["index"]: choice for choice in answer["choices"]}
+        return [self._read_answer(by_place[i]) for i in range(len(self.prompts))]
+
+    def _read_answer(self, choice: Any) -> Completion:
+        ids, found = choice["token_ids"], choice["logprobs"]
+        logprobs = found["token_logprobs"]
+        if not 1 <= len(ids) <= self.most or not set(ids) <= set(range(self.vocabulary)):
+            raise ValueError(f"not 1 to {self.most} tokens of the trained model")
+        if list(map(_token, found["tokens"])) != ids or len(logprobs) != len(ids):
+            raise ValueError("log-probabilities of other tokens than the answer's")
+        if not all(math.isfinite(p) and _LEAST < p <= _ROUNDING for p in logprobs):
+            raise ValueError("log-probabilities that are none")
+        limit = self.most == self.sampling.max_tokens
+        stop = StopReason.TOKEN_LIMIT if limit else StopReason.CONTEXT_FULL
+        if ids[-1] in self.stop_ids:
+            stop = StopReason.STOP_TOKEN
+        elif len(ids) < self.most or not self.stop_ids.isdisjoint(ids[:-1]):
+            raise ValueError("it does not end at the first stop token")
+        return Completion(ids=ids, logprobs=[min(p, 0.0) for p in logprobs], stop=stop)
+
+
+class Server:
+    """One server. Several threads may use it. Its methods raise ServerError."""
+
+    def __init__(self, url: str, *, timeout: float) -> None:
+        self.url = url.rstrip("/")
+        self.plays = False  # it has agreed with the trainer, and has not failed since
+        self.failure: str | None = None  # why it does not play
+        key = os.environ.get(API_KEY)
+        self.client = httpx2.Client(
+            base_url=self.url,
+            timeout=httpx2.Timeout(timeout, connect=min(timeout, _CONNECT)),
+            headers={"Authorization": f"Bearer {key}"} if key else None,
+            limits=httpx2.Limits(max_connections=None),
+            trust_env=False,  # a proxy leads out of the cluster
+        )
+
+    def check(self, text: str, ids: list[int], max_context: int) -> None:
+        """Raise ConfigError or ServerError unless it encodes a text so and has so much context."""
+
+        def base(answer: Any) -> tuple[str, int]:
+            models = (model for model in answer["data"] if model.get("parent") is None)
+            return next((model["id"], model["max_model_len"]) for model in models)
+
+        name, context = self.ask("/v1/models", None, base)
+        if context < max_context:
+            raise ConfigError(
+                f"model.max_context must be at most {context}, which is the context of "
+                f"{self.url} (--max-model-len), not {max_context}"
+            )
+        body = {"model": name, "prompt": text, "add_special_tokens": False}
+        if self.ask("/tokenize", body, lambda answer: answer["tokens"]) != ids:
+            raise ServerError(f"{self.url} has another tokenizer than model.path")
+
+    def complete(self, model: str, request: Request) -> list[Completion]:
+        """One answer to each prompt."""
+        return self.ask("/v1/completions", request.body(model), request.read)
+
+    def ask(
+        self, path: str, body: dict[str, Any] | None, read: Callable[[Any], Any] | None = None
+    ) -> Any:
+        """Ask with this body, or by a GET. read: makes something of the JSON in the answer."""
+        try:
+            answer = self.client.request("POST" if body else "GET", path, json=body)
+        except (httpx2.HTTPError, httpx2.InvalidURL, RuntimeError) as error:
+            reason = _shorten(str(error)) or type(error).__name__
+            raise ServerError(f"{self.url} does not answer ({reason})") from None
+        if answer.status_code != httpx2.codes.OK:
+            try:
+                said = answer.json()["error"]["message"]
+            except (ValueError, LookupError, TypeError):
+                said = answer.text
+            raise ServerError(
+                f"{self.url} refused {path} with {answer.status_code}: {_shorten(str(said))}"
+            )
+        try:
+            return read and read(answer.json())
+        except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
+            reason = _shorten(f"{type(error).__name__}: {error}")
+            raise ServerError(f"{self.url} sent what cannot be used ({reason})") from None
+
+
+def _token(name: str) -> int:
+    return int(name.removeprefix("token_id:"))
+
+
+def _shorten(text: str) -> str:
+    return " ".join(text.split())[:_LONGEST]
+
+
+class VllmEngine:
+    """Implements wordle_rl.policy.engine.Engine on several servers. It does not use the uniforms.
+
+    A server that fails does not play until it has loaded the adapter again and agrees with the
+    trainer. That is tried with the next adapter, or when no server plays. It happens in the thread
+    that asks. Other threads only wait for answers.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        *,
+        adapter: str,
+        probe: Request,
+        compare: Callable[[str, list[Completion]], None],
+        max_context: int,
+        stop_ids: frozenset[int],
+        check: Callable[[], None] = lambda: None,
+        timers: Timers | None = None,
+    ) -> None:
+        """adapter: its name at the servers. probe: what they answer to be compared.
+
+        compare: raises ServerError for answers that differ from the trainer, given the server's URL
+        and them. check: raises to stop the run; called while a server is down.
+        """
+        self.max_context = max_context
+        self.servers = [Server(url, timeout=settings.timeout) for url in settings.urls]
+        self._settings, self._adapter, self._path = settings, adapter, ""
+        self._probe, self._compare = probe, compare
+        self._stop_ids, self._check, self._timers = stop_ids, check, timers or Timers()
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="vllm")
+
+    def close(self) -> None:
+        """Leave the servers, which forget the adapter if they still answer."""
+        for server in self.servers:
+            if server.plays:
+                with suppress(httpx2.HTTPError):
+                    body = {"lora_name": self._adapter}
+                    server.client.post("/v1/unload_lora_adapter", json=body, timeout=_CONNECT)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for server in self.servers:
+            server.client.close()
+
+    def load(self, path: str) -> None:
+        """Let the servers play with the adapter in this folder, whose path is theirs."""
+        self._path = path
+        self._bring_up()
+
+    def complete(
+        self, prompts: Prompts, sampling: Sampling, uniforms: NDArray[np.float64]
+    ) -> list[Completion]:
+        """See wordle_rl.policy.engine.Engine. Raises EngineLost."""
+        check_prompts(prompts, self.max_context)
+        with self._timers("decode"):
+            found = self._answer(self._requests(prompts, sampling))
+        return [found[i] for i in range(len(prompts))]
+
+    def next_logprobs(self, prompts: Prompts) -> NDArray[np.float32]:
+        """See wordle_rl.policy.engine.Engine. The servers must know --max-logprobs -1."""
+        check_prompts(prompts, self.max_context)
+        request = replace(self._probe, prompts=prompts, sampling=Sampling(max_tokens=1), most=1)
+        table = np.full((len(prompts), request.vocabulary), -np.inf, np.float32)
+
+        def read(answer: Any) -> None:
+            for choice in answer["choices"]:
+                for name, logprob in choice["logprobs"]["top_logprobs"][0].items():
+                    table[choice["index"], _token(name)] = logprob
+
+        body = request.body(self._adapter) | {"logprobs": -1}
+        self._choose(request).ask("/v1/completions", body, read)
+        return table
+
+    def _requests(self, prompts: Prompts, sampling: Sampling) -> list[Request]:
+        """Deal the prompts out in blocks, so that most conversations stay with their server."""
+        together: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for i, ids in enumerate(prompts):
+            most = min(sampling.max_tokens, self.max_context - len(ids))
+            together[i * len(self.servers) // len(prompts), most].append(i)
+        size = self._settings.prompts_at_once
+        return [
+            replace(
+                self._probe, prompts=[prompts[i] for i in part], sampling=sampling, most=most,
+                stop_ids=self._stop_ids, members=part, place=place,
+            )
+            for (place, most), members in together.items()
+            for part in (members[i : i + size] for i in range(0, len(members), size))
+        ]  # fmt: skip
+
+    def _answer(self, due: list[Request]) -> dict[int, Completion]:
+        """The answer to each prompt. Raises EngineLost when one gets none."""
+        found: dict[int, Completion] = {}
+        sent: dict[Future[list[Completion]], tuple[Request, Server]] = {}
+        while due or sent:
+            for request in due:
+                server = self._choose(request)
+                future = self._threads.submit(server.complete, self._adapter, request)
+                sent[future] = request, server
+            due = []
+            for future in wait(sent, timeout=_LOOK, return_when=FIRST_COMPLETED).done:
+                request, server = sent.pop(future)
+                try:
+                    found |= zip(request.members, future.result(), strict=True)
+                except ServerError as error:
+                    self._note_failure(server, error)
+                    request.tries += 1
+                    due.append(request)
+            if not all(server.plays for server in self.servers):
+                self._check()
+        return found
+
+    def _choose(self, request: Request) -> Server:
+        """The server of a request, or another one while it is down. Raises EngineLost."""
+        while request.tries <= self._settings.retries:
+            if self.servers[request.place].plays:
+                return self.servers[request.place]
+            if playing := [server for server in self.servers if server.plays]:
+                return playing[request.place % len(playing)]
+            end = time.monotonic() + min(_PAUSE * 2.0 ** min(request.tries, 30), _LONGEST_PAUSE)
+            while (left := end - time.monotonic()) > 0:
+                self._check()
+                time.sleep(min(left, _LOOK))
+            self._bring_up()
+            request.tries += not any(server.plays for server in self.servers)
+        reasons = "; ".join(server.failure for server in self.servers if server.failure)
+        raise EngineLost(
+            f"no vLLM server answers after {self._settings.retries} retries: {reasons}"
+        )
+
+    def _bring_up(self) -> None:
+        """Load the adapter everywhere, and compare the servers that did not play."""
+        body = {"lora_name": self._adapter, "lora_path": self._path, "load_inplace": True}
+
+        def load(server: Server) -> list[Completion]:
+            server.ask("/v1/load_lora_adapter", body)
+            return [] if server.plays else server.complete(self._adapter, self._probe)
+
+        futures = [self._threads.submit(load, server) for server in self.servers]
+        for server, drawn in zip(self.servers, futures, strict=True):
+            try:
+                answers = drawn.result()
+                if not server.plays:
+                    self._compare(server.url, answers)
+            except ServerError as error:
+                self._note_failure(server, error)
+                continue
+            if server.failure:
+                print(f"{server.url} plays again", file=sys.stderr, flush=True)
+            server.plays, server.failure = True, None
+
+    def _note_failure(self, server: Server, error: ServerError) -> None:
+        """Let a server play no more, with a warning if it did."""
+        was_playing, server.plays, server.failure = server.plays, False, str(error)
+        if was_playing:
+            others = any(server.plays for server in self.servers)
+            then = "the other servers play" if others else "the run waits and tries again"
+            print(f"warning: {error}; {then}", file=sys.stderr, flush=True)
+
+
+class ServedPolicy:
+    """A policy whose games an engine of servers plays. All else is as the trained policy does it.
+
+    Implements wordle_rl.policy.policy.Policy. The servers have the policy's adapter already.
+    """
+
+    def __init__(self, trained: Policy, engine: VllmEngine, write: Callable[[], str]) -> None:
+        """write: writes the adapter into a new folder. Returns its path at the servers."""
+        self._trained, self._engine, self._write = trained, engine, write
+        self._is_new = False  # whether the servers lack the newest adapter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._trained, name)
+
+    def engine(self) -> VllmEngine:
+        """The engine, whose servers have the newest adapter by then."""
+        if self._is_new:
+            with self._trained.timers("adapter"):
+                self._engine.load(self._write())
+            self._is_new = False
+        return self._engine
+
+    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
+        self._is_new = True
+        return self._trained.update(batch, algorithm)
+
+    def load(self, folder: Path) -> None:
+        self._is_new = True
+        self._trained.load(folder)
+
+
+def write_versions(here: Path, there: PurePosixPath, save: Callable[[Path], None]) -> Iterator[str]:
+    """Each time write the adapter into a new folder in `here`. Yields its path at the servers.
+
+    there: what they call `here`. save: writes the adapter into an empty folder.
+    """
+    for number in itertools.count():
+        for old in sorted(here.iterdir())[:-1]:  # a server may still read the last one
+            shutil.rmtree(old, ignore_errors=True)
+        name = f"{number:06d}"
+        (here / name).mkdir()
+        save(here / name)
+        yield str(there / name)
+
+
+@contextmanager
+def serve(
+    policy: Policy,
+    setup: Experiment,
+    run: Path,
+    check: Callable[[], None] = lambda: None,
+    *,
+    save: Callable[[Path], None],
+    vocabulary: int,
+) -> Iterator[Policy]:
+    """Let the servers of a run play for its policy during the block, once they fit.
+
+    run: the run's folder. check: raises to stop the run. save: writes the adapter in PEFT's form
+    into an empty folder. vocabulary: ids of the model. Raises ConfigError for a server that cannot
+    be reached, does not fit the policy, or cannot read the adapter's folder.
+    """
+    settings, tokenizer, room = setup.servers, policy.tokenizer, setup.model.max_context
+    assert settings is not None
+    text = tokenizer.render([{"role": "user", "content": _TEXT}])  # with special tokens
+    ids, most = tokenizer.encode(text), min(_TOKENS, room // 2)
+    sampling = Sampling(temperature=setup.recipe.sampling.scoring_temperature, max_tokens=most)
+    probe = Request(
+        prompts=[ids[: room - most]] * _ROWS, sampling=sampling, most=most, stop_ids=frozenset(),
+        vocabulary=vocabulary,
+    )  # fmt: skip
+    adapter = f"wordle-{secrets.token_hex(6)}"  # a name that no other run has
+    root = Path(settings.folder or run / "served").resolve()
+    here = root / adapter
+    with ExitStack() as stack:
+        if settings.folder is None:
+            shutil.rmtree(root, ignore_errors=True)  # what a killed process left there
+        stack.callback(shutil.rmtree, here if settings.folder else root, ignore_errors=True)
+        try:
+            here.mkdir(parents=True)
+            there = PurePosixPath(settings.server_folder or root.as_posix()) / adapter
+            versions = write_versions(here, there, save)
+            engine = VllmEngine(
+                settings, adapter=adapter, probe=probe,
+                compare=partial(_compare, policy, probe.prompts[0], settings.most_gap),
+                max_context=room, stop_ids=tokenizer.stop_ids, check=check, timers=policy.timers,
+            )  # fmt: skip
+            stack.callback(engine.close)
+            for server in engine.servers:
+                server.check(text, ids, room)
+            engine.load(next(versions))
+            if reasons := [server.failure for server in engine.servers if server.failure]:
+                raise ServerError(reasons[0])
+        except ServerError as error:
+            raise ConfigError(_explain(str(error), root)) from None
+        except OSError as error:
+            raise ConfigError(f"vllm.folder={root} cannot be written: {error.strerror}") from None
+        print(
+            f"vLLM plays ({', '.join(settings.urls)}) and draws for itself: neither the seed nor "
+            "resume= repeats games",
+            flush=True,
+        )
+        yield cast("Policy", ServedPolicy(policy, engine, versions.__next__))
+
+
+def _compare(
+    policy: Policy, prompt: Sequence[int], most: float, url: str, drawn: list[Completion]
+) -> None:
+    """Raise ServerError for a server that plays another policy than the trainer's.
+
+    drawn: its answers to the prompt. most: mean difference of log-probabilities, in nats.
+    """
+    talks = [Talk() for _ in drawn]
+    for talk, answer in zip(talks, drawn, strict=True):
+        talk.hear(list(prompt), 0)
+        talk.answer(answer.ids, 0, answer.logprobs)
+    batch = pad(talks, policy.tokenizer.pad_id)
+    gap = np.abs(policy.score(batch) - batch.sampler_logprobs)[batch.trained].mean()
+    if not gap <= most:  # also if it is not a number
+        raise ServerError(
+            f"{url} differs from the trainer by {gap:.3g} nats a token, above "
+            f"vllm.most_gap={most:g}: it has another base model than model.path, or was started "
+            "without --logprobs-mode processed_logprobs"
+        )
+
+
+def _explain(reason: str, root: Path) -> str:
+    """A server's refusal with the setting that may mend it."""
+    if "No adapter found" in reason:
+        return (
+            f"{reason}: the adapter is in {root}, so vllm.folder must be a folder that every "
+            "server can read, and vllm.server_folder its path there"
+        )
+    if "load_lora_adapter" in reason:
+        return (
+            f"{reason}: start it with --enable-lora, a --max-lora-rank of model.lora.rank or more, "
+            "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment"
+        )
+    return f"vllm.urls: {reason}"

@@ -14,14 +14,15 @@ from hydra.types import HydraContext, RunMode, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 from wordle_rl.runs.config import quoted
-from wordle_rl.runs.errors import fail, user_errors
+from wordle_rl.runs.errors import user_errors
 
 
 class StudySweeper(Sweeper):
-    """Reads hydra.sweeper and the command line, and hands both to wordle_rl.sweeps."""
+    """Hands hydra.sweeper and the command line to wordle_rl.sweeps."""
 
     def __init__(self, **_: Any) -> None:
-        self.config = self.hydra_context = self.launcher = None  # read from the config in setup()
+        self.config: Any = None  # both from setup()
+        self.hydra_context: Any = None
         self._composed: dict[tuple[str, ...], dict[str, Any]] = {}
 
     def setup(
@@ -32,27 +33,15 @@ class StudySweeper(Sweeper):
     def sweep(self, arguments: list[str]) -> None:
         """Run a study. arguments: the overrides of the command line without hydra's own."""
         from wordle_rl.commands.build import build_experiment
+        from wordle_rl.sweeps.study import run_study
 
         with user_errors():
-            plan = self.plan_study(arguments)
-            plan.check(build_experiment)
-            from wordle_rl.sweeps.page import show_study
-            from wordle_rl.sweeps.power import check_power
-            from wordle_rl.sweeps.run import StudyStopped, run_study
+            run_study(self.plan(arguments), build_experiment)
 
-            if not (plan.settings.place / "study.json").exists():
-                check_power(plan)
-            try:
-                run_study(plan)
-            except StudyStopped as error:
-                fail(str(error), code=1)
-            show_study(plan.settings.place)
-
-    def plan_study(self, arguments: Sequence[str]) -> Any:
+    def plan(self, arguments: Sequence[str]) -> Any:
         """The study as a StudyPlan. Raises ConfigError."""
         from wordle_rl.sweeps.plan import plan_study
 
-        assert self.config is not None
         node: Any = OmegaConf.to_container(self.config.hydra.sweeper, resolve=True)
         return plan_study(node, arguments, self._compose)
 
@@ -60,13 +49,12 @@ class StudySweeper(Sweeper):
         """The resolved config of a trial's overrides."""
         from wordle_rl.commands.build import resolve
 
-        assert self.hydra_context is not None and self.config is not None
-        if (found := self._composed.get(tuple(overrides))) is not None:
-            return found
-        cfg = self.hydra_context.config_loader.load_configuration(
-            config_name=self.config.hydra.job.config_name,
-            overrides=[quoted(override) for override in overrides], run_mode=RunMode.RUN,
-        )  # fmt: skip
-        OmegaConf.set_struct(cfg, False)
-        cfg.pop("hydra")
-        return self._composed.setdefault(tuple(overrides), resolve(cfg))
+        if (key := tuple(overrides)) not in self._composed:
+            cfg = self.hydra_context.config_loader.load_configuration(
+                config_name=self.config.hydra.job.config_name,
+                overrides=[quoted(override) for override in overrides], run_mode=RunMode.RUN,
+            )  # fmt: skip
+            OmegaConf.set_struct(cfg, False)
+            cfg.pop("hydra")
+            self._composed[key] = resolve(cfg)
+        return self._composed[key]

@@ -31,7 +31,6 @@ class Fake:
     code: int = 0  # exit code after a whole run
     summary: bool = True
     secrets: int = 0  # played at each validation; as many are won as the wins say
-    spoil: tuple[str, str] = ("", "")  # a file of the run folder, and its damaged content
 
 
 def main() -> None:
@@ -79,8 +78,6 @@ def train(run: RunFolder, fake: Fake, x: float, more: float) -> None:
         about = {"best_step": fake.steps, "lineage": f"lineage: fake. {'word ' * 30}"}
         summary = {"val_win_rate": value, **about, **tested}
         write_json(run.path / "summary.json", summary)
-    if (name := fake.spoil[0]) != "":
-        (run.path / name).write_text(fake.spoil[1])
 
 
 def play(secret: str, *, won: bool) -> dict[str, object]:

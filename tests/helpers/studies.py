@@ -13,7 +13,7 @@ from typing import Any
 import optuna
 
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
-from wordle_rl.sweeps.run import run_study
+from wordle_rl.sweeps.run import run_trials
 
 TESTS = Path(__file__).resolve().parent
 FAKE = [sys.executable, str(TESTS / "fake_train.py")]
@@ -30,23 +30,21 @@ def plan_of(root: Path, **node: Any) -> StudyPlan:
 def work(root: Path, **node: Any) -> list[str]:
     """Do a study in this process. Returns the lines that it printed."""
     said: list[str] = []
-    run_study(plan_of(root, **node), said.append)
+    run_trials(plan_of(root, **node), said.append)
     return said
 
 
-def worker(
-    root: Path, fake: Mapping[str, Any], *, inside: Sequence[str] = (), **node: Any
-) -> subprocess.Popen[str]:
-    """Do a study in a process of its own. inside: a command that starts another command."""
+def worker(root: Path, fake: Mapping[str, Any], **node: Any) -> subprocess.Popen[str]:
+    """Do a study in a process of its own."""
     return subprocess.Popen(
-        [*inside, sys.executable, __file__, str(root), json.dumps(node)],
+        [sys.executable, __file__, str(root), json.dumps(node)],
         env={**os.environ, "FAKE": json.dumps(fake), "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
 
-def stored(root: Path, name: str = "study", url: str | None = None) -> optuna.Study:
-    return optuna.load_study(study_name=name, storage=url or f"sqlite:///{root}/study/study.db")
+def stored(root: Path, name: str = "study") -> optuna.Study:
+    return optuna.load_study(study_name=name, storage=f"sqlite:///{root}/study/study.db")
 
 
 def states(study: optuna.Study) -> list[str]:
@@ -64,4 +62,4 @@ def steps_done(root: Path) -> dict[str, list[int]]:
 
 
 if __name__ == "__main__":
-    run_study(plan_of(Path(sys.argv[1]), **json.loads(sys.argv[2])))
+    run_trials(plan_of(Path(sys.argv[1]), **json.loads(sys.argv[2])))

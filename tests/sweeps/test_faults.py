@@ -19,7 +19,7 @@ from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.sweeps.run import StudyStopped
 
 TWO = {"params": {"x": "choice(0.1, 0.9)"}}
-SOON = {"heartbeat": 1, "grace": 3}  # seconds; a real study has 60 and 180
+SOON = {"heartbeat": 1, "grace": 2}  # seconds; a real study has 60 and 180
 TPE = {"_target_": "optuna.samplers.TPESampler", "seed": 0, "constant_liar": True}
 SIX = [1, 2, 3, 4, 5, 6]
 MEDIAN = {"_target_": "optuna.pruners.MedianPruner", "n_startup_trials": 1}
@@ -137,14 +137,14 @@ def test_a_signal_lets_the_runs_save_and_the_same_command_continues(tmp_path, si
 
 @pytest.mark.parametrize("sampler", [None, pytest.param(TPE, marks=pytest.mark.slow)])
 def test_two_workers_share_the_trials_of_one_sqlite_file(tmp_path, sampler):
-    node: dict[str, Any] = {"params": {"x": "range(0, 9)"}}
+    node: dict[str, Any] = {"params": {"x": "range(0, 5)"}}
     if sampler:
-        node = {"params": {"x": "interval(0.0, 1.0)"}, "n_trials": 10, "sampler": sampler}
+        node = {"params": {"x": "interval(0.0, 1.0)"}, "n_trials": 6, "sampler": sampler}
     both = [worker(tmp_path, {"steps": 1}, **node) for _ in range(2)]
     said = [process.communicate(timeout=240)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0], said
-    assert states(stored(tmp_path)) == ["COMPLETE"] * 10
-    assert len(set(complete(tmp_path))) == 10 == len(steps_done(tmp_path))
+    assert states(stored(tmp_path)) == ["COMPLETE"] * 6
+    assert len(set(complete(tmp_path))) == 6 == len(steps_done(tmp_path))
     assert all("complete" in lines for lines in said), "both worked"
 
 
@@ -187,12 +187,6 @@ def test_a_trial_that_fails_is_left_out_and_tried_again_by_the_same_command(tmp_
     fake()
     assert work(tmp_path)[-1].endswith("x=0.9")
     assert complete(tmp_path) == [0.1, 0.5, 0.9]
-
-
-def test_success_is_the_summary_whatever_the_exit_code(tmp_path, fake):
-    fake(code=9)
-    work(tmp_path)
-    assert states(stored(tmp_path)) == ["COMPLETE"] * 3
 
 
 def test_other_settings_are_refused_by_name(tmp_path):

@@ -67,17 +67,6 @@ def test_only_common_seeds_and_secrets_count():
     assert compare_cells(one, {(0, "crane"): 0.0}) is None, "one seed has no spread"
 
 
-def test_secrets_that_differ_make_a_difference_less_certain():
-    seeds, secrets = 4, 40
-    easy = {(s, str(w)): float(w < 10) for s in range(seeds) for w in range(secrets)}
-    spread = compare_cells(easy, dict.fromkeys(easy, 0.0))
-    assert spread is not None and spread.seed_variance == 0.0
-    # Only secrets vary: the error of a mean over them.
-    gaps = np.array([w < 10 for w in range(secrets)], float)
-    assert spread.error == pytest.approx(gaps.std(ddof=1) / math.sqrt(secrets), rel=0.05)
-    assert spread.freedom == pytest.approx(secrets - 1)
-
-
 def test_intervals_hold_the_truth_as_often_as_they_say():
     rng, held, tries = np.random.default_rng(0), 0, 100
     for _ in range(tries):
@@ -181,14 +170,6 @@ def test_measures_of_a_game():
                 "repeats_over_time": [0.0, 2 / 6], "refused": [0.0, 3 / 6]}  # fmt: skip
     assert {name: [*measured(games, name).values()] for name in expected} == expected
     assert {n for n, measure in MEASURES.items() if measure.of_games} == expected.keys()
-
-
-def test_a_trial_is_judged_by_the_games_of_its_last_step_and_the_mean_over_samples():
-    games = [game("crane", step=0), game("crane"), game("slate slate"), game("slate", secret="x")]
-    assert measured(games, "wins") == {(5, "crane"): 0.5, (5, "x"): 0.0}
-    assert measured([], "wins") == {(5, ""): 0.9}
-    assert measured([], "idle_groups") == {(5, ""): 0.25}
-    assert measured([], "repeats") == {}
 
 
 def test_over_time_every_validation_counts_but_the_one_of_the_start():

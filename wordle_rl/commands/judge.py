@@ -1,6 +1,6 @@
 """wordle-rl judge: judges a study from its files, or says what one can find.
 
-python train.py -m sweep=<study> runs a study, see wordle_rl/sweeps/run.py.
+python train.py -m sweep=<study> runs a study, see wordle_rl/sweeps/study.py.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def judge(
 
     if power:
         return _print_power(name)
-    from wordle_rl.sweeps.page import write_study
+    from wordle_rl.sweeps.readme import write_page
 
     places = [Path(name), ROOT / "outputs" / "sweeps" / name, ROOT / "sweeps" / name]
     place = next((one for one in places if (one / "study.json").is_file()), places[0])
-    print(write_study(place))
+    print(write_page(place))
 
 
 def _print_power(name: str) -> None:

@@ -23,9 +23,8 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.sweeps.plan import StudyPlan
+from wordle_rl.sweeps.plan import StudyPlan, StudySettings
 from wordle_rl.sweeps.results import CONFIRMATION, CONFIRMED, SEARCH, read_record, read_trials
-from wordle_rl.sweeps.settings import StudySettings
 from wordle_rl.sweeps.space import ARM, Params, Space
 from wordle_rl.sweeps.trial import RETRIES
 

@@ -1,4 +1,4 @@
-"""Runs a study: takes one trial after another from Optuna's ledger until none is left.
+"""Runs the trials of a study, one after another from Optuna's ledger until none is left.
 
 Start the command again, and it continues the study. Start it several times, on one machine or
 several, and the workers share the trials. A trial whose worker died is queued again by Optuna when
@@ -56,7 +56,7 @@ class _TrialStopped(Exception):
     """The worker was asked to stop; another command will continue the trial."""
 
 
-def run_study(plan: StudyPlan, say: Callable[[str], None] = print) -> None:
+def run_trials(plan: StudyPlan, say: Callable[[str], None] = print) -> None:
     """Do what is left of a study: its search, then winner and default with fresh seeds.
 
     Ctrl-C and SIGTERM let the runs save, and end the command with 130 and 143. Raises ConfigError

@@ -24,7 +24,7 @@ from wordle_rl.runs.files import StepLog, read_json, write_json
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT, environment, train_command
 from wordle_rl.runs.processes import without_launch
-from wordle_rl.sweeps.settings import StudySettings
+from wordle_rl.sweeps.plan import StudySettings
 from wordle_rl.sweeps.space import quote
 
 OBJECTIVE = "val_win_rate"  # of summary.json: validation wins of the best checkpoint

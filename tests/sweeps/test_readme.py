@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 from optuna.distributions import IntDistribution, distribution_to_json
 
-from tests.helpers.studies import stored, work
+from tests.helpers.studies import work
 from wordle_rl.__main__ import run
-from wordle_rl.sweeps.page import BEGIN, END, UNWRITTEN, format_mean, list_arms, write_study
 from wordle_rl.sweeps.pictures import draw_study
+from wordle_rl.sweeps.readme import BEGIN, END, UNWRITTEN, format_mean, list_arms, write_page
 from wordle_rl.sweeps.results import FIGURES
 from wordle_rl.sweeps.verdicts import Study, read_study
 
@@ -92,7 +92,7 @@ def test_arms_are_compared_with_the_default_seed_by_seed(tmp_path):
 
 
 def test_a_page_has_its_tables_and_a_picture(root):
-    page = write_study(root / "study")
+    page = write_page(root / "study")
     text = page.read_text()
     assert "Is x good?" in text
     assert "| x=0.9 y=a | 2 | 40 | 49.0 ± 0.0 | +" in text
@@ -105,11 +105,11 @@ def test_a_page_has_its_tables_and_a_picture(root):
 
 
 def test_what_a_person_wrote_stays_and_an_index_beside_the_folder_shows_it(root):
-    page = write_study(root / "study")
+    page = write_page(root / "study")
     text = page.read_text().replace(UNWRITTEN, "More x, more wins.\n\nBecause.")
     page.write_text(text.replace("Is x good?", "Is x good? (Asked in November.)"))
     (root / "README.md").write_text(f"# Mine\n\n{BEGIN}\n{END}\n\nThe end.\n")
-    assert write_study(root / "study").read_text() == page.read_text()
+    assert write_page(root / "study").read_text() == page.read_text()
     assert "More x, more wins.\n\nBecause." in page.read_text()
     assert "(Asked in November.)" in page.read_text()
     text = (root / "README.md").read_text()
@@ -118,28 +118,13 @@ def test_what_a_person_wrote_stays_and_an_index_beside_the_folder_shows_it(root)
     assert "| [study](study/README.md) | Is x good? | x=0.1 y=b against x=0.1 y=a: " in text
     page.write_text("No markers.")
     with pytest.raises(ValueError, match="must have the lines"):
-        write_study(root / "study")
+        write_page(root / "study")
     assert page.read_text() == "No markers."
     page.unlink()
 
 
-def test_a_study_without_results_has_a_page(tmp_path, monkeypatch):
-    monkeypatch.setenv("FAKE", '{"fail": "broken"}')
-    with pytest.raises(Exception, match="in a row"):
-        work(tmp_path)
-    assert "3 failed" in write_study(tmp_path / "study").read_text()
-    assert len(stored(tmp_path).trials) == 3
-
-
-def test_a_folder_that_is_no_study_is_one_line(tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        run(["study", str(tmp_path)])
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: ") and "study.json" in line
-
-
 def test_a_study_can_be_asked_what_it_can_find(capsys):
-    run(["study", "gen_count", "--power"])
+    run(["judge", "gen_count", "--power"])
     said = capsys.readouterr().out
     assert "pilot gen_count: differences between two arms vary by 0.115 guesses" in said
     assert "resolution: a difference of 0.235 guesses is found with a chance of 80 %" in said

@@ -1,4 +1,4 @@
-"""Shows a study: its page, README.md in its folder, the index beside it, and its tables.
+"""Writes README.md of a study: its verdicts, arms and picture, and the index beside its folder.
 
 Only the text between the two markers is written again. What a person writes outside them stays.
 """
@@ -8,22 +8,17 @@ from __future__ import annotations
 import itertools
 import math
 import shlex
-import shutil
 import statistics
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
-from io import StringIO
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from rich.console import Console
-from rich.table import Table
 from scipy.stats import t
 
 from wordle_rl.runs.figures import save_figure
 from wordle_rl.runs.files import write_bytes
-from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.pictures import MOST_CURVES, PICTURE, draw_study, find_start
 from wordle_rl.sweeps.results import CONFIRMATION, RECORD, SEARCH, WINS
 from wordle_rl.sweeps.verdicts import (
@@ -39,10 +34,9 @@ from wordle_rl.sweeps.verdicts import (
 PAGE = "README.md"
 BEGIN, END = "<!-- results: made by wordle-rl judge -->", "<!-- end of results -->"
 CONCLUSION, UNWRITTEN = "## Conclusion", "*Not written yet.*"
-_SHOWN = ("arm", "seeds", "validation wins %", "test wins %", "mean guesses (test)", "minutes")
 _MOST_ROWS = 20
 _LEAST_P = 0.001  # a smaller one is not told apart
-_COLUMNS = 100  # of Markdown, and of a terminal at most
+_COLUMNS = 100  # of Markdown
 _FIGURES = {  # column of an arm: figure of its trials, factor, digits, whether less the default's
     "games": ("games", 1, 0, False),
     "validation wins %": (WINS, 100, 1, False),
@@ -55,7 +49,7 @@ _FIGURES = {  # column of an arm: figure of its trials, factor, digits, whether 
 }
 
 
-def write_study(folder: Path) -> Path:
+def write_page(folder: Path) -> Path:
     """Write page and picture of a study, and the index if one is beside it. Returns the page.
 
     Raises ValueError in one line for a folder without a study that ran.
@@ -216,40 +210,3 @@ def _render(template: str, **found: Any) -> str:
     )  # fmt: skip
     engine.filters |= {"wrap": wrap, "table": _table, "effect_rows": list_effects}
     return engine.get_template(template).render(found)
-
-
-def show_study(folder: Path, say: Callable[[str], None] = print) -> None:
-    """Write the page of a study. Print its arms, and its verdicts beside the shipped ones."""
-    study = read_study(folder)
-    shipped = ROOT / "sweeps" / study.name
-    before: dict[str, Effect] = {}
-    if (shipped / "results.csv").is_file() and shipped.resolve() != folder.resolve():
-        before = {effect.name: effect for effect in judge(read_study(shipped))}
-    arms = list_arms(study.select(SEARCH), study.default)
-    places = [place for place, title in enumerate(arms[0]) if title in _SHOWN]
-    say("\n" + _format_table([[row[place] for place in places] for row in arms]))
-    verdicts = [["comparison", "here", *(["shipped"] if before else [])]]
-    for effect in judge(study):
-        known = [before[effect.name]] if effect.name in before else []
-        verdicts.append([effect.name, *map(_describe, [effect, *known])])
-    if verdicts[1:]:
-        say("\n" + _format_table(verdicts))
-    say(f"\nreport: {write_study(folder)}")
-
-
-def _describe(effect: Effect) -> str:
-    ends = f"{effect.low:+.2f} to {effect.high:+.2f}"
-    return f"{effect.verdict}, {effect.difference:+.2f} ({ends})"
-
-
-def _format_table(rows: Sequence[Sequence[str]]) -> str:
-    """The text of a table, titles first, as wide as the terminal and at most 100 columns."""
-    table = Table(box=None, pad_edge=False)
-    for title in rows[0]:
-        table.add_column(title, overflow="fold")
-    for row in rows[1:]:
-        table.add_row(*row)
-    out = StringIO()
-    width = min(shutil.get_terminal_size((_COLUMNS, 24)).columns, _COLUMNS)
-    Console(file=out, width=width, highlight=False, markup=False).print(table)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -1,11 +1,13 @@
-"""What counts as an answer, and how long hostile ones may take."""
+"""What counts as an answer, as text and as a tool call, and how long hostile ones may take."""
 
+import json
 from itertools import product
 
 import pytest
 
 from tests.helpers.linear import is_linear
-from wordle_rl.prompts.parser import ParseFailure, parse, parse_spelled
+from tests.helpers.tool_calls import call, guess
+from wordle_rl.prompts.parser import ParseFailure, parse, parse_call, parse_spelled
 
 GOOD = "<guess>crane</guess>"
 
@@ -80,20 +82,11 @@ LOOK_ALIKES = [  # Cyrillic, Greek, full width, bold, accents, ligatures, unseen
 
 
 # row 30
-@pytest.mark.parametrize("word", LOOK_ALIKES, ids=ascii)
+@pytest.mark.parametrize("word", [f"crane{space}" for space in ("\n", "\r\n", " ", "\t", "\x0b")]
+                         + [" crane", "\ncrane"] + LOOK_ALIKES, ids=ascii)  # fmt: skip
 def test_look_alike_letters_and_unseen_characters_are_rejected(word):
     parsed = parse(f"<guess>{word}</guess>")
     assert (parsed.guess, parsed.reason) == (None, ParseFailure.NOT_ASCII_LETTERS)
-
-
-# row 30
-@pytest.mark.parametrize("space", ["\n", "\r\n", "\r", "\n\n", " ", "\t", "\x0b"])
-def test_white_space_beside_the_word_is_rejected(space):
-    for text in (f"crane{space}", f"{space}crane", f"{space}crane{space}", f"cran{space}"):
-        parsed = parse(f"<guess>{text}</guess>")
-        assert (parsed.guess, parsed.reason) == (None, ParseFailure.NOT_ASCII_LETTERS)
-        parsed = parse(f"{space}<guess>crane</guess>{space}")
-        assert parsed.guess == "crane"
 
 
 def test_every_single_character_that_is_no_ascii_letter_is_rejected_inside_a_word():
@@ -135,15 +128,16 @@ PATTERNS = [
 
 
 # row 29
-def test_time_is_linear_on_sixty_hostile_patterns():
-    assert len(PATTERNS) >= 60
-    slow = []
-    for unit, before, behind in PATTERNS:
+def test_time_is_linear_on_hostile_patterns():
+    def slow(read, unit, before, behind):
         # Sizes in characters.
-        small, large = (before + unit * (size // len(unit)) + behind for size in (500_000, 10**6))
-        if not is_linear(parse, small, large):
-            slow.append((unit, before))
-    assert not slow
+        small, large = (before + unit * (n // len(unit)) + behind for n in (250_000, 500_000))
+        return not is_linear(read, small, large)
+
+    assert len(PATTERNS) >= 60
+    assert not [pattern for pattern in PATTERNS if slow(parse, *pattern)]
+    calls = ["[", "{", '{"a":', "9", " ", '"', "<tool_call>", "</tool_call>"]
+    assert not [u for u in calls if slow(parse_call, u, "<tool_call>", "</tool_call>")]
 
 
 def test_a_spelled_guess_may_have_blanks_between_its_letters():
@@ -152,3 +146,58 @@ def test_a_spelled_guess_may_have_blanks_between_its_letters():
     assert parse("<guess> C R A N E</guess>").reason is ParseFailure.NOT_ASCII_LETTERS
     assert parse_spelled("<guess> C R A N</guess>").reason is ParseFailure.NOT_FIVE_LETTERS
     assert parse_spelled("<guess> C R-A N E</guess>").reason is ParseFailure.NOT_ASCII_LETTERS
+
+
+CALL = call(guess("crane"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CALL,
+        call(guess("CRANE")),
+        call(json.dumps(guess("crane"), indent=2)),
+        call('{"arguments":{"word":"crane"},"name":"guess"}'),
+        "<think>vowels first</think>\n" + CALL,
+        f"<think>not {call(guess('slate'))}</think>{CALL}",
+        "I call the tool. " + CALL,
+    ],
+)
+def test_one_call_after_the_last_think_block_is_read(text: str) -> None:
+    parsed = parse_call(text)
+    assert (parsed.guess, parsed.reason) == ("crane", None)
+
+
+BAD_CALLS = {
+    ParseFailure.EMPTY: ["", " \n"],
+    ParseFailure.NO_GUESS_TAG: ["crane", "<guess>crane</guess>", json.dumps(guess("crane"))],
+    ParseFailure.UNCLOSED_GUESS: ["<tool_call>" + json.dumps(guess("crane"))],
+    ParseFailure.UNOPENED_GUESS: [json.dumps(guess("crane")) + "</tool_call>"],
+    ParseFailure.GUESS_INSIDE_THINK: [f"<think>{CALL}</think>"],
+    ParseFailure.UNCLOSED_THINK: ["<think>" + CALL],
+    ParseFailure.SEVERAL_GUESSES: [CALL + CALL, CALL + call(guess("slate"))],
+    ParseFailure.NESTED_GUESSES: [call(call(guess("crane")))],
+    ParseFailure.NOT_FIVE_LETTERS: [call(guess("")), call(guess("cranes"))],
+    ParseFailure.NOT_ASCII_LETTERS: [
+        call(guess("cr\u0430ne")), call('{"name":"guess","arguments":{"word":"cr\\u0430ne"}}'),
+        call(guess("cra e")), call(guess("crane\n")), call(guess(" crane")), call(guess("ｃrane")),
+    ],
+    ParseFailure.MALFORMED_CALL: [
+        call("crane"), call(""), call("[]"), call("null"), call("NaN"), call(guess(["crane"])),
+        call(guess(5)), call(guess(None)), call(guess("crane", second="slate")),
+        call({"name": "answer", "arguments": {"word": "crane"}}), call({"name": "guess"}),
+        call({**guess("crane"), "id": 1}), call({"name": "guess", "arguments": "crane"}),
+        call('{"name":"guess","arguments":{"word":"slate","word":"crane"}}'),
+        call(json.dumps(guess("crane")) + "," + json.dumps(guess("crane"))),
+        call(json.dumps(guess("crane"))[:-1]), call(json.dumps(guess("crane" + " " * 1000))),
+        call("[" * 900), call("9" * 900),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"), [(reason, text) for reason, texts in BAD_CALLS.items() for text in texts]
+)
+def test_anything_else_has_a_named_reason(reason: ParseFailure, text: str) -> None:
+    parsed = parse_call(text)
+    assert (parsed.guess, parsed.reason) == (None, reason)

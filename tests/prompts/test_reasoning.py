@@ -13,7 +13,7 @@ from tests.helpers.characters import CharacterTokenizer, bracketed
 from tests.helpers.talks import turns_of
 from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS, fitting, states
 from wordle_rl.game.players import Mistakes, RandomConsistent
-from wordle_rl.game.rules import Rules, feedback_code, marks
+from wordle_rl.game.rules import Game, Rules, feedback_code, marks
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.prompts.parser import thought_of
 from wordle_rl.prompts.reasoning import Reasoning
@@ -143,48 +143,34 @@ def assert_left(said: str, left: int) -> None:
 @lengths
 def test_the_guess_is_not_named_and_every_choice_of_a_teacher_follows_the_same_thought(length):
     reasoning, teacher = Reasoning(KNOWLEDGE, length), RandomConsistent(KNOWLEDGE)
-    for state, _, _ in states(30, seed=3):
+    for state, _, _ in states(15, seed=3):
         words = [teacher.pool[i] for i in teacher.choices(state)]
         thoughts = {reasoning(state, word, 0.5) for word in words}
         [thought] = thoughts
         assert not any(word in thought for word in words if word not in state.guesses)
 
 
-def test_what_stands_before_an_answer():
-    assert thought_of("<guess>crane</guess>") == ""
-    assert thought_of("<think>a</think> b</think>\n\n<guess>") == "<think>a</think> b</think>\n\n"
+def test_signs_vary_with_the_stream_and_thoughts_change_no_guess():
+    def play_with(reasoning: Reasoning | None, first: int = 0, step: int = 2) -> list[Game]:
+        draws = Draws(seed=5, step=step, first_rollout=first)
+        player = ScriptedPlayer(
+            player=RandomConsistent(KNOWLEDGE), draws=draws, mistakes=Mistakes(KNOWLEDGE),
+            slips=0.3, reasoning=reasoning,
+        )  # fmt: skip
+        return play(player, new_games(WORDS.answers[first:20], WORDS, Rules()))
 
-
-def test_signs_vary_with_the_stream_and_not_with_the_games_beside():
-    def texts(secrets: tuple[str, ...], first: int, step: int = 2) -> list[list[str]]:
-        actor = ScriptedPlayer(
-            player=RandomConsistent(KNOWLEDGE),
-            draws=Draws(seed=5, step=step, first_rollout=first),
-            reasoning=Reasoning(KNOWLEDGE, "notes"),
-        )
-        games = play(actor, new_games(secrets, WORDS, Rules()))
+    def texts(games: list[Game]) -> list[list[str]]:
         return [[turn.text for turn in game.turns] for game in games]
 
-    secrets = WORDS.answers[:40]
-    everything = texts(secrets, 0)
-    assert everything[1:] == texts(secrets[1:], 1)
-    assert len({thought_of(game[0]) for game in everything}) == 3
-    assert everything != texts(secrets, 0, step=3)
-
-
-def test_the_games_are_those_without_thoughts():
-    def guesses(reasoning: Reasoning | None) -> list[list[str | None]]:
-        actor = ScriptedPlayer(
-            player=RandomConsistent(KNOWLEDGE),
-            draws=Draws(seed=5),
-            mistakes=Mistakes(KNOWLEDGE),
-            slips=0.3,
-            reasoning=reasoning,
-        )
-        games = play(actor, new_games(WORDS.answers[:20], WORDS, Rules()))
-        return [[turn.guess for turn in game.turns] for game in games]
-
-    assert guesses(None) == guesses(Reasoning(KNOWLEDGE, "brief"))
+    notes = Reasoning(KNOWLEDGE, "notes")
+    games = play_with(notes)
+    assert texts(games)[1:] == texts(play_with(notes, first=1))
+    assert len({thought_of(game.turns[0].text)[7:12] for game in games}) == 3
+    assert texts(games) != texts(play_with(notes, step=3))
+    plain = play_with(None)
+    assert [[t.guess for t in g.turns] for g in games] == [
+        [t.guess for t in g.turns] for g in plain
+    ]
 
 
 @lengths

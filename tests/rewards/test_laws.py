@@ -134,7 +134,7 @@ def kept(call: Callable[..., float]) -> Callable[..., float]:
 def turns_of(cheater: type[Cheater], form: str) -> list[tuple[PlayedTurn, Game]]:
     """The turns of some games of a cheater, each with its game, which is over."""
     player, played = cheater(KNOWLEDGE, writer(form)), []
-    for uniform, secret in product((0.1, 0.9), ANSWERS):
+    for uniform, secret in product((0.1, 0.9), ANSWERS[::2]):
         texts: list[str] = []
         while (game := play(texts, secret=secret, form=form)).status is GameStatus.PLAYING:
             texts.append(player.choose(game.state, uniform))
@@ -261,7 +261,7 @@ def test_the_sets_of_the_seeds_pay_for_cheating(name):
 def test_a_game_of_cheats_scores_below_every_honest_game(name):
     rewards, rng = LAWFUL[name], random.Random(3)
     losers = [word for word in WORDS.allowed if word != SECRET]
-    honest = [guesses(*rng.sample(losers, 6)) for _ in range(150)]
+    honest = [guesses(*rng.sample(losers, 6)) for _ in range(60)]
     # The same letters again and again are about the worst that legal guesses can be.
     honest.append(guesses("fuzzy", "jazzy", "puppy", "crept", "sleep", "crane"))
     worst = min(rewards.score(play(texts, tokens=10**6)).total for texts in honest)
@@ -291,13 +291,13 @@ def extreme_games(policy: tuple[tuple[str, Any], ...]) -> list[Game]:
 
 
 # row 19
-@pytest.mark.parametrize("name", [*LAWFUL, *range(4)])
+@pytest.mark.parametrize("name", [*LAWFUL, *range(3)])
 def test_an_early_win_beats_any_later_win_which_beats_any_loss(name):
     rewards = LAWFUL[name] if isinstance(name, str) else noisy(name)
     rng = random.Random(f"{name}")
     by_turn: dict[int, list[float]] = {}
     for policy in POLICIES:
-        games = [random_game(rng, policy) for _ in range(20)]
+        games = [random_game(rng, policy) for _ in range(10)]
         for game in games + extreme_games(tuple(policy.items())):
             key = game.state.turn if game.won else 7
             by_turn.setdefault(key, []).append(rewards.score(game).total)
@@ -329,7 +329,7 @@ def test_a_staller_who_never_tries_to_win_is_below_every_winner(name, max_turns)
     assert sloppy.won and best < rewards.score(sloppy).total
 
 
-@pytest.mark.parametrize("name", [*LAWFUL, *range(4)])
+@pytest.mark.parametrize("name", [*LAWFUL, *range(3)])
 def test_wins_at_the_same_turn_are_exactly_equal_when_honest_and_less_after_violations(name):
     rewards = LAWFUL[name] if isinstance(name, str) else noisy(name)
     totals = {

@@ -14,33 +14,26 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from tests.helpers.reward_sets import LAWFUL, guesses, node, play
 from tests.helpers.reward_sets import WORDS as FEW
-from wordle_rl.game.feedback_table import feedback_table
+from tests.helpers.reward_sets import guesses, node, play
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.game.rules import Game, GameStatus
 from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import GameReward, RewardSet, build_reward_set
 from wordle_rl.rewards.win import Win
-from wordle_rl.words.lists import load_words
 
+NAMES = ("phase2", "information")
 Groups = list[list[Game]]
 Scores = Callable[[str], list[list[GameReward]]]  # of a set
 Returns = Callable[[str, float], list[list[list[float]]]]  # of a set and a discount
 
 
 @pytest.fixture(scope="module")
-def knowledge() -> Knowledge:
-    words = load_words()
-    return Knowledge(words, feedback_table(words))
-
-
-@pytest.fixture(scope="module")
-def groups(knowledge: Knowledge) -> Groups:
+def groups(original: Knowledge) -> Groups:
     """8 games on each of 100 secrets. The player errs in 30 % of its turns and wins two thirds."""
-    good, bad = RandomConsistent(knowledge, "allowed"), Mistakes(knowledge, "allowed")
-    rng, words = np.random.default_rng(0), knowledge.words
+    good, bad = RandomConsistent(original, "allowed"), Mistakes(original, "allowed")
+    rng, words = np.random.default_rng(0), original.words
     found: Groups = []
     for secret in rng.choice(words.answers, 100, replace=False).tolist():
         games = [Game(secret, words.allowed_set) for _ in range(8)]
@@ -54,8 +47,8 @@ def groups(knowledge: Knowledge) -> Groups:
 
 
 @pytest.fixture(scope="module")
-def sets(knowledge: Knowledge) -> dict[str, RewardSet]:
-    return {n: build_reward_set(node("reward", n), knowledge, "conversation") for n in LAWFUL}
+def sets(original: Knowledge) -> dict[str, RewardSet]:
+    return {name: build_reward_set(node("reward", name), original) for name in NAMES}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +76,7 @@ def won_and_lost(groups: Groups) -> Iterator[tuple[int, int, int]]:
                 yield number, first, second
 
 
-@pytest.mark.parametrize("name", LAWFUL)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_won_game_earns_more_in_all_than_a_lost_one(name, groups, scores):  # row 19
     totals = [[score.total for score in of_group] for of_group in scores(name)]
     pairs = list(won_and_lost(groups))
@@ -115,7 +108,7 @@ def test_the_return_of_a_first_turn_may_be_higher_in_a_lost_game(  # row 19
 
 
 @pytest.mark.parametrize("discount", [0.5, 0.0])
-@pytest.mark.parametrize("name", LAWFUL)
+@pytest.mark.parametrize("name", NAMES)
 def test_at_the_turn_that_wins_no_other_return_is_as_high(
     name, discount, groups, returns
 ):  # row 19

@@ -139,7 +139,7 @@ def test_keeping_five_confirmed_places_is_the_most_and_five_absent_letters_the_l
 def test_a_guess_that_could_be_the_secret_never_loses_on_a_letter():
     rng = random.Random(1)
     strings = ["".join(letters) for letters in product("abcd", repeat=5)]
-    for _ in range(300):
+    for _ in range(100):
         secret, guesses = rng.choice(strings), rng.sample(strings, rng.randint(1, 3))
         state = state_of(secret, *guesses)
         fits = [
@@ -161,7 +161,7 @@ def slow_entropy(guess: str, candidates: list[str]) -> float:
 
 
 @pytest.mark.parametrize(("candidates", "pool"), [("answers", ANSWERS), ("allowed", ALLOWED)])
-@pytest.mark.parametrize("after", [(), ("catch",), ("catch", "blimp"), ("blimp", "chimp")])
+@pytest.mark.parametrize("after", [(), ("catch",), ("catch", "blimp"), ("blimp", "match")])
 def test_value_is_the_share_of_the_information_that_could_be_had(after, candidates, pool):
     state = state_of("match", *after)
     left = [w for w in pool if all(feedback_code(c.guess, w) == c.feedback for c in state.clues)]
@@ -172,17 +172,9 @@ def test_value_is_the_share_of_the_information_that_could_be_had(after, candidat
         assert value == pytest.approx(expected, abs=1e-9)
 
 
-def test_when_nothing_can_be_learnt_only_the_candidate_has_value():
-    value = Value(knowledge=KNOWLEDGE)
-    assert value(guessed("sleep", "sleep", ("crept",))) == 1.0
-    assert value(guessed("blimp", "sleep", ("crept",))) == 0.0
-    assert value(guessed("crept", "sleep", ("crept",))) == 0.0
-
-
 def test_a_guess_without_feedback_has_no_value():
     value = Value(knowledge=KNOWLEDGE)
-    assert value(answered("<guess>zzzzz</guess>")) == 0.0
-    assert value(answered("crane")) == 0.0
+    assert value(answered("<guess>zzzzz</guess>")) == value(answered("crane")) == 0.0
     assert value(answered("<guess>blimp</guess>", state_of("crane", "crept"), hard_mode=True)) == 0
 
 
@@ -233,17 +225,3 @@ def test_each_turn_left_unused_by_a_win_is_worth_the_same(used, max_turns, expec
 def test_tokens_beyond_the_free_ones_cost_up_to_one(tokens, expected):
     turn = replace(guessed("crane"), tokens=tokens)
     assert Brevity(free=10, per=20)(turn) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("make", "names"),
-    [
-        (lambda: Win(speed=0), "win.speed must be above 0"),
-        (lambda: Win(speed=math.nan), "win.speed"),
-        (lambda: Brevity(free=-1), "brevity.free must be 0.."),
-        (lambda: Brevity(per=0), "brevity.per must be 1.."),
-    ],
-)
-def test_a_setting_out_of_range_is_refused_by_name(make, names):
-    with pytest.raises(ValueError, match=names):
-        make()

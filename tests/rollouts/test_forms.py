@@ -16,7 +16,7 @@ from wordle_rl.game.players import Player, guess_text
 from wordle_rl.game.rules import Game, Rules, State
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.parser import TOOL
-from wordle_rl.prompts.styles import Letters, Spelled, Symbols, WholeState
+from wordle_rl.prompts.styles import Spelled, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form, check_room
 from wordle_rl.rollouts.play import new_games, play
@@ -27,7 +27,7 @@ TOKENIZERS: dict[str, Any] = {
     "fresh": gemma_like_tokenizer,
     "tool": lambda: qwen_like_tokenizer(QWEN_TOOLS),
 }
-STYLES = [Symbols(), Letters(), WholeState(think=True), Spelled()]
+STYLES = [Symbols(), WholeState(think=True)]
 
 
 class Fixed(Player):
@@ -115,62 +115,46 @@ def test_a_game_of_tool_calls_reads_as_the_template_writes_it_whole(style):
         assert form.parse(form.chat.tokenizer.decode(tokens.ids)).guess == turn.guess
 
 
-@pytest.mark.parametrize("style", STYLES)
-def test_each_fresh_prompt_is_what_the_template_writes_for_the_whole_state(style):
-    _, game, turns = form_and_game("fresh", style)
-    inner = TOKENIZERS["fresh"]()
+def test_each_fresh_prompt_begins_anew_and_says_why_the_last_answer_was_refused():
+    style = WholeState(think=True)
+    form, game, turns = form_and_game("fresh", style)
+    bos = TOKENIZERS["fresh"]().bos_token_id
     for number, (turn, tokens) in enumerate(zip(game.turns, turns, strict=True)):
         refusal = "That word is not in the word list.\n" if number == 2 else ""
-        messages = [
-            {"role": "system", "content": style.system},
-            {"role": "user", "content": refusal + style.opening(turn.state)},
-        ]
-        text = inner.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        assert inner.decode(tokens.prompt_ids, skip_special_tokens=False) == text
-        assert tokens.prompt_ids.count(inner.bos_token_id) == 1  # row 2
-        assert tokens.fresh
+        assert tokens.prompt_ids == form.chat.opening(
+            style.system, refusal + style.opening(turn.state)
+        )
+        assert tokens.prompt_ids.count(bos) == 1 and tokens.fresh  # row 2
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("name", ["conversation", "tool"])
-def test_a_game_taken_over_reads_as_if_it_had_been_played_from_the_start(name, style):
-    chat = Chat(HFTokenizer(TOKENIZERS[name]()))
+def test_a_game_of_tool_calls_taken_over_reads_as_if_it_had_been_played_from_the_start(style):
+    chat = Chat(HFTokenizer(TOKENIZERS["tool"]()))
     game = Game("sleep", WORDS.allowed_set, Rules(max_turns=4))
     for guess in ("slate", "crane", "crept"):
         game.play(guess, text=guess_text(guess))
-    played = turns_of(scripted_talks(game, build_form(name, chat, style)))
+    played = turns_of(scripted_talks(game, build_form("tool", chat, style)))
     for number, turn in enumerate(game.turns):
-        opening = build_form(name, chat, style).opening(turn.state)
+        opening = build_form("tool", chat, style).opening(turn.state)
         assert opening == ids_of(played[:number]) + played[number].prompt_ids
 
 
-def test_a_fresh_prompt_does_not_grow_with_refusals():
-    _, _, turns = form_and_game("fresh", Symbols())
-    assert max(len(turn.prompt_ids) for turn in turns) < 2 * len(turns[0].prompt_ids)
+RAISES = "{% if tools %}{{ raise_exception('no tools here') }}{% endif %}"
 
 
 @pytest.mark.parametrize(
-    "inner", [build_tokenizer(), gemma_like_tokenizer(), qwen_like_tokenizer(CHATML)]
+    ("template", "told"),
+    [
+        (CHATML, "has tools"),
+        (QWEN_TOOLS.replace("tool_call>", "call>"), "<tool_call>"),
+        (RAISES + CHATML, "no tools here"),
+    ],
 )
-def test_a_tokenizer_whose_template_has_no_tools_is_refused_in_one_line(inner):
-    chat = Chat(HFTokenizer(inner))
-    with pytest.raises(ValueError, match=r"rollout.form=tool needs .* has tools") as error:
+def test_a_template_without_readable_tool_calls_is_refused_in_one_line(template, told):
+    chat = Chat(HFTokenizer(qwen_like_tokenizer(template)))
+    with pytest.raises(ValueError, match=f"rollout.form=tool needs .*{told}") as error:
         build_form("tool", chat, Symbols())
     assert len(str(error.value).splitlines()) == 1
-
-
-def test_a_template_that_writes_calls_otherwise_is_refused():
-    inner = qwen_like_tokenizer(QWEN_TOOLS.replace("tool_call>", "call>"))
-    with pytest.raises(ValueError, match=r"rollout.form=tool needs .* <tool_call>"):
-        build_form("tool", Chat(HFTokenizer(inner)), Symbols())
-
-
-def test_a_template_that_raises_is_refused_with_what_it_says():
-    inner = qwen_like_tokenizer(
-        "{% if tools %}{{ raise_exception('no tools here') }}{% endif %}" + CHATML
-    )
-    with pytest.raises(ValueError, match=r"rollout.form=tool .* no tools here"):
-        build_form("tool", Chat(HFTokenizer(inner)), Symbols())
 
 
 def test_the_context_must_hold_the_longest_history():

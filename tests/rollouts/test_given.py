@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.helpers.talks import turns_of
-from tests.helpers.tiny import GEMMA, gemma_like_tokenizer, qwen_like_tokenizer
+from tests.helpers.tiny import gemma_like_tokenizer, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game
@@ -16,11 +16,6 @@ from wordle_rl.rollouts.given import Exchange, GivenDialogue, dialogue_talk
 from wordle_rl.rollouts.teacher import scripted_talks
 
 STYLE = Letters()
-
-
-def chat_of(name: str) -> Chat:
-    inner = qwen_like_tokenizer() if name == "qwen" else gemma_like_tokenizer()
-    return Chat(HFTokenizer(inner))
 
 
 def played() -> Game:
@@ -41,28 +36,19 @@ def dialogue_of(game: Game, *untrained: int) -> GivenDialogue:
     return GivenDialogue(row=1, system=STYLE.system, exchanges=tuple(exchanges))
 
 
-@pytest.mark.parametrize("tokenizer", ["qwen", "gemma"])
-def test_a_games_dialogue_has_the_tokens_of_the_game(tokenizer):
-    chat, game = chat_of(tokenizer), played()
+@pytest.mark.parametrize("inner", [qwen_like_tokenizer(), gemma_like_tokenizer()])
+def test_a_games_dialogue_has_the_tokens_of_the_game(inner):
+    chat, game = Chat(HFTokenizer(inner)), played()
     [wanted] = scripted_talks(game, build_form("conversation", chat, STYLE))
-    found = dialogue_talk(dialogue_of(game), chat)
-    assert found == wanted
+    assert dialogue_talk(dialogue_of(game), chat) == wanted
     some = dialogue_talk(dialogue_of(game, 0, 1), chat)
     assert [turn.trained for turn in turns_of([some])] == [0, 0, 1]
 
 
-def test_without_a_system_prompt_the_template_decides():
-    exchange = Exchange(message="a", answer="b", trained=True)
-    given = GivenDialogue(row=1, system=None, exchanges=(exchange,))
-    [turn] = turns_of([dialogue_talk(given, chat_of("qwen"))])
-    text = qwen_like_tokenizer().decode(turn.prompt_ids)
-    assert "You are helpful." in text and text.count("<|im_start|>system") == 1
-    assert "<start_of_turn>" in GEMMA
-    [turn] = turns_of([dialogue_talk(given, chat_of("gemma"))])
-    assert gemma_like_tokenizer().decode(turn.prompt_ids).count("a") >= 1
-
-
-def test_a_dialogue_knows_the_bytes_of_its_texts():
+def test_without_a_system_prompt_the_template_decides_and_bytes_are_those_of_all_texts():
     exchange = Exchange(message="✓", answer="ab", trained=True)
     given = GivenDialogue(row=1, system=None, exchanges=(exchange, exchange))
     assert given.bytes == 10
+    first, _ = turns_of([dialogue_talk(given, Chat(HFTokenizer(qwen_like_tokenizer())))])
+    text = qwen_like_tokenizer().decode(first.prompt_ids)
+    assert "You are helpful." in text and text.count("<|im_start|>system") == 1

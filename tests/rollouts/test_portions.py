@@ -64,7 +64,7 @@ def played(result: StepResult) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("kind", ["game", "turn", "best_of"])
+@pytest.mark.parametrize("kind", ["game", "best_of"])
 def test_portions_are_the_same_games_and_the_same_update(kind, backend):
     if backend.name == "mlx" and kind != "game":
         pytest.skip("the kinds differ above the backend, so one of them is enough on MLX")

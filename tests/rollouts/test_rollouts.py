@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from tests.helpers.tiny import (
     recipe_of,
     step_of,
 )
-from wordle_rl.algorithms.base import Advantages, LossInputs
+from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.grpo import Grpo
@@ -61,7 +61,10 @@ KINDS: dict[str, Any] = {
     "best_of sampled": {"kind": "best_of", "advance": "sampled"},
 }
 FORMS = ("conversation", "fresh", "tool")
-EVERY = [(kind, form) for kind in KINDS for form in FORMS]
+EVERY = [
+    *(("game", form) for form in FORMS), ("turn", "conversation"), ("best_of", "fresh"),
+    ("best_of", "tool"), ("best_of sampled", "conversation"),
+]  # fmt: skip
 KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
 
@@ -151,29 +154,21 @@ def steps() -> dict[tuple[str, str], Step]:
 
 @pytest.mark.parametrize(("kind", "form"), EVERY)
 def test_each_sampled_answer_is_trained_once_after_its_own_context(kind, form, steps):
-    # rows 1, 5, 7 and 8: exactly the drawn ids, first and stop token included, nothing else
-    step = steps[kind, form]
-    drawn = defaultdict(int)
-    for prompt, answer in step.spy.asked:
-        drawn[(*prompt, *answer), len(answer)] += 1
-    trained = defaultdict(int)
-    for row, end in enumerate(step.batch.lengths.tolist()):
-        ids, marks = step.batch.ids[row, :end], step.batch.trained[row, :end]
+    """Exactly the drawn ids, first and stop token included, as they were seen while decoding."""
+    # rows 1, 2, 5, 6, 7 and 8
+    step, batch = steps[kind, form], steps[kind, form].batch
+    drawn = Counter(((*prompt, *answer), len(answer)) for prompt, answer in step.spy.asked)
+    trained = Counter()
+    for row, end in enumerate(batch.lengths.tolist()):
+        ids, marks = batch.ids[row, :end], batch.trained[row, :end]
         edges = np.flatnonzero(np.diff(np.append(marks, False).astype(int)) == -1)
         begins = np.flatnonzero(np.diff(np.append(False, marks).astype(int)) == 1)
-        assert not step.batch.trained[row, end:].any()
+        assert not batch.trained[row, end:].any()
         for begin, last in zip(begins, edges, strict=True):
             trained[tuple(ids[: last + 1].tolist()), int(last + 1 - begin)] += 1
+        whole = full_logprobs(step.plain, ids.tolist(), temperature=0.8)
+        assert np.abs(whole - batch.sampler_logprobs[row, :end])[marks].max() < 1e-4
     assert trained == drawn
-
-
-@pytest.mark.parametrize(("kind", "form"), EVERY)
-def test_training_sees_the_logprobs_that_were_seen_while_decoding(kind, form, steps):  # row 2, 6
-    step = steps[kind, form]
-    for row, end in enumerate(step.batch.lengths.tolist()):
-        whole = full_logprobs(step.plain, step.batch.ids[row, :end].tolist(), temperature=0.8)
-        marks = step.batch.trained[row, :end]
-        assert np.abs(whole[marks] - step.batch.sampler_logprobs[row, :end][marks]).max() < 1e-4
 
 
 @pytest.mark.parametrize(("kind", "form"), EVERY)
@@ -188,6 +183,8 @@ def test_a_group_is_four_rollouts_of_one_secret_from_one_state(kind, form, steps
         assert len({tuple(turns_of(r.talks)[0].prompt_ids) for r in members}) == 1
         others = [m[0].game.secret for g, m in groups.items() if g % 3 == group % 3]
         assert set(others) == {members[0].game.secret}
+        if kind == "turn":
+            assert {len(r.game.turns) for r in members} == {1}
     starts = {r.game.turns[0].state.turn for m in groups.values() for r in m}
     assert starts >= {0, 1}, "some must begin after an earlier guess"
 
@@ -205,14 +202,7 @@ def test_an_answer_that_hit_its_limit_is_no_guess(kind, form, steps):  # row 18
     assert cut > 0
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_rollout_of_one_turn_ends_after_it(form, steps):
-    for rollout in steps["turn", form].result.rollouts:
-        assert len(turns_of(rollout.talks)) == len(rollout.game.turns) == 1
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", ["best_of", "best_of sampled"])
+@pytest.mark.parametrize(("kind", "form"), EVERY[4:])
 def test_a_game_goes_on_with_the_best_guess_or_with_the_first_drawn(kind, form, steps):
     result = steps[kind, form].result
     games: dict[int, Game] = {}
@@ -248,9 +238,9 @@ def test_a_retried_turn_is_retried_for_all_its_candidates():
     assert any(r.within and r.within.retries for r in played)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_logged_reward_is_the_sum_of_its_breakdown(kind, steps):  # row 20
-    result = steps[kind, "fresh"].result
+@pytest.mark.parametrize(("kind", "form"), EVERY[2:])
+def test_the_logged_reward_is_the_sum_of_its_breakdown(kind, form, steps):  # row 20
+    result = steps[kind, form].result
     shown = list(select_games(result, 4))
     assert len(shown) == 3
     by_turn = {id(turn): reward.turn_totals[k] for r, reward in zip(result.rollouts, result.rewards,
@@ -277,8 +267,7 @@ def test_all_turns_of_a_game_weigh_as_in_one_conversation_whatever_its_form(form
     assert weights == pytest.approx(sorted({round(1 / (12 * n), 7) for n in tokens}), rel=1e-5)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", ["game", "turn"])
+@pytest.mark.parametrize(("kind", "form"), EVERY[:4])
 def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(kind, form):
     lesson = TeacherSettings(
         player=RandomConsistent(KNOWLEDGE), mistakes=Mistakes(KNOWLEDGE), slips=0.3,
@@ -306,44 +295,24 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
     assert policy.update(batch, Sft())["update/skipped"] == 0.0
 
 
-LEARNERS: dict[str, Any] = {
-    "dapo": Dapo(resample=0), "gspo": Gspo(), "ppo": Ppo(epochs=1, minibatches=1), "dpo": Dpo(),
-    "kl in the reward": Grpo(beta=0.1, kl="reward"),
-}  # fmt: skip
+LEARNERS = [
+    ("turn", Dapo(resample=0)), ("best_of", Gspo()), ("best_of", Ppo(epochs=1, minibatches=1)),
+    ("turn", Dpo()), ("game", Grpo(beta=0.1, kl="reward")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["game", "turn", "best_of"])
-@pytest.mark.parametrize("name", LEARNERS)
-def test_every_algorithm_learns_from_every_kind_in_fresh_prompts(name, kind):
+@pytest.mark.parametrize(("kind", "algorithm"), LEARNERS, ids=lambda x: x if x in KINDS else "")
+def test_every_algorithm_learns_from_single_guesses_in_fresh_prompts(kind, algorithm):
     policy = policy_for("fresh")
     policy.keep_reference()
-    if LEARNERS[name].needs_values:
+    if algorithm.needs_values:
         policy.add_value_head()
-    result = train_step(step_of(policy, lab_for(kind, "fresh", LEARNERS[name]), 0))
+    result = train_step(step_of(policy, lab_for(kind, "fresh", algorithm), 0))
     assert result.metrics["update/skipped"] == 0.0 and result.metrics["grad_norm"] > 0.0
 
 
 def test_each_prompt_of_a_rollout_is_scored_and_valued_on_its_own():
     """A score for each prompt, and the value before an answer at the answer's first token."""
-    policy = policy_for("fresh")
-    policy.keep_reference()
-    policy.add_value_head()
-    recipe = lab_for("game", "fresh", Ppo(beta=0.1, kl="reward"))
-    played = collect_rollouts(step_of(policy, recipe, 0), range(3))
-    played = score_rollouts(step_of(policy, recipe), played)
-    assert max(len(r.talks) for r in played) > 1
-    for rollout, found in zip(played, judged_values(played, recipe), strict=True):
-        assert rollout.scores is not None
-        assert len(rollout.scores) == len(rollout.talks) == len(rollout.game.turns)
-        for talk, score, value in zip(rollout.talks, rollout.scores, found, strict=True):
-            assert score.values is not None
-            assert len(score.values) == len(talk.ids)
-            [answer] = talk.answers.values()
-            assert value == score.values[answer.start]
-
-
-def judged_values(rollouts: list[Rollout], recipe: Recipe) -> list[np.ndarray]:
-    """What the algorithm is told the value head said."""
     told: list[Any] = []
 
     class Listens(Ppo):
@@ -351,8 +320,20 @@ def judged_values(rollouts: list[Rollout], recipe: Recipe) -> list[np.ndarray]:
             told.append(outcomes)
             return super().advantages(outcomes)
 
-    step_advantages(rollouts, replace(recipe, algorithm=Listens()))
-    return told[0].values
+    policy = policy_for("fresh")
+    policy.keep_reference()
+    policy.add_value_head()
+    step = step_of(policy, lab_for("game", "fresh", Listens(beta=0.1, kl="reward")), 0)
+    played = score_rollouts(step, collect_rollouts(step, range(3)))
+    assert max(len(r.talks) for r in played) > 1
+    step_advantages(played, step.recipe)
+    for rollout, found in zip(played, told[0].values, strict=True):
+        assert rollout.scores is not None
+        assert len(rollout.scores) == len(rollout.talks) == len(rollout.game.turns)
+        for talk, score, value in zip(rollout.talks, rollout.scores, found, strict=True):
+            assert score.values is not None and len(score.values) == len(talk.ids)
+            [answer] = talk.answers.values()
+            assert value == score.values[answer.start]
 
 
 @pytest.mark.parametrize("algorithm", [Gspo(), Dpo(pairs=2)], ids=["gspo", "dpo"])
@@ -382,16 +363,6 @@ def test_a_rollout_of_several_prompts_is_split_over_no_two_pieces(algorithm):
     large, small = slopes(1_000_000), slopes(1)
     for name, slope in large.items():
         assert torch.allclose(slope, small[name], atol=1e-6), name
-
-
-def test_a_ratio_in_gspo_is_that_of_all_prompts_of_a_rollout():
-    moved = np.array([[0.0, 0.3, 0.1], [0.0, 0.0, 0.5], [0.2, 0.0, 0.0]])
-    terms = LossInputs(
-        logprobs=moved, old_logprobs=np.zeros((3, 3)), advantages=np.ones((3, 3)),
-        trained=moved > 0.0, units=np.array([4, 4, 7]),
-    )  # fmt: skip
-    ratio = Gspo().log_ratio(np, terms)
-    assert ratio == pytest.approx(np.array([[0.3] * 3, [0.3] * 3, [0.2] * 3]))
 
 
 # -- the estimator --------------------------------------------------------------------------------

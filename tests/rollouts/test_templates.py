@@ -15,7 +15,7 @@ from tests.helpers.tiny import CHATML, GEMMA, QWEN_TOOLS, WORDS
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, Rules, State
-from wordle_rl.prompts.styles import Letters, Symbols, WholeState
+from wordle_rl.prompts.styles import Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.teacher import scripted_talks
@@ -121,7 +121,7 @@ def openings(name: str, form: str) -> Iterator[tuple[str, str]]:
     """Prompts of a game that is taken over after 0 to 3 guesses, and the template's own."""
     chat = Chat(HFTokenizer(tokenizer(name)))
     game = a_game()
-    for style in (Symbols(), Letters(), WholeState()):
+    for style in (Symbols(), WholeState()):
         made = build_form(form, chat, style)
         messages = told(name, style.system, style.opening(State(max_turns=4)))
         for turn, after in zip(game.turns, [t.state for t in game.turns[1:]] + [game.state],

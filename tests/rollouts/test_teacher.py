@@ -1,4 +1,4 @@
-"""Thoughts as tokens: where they stand in an answer, and how many tokens they take."""
+"""What scripted players write: thoughts before an answer as tokens, and solved examples."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from wordle_rl.rollouts.teacher import (
     ScriptedPlayer,
     TeacherSettings,
     check_thoughts,
+    draw_shots,
     scripted_talks,
 )
 
@@ -66,7 +67,7 @@ def test_no_thought_is_longer_than_what_an_answer_must_hold(length, tokenizer):
     check_thoughts(lesson, form, Sampling(max_tokens=least))
     with pytest.raises(ValueError, match=f"not {least - 1}"):
         check_thoughts(lesson, form, Sampling(max_tokens=least - 1))
-    for state, guess, _ in states(60, seed=4):
+    for state, guess, _ in states(30, seed=4):
         thought = reasoning(state, guess, np.random.default_rng(0).random())
         ids = chat.tokenizer.encode(thought) + chat.answer(form.write(guess))
         assert len(ids) <= least
@@ -79,3 +80,21 @@ def test_notes_of_the_embedded_tokenizer_are_a_token_a_character():
     assert text == f"<think>__a__+r2+e5-cn={len(fitting(list(state.clues)))}✓</think>\n"
     assert len(tokenizer.encode(text)) == len(text) - len("<think></think>") + 2
     assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_the_guesses_fit_their_states_which_have_more_and_more_clues() -> None:
+    secrets = WORDS.answers[:12]
+    shots = draw_shots(8, secrets, KNOWLEDGE, Rules(max_turns=3), seed=0)
+    assert len(shots) == 8
+    for number, shot in enumerate(shots):
+        assert len(shot.state.clues) <= number % 3
+        assert KNOWLEDGE.is_consistent(shot.guess, shot.state)
+    assert {len(shot.state.clues) for shot in shots} == {0, 1, 2}
+    assert draw_shots(8, secrets, KNOWLEDGE, Rules(max_turns=3), seed=0) == shots
+    assert draw_shots(8, secrets, KNOWLEDGE, Rules(max_turns=3), seed=1) != shots
+
+
+def test_there_are_no_more_examples_than_training_secrets() -> None:
+    with pytest.raises(ValueError, match="shots must be at most 2, the number of training secrets"):
+        draw_shots(3, WORDS.answers[:2], KNOWLEDGE, Rules(), seed=0)
+    assert draw_shots(0, (), KNOWLEDGE, Rules(), seed=0) == ()

@@ -13,13 +13,13 @@ import pytest
 from tests.helpers.commands import SMALL_RUN, training
 from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen, qwen_like_tokenizer
-from wordle_rl.backends import memory as backend_memory
-from wordle_rl.backends.memory import limit_product_caches, plan_memory, settle_memory
+from wordle_rl.backends import sizes
+from wordle_rl.backends.memory import GB, plan_memory, settle_memory
+from wordle_rl.backends.torch import devices
 from wordle_rl.backends.torch.backend import share_choices
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.memory import memory, spread
 from wordle_rl.policy.computing import Computing
-from wordle_rl.policy.memory import GB
 from wordle_rl.runs.instantiate import ConfigError
 
 
@@ -39,7 +39,7 @@ def slim(tmp_path_factory) -> str:
 
 @pytest.fixture(autouse=True)
 def plan_small_models(monkeypatch):
-    monkeypatch.setattr(backend_memory, "_LARGE", 0)
+    monkeypatch.setattr(sizes, "_LARGE", 0)
 
 
 def setup(*overrides: str) -> Any:
@@ -136,7 +136,7 @@ def test_games_of_validation_and_limits_of_the_trainer_count(slim):
 
 
 def test_small_models_are_not_planned(capsys, monkeypatch):
-    monkeypatch.setattr(backend_memory, "_LARGE", 50_000_000)
+    monkeypatch.setattr(sizes, "_LARGE", 50_000_000)
     tiny = build_experiment(resolve(composed("model=tiny")))
     assert settle_memory(tiny, "cpu", "fp32", 1.0) is tiny
     assert capsys.readouterr().out == ""
@@ -165,7 +165,7 @@ def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         training(f"{common} trainer.memory_limit_gb=0.0001")()
     assert end.value.code == 2
-    assert re.search(r"error: .* must fit into the 0.0 GB", capsys.readouterr().err)
+    assert re.search(r"error: .* to fit into the 0.0 GB", capsys.readouterr().err)
 
 
 CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "32"}
@@ -177,7 +177,7 @@ CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "3
 def test_few_products_are_kept_for_a_pretrained_model_on_the_cpu(
     large, device, kept, monkeypatch, model_folder
 ):
-    monkeypatch.setattr(backend_memory, "_LARGE", large)
-    monkeypatch.setattr(backend_memory.os, "environ", {})
-    limit_product_caches(setup(f"model.path={model_folder}"), device)
-    assert backend_memory.os.environ == kept
+    monkeypatch.setattr(sizes, "_LARGE", large)
+    monkeypatch.setattr(devices.os, "environ", {})
+    devices.limit_product_caches(setup(f"model.path={model_folder}").model, device)
+    assert devices.os.environ == kept

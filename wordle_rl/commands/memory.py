@@ -64,9 +64,8 @@ def spread(overrides: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 def describe_plans(names: Sequence[str], configs: Sequence[Any]) -> str:
     """The table of some composed configs that have one backend, and a line above it."""
-    from wordle_rl.backends.memory import plan_memory
+    from wordle_rl.backends.memory import Place, format_table, plan_memory
     from wordle_rl.commands.build import build_experiment, resolve
-    from wordle_rl.policy.memory import Place, format_table
 
     setups = [build_experiment(resolve(cfg)) for cfg in configs]
     backend: Any = setups[0].backend

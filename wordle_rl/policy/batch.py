@@ -16,6 +16,19 @@ from wordle_rl.policy.sampling import Purpose, generator
 FloatArray = NDArray[np.float32]
 
 LOGITS_BYTES = 2**28  # most memory of the float32 logits that exist at once in training
+_OUT_OF_MEMORY = (  # what other errors than torch's OutOfMemoryError say: CPU, MPS, cuBLAS, MLX
+    "can't allocate memory",
+    "MPS backend out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "[metal::malloc]",
+    "Insufficient Memory",
+)
+
+
+def ran_out_of_memory(error: BaseException) -> bool:
+    """Whether torch or MLX raised this because memory ran out."""
+    named = type(error).__name__ == "OutOfMemoryError"
+    return named or any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 
 class DoesNotFit(RuntimeError):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from wordle_rl.game.rules import Game, GameStatus, State
-from wordle_rl.policy.memory import ran_out_of_memory
+from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.play import ModelPlayer, hear, new_games, play
 from wordle_rl.rollouts.settings import Step

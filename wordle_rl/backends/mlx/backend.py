@@ -12,9 +12,14 @@ from typing import Any, Literal
 import mlx.core as mx
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
-from wordle_rl.backends.memory import find_sizes, measure_memory, settle_memory
+from wordle_rl.backends.memory import (
+    DEFAULT_MICRO_BATCH,
+    measure_memory,
+    settle_memory,
+)
 from wordle_rl.backends.mlx.load import load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.backends.sizes import find_sizes
 from wordle_rl.policy.computing import (
     Computing,
     Precision,
@@ -22,7 +27,6 @@ from wordle_rl.policy.computing import (
     time_in_turns,
     timed_sizes,
 )
-from wordle_rl.policy.memory import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.settings import MlxSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors

@@ -25,9 +25,14 @@ from lightning.pytorch.loggers import Logger
 from torch.utils.data import DataLoader, Dataset
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
-from wordle_rl.backends.memory import limit_product_caches, settle_memory
+from wordle_rl.backends.memory import DEFAULT_MICRO_BATCH, settle_memory
 from wordle_rl.backends.torch.adapters import save_adapter
-from wordle_rl.backends.torch.devices import choose_computing, choose_device, measure_device
+from wordle_rl.backends.torch.devices import (
+    choose_computing,
+    choose_device,
+    limit_product_caches,
+    measure_device,
+)
 from wordle_rl.backends.torch.load import load_model
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.backends.torch.processes import (
@@ -38,7 +43,6 @@ from wordle_rl.backends.torch.processes import (
     start_processes,
 )
 from wordle_rl.policy.computing import Computing
-from wordle_rl.policy.memory import DEFAULT_MICRO_BATCH
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
@@ -236,7 +240,7 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
     with announce(f"loading {setup.model.path}"):
         place = 0 if launch is None else launch.local_rank
         device = choose_device(setup.backend, place)
-        limit_product_caches(setup, device)
+        limit_product_caches(setup.model, device)
         computing = choose_computing(setup.backend, torch.device(device), setup.model)
         if launch is None or launch.rank == 0:  # the other processes get its choices
             kind, memory = measure_device(device, setup.backend.processes_here)

@@ -13,7 +13,8 @@ from functools import partial
 import torch
 from torch import nn
 
-from wordle_rl.backends.memory import find_sizes, measure_memory
+from wordle_rl.backends.memory import Place, measure_memory
+from wordle_rl.backends.sizes import find_sizes, is_large
 from wordle_rl.policy.computing import (
     Computing,
     Precision,
@@ -22,11 +23,13 @@ from wordle_rl.policy.computing import (
     time_in_turns,
     timed_sizes,
 )
-from wordle_rl.policy.memory import Place
 from wordle_rl.policy.settings import LightningSettings, ModelSettings
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _LAYERS = 4  # of the timed loop
+# Sizes of two caches of prepared matrix products: oneDNN has one, torch has another above it. Both
+# sizes are read at the first operation.
+_CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "32"}
 
 
 def measure_device(device: str, processes: int) -> tuple[Place, float]:
@@ -57,6 +60,18 @@ def choose_device(backend: LightningSettings, place: int) -> str:
             f"not {wanted}"
         )
     return f"cuda:{place}" if accelerator == "cuda" else accelerator
+
+
+def limit_product_caches(model: ModelSettings, device: str) -> None:
+    """Let oneDNN and torch keep few prepared matrix products for a pretrained model on the CPU.
+
+    Call this before the first operation. A product is prepared for one size of matrices, with
+    memory of its own, and sizes differ from batch to batch. Each cache keeps 1,024 of them, which
+    takes gigabytes with SmolLM2. Small models are faster with that default.
+    """
+    if device == "cpu" and is_large(model):
+        for variable, size in _CACHE_SIZES.items():
+            os.environ.setdefault(variable, size)
 
 
 def choose_computing(

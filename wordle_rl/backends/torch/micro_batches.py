@@ -7,8 +7,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.policy.batch import Batch, DoesNotFit, split_by_prompt, split_micro_batches
-from wordle_rl.policy.memory import ran_out_of_memory
+from wordle_rl.policy.batch import (
+    Batch,
+    DoesNotFit,
+    ran_out_of_memory,
+    split_by_prompt,
+    split_micro_batches,
+)
 from wordle_rl.training.progress import print_line
 
 Rows = NDArray[np.int64]

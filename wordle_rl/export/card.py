@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from wordle_rl.export.check import LIMITS, MOST_LOST, Change
+from wordle_rl.export.check import ROUNDING, Change
 from wordle_rl.export.formats import Format
 from wordle_rl.export.source import Source, Start
 from wordle_rl.game.rules import State
@@ -63,12 +63,9 @@ def describe_base(start: Start) -> str:
 
 
 def describe_change(change: Change, precision: str) -> str:
-    """What the export changed, and from where on it would have been refused."""
+    """What the export changed, and what rounding explains."""
     text = f"The weights are {precision}. In float32 products, {change.describe()}."
-    text += f" The export is refused above {LIMITS[precision]:g} on average"
-    if change.adapter is not None:
-        text += f", or above {MOST_LOST:.0%} of what the adapter changes"
-    return text + "."
+    return f"{text} Rounding to {precision} explains up to about {ROUNDING[precision]:g}."
 
 
 def describe(

@@ -101,6 +101,25 @@ def test_a_careless_teachers_targets_are_those_of_both_ways_to_guess():
         assert np.allclose(sums, 1.0) and len(sums) == len(answers[drawn])
 
 
+@pytest.mark.parametrize("word", WORDS.allowed)
+def test_a_models_own_answer_is_taught_by_the_best_words_that_begin_like_it(word):
+    state = state_after("sleep", secret="crate")
+    fitting = ["crane", "crate", "grate"]
+    answers = {each: CHAT.answer(guess_text(each)) for each in WORDS.allowed}
+    ids = answers[word]
+    teacher = TokenTeacher(dataclasses.replace(LESSON, on_policy=WORDS.allowed), FORM)
+    targets = teacher.targets(state, ids, start=0)
+    for place in range(len(ids)):
+        for level in (fitting, WORDS.answers, WORDS.allowed):
+            alike = [answers[each] for each in level if answers[each][:place] == ids[:place]]
+            if alike:
+                break
+        counts = Counter(answer[place] for answer in alike)
+        here = targets.places == place
+        found = zip(targets.ids[here].tolist(), targets.probabilities[here].tolist(), strict=True)
+        assert dict(found) == pytest.approx({t: n / len(alike) for t, n in counts.items()})
+
+
 def test_a_careless_teacher_needs_the_distribution():
     with pytest.raises(ValueError, match="careless must be 0 unless"):
         Distill(targets="sampled", careless=0.5)

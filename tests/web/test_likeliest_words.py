@@ -14,9 +14,9 @@ from tests.helpers.talks import talk_of
 from tests.helpers.tiny import plain_copy
 from wordle_rl.commands.play import load_opponent
 from wordle_rl.game.rules import Clue, Game, State, feedback_code
+from wordle_rl.policy.grammar import AnswerTree
 from wordle_rl.rollouts.play import ModelPlayer
 from wordle_rl.web.likeliest_words import (
-    AnswerTree,
     find_likeliest,
 )
 from wordle_rl.web.opponent import Opponent, WatchedGame

@@ -94,6 +94,7 @@ class Imitation:
     choices: bool = False  # learn every guess that the player might have made, not only its own
     careless: float = 0.0  # share of its guesses that are any word of its pool, and are learnt
     slips: float = 0.0  # share of turns in which a mistake, never learnt, replaces the guess
+    on_policy: bool = False  # the model plays the games, and the player only teaches
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ class Distill(Sft):
     """As sft, with log p averaged over all answers that the player might have given.
 
     The average is over the answers that begin with the tokens so far. targets=sampled uses only the
-    player's own guess, as in sft.
+    player's own guess, as in sft. With on_policy the games are the model's own (Ross et al. 2011,
+    DAgger), so it learns what to do after its own mistakes.
     """
 
     targets: Literal["sampled", "distribution"] = "distribution"
@@ -25,6 +26,7 @@ class Distill(Sft):
     # learnt, so the model knows how to use the clues but seldom does.
     careless: float = 0.0
     slips: float = 0.3  # share of turns in which a mistake, never learnt, replaces the guess
+    on_policy: bool = False  # the model plays, and the player says what it might have answered
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -32,10 +34,15 @@ class Distill(Sft):
         in_range("careless", self.careless, 0, 0.9)
         if self.careless and self.targets == "sampled":
             raise ValueError("algorithm.careless must be 0 unless algorithm.targets=distribution")
+        if self.on_policy and (self.slips or self.careless or self.targets == "sampled"):
+            raise ValueError(
+                "algorithm.on_policy=true needs algorithm.slips=0, algorithm.careless=0 and "
+                "algorithm.targets=distribution: the model makes its own mistakes"
+            )
 
     @property
     def imitates(self) -> Imitation | None:
         return Imitation(
             player=self.player, reasoning=self.reasoning, slips=self.slips, careless=self.careless,
-            choices=self.targets == "distribution",
+            choices=self.targets == "distribution", on_policy=self.on_policy,
         )  # fmt: skip

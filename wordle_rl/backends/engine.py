@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.policy.engine import Completion, Prompts, StopReason, check_prompts
+from wordle_rl.policy.grammar import Choices, Options, Place
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.timing import Timers
 
@@ -47,8 +48,11 @@ class Model(Protocol):
         """Some of the hidden states, in this order."""
         ...
 
-    def compute_logits(self, hidden: Any) -> Any:
-        """float32 logits [n, V] of the tokens after hidden states [n, ...], the backend's own."""
+    def compute_logits(self, hidden: Any, options: Options | None = None) -> Any:
+        """float32 logits [n, V] of the tokens after hidden states [n, ...], the backend's own.
+
+        options: the only tokens that may come; then the logits are [n, U], as Options says.
+        """
         ...
 
     def draw(
@@ -60,6 +64,59 @@ class Model(Protocol):
     def score(self, logits: Any) -> NDArray[np.float32]:
         """Log-probabilities [n, V] of every next token. Raises NotFinite."""
         ...
+
+
+class _Answer:
+    """An answer while it is drawn: token by token, with those that the grammar forces."""
+
+    def __init__(self, room: int, most: int, stop_ids: frozenset[int], place: Place | None) -> None:
+        """room: tokens that the context holds. most: tokens of an answer. place: None is free."""
+        self.ids: list[int] = []
+        self.fed = 0  # ids whose keys and values are computed
+        self.stop: StopReason | None = None
+        self._logprobs: list[float] = []
+        self._choices: list[Choices] = []
+        self._room, self._most, self._stop_ids = room, most, stop_ids
+        self._place = place
+        self.next_choices = None if place is None else place.choices
+        self._follow()
+
+    def take(self, token: int, logprob: float) -> None:
+        """Add a drawn token, and what the grammar forces behind it."""
+        self._add(token, logprob)
+        self._follow()
+
+    def _follow(self) -> None:
+        while self.stop is None and self.next_choices is not None and len(self.next_choices) == 1:
+            self._add(int(self.next_choices[0]), 0.0)
+
+    def _add(self, token: int, logprob: float) -> None:
+        self.ids.append(token)
+        self._logprobs.append(logprob)
+        if self._place is not None and self.next_choices is not None:
+            self._choices.append(self.next_choices)
+            self._place = self._place.after(token)
+            if self._place is not None:  # at the end the last choices stay, and are not used
+                self.next_choices = self._place.choices
+        if token in self._stop_ids:
+            self.stop = StopReason.STOP_TOKEN
+        elif len(self.ids) == self._most:
+            self.stop = StopReason.TOKEN_LIMIT
+        elif len(self.ids) == self._room:
+            self.stop = StopReason.CONTEXT_FULL
+
+    def feed(self) -> list[int]:
+        """The ids to feed next, none when the answer has ended."""
+        if self.stop is not None:
+            return []
+        new, self.fed = self.ids[self.fed :], len(self.ids)
+        return new
+
+    def completion(self) -> Completion:
+        assert self.stop is not None
+        return Completion(
+            ids=self.ids, logprobs=self._logprobs, stop=self.stop, choices=self._choices
+        )
 
 
 class CachedEngine:
@@ -74,24 +131,36 @@ class CachedEngine:
         timers: Timers | None = None,
     ) -> None:
         self.max_context = max_context
-        self._model, self._stop_ids = model, sorted(stop_ids)
+        self._model, self._stop_ids = model, stop_ids
         self._timers = timers or Timers()
         self._held: list[tuple[int, ...]] = []  # by slot: the tokens whose keys and values count
 
     def complete(
-        self, prompts: Prompts, sampling: Sampling, uniforms: NDArray[np.float64]
+        self,
+        prompts: Prompts,
+        sampling: Sampling,
+        uniforms: NDArray[np.float64],
+        grammar: Sequence[Place] | None = None,
     ) -> list[Completion]:
         """See wordle_rl.policy.engine.Engine."""
         if not prompts:
             return []
         given = [tuple(ids) for ids in prompts]
+        check_prompts(given, self.max_context)
+        places = grammar or [None] * len(given)
+        answers = [
+            _Answer(self.max_context - len(ids), sampling.max_tokens, self._stop_ids, place)
+            for ids, place in zip(given, places, strict=True)
+        ]
         with self._timers("prefill"):
-            hidden, at = self._read(given)
+            # What the grammar forces is read with the prompt.
+            begun = [(*ids, *a.feed()) for ids, a in zip(given, answers, strict=True)]
+            hidden, at = self._read(begun)
         with self._timers("decode"):
-            answers, at = self._answer(given, hidden, at, sampling, uniforms)
-        # The last token of an answer was drawn but not fed.
-        self._held = [(*given[i], *answers[i].ids[:-1]) for i in at]
-        return answers
+            lengths = np.array([len(begun[i]) for i in at])
+            at = self._answer(answers, hidden, at, lengths, sampling, uniforms)
+        self._held = [(*given[i], *answers[i].ids[: answers[i].fed]) for i in at]
+        return [answer.completion() for answer in answers]
 
     def next_logprobs(self, prompts: Prompts) -> NDArray[np.float32]:
         """See wordle_rl.policy.engine.Engine."""
@@ -160,43 +229,42 @@ class CachedEngine:
 
     def _answer(
         self,
-        prompts: list[tuple[int, ...]],
+        answers: list[_Answer],
         hidden: Any,
         at: Ints,
+        lengths: Ints,
         sampling: Sampling,
         uniforms: NDArray[np.float64],
-    ) -> tuple[list[Completion], Ints]:
-        """Draw the answers. Returns them, and [slots] whose rows are in the slots now."""
-        n, most = len(prompts), sampling.max_tokens
-        ids, logprobs = np.zeros((n, most), np.int64), np.zeros((n, most))
-        answers: list[Completion | None] = [None] * n
-        lengths = np.array([len(prompts[i]) for i in at])  # by slot
-        live = n  # slots that are computed, the first ones
-        for count in range(1, most + 1):
-            now = at[:live]
+    ) -> Ints:
+        """Draw the answers.
+
+        lengths: [slots] tokens fed. Returns [slots] whose rows are there in the end.
+        """
+        live = len(at)  # slots that are computed, the first ones
+        while True:
+            now = [answers[i] for i in at[:live].tolist()]
+            # What is drawn for a row whose answer has ended is thrown away.
+            places = [min(len(answer.ids), sampling.max_tokens - 1) for answer in now]
+            numbers = uniforms[at[:live], places]
+            choices = [some for answer in now if (some := answer.next_choices) is not None]
+            options = Options.of(choices) if choices else None
             # The one place where tokens are drawn: what these logits exclude is never said.
-            logits = self._model.compute_logits(hidden)  # of prompts[i] and its answer, i in now
-            drawn = self._model.draw(logits, sampling, uniforms[now, count - 1])
-            ids[now, count - 1], logprobs[now, count - 1] = drawn
-            stops = np.isin(drawn[0], self._stop_ids)
-            ends = stops | (lengths[:live] + 1 >= self.max_context) | (count == most)
-            limit = StopReason.TOKEN_LIMIT if count == most else StopReason.CONTEXT_FULL
-            for i, stop in zip(now[ends].tolist(), stops[ends].tolist(), strict=True):
-                if answers[i] is None:
-                    reason = StopReason.STOP_TOKEN if stop else limit
-                    mine = ids[i, :count].tolist(), logprobs[i, :count].tolist()
-                    answers[i] = Completion(ids=mine[0], logprobs=mine[1], stop=reason)
-            going = np.array([answers[i] is None for i in now.tolist()])
+            logits = self._model.compute_logits(hidden, options)
+            ids, logprobs = self._model.draw(logits, sampling, numbers)
+            ids = ids if options is None else options.tokens[ids]
+            for answer, token, logprob in zip(now, ids.tolist(), logprobs.tolist(), strict=True):
+                if answer.stop is None:
+                    answer.take(token, logprob)
+            going = np.array([answer.stop is None for answer in now])
             if not going.any():
-                break
+                return at
             if going.sum() <= _SHRINK * live:
                 live = self._move_forward(np.flatnonzero(going), lengths, at)
-                going = np.ones(live, bool)
+            now = [answers[i] for i in at[:live].tolist()]
             # A row whose answer has ended may be fed, too, but its length stays.
-            feed = ids[at[:live], count - 1][:, None]
-            hidden = self._model.feed(feed, lengths[:live], np.zeros(live, np.int64))
-            lengths[:live] += going
-        return [answer for answer in answers if answer is not None], at
+            new = [answer.feed() for answer in now]
+            hidden = self._feed([tuple(ids) or (0,) for ids in new], lengths[:live].tolist())
+            lengths[:live] += [len(ids) for ids in new]
 
     def _move_forward(self, going: Ints, lengths: Ints, at: Ints) -> int:
         """Swap slots so that the rows that go on come first. Returns how many there are."""

@@ -212,6 +212,16 @@ def _rules_of_a_step(
         f"rollout.groups must be a multiple of {number}={backend.processes}, so that each "
         f"process has the same number of groups, not {rollout.groups}",
     )
+    taught = algorithm.imitates
+    yield (
+        taught is not None and taught.on_policy and sampling.grammar is None,
+        "algorithm.on_policy=true needs sampling.grammar=words, so that every answer of the model "
+        "is a word that the player can teach",
+    )
+    yield (
+        sampling.grammar is not None and rollout.engine != "own",
+        "sampling.grammar must be null with rollout.engine=vllm, which draws without it",
+    )
     yield (
         sampling.max_tokens >= model.max_context,
         f"sampling.max_tokens must be below model.max_context={model.max_context}, which must "
@@ -353,6 +363,7 @@ def build_teacher(
         careless=wanted.careless,
         distribution=wanted.choices,
         reasoning=None if length == "none" else Reasoning(knowledge, length),
+        on_policy=knowledge.words.allowed if wanted.on_policy else None,
     )
 
 

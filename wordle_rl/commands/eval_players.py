@@ -45,7 +45,7 @@ from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.history import fixed_states
-from wordle_rl.rollouts.play import ModelPlayer, new_games, play
+from wordle_rl.rollouts.play import ModelPlayer, check_grammar, new_games, play
 from wordle_rl.rollouts.play import Player as Seated
 from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots
 from wordle_rl.runs.checkpoints import CheckpointStore
@@ -281,6 +281,7 @@ def build_players(
     shots = draw_shots(settings.shots, train, knowledge, tournament.rules, settings.seed)
     talk = build_form(form, Chat(policy.tokenizer), style, shots)
     check_room(talk, sampling, model.max_context, guesses=tournament.guesses)
+    check_grammar(talk, sampling, knowledge.words.allowed_set)
 
     def seat(first: int, sampling: Sampling = sampling) -> Seated:
         draws = tournament.draws(first)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from wordle_rl.policy.grammar import Choices
 from wordle_rl.policy.sampling import Purpose, generator
 
 FloatArray = NDArray[np.float32]
@@ -69,6 +70,8 @@ class Batch:
     target_scale: float = 1.0  # unit of values in the loss
     distributions: list[Targets] | None = None  # [N] to learn in place of the ids
     units: NDArray[np.int64] | None = None  # [N] rows with one number are never split
+    # [N] of each row, for each trained token, what it was drawn from. None: the whole vocabulary.
+    choices: list[list[Choices]] | None = None
 
 
 def split_micro_batches(batch: Batch, max_tokens: int) -> list[NDArray[np.int64]]:
@@ -162,4 +165,5 @@ def take(batch: Batch, rows: NDArray[np.int64], weights: NDArray[np.float64]) ->
         targets=part(batch.targets),
         distributions=batch.distributions and [batch.distributions[row] for row in rows],
         units=None if batch.units is None else batch.units[rows],
+        choices=batch.choices and [batch.choices[row] for row in rows],
     )

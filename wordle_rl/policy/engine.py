@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wordle_rl.policy.grammar import Choices, Place
 from wordle_rl.policy.sampling import Sampling
 
 Prompts = Sequence[Sequence[int]]
@@ -63,6 +64,8 @@ class Completion:
     ids: list[int]  # sampled token ids, stop token included
     logprobs: list[float]  # natural log at the sampling temperature, one per id
     stop: StopReason
+    # With a grammar, for each id the tokens that it was drawn from. A single one was not drawn.
+    choices: list[Choices] = field(default_factory=list)
 
 
 class NotFinite(ArithmeticError):
@@ -86,12 +89,17 @@ class Engine(Protocol):
     max_context: int  # tokens of a prompt with its answer
 
     def complete(
-        self, prompts: Prompts, sampling: Sampling, uniforms: NDArray[np.float64]
+        self,
+        prompts: Prompts,
+        sampling: Sampling,
+        uniforms: NDArray[np.float64],
+        grammar: Sequence[Place] | None = None,
     ) -> list[Completion]:
         """Draw one answer to each prompt.
 
-        uniforms: [prompts, sampling.max_tokens] in [0, 1), one for each draw. Raises ValueError for
-        a prompt that is empty or too long, and NotFinite.
+        uniforms: [prompts, sampling.max_tokens] in [0, 1), one for each token. grammar: for each
+        prompt the answers that may be drawn; None allows every text. Raises ValueError for a prompt
+        that is empty or too long, and NotFinite.
         """
         ...
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.runs.instantiate import MOST, check_range
+from wordle_rl.runs.instantiate import MOST, check_choice, check_range
 
 MOST_TOKENS = 100_000  # of an answer
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -52,8 +53,14 @@ class Sampling:
     max_tokens: int = 16  # per answer, stop token included
     top_p: float = 1.0  # 1 keeps the whole distribution; less only outside training
     top_k: int = 0  # 0 keeps the whole distribution; more only outside training
+    grammar: Literal["words"] | None = None  # words: only answers that guess an allowed word
+    repeats: bool = True  # whether a word may be guessed again in a game; False needs the grammar
 
     def __post_init__(self) -> None:
+        if self.grammar is not None:
+            check_choice("sampling.grammar", self.grammar, ("words",))
+        elif not self.repeats:
+            raise ValueError("sampling.repeats=false needs sampling.grammar=words")
         if self.temperature != 0.0 and not 0.01 <= self.temperature <= 10.0:
             raise ValueError(
                 f"sampling.temperature must be 0 (greedy) or 0.01..10, not {self.temperature}"

@@ -102,11 +102,13 @@ def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout
     def watch(games: Sequence[Game]) -> None:
         step.check()
 
-    if teacher is None:
+    if teacher is None or teacher.on_policy:
         player = task.player()
         with step.policy.timers("game"):
             play(player, games, answers=answers, watch=watch)
         talks = player.all_talks(games)
+        if teacher is not None:  # all tokens of its answers are learnt, drawn or not
+            talks = [scripted_talks(game, step.form) for game in games]
     else:
         with step.policy.timers("teacher"):
             scripted = ScriptedPlayer(**vars(teacher), draws=task.draws)

@@ -9,10 +9,12 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, GameStatus, Rules, State
 from wordle_rl.policy.engine import Engine, StopReason
+from wordle_rl.policy.grammar import AnswerTree, Place
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.talk import Talk
@@ -94,9 +96,14 @@ class ModelPlayer:
             return
         talks = [self.talks[number][-1] for number in games]
         numbers = self.draws.uniforms(list(games), turn, self.sampling.max_tokens)
-        drawn = self.engine.complete([talk.ids for talk in talks], self.sampling, numbers)
+        grammar = None
+        if self.sampling.grammar is not None:
+            again = self.sampling.repeats
+            grammar = [begin_answer(self.form, game, repeats=again) for game in games.values()]
+        asked = [talk.ids for talk in talks]
+        drawn = self.engine.complete(asked, self.sampling, numbers, grammar)
         for game, talk, answer in zip(games.values(), talks, drawn, strict=True):
-            talk.answer(answer.ids, len(game.turns), answer.logprobs)
+            talk.answer(answer.ids, len(game.turns), answer.logprobs, choices=answer.choices)
             say(self.form, game, answer.ids, complete=answer.stop is StopReason.STOP_TOKEN)
 
     def all_talks(self, games: Sequence[Game]) -> list[list[Talk]]:
@@ -120,6 +127,41 @@ def hear(form: Form, game: Game, talk: Talk | None, max_context: int) -> Talk | 
         return None
     talk.hear(ids, len(game.turns))
     return talk
+
+
+def begin_answer(form: Form, game: Game, *, repeats: bool) -> Place:
+    """Where an answer begins that guesses an allowed word. repeats: also one guessed before."""
+    tree = grow_tree(form, game.allowed)
+    if repeats:
+        return Place(tree)
+    guessed = {clue.guess for clue in game.state.clues if clue.guess in game.allowed}
+    return Place(tree, tuple(form.chat.answer(form.write(word)) for word in sorted(guessed)))
+
+
+@lru_cache(maxsize=2)
+def grow_tree(form: Form, words: frozenset[str], *, begins: bool = True) -> AnswerTree:
+    """The answers of a form that guess one of some words. begins: False behind a thought."""
+    return AnswerTree.grow(
+        (word, form.chat.answer(form.write(word), begins=begins)) for word in sorted(words)
+    )
+
+
+def check_grammar(form: Form, sampling: Sampling, words: frozenset[str]) -> None:
+    """Raise ValueError unless every word that the grammar allows can be answered."""
+    if sampling.grammar is None:
+        return
+    if form.style.think:
+        raise ValueError(
+            "sampling.grammar must be null with prompt.think=true: under a grammar an answer is "
+            "a guess and nothing else"
+        )
+    longest = max(len(form.chat.answer(form.write(word))) for word in words)
+    if longest > sampling.max_tokens:
+        raise ValueError(
+            f"sampling.max_tokens must be {longest} or more with sampling.grammar="
+            f"{sampling.grammar}, whose longest answer has so many of this model's tokens, not "
+            f"{sampling.max_tokens}"
+        )
 
 
 def say(form: Form, game: Game, ids: list[int], *, complete: bool) -> None:

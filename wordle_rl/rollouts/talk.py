@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.game.rules import Game
+from wordle_rl.policy.grammar import Choices
 from wordle_rl.rewards.scoring import GameReward
 
 
@@ -24,6 +25,8 @@ class Talk:
     # Natural logs at the sampling temperature, 0 where nothing was drawn.
     logprobs: list[float] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)  # the turn whose prompt or answer it is in
+    # The tokens that each one was drawn from under a grammar, None for the whole vocabulary.
+    choices: list[Choices | None] = field(default_factory=list)
     answers: dict[int, range] = field(default_factory=dict)  # by turn: where its answer is
 
     def hear(self, ids: list[int], turn: int) -> None:
@@ -36,17 +39,26 @@ class Talk:
         turn: int,
         logprobs: list[float] | None = None,
         *,
+        choices: Sequence[Choices] = (),
         trained: bool = True,
     ) -> None:
-        """Add the answer of a turn. logprobs: None where nobody drew it."""
+        """Add the answer of a turn.
+
+        logprobs: None where nobody drew it. choices: of a grammar, none without one. A token that
+        was the only choice is not trained.
+        """
         self.answers[turn] = range(len(self.ids), len(self.ids) + len(ids))
         self._add(ids, turn, logprobs or [0.0] * len(ids), trained=trained)
+        if choices:
+            self.choices[-len(ids) :] = choices
+            self.trained[-len(ids) :] = [trained and len(some) > 1 for some in choices]
 
     def _add(self, ids: list[int], turn: int, logprobs: list[float], *, trained: bool) -> None:
         self.ids += ids
         self.trained += [trained] * len(ids)
         self.logprobs += logprobs
         self.turns += [turn] * len(ids)
+        self.choices += [None] * len(ids)
 
     def as_prompt(self) -> Talk:
         """A new conversation in which all of this one is the prompt of turn 0."""

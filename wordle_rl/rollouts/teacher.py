@@ -30,6 +30,8 @@ class TeacherSettings:
     careless: float = 0.0  # how often a Teacher guesses any word of its pool, 0..1; this is learnt
     distribution: bool = False  # learn all the player might have answered; it must be a Teacher
     reasoning: Reasoning | None = None  # writes the thought before each guess
+    # Words that the model may guess where it plays its own games. None: the player plays.
+    on_policy: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if self.player.speaks and (self.mistakes or self.reasoning):

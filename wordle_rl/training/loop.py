@@ -23,6 +23,7 @@ from wordle_rl.policy.engine import EngineLost, NotFinite
 from wordle_rl.policy.policy import Policy
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
+from wordle_rl.rollouts.play import check_grammar
 from wordle_rl.rollouts.settings import Recipe, Step
 from wordle_rl.rollouts.talk import Rollout, games_of
 from wordle_rl.rollouts.teacher import check_thoughts
@@ -112,6 +113,7 @@ class Training:
         self._form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
         most, room = setup.most_given, setup.model.max_context
         check_room(self._form, recipe.sampling, room, guesses=most)
+        check_grammar(self._form, recipe.sampling, recipe.words.allowed_set)
         if recipe.teacher is not None:
             check_thoughts(recipe.teacher, self._form, recipe.sampling)
         if recipe.dialogues is not None:

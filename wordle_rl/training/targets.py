@@ -29,6 +29,10 @@ class TokenTeacher:
         self._careless = lesson.careless
         self._ids = _pad_rows([self._guess(word) for word in lesson.player.pool])
         self._counts = _TextCounts(self._ids)
+        self._instead: list[_TextCounts] = []
+        if lesson.on_policy:
+            allowed = _pad_rows([self._guess(word) for word in lesson.on_policy])
+            self._instead = [self._counts, _TextCounts(allowed)]
 
     def _guess(self, word: str) -> list[int]:
         """Ids of a guess. It begins the answer unless a thought comes before it."""
@@ -56,15 +60,16 @@ class TokenTeacher:
     def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
         """Targets of an answer's tokens, each given the tokens before it.
 
-        answer: ids of one of the teacher's answers in this state. start: its position in the
-        sequence. Raises ValueError for an answer that the teacher would not give.
+        answer: ids of an answer in this state. start: its position in the sequence. Where no answer
+        of the teacher begins so, any word of its pool is the target, and then any allowed word.
+        Raises ValueError for an answer that nobody may give.
         """
         try:
             choices, mixed = self._teacher.choices(state), None
             if self._careless:
                 carefully = (1.0 - self._careless) / len(choices)
                 mixed = (self._counts, self._careless / len(self._ids), carefully)
-            return _compute_targets(self._ids[choices], answer, start, mixed)
+            return _compute_targets(self._ids[choices], answer, start, mixed, self._instead)
         except LookupError:
             raise ValueError(f"the teacher would not answer {list(answer)} in {state}") from None
 
@@ -107,16 +112,22 @@ def _compute_targets(
     drawn: Sequence[int],
     start: int,
     mixed: tuple[_TextCounts, float, float] | None = None,
+    instead: Sequence[_TextCounts] = (),
 ) -> Targets:
     """Targets of the tokens of a text drawn from equally likely texts.
 
     left: [texts, tokens]. start: position of the drawn text. mixed: counts of other texts that may
-    be drawn as well, with the weight of each of them and of each text of left.
-    Raises LookupError if no text is the drawn one.
+    be drawn as well, with the weight of each of them and of each text of left. instead: counts of
+    the texts to take where no text is left, the first ones that have any. Raises LookupError if no
+    text is the drawn one.
     """
     places, ids, probabilities = [], [], []
     for i, token in enumerate(drawn):
         values, counts = np.unique(left[:, i], return_counts=True)
+        for others in () if len(left) else instead:
+            values, counts = others.after(tuple(drawn[:i]))
+            if len(values):
+                break
         if mixed is not None:
             others, other_weight, weight = mixed
             every, many = others.after(tuple(drawn[:i]))
@@ -126,7 +137,7 @@ def _compute_targets(
         places.append(np.full(len(values), start + i))
         ids.append(values)
         probabilities.append((counts / counts.sum()).astype(np.float32))
-        if token not in values:
+        if token not in values and not instead:
             raise LookupError
         left = left[left[:, i] == token]
     return Targets(

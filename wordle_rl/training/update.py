@@ -183,4 +183,10 @@ def pad(talks: Sequence[Talk], pad_id: int, values: Values | None = None) -> Bat
         ids[row, :end], trained[row, :end] = talk.ids, talk.trained
         for name, rows in given.items():
             floats[name][row, :end] = rows[row]
-    return Batch(ids=ids, lengths=lengths, trained=trained, **floats)  # pyright: ignore[reportArgumentType]
+    choices = None
+    if any(some is not None for talk in talks for some in talk.choices):
+        choices = [
+            [some for some, learnt in zip(talk.choices, talk.trained, strict=True) if learnt]
+            for talk in talks
+        ]
+    return Batch(ids=ids, lengths=lengths, trained=trained, choices=choices, **floats)  # pyright: ignore[reportArgumentType]

@@ -14,14 +14,15 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.policy.engine import Engine
+from wordle_rl.policy.grammar import AnswerTree
 from wordle_rl.words.lists import WORD_LENGTH
 
 _BLOCK = 64  # beginnings of answers that are tried together
@@ -54,48 +55,6 @@ def equal_chances(words: Sequence[str]) -> WordChances:
     return WordChances(
         words=chances, untried=0.0, other=0.0, exact=True, letters=_add_up_letters(chances.items())
     )
-
-
-@dataclass(slots=True)
-class AnswerTree:
-    """Answers by their tokens: each branch is a token, and each leaf a word."""
-
-    branches: dict[int, AnswerTree | str] = field(default_factory=dict)
-
-    @classmethod
-    def grow(cls, answers: Iterable[tuple[str, Sequence[int]]]) -> AnswerTree:
-        """The tree of words and the tokens of their answers, none of which begins another one."""
-        root = cls()
-        for word, ids in answers:
-            node = root
-            for token in ids[:-1]:
-                below = node.branches.setdefault(token, cls())
-                assert isinstance(below, AnswerTree), f"the answer {word} begins with another one"
-                node = below
-            node.branches[ids[-1]] = word
-        return root
-
-    def words(self) -> Iterator[str]:
-        """All words of the tree."""
-        for below in self.branches.values():
-            if isinstance(below, str):
-                yield below
-            else:
-                yield from below.words()
-
-    def pattern(self) -> str:
-        """The letters that all words of the tree have in the same places, and _ for the others."""
-        columns = zip(*self.words(), strict=True)
-        return "".join(column[0] if len(set(column)) == 1 else "_" for column in columns)
-
-    def path(self, word: str) -> list[int]:
-        """The tokens of a word's answer, empty for a word that the tree does not have."""
-        for token, below in self.branches.items():
-            if below == word:
-                return [token]
-            if isinstance(below, AnswerTree) and (rest := below.path(word)):
-                return [token, *rest]
-        return []
 
 
 def find_likeliest(

@@ -15,12 +15,11 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import GreedyEntropy, Teacher, TreePlayer
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.rollouts.play import ModelPlayer, new_games, play
+from wordle_rl.rollouts.play import ModelPlayer, grow_tree, new_games, play
 from wordle_rl.rollouts.play import Player as Seated
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.rollouts.teacher import ScriptedPlayer
 from wordle_rl.web.likeliest_words import (
-    AnswerTree,
     ContextFull,
     WordChances,
     equal_chances,
@@ -54,7 +53,6 @@ class Opponent:
     rewards: RewardSet
     secrets: tuple[str, ...]  # of games, where nobody names one
     seat: Callable[[], Seated]  # a new player; a model's begins with an empty engine
-    _trees: dict[bool, AnswerTree] = field(default_factory=dict)  # grown at the first use
 
     @cached_property
     def _solver(self) -> GreedyEntropy:
@@ -131,23 +129,13 @@ class Opponent:
         if thought := turn.thought:  # the shortest beginning that holds the whole thought
             lengths = range(1, len(ids) + 1)
             length = next(n for n in lengths if len(chat.tokenizer.decode(ids[:n])) >= len(thought))
-        tree = self._grow_tree(player, begins=not thought)
+        tree = grow_tree(player.form, self.knowledge.words.allowed_set, begins=not thought)
         prompt, end = talk.ids[: part.start + length], time.monotonic() + _SECONDS
 
         def late() -> bool:
             return stop() or time.monotonic() > end
 
         return find_likeliest(player.engine, prompt, tree, stop=late, also=turn.guess)
-
-    def _grow_tree(self, player: ModelPlayer, *, begins: bool) -> AnswerTree:
-        """The answers of all allowed words. begins: False behind a thought."""
-        if begins not in self._trees:
-            form = player.form
-            self._trees[begins] = AnswerTree.grow(
-                (word, form.chat.answer(form.write(word), begins=begins))
-                for word in self.knowledge.words.allowed
-            )
-        return self._trees[begins]
 
     def _scripted_chances(self, seated: Seated, turn: PlayedTurn) -> WordChances | None:
         assert isinstance(seated, ScriptedPlayer)

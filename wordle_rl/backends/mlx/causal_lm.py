@@ -19,6 +19,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from wordle_rl.backends.mlx.cache import LayerCache, check_caches
 from wordle_rl.backends.mlx.save import Weights
+from wordle_rl.policy.grammar import LOW
 
 _LOGITS = 2**26  # most logits computed at once: 256 MB in float32
 
@@ -108,16 +109,21 @@ class MlxLM:
 
         Place n T + t is token t of row n, and t must not be 0. arrays: `ids` and `places`; to
         score other tokens than those in ids, also `choices` [M, K] and their `shares` [M, K].
+        Under a grammar, `tokens` [U] and `closed` [M, U] are its Options, and the choices are
+        places among these tokens.
         """
         ids, places = arrays["ids"], arrays["places"]
         hidden = self.compute_hidden(ids)
         hidden = hidden.reshape(-1, hidden.shape[-1])[places - 1]
         choices = arrays.get("choices", ids.reshape(-1)[places][:, None])
-        shares = arrays.get("shares")
+        shares, tokens, closed = (arrays.get(name) for name in ("shares", "tokens", "closed"))
 
         def compute_part(hidden: mx.array, start: int, end: int) -> tuple[mx.array, ...]:
             part = None if shares is None else shares[start:end]
-            return self._score_choices(hidden, choices[start:end], part, temperature, entropy)
+            logits = self.compute_logits(hidden)
+            if tokens is not None and closed is not None:
+                logits = close_logits(logits, tokens, closed[start:end])
+            return _score_choices(logits / temperature, choices[start:end], part, entropy)
 
         count, size = len(places), max(_LOGITS // self.vocabulary, 1)
         if count <= size:
@@ -139,24 +145,6 @@ class MlxLM:
             entropy=found[1] if entropy else None,
             values=self.model.value_head(hidden) if values else None,
         )
-
-    def _score_choices(
-        self,
-        hidden: mx.array,
-        choices: mx.array,
-        shares: mx.array | None,
-        temperature: float,
-        entropy: bool,
-    ) -> tuple[mx.array, ...]:
-        """Log-probabilities [M], averaged by shares if given, and entropies [M] if wanted."""
-        logits = self.compute_logits(hidden) / temperature
-        normalizer = mx.logsumexp(logits, axis=-1)
-        chosen = mx.take_along_axis(logits, choices, axis=1)
-        chosen = chosen[:, 0] if shares is None else (chosen * shares).sum(-1)
-        logprobs = chosen - normalizer
-        if not entropy:
-            return (logprobs,)
-        return logprobs, normalizer - (mx.exp(logits - normalizer[:, None]) * logits).sum(-1)
 
     def checkpoint_layers(self) -> None:
         """Recompute each layer in the backward pass instead of keeping its activations."""
@@ -182,6 +170,24 @@ class MlxLM:
                 "Qwen2 and Gemma 3 work"
             )
         check_caches(self.model)
+
+
+def close_logits(logits: mx.array, tokens: mx.array, closed: mx.array) -> mx.array:
+    """The logits [n, U] of a grammar's Options, of logits [n, V]."""
+    return mx.where(closed, LOW, logits[:, tokens])
+
+
+def _score_choices(
+    logits: mx.array, choices: mx.array, shares: mx.array | None, entropy: bool
+) -> tuple[mx.array, ...]:
+    """Log-probabilities [M], averaged by shares if given, and entropies [M] if wanted."""
+    normalizer = mx.logsumexp(logits, axis=-1)
+    chosen = mx.take_along_axis(logits, choices, axis=1)
+    chosen = chosen[:, 0] if shares is None else (chosen * shares).sum(-1)
+    logprobs = chosen - normalizer
+    if not entropy:
+        return (logprobs,)
+    return logprobs, normalizer - (mx.exp(logits - normalizer[:, None]) * logits).sum(-1)
 
 
 def count_parameters(model: Any) -> int:

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from wordle_rl.algorithms.base import Algorithm, LossInputs
 from wordle_rl.backends.mlx.causal_lm import TokenOutputs
 from wordle_rl.policy.batch import Batch, FloatArray, Targets
+from wordle_rl.policy.grammar import Options
 from wordle_rl.policy.weighted_loss import weigh_loss
 
 Arrays = dict[str, mx.array]
 _ALWAYS = ("trained", "advantages", "weights", "sampler_logprobs")
-_SCORED = ("ids", "places", "choices", "shares")
+_SCORED = ("ids", "places", "choices", "shares", "tokens", "closed")
 _OPTIONAL = ("old_logprobs", "ref_logprobs", "old_values", "targets")
 
 
@@ -44,6 +45,13 @@ class MicroBatch:
         if batch.distributions is not None:
             targets = [batch.distributions[row] for row in rows]
             arrays |= _arrange_choices(targets, self._trained, len(places))
+        if batch.choices is not None:
+            allowed = [some for row in rows for some in batch.choices[row]]
+            unused = [np.zeros(1, np.int64)] * (len(places) - self._count)
+            options = Options.of([*allowed, *unused])
+            arrays["tokens"], arrays["closed"] = options.tokens.astype(np.int32), options.closed
+            drawn = np.searchsorted(options.tokens, arrays["ids"].ravel()[places])
+            arrays["choices"] = np.minimum(drawn, len(options.tokens) - 1)[:, None]
         self.arrays: Arrays = {name: mx.array(array) for name, array in arrays.items()}
 
     @property

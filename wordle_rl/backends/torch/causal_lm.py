@@ -18,6 +18,7 @@ from wordle_rl.backends.torch.fast import training as fast_training
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
 from wordle_rl.backends.torch.recompute import find_layers, recompute_layers
+from wordle_rl.policy.grammar import LOW, Options
 
 _LEAST = 16  # tokens of an opening that is worth a forward pass of its own
 
@@ -75,13 +76,20 @@ class CausalLM:
         plain = type(self._head) is nn.Linear and self._scale is None
         return self._head.weight if self._is_merged and plain else None
 
-    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """float32 logits [..., V] of hidden states [..., H]."""
+    def compute_logits(self, hidden: torch.Tensor, options: Options | None = None) -> torch.Tensor:
+        """float32 logits [..., V] of hidden states [..., H].
+
+        options: of n hidden states [n, H]; the logits are [n, U] then.
+        """
         weight = self._head.weight
+        if options is not None:
+            weight = weight[torch.from_numpy(options.tokens).to(weight.device)]
         with torch.autocast(self._device_type, enabled=False):
             logits = nn.functional.linear(hidden.to(weight.dtype), weight).float()
         if self._scale is not None:
             logits = torch.tanh(logits / self._scale) * self._scale
+        if options is not None:
+            logits = logits.masked_fill(torch.from_numpy(options.closed).to(logits.device), LOW)
         return logits
 
     def compute_hidden(self, ids: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from wordle_rl.backends.engine import CachedEngine, Ints
 from wordle_rl.backends.torch.cache import Place, SlotBuffers, SlotCache
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.policy.engine import NotFinite
+from wordle_rl.policy.grammar import Options
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.timing import Timers
 
@@ -49,8 +50,8 @@ class TorchRows:
         return hidden[list(index)]
 
     @torch.inference_mode()
-    def compute_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self._lm.compute_logits(hidden)
+    def compute_logits(self, hidden: torch.Tensor, options: Options | None = None) -> torch.Tensor:
+        return self._lm.compute_logits(hidden, options)
 
     @torch.inference_mode()
     def draw(

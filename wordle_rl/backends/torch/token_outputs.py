@@ -13,6 +13,7 @@ from wordle_rl.backends.torch.fast.frozen_head import Wanted, compute_logprobs
 from wordle_rl.backends.torch.recompute import recompute
 from wordle_rl.backends.torch.value_head import ValueHead
 from wordle_rl.policy.batch import LOGITS_BYTES, Batch, Targets
+from wordle_rl.policy.grammar import Choices, Options
 
 _BYTES = 4  # of a float32 logit
 
@@ -49,7 +50,12 @@ def compute_token_outputs(
     def place(found: torch.Tensor) -> torch.Tensor:
         return torch.zeros(ids.shape, device=ids.device).masked_scatter(trained, found)
 
-    logprobs, *entropies = read_states(lm, states, wanted, temperature=temperature, entropy=entropy)
+    choices = None
+    if batch.choices is not None:
+        choices = [some for row in rows for some in batch.choices[row]]
+    logprobs, *entropies = read_states(
+        lm, states, wanted, temperature=temperature, entropy=entropy, choices=choices
+    )
     return TokenOutputs(
         logprobs=place(logprobs),
         entropy=place(entropies[0]) if entropy else None,
@@ -64,22 +70,24 @@ def read_states(
     *,
     temperature: float,
     entropy: bool = False,
+    choices: Sequence[Choices] | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """Log-probabilities [P], and perhaps entropies [P], of trained places.
 
-    states: [P, H] before each of them.
+    states: [P, H] before each of them. choices: [P] what each token was drawn from.
     """
 
     def read(states: torch.Tensor, start: int) -> tuple[torch.Tensor, ...]:
-        logits = lm.compute_logits(states) / temperature
-        chosen = wanted.find(logits, start)
+        here = None if choices is None else Options.of(choices[start : start + len(states)])
+        logits = lm.compute_logits(states, here) / temperature
+        chosen = wanted.find(logits, start, here)
         normalizer = torch.logsumexp(logits, dim=-1)
         logprobs = chosen - normalizer
         if not entropy:
             return (logprobs,)
         return logprobs, normalizer - ((logits - normalizer[:, None]).exp() * logits).sum(-1)
 
-    if not entropy and (head := lm.frozen_head) is not None:
+    if not entropy and choices is None and (head := lm.frozen_head) is not None:
         return (compute_logprobs(states, head, temperature, wanted, _count_rows(lm.vocabulary)),)
     return _read_in_parts(read, states, lm.vocabulary)
 
@@ -116,9 +124,15 @@ class WantedTokens:
     def __init__(self, ids: torch.Tensor) -> None:
         self._ids = ids
 
-    def find(self, logits: torch.Tensor, start: int) -> torch.Tensor:
+    def find(
+        self, logits: torch.Tensor, start: int, options: Options | None = None
+    ) -> torch.Tensor:
         """As Wanted.find."""
-        return logits.gather(1, self._ids[start : start + len(logits), None])[:, 0]
+        ids = self._ids[start : start + len(logits)]
+        places = ids
+        if options is not None:
+            places = torch.searchsorted(torch.from_numpy(options.tokens).to(ids.device), ids)
+        return logits.gather(1, places[:, None])[:, 0]
 
     def subtract(self, table: torch.Tensor, start: int) -> None:
         """As Wanted.subtract."""
@@ -140,8 +154,11 @@ class WantedMeans:
         self._ids = torch.from_numpy(ids).to(trained.device)
         self._shares = torch.from_numpy(shares).to(trained.device)
 
-    def find(self, logits: torch.Tensor, start: int) -> torch.Tensor:
+    def find(
+        self, logits: torch.Tensor, start: int, options: Options | None = None
+    ) -> torch.Tensor:
         """As Wanted.find."""
+        assert options is None, "what is imitated is scored over the whole vocabulary"
         place, ids, shares = self._choose(start, len(logits))
         return logits.new_zeros(len(logits)).index_add(0, place, logits[place, ids] * shares)
 

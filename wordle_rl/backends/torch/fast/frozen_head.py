@@ -12,16 +12,20 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from wordle_rl.policy.grammar import Options
+
 _ROWS = 256  # more hidden states at once are no faster
 
 
 class Wanted(Protocol):
     """Says which logits of trained places matter."""
 
-    def find(self, logits: torch.Tensor, start: int) -> torch.Tensor:
+    def find(
+        self, logits: torch.Tensor, start: int, options: Options | None = None
+    ) -> torch.Tensor:
         """The wanted logit [P] of each trained place.
 
-        logits: [P, V] of the trained places from number `start` on.
+        logits: [P, V] of the trained places from number `start` on, or [P, U] of the options.
         """
         ...
 

@@ -78,11 +78,11 @@ def same_files(one: Path, other: Path) -> bool:
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", BUILD)
-def test_an_adapter_comes_back_from_mlx_bit_for_bit(kind, dtype, tmp_path):
+def test_an_adapter_comes_back_from_mlx_bit_for_bit(kind, tmp_path):
     _, _, peft = adapted(kind, tmp_path)
     file = peft / "adapter_model.safetensors"
+    dtype = torch.bfloat16 if kind == "qwen2" else torch.float32
     save_file({n: t.to(dtype) for n, t in load_file(file).items()}, file)
     assert convert_adapter(peft, tmp_path / "mlx") == "mlx"
     assert convert_adapter(tmp_path / "mlx", tmp_path / "back") == "peft"
@@ -142,9 +142,7 @@ def test_an_adapter_trained_on_mlx_means_the_same_in_peft(tmp_path):
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "dora": ({"use_dora": True}, "use_dora"),
-    "biases": ({"bias": "all"}, "bias"),
     "ranks": ({"rank_pattern": {"q_proj": 2}}, "rank_pattern"),
-    "whole modules": ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
     "rank": ({"r": 3}, "one rank"),
 }
 
@@ -160,17 +158,9 @@ def test_what_mlx_has_no_place_for_is_refused_by_name(case, tmp_path):
     assert not (tmp_path / "mlx").exists()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "base_model.model.model.embed_tokens.lora_embedding_A",
-        "base_model.model.model.vision_tower.encoder.layers.0.q_proj.lora_A.weight",
-        "base_model.model.lm_head.lora_A.weight",
-    ],
-)
-def test_a_weight_that_cannot_be_mapped_is_refused_by_name(name, tmp_path):
+def test_a_weight_that_cannot_be_mapped_is_refused_by_name(tmp_path):
     _, _, peft = adapted("qwen2", tmp_path)
-    file = peft / "adapter_model.safetensors"
+    file, name = peft / "adapter_model.safetensors", "base_model.model.lm_head.lora_A.weight"
     save_file({**load_file(file), name: torch.zeros(4, 8)}, file)
     with pytest.raises(ConfigError, match=name):
         convert_adapter(peft, tmp_path / "mlx")
@@ -191,6 +181,8 @@ def test_the_command_converts_and_refuses_in_one_line(tmp_path, capsys):
     ):
         with pytest.raises(ConfigError, match=said):
             export(str(peft), **{**given, **change})
+    with pytest.raises(ConfigError, match="holds a whole model, and no adapter"):
+        convert_adapter(tmp_path / "base", tmp_path / "new")
 
 
 def test_an_adapter_says_in_either_form_what_it_was_trained_on(tmp_path):
@@ -244,9 +236,3 @@ def run(command: str, *arguments: Any) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def test_a_folder_that_holds_a_whole_model_is_refused_as_such(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ConfigError, match="holds a whole model, and no adapter"):
-        convert_adapter(tmp_path, tmp_path / "new")

@@ -61,14 +61,8 @@ def cut(path: Path) -> None:
 MODEL, OPTIMIZER = "model/model.safetensors", "optimizer.pt"
 GARBAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "weights: text": (MODEL, lambda p: p.write_text("garbage")),
-    "weights: nothing": (MODEL, lambda p: p.write_bytes(b"")),
-    "weights: a huge header": (MODEL, lambda p: p.write_bytes(b"\xff" * 100)),
     "weights: torn": (MODEL, cut),
     "weights: others": (MODEL, lambda p: save_file({"a": torch.zeros(3)}, p)),
-    "optimiser: text": (OPTIMIZER, lambda p: p.write_text("garbage")),
-    "optimiser: nothing": (OPTIMIZER, lambda p: p.write_bytes(b"")),
-    "optimiser: torn": (OPTIMIZER, cut),
-    "optimiser: code": (OPTIMIZER, lambda p: torch.save(Evil(p.with_name("made")), p)),
     "optimiser: bare code": (
         OPTIMIZER, lambda p: p.write_bytes(pickle.dumps(Evil(p.with_name("made")))),
     ),
@@ -99,16 +93,6 @@ def test_garbage_with_right_digests_is_named(kind: str, run: Path, refused: Call
     assert not (checkpoint / "made").exists()
 
 
-def test_a_best_checkpoint_of_garbage_is_named_when_the_run_ends(
-    run: Path, refused: Callable
-) -> None:
-    checkpoint = run / "checkpoints" / (run / "checkpoints" / "best").read_text().strip()
-    (checkpoint / MODEL).write_text("garbage")
-    reseal(checkpoint, int(checkpoint.name.removeprefix("step_")))
-    line = refused(training(f"resume={run}"))
-    assert f"{checkpoint / MODEL}: cannot be read as safetensors" in line
-
-
 def test_a_state_of_the_optimiser_that_saw_only_some_weights_is_taken(run: Path) -> None:
     checkpoint = run / "checkpoints" / "step_000002"
     states(checkpoint / OPTIMIZER, lambda s: s[0]["state"].popitem())
@@ -124,7 +108,6 @@ def test_a_state_of_the_optimiser_that_saw_only_some_weights_is_taken(run: Path)
     [
         ("{{ 1 / 0 }}", "fails: ZeroDivisionError"),
         ("{{ ''.__class__.x }}", "fails: SecurityError"),
-        ("{% for", "fails: TemplateSyntaxError"),
         ("{{ messages[2].content }}{{ messages[1].content }}", "must show each message once"),
     ],
 )

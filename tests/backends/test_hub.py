@@ -1,7 +1,8 @@
-"""Without a network a model of the hub ends in its one line at once, not after a minute."""
+"""Models of the hub: without a network they end in one line at once, not after a minute."""
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from huggingface_hub import constants
 
 from wordle_rl.backends import loading
+from wordle_rl.backends.hf_tokenizer import read_stop_ids
 from wordle_rl.policy.settings import ModelSettings
 
 
@@ -65,25 +67,6 @@ def test_a_folder_and_offline_mode_ask_nobody(asked, tmp_path, monkeypatch):
     loading.notice_offline("Nobody/NoModel")  # a request would fail, as no outcome is left
 
 
-@pytest.mark.parametrize("backend", ["lightning", "mlx"])
-def test_both_backends_ask_before_they_load(backend, monkeypatch):
-    from wordle_rl.runs.instantiate import ConfigError
-
-    seen = []
-    if backend == "lightning":
-        from wordle_rl.backends.torch import load as place
-
-        load = lambda: place._load_pretrained(settings_of("Nobody/NoModel"), None, {})  # noqa: E731
-    else:
-        from wordle_rl.backends.mlx import load as place
-
-        load = lambda: place.fetch_model("Nobody/NoModel")  # noqa: E731
-    monkeypatch.setattr(place, "notice_offline", seen.append)
-    with pytest.raises(ConfigError, match="hf download Nobody/NoModel"):
-        load()
-    assert seen == ["Nobody/NoModel"]
-
-
 def test_torch_asks_the_hub_for_the_revision_in_every_call(model_folder, monkeypatch):
     from wordle_rl.backends.torch import load as place
 
@@ -111,20 +94,12 @@ def test_torch_asks_the_hub_for_the_revision_in_every_call(model_folder, monkeyp
     assert seen == dict.fromkeys(names, "v1.2")
 
 
-def test_mlx_downloads_the_revision(monkeypatch, tmp_path):
-    import huggingface_hub
-
-    from wordle_rl.backends.mlx import load as place
-
-    seen: list[str] = []
-
-    def download(name: str, *, revision: str, **_: object) -> str:
-        seen.append(revision)
-        return str(tmp_path)
-
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    monkeypatch.setattr(place, "notice_offline", lambda _: None)
-    assert place.fetch_model("Some/Model", "v1.2") == tmp_path and seen == ["v1.2"]
+@pytest.mark.parametrize("given", [7, [7, 9], None])
+def test_a_generation_config_may_have_one_several_or_no_stop_ids(given, tmp_path):
+    assert read_stop_ids(str(tmp_path)) == ()
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": given}))
+    expected = (given,) if isinstance(given, int) else tuple(given or ())
+    assert read_stop_ids(str(tmp_path)) == expected
 
 
 def test_a_revision_without_a_hub_name_is_refused(model_folder):

@@ -1,17 +1,32 @@
-"""Draws are pure functions of their place in the run, and follow the model's distribution."""
+"""Draws are pure functions of their place in the run, and invert the model's distribution."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import mlx.core as mx
 import numpy as np
 import pytest
 import torch
 
-from wordle_rl.backends.torch.engine import draw_tokens
+from wordle_rl.backends.mlx import engine as mlx_engine
+from wordle_rl.backends.torch import engine as torch_engine
 from wordle_rl.policy.sampling import Sampling, philox4x32, uniforms
 
 ONES = 0xFFFFFFFF
 PI = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344)
 ALMOST_ONE = 1.0 - 2.0**-53
+DRAWS: dict[str, Callable[..., Any]] = {
+    "torch": lambda logits, *rest: torch_engine.draw_tokens(torch.from_numpy(logits), *rest),
+    "mlx": lambda logits, *rest: mlx_engine.draw_tokens(mx.array(logits), *rest),
+}
+
+
+@pytest.fixture(params=DRAWS)
+def draw(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """(logits, sampling, uniforms) -> ids and log-probabilities, on each backend."""
+    return DRAWS[request.param]
 
 
 @pytest.mark.parametrize(
@@ -27,28 +42,18 @@ def test_philox_gives_the_known_answers_of_random123(counter, key, expected):
     assert drawn.tolist() == list(expected)
 
 
-def test_a_uniform_does_not_depend_on_which_others_are_asked_for():
+def test_a_uniform_depends_on_its_own_place_in_the_run_alone():
     whole = uniforms(seed=5, step=3, rollouts=np.arange(20), turn=2, tokens=9)
     part = uniforms(seed=5, step=3, rollouts=np.array([17, 4]), turn=2, tokens=3)
     assert np.array_equal(part, whole[[17, 4], :3])
 
-
-def test_seed_step_rollout_turn_and_token_each_change_the_uniforms():
     def at(seed=1, step=1, rollout=1, turn=1, token=1):
         rows = np.array([rollout])
         return uniforms(seed=seed, step=step, rollouts=rows, turn=turn, tokens=4)[0, token]
 
     # A seed has 64 bits: the upper half counts too.
-    drawn = [
-        at(),
-        at(seed=2),
-        at(seed=1 + 2**32),
-        at(step=2),
-        at(rollout=2),
-        at(turn=2),
-        at(token=2),
-    ]
-    assert len(set(drawn)) == 7
+    changes = ({}, {"seed": 2}, {"seed": 1 + 2**32}, *({n: 2} for n in ("step", "rollout", "turn")))
+    assert len({at(**change) for change in (*changes, {"token": 2})}) == 7
 
 
 def test_uniforms_are_spread_evenly_over_the_unit_interval():
@@ -59,78 +64,67 @@ def test_uniforms_are_spread_evenly_over_the_unit_interval():
     assert ((counts - expected) ** 2 / expected).sum() < 43.8  # 19 degrees of freedom, p = 0.001
 
 
-def test_each_token_is_drawn_on_a_share_of_the_unit_interval_as_long_as_its_probability():
-    logits = torch.tensor([0.3, -1.0, 2.0, 0.3, -4.0])
-    probabilities = np.exp(logits.numpy()) / np.exp(logits.numpy()).sum()
+def test_each_token_is_drawn_on_a_share_of_the_unit_interval_as_long_as_its_probability(draw):
+    logits = np.array([0.3, -1.0, 2.0, 0.3, -4.0], np.float32)
+    probabilities = np.exp(logits) / np.exp(logits).sum()
     grid = (np.arange(10_000) + 0.5) / 10_000
-    ids, logprobs = draw_tokens(logits.expand(10_000, -1), Sampling(), grid)
+    ids, logprobs = draw(np.tile(logits, (10_000, 1)), Sampling(), grid)
     # The distribution is inverted: ids rise with the uniform, and ties are told apart by place.
     assert (np.diff(ids) >= 0).all()
     assert np.abs(np.bincount(ids, minlength=5) / 10_000 - probabilities).max() <= 1e-4
-    assert np.allclose(logprobs, np.log(probabilities)[ids], atol=1e-6)
+    assert np.allclose(logprobs, np.log(probabilities)[ids], atol=1e-5)
 
 
-def test_frequencies_of_drawn_tokens_follow_the_model_at_the_sampling_temperature():
-    logits = torch.tensor([1.0, 0.0, -1.0, 0.5, 0.0, -2.0])
-    weights = np.exp(logits.numpy() / 0.7)
-    numbers = uniforms(seed=3, step=0, rollouts=np.arange(20_000), turn=0, tokens=1)[:, 0]
-    ids, _ = draw_tokens(logits.expand(20_000, -1), Sampling(temperature=0.7), numbers)
-    expected = 20_000 * weights / weights.sum()
-    statistic = ((np.bincount(ids, minlength=6) - expected) ** 2 / expected).sum()
-    assert statistic < 20.5  # 5 degrees of freedom, p = 0.001
-
-
-@pytest.mark.parametrize("uniform", [0.0, 2.0**-53, 0.5, 1.0 - 2.0**-24, ALMOST_ONE])
-def test_a_token_of_probability_zero_is_never_drawn(uniform):
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(50, 3001, generator=generator)
-    logits[:, [0, 1, 1500, 2999, 3000]] = -torch.inf
-    ids, logprobs = draw_tokens(logits, Sampling(), np.full(50, uniform))
+@pytest.mark.parametrize("uniform", [0.0, 0.5, 1.0 - 2.0**-24, ALMOST_ONE])
+def test_a_token_of_probability_zero_is_never_drawn(uniform, draw):
+    logits = np.random.default_rng(0).normal(size=(50, 3001)).astype(np.float32)
+    logits[:, [0, 1, 1500, 2999, 3000]] = -np.inf
+    ids, logprobs = draw(logits, Sampling(), np.full(50, uniform))
     assert not set(ids) & {0, 1, 1500, 2999, 3000}
     assert np.isfinite(logprobs).all()
 
 
-def test_temperature_zero_takes_the_likeliest_token_whatever_the_uniform():
-    logits = torch.tensor([[0.0, 3.0, 1.0]] * 3)
-    ids, logprobs = draw_tokens(logits, Sampling(temperature=0.0), np.array([0.0, 0.5, ALMOST_ONE]))
-    assert ids.tolist() == [1, 1, 1]
-    assert np.allclose(logprobs, 3.0 - np.log(1 + np.e**3 + np.e))
-
-
 @pytest.mark.parametrize(
-    ("settings", "kept"),
+    "sampling",
     [
-        ({"top_k": 1}, [1]),
-        ({"top_k": 2}, [1, 3]),
-        ({"top_k": 99}, [0, 1, 2, 3]),
-        ({"top_p": 0.45}, [1]),  # the likeliest token alone reaches 0.45
-        ({"top_p": 0.55}, [1, 3]),
-        ({"top_p": 0.79}, [1, 3]),
-        ({"top_p": 0.90}, [1, 2, 3]),
-        ({"top_k": 2, "top_p": 0.55}, [1]),  # 0.5 / 0.8 is above 0.55
+        Sampling(temperature=0.7),
+        Sampling(temperature=1.3, top_k=3),
+        Sampling(temperature=1.0, top_p=0.6),
+        Sampling(temperature=0.5, top_k=4, top_p=0.8),
+        Sampling(top_k=99),
+        Sampling(temperature=0.0),
     ],
 )
-def test_top_k_and_top_p_leave_the_likeliest_tokens_and_share_out_the_rest(settings, kept):
-    probabilities = np.array([0.05, 0.5, 0.15, 0.3])
-    logits = torch.tensor(np.log(probabilities), dtype=torch.float32).expand(1000, -1)
-    ids, logprobs = draw_tokens(logits, Sampling(**settings), (np.arange(1000) + 0.5) / 1000)
-    shares = probabilities / probabilities[kept].sum()
-    assert sorted(set(ids)) == kept
-    assert np.allclose(logprobs, np.log(shares)[ids], atol=1e-5)
-    assert np.abs(np.bincount(ids, minlength=4)[kept] / 1000 - shares[kept]).max() <= 2e-3
+def test_a_draw_inverts_the_distribution_that_the_settings_leave(sampling, draw):
+    logits = np.random.default_rng(3).normal(size=(5, 8)).astype(np.float32)
+    numbers = np.array([0.0, 0.3, 0.6, 0.9, 1.0 - 2.0**-24])
+    ids, logprobs = draw(logits, sampling, numbers)
+    for row in range(5):
+        expected, table = slow_draw(logits[row].astype(np.float64), sampling, numbers[row])
+        assert ids[row] == expected
+        assert logprobs[row] == pytest.approx(np.log(table[expected]), abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("settings", "key"),
-    [
-        ({"temperature": 0.0}, "sampling.temperature"),
-        ({"top_p": 0.9}, "sampling.top_p"),
-        ({"top_k": 20}, "sampling.top_k"),
-    ],
-)
-def test_draws_that_would_bias_the_gradient_are_refused_in_training(settings, key):  # row 4
-    with pytest.raises(ValueError, match=key):
-        Sampling(**settings).check_trainable()
+def slow_draw(logits: np.ndarray, sampling: Sampling, uniform: float) -> tuple[int, np.ndarray]:
+    """Token and probabilities, by sorting and adding up one token after the other."""
+    table = np.exp(logits / (sampling.temperature or 1.0))
+    if sampling.temperature == 0.0:
+        return int(logits.argmax()), table / table.sum()
+    order = np.argsort(-table)[: sampling.top_k or None]
+    kept = np.isin(np.arange(len(table)), order)
+    table = np.where(kept, table, 0.0) / table[kept].sum()
+    if sampling.top_p < 1.0:
+        before = np.cumsum(table[order]) - table[order]
+        kept[order] = before < sampling.top_p
+        table = np.where(kept, table, 0.0) / table[kept].sum()
+    beyond = np.flatnonzero(table.cumsum() > uniform)
+    return int(beyond[0] if len(beyond) else np.flatnonzero(kept)[-1]), table
+
+
+@pytest.mark.parametrize("cut", [{"temperature": 0.0}, {"top_p": 0.9}, {"top_k": 20}])
+def test_draws_that_would_bias_the_gradient_are_refused_in_training(cut):  # row 4
+    with pytest.raises(ValueError, match=f"sampling.{next(iter(cut))}"):
+        Sampling(**cut).check_trainable()
     Sampling(temperature=0.7).check_trainable()
 
 

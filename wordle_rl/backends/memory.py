@@ -444,8 +444,8 @@ def _describe(plan: Plan, limit: float) -> str:
     own = f"{plan.games} games at once in training and " if plan.games else ""
     again = ", layers computed again" if plan.checkpointing else ""
     return (
-        f"memory plan: at most {max(plan.peak_playing, learning) / GB:.2f} GB of tensors, where "
-        f"{limit / GB:.2f} GB may be used on {plan.place}\n"
+        f"memory plan: {max(plan.peak_playing, learning) / GB:.2f} GB of tensors at the most, of "
+        f"{limit / GB:.2f} GB that may be used on {plan.place}\n"
         f"  always: {always / GB:.2f} GB ({plan.weights / GB:.2f} GB of them weights)\n"
         f"  playing: {(plan.peak_playing - always) / GB:.2f} GB more, for {own}{others}\n"
         f"  learning: {(learning - always) / GB:.2f} GB more, for micro-batches of "

@@ -69,21 +69,6 @@ def test_pairs_of_boards_are_before_and_after_in_two_columns_of_one_width(colour
     assert "not a word" in lines[second + 1][:right] and "a reason" in lines[second + 1][right:]
 
 
-def test_below_each_board_stand_the_sum_and_the_parts_of_its_reward():
-    games = [played("crept", ["crept"]), played("crept", ["sleep", "crept"])]
-    rewards = [
-        GameReward(turns=({"format": 1.0, "win": 5.0},)),
-        GameReward(turns=({"format": 1.0, "repeat": -0.5}, {"format": 0.5})),
-    ]
-    lines = boards_side_by_side(games, 20, colour=False, rewards=rewards).split("\n\n")
-    assert [line.split() for line in lines[0].splitlines()[2:]] == [
-        ["reward", "6.00"], ["format", "1.00"], ["win", "5.00"],
-    ]  # fmt: skip
-    assert [line.split() for line in lines[1].splitlines()[3:]] == [
-        ["reward", "1.00"], ["format", "1.50"], ["repeat", "-0.50"],
-    ]  # fmt: skip
-
-
 def reward_of(turns: int, **parts: float) -> GameReward:
     return GameReward(turns=(parts,) * turns)
 

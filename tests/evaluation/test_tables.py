@@ -8,7 +8,7 @@ from tests.helpers.played_games import played as game_of
 from tests.helpers.played_games import summary_of
 from wordle_rl.evaluation.boards import choose_pairs
 from wordle_rl.evaluation.tables import describe_change, report_table
-from wordle_rl.game.rules import Game, Rules
+from wordle_rl.game.rules import Game
 
 WORDS = ("crane", "slate", "mound", "sleep", "crept", "steel", "abbey")
 
@@ -38,15 +38,6 @@ def test_the_report_keeps_the_width_and_a_row_has_a_players_numbers(width=80):
     # Both of 2 secrets are won: low = 2 / (2 + 1.96²).
     assert text.count("100.0 (34.2-100.0)") == 2
     assert "[bold]" in text, "a name has no markup"
-
-
-def test_the_notes_name_the_lineage_and_the_rules_of_each_player():
-    s = summary_of([game_of("crane", ["crane"])])
-    long = "lineage: " + " -> ".join(f"stage_{i} (12,457 allowed words)" for i in range(9))
-    assert long in report_table([s | {"lineage": long}, s]).replace("\n", " ")
-    other = Rules(invalid="accept")
-    text = report_table([s, summary_of([game_of("crane", ["crane"], other)], other)])
-    assert "a non-word: lose_turn" in text and "a non-word: accept" in text
 
 
 def test_the_gain_takes_the_two_games_of_a_secret_as_a_pair():

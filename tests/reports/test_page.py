@@ -128,14 +128,11 @@ def test_solvers_teacher_and_optimum_are_beside_runs_on_the_original_lists(tmp_p
     assert "optimum" not in " ".join(page_of(unknown).text("th"))
 
 
-def test_a_best_checkpoint_at_the_start_is_called_no_improvement(run):
+def test_no_improvement_and_an_interval_around_zero_are_said(run):
     write_report(run, "best", BEFORE, step=0)
     prose = page_of(run).prose
     assert "The best checkpoint is step 0, the start" in prose
     assert "this run shows no improvement" in prose
-
-
-def test_an_interval_around_zero_is_called_undecided(run):
     write_report(run, "best", [AFTER[0], *BEFORE[1:]], step=40)
     assert "contains 0, so whether wins differ is undecided." in page_of(run).prose
 
@@ -166,18 +163,10 @@ def test_a_run_before_its_first_step_has_a_page(run):
     assert "No validation was logged." in prose
 
 
-@pytest.mark.parametrize("name", ["start.json", "config.yaml", "best_games.jsonl"])
-def test_a_damaged_file_is_named(run, name):
-    (run / name).write_text("{\n{\n")
-    with pytest.raises(FolderError, match=name):
+def test_a_damaged_file_is_named(run):
+    (run / "start.json").write_text("{\n{\n")
+    with pytest.raises(FolderError, match=r"start\.json"):
         read_run(run)
-
-
-def test_the_page_of_many_games_stays_below_a_megabyte(tmp_path):
-    words = load_words().answers[10:325]  # without abbey
-    many = [(word, ["crane", "slate", "mound", "abbey", "steel", "crept"]) for word in words]
-    folder = make_run(tmp_path, before=many, after=many)
-    assert len(html_of(folder).encode()) < 1_000_000
 
 
 def test_equal_runs_have_equal_pages(html, run, monkeypatch):
@@ -209,11 +198,3 @@ def test_runs_of_one_name_are_told_apart_by_their_settings(tmp_path):
     assert page_of(runs[0], runs[0]).text("h1") == [
         "2 runs: mini, lr=0.0001 seed=5 (1) and mini, lr=0.0001 seed=5 (2)"
     ]
-
-
-def test_a_run_without_a_result_is_named_and_the_others_are_shown(tmp_path):
-    good, empty = make_run(tmp_path, "good"), make_run(tmp_path, "empty")
-    for file in [*empty.glob("*.jsonl"), empty / "summary.json", empty / "start.json"]:
-        file.unlink()
-    prose = page_of(good, empty).prose
-    assert "good wins 100.0" in prose and "empty: summary.json is missing" in prose

@@ -38,12 +38,6 @@ def test_curves_are_the_logged_numbers_beside_the_solvers(tmp_path):
     assert totals["won"] == [100, 250, 450, 700, 1000] and totals["played"][-1] == 5 * 512
 
 
-def test_several_runs_have_a_curve_each(tmp_path):
-    runs = [read_run(make_run(tmp_path, name)) for name in ("a", "b")]
-    for picture in curve_pictures(runs, solvers_of(runs[0])):
-        assert [*lines_of(picture)] == ["a", "b"]
-
-
 def test_texts_are_escaped_and_dollars_are_dollars(tmp_path):
     def draw(axes):
         draw_dots(axes, [("<b>$x^2$", Estimate(0.3, 0.2))], strong=1, measure=WINS)

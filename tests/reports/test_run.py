@@ -42,14 +42,6 @@ def test_only_secrets_of_both_players_count():
     assert difference(first, player(("mound", True, 3))) is None
 
 
-def test_several_games_on_one_secret_are_one_difference():
-    first = player(*[("crane", False, 6)] * 4, *[("slate", True, 3)] * 4)
-    second = player(*[("crane", True, 3)] * 2, *[("crane", False, 6)] * 2, ("slate", True, 3))
-    found = difference(first, second)
-    assert found is not None
-    assert found.secrets == 2 and found.wins.value == pytest.approx(0.25)
-
-
 def test_a_logged_mean_keeps_its_value_and_takes_the_interval_of_the_boards(tmp_path):
     found = read_run(make_run(tmp_path)).validations
     assert found.win_rate.tolist() == pytest.approx([1 / 3, 1 / 3, 1, 1, 1])

@@ -28,10 +28,9 @@ STUDY = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("study")
-    answers, place = root / "answers.txt", f"hydra.sweeper.folder='{root}/study'"
+def test_each_trial_plays_its_budget_and_the_study_ends_with_its_page(tmp_path):
+    root, answers = tmp_path, tmp_path / "answers.txt"
+    place = f"hydra.sweeper.folder='{root}/study'"
     answers.write_text("\n".join(a + "o" + b + "e" + c for a in "bcd" for b in "lr" for c in "dst"))
     done = subprocess.run(
         [sys.executable, "train.py", "-m", "sweep=grad_clip", *STUDY, place, *TINY,
@@ -42,10 +41,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "study tiny is finished" in done.stdout
     assert f"report: {root / 'study' / 'README.md'}" in done.stdout
-    return root
-
-
-def test_each_trial_plays_its_budget_and_is_reported(root):
     trials = stored(root, "tiny").trials
     assert {t.state.name for t in trials} == {"COMPLETE"}
     assert sorted(str(t.params["optim.clip_grad_norm"]) for t in trials) == ["0.3", "1.0"]
@@ -56,8 +51,5 @@ def test_each_trial_plays_its_budget_and_is_reported(root):
         assert trial.user_attrs["test_win_rate"] == summary["win_rate"]
         assert [*trial.intermediate_values] == [1, 2] and trial.user_attrs["seconds"] > 0.0
         assert 0.0 <= trial.user_attrs["no_spread"] <= 1.0
-
-
-def test_it_ends_with_its_report(root):
     assert "| clip_grad_norm=1 | 1 | 16 |" in (root / "study" / "README.md").read_text()
     assert (root / "study" / "curves.png").is_file()

@@ -22,7 +22,6 @@ from wordle_rl.sweeps.ledger import build_pruner, build_sampler, find_winner, op
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
 from wordle_rl.sweeps.results import read_record
 from wordle_rl.sweeps.space import (
-    list_grid_points,
     list_probes,
     name_arm,
     parse_params,
@@ -48,26 +47,6 @@ QUICK = ("gen_count",)
 )
 def test_the_grammar_of_hydras_optuna_sweeper_is_read(text, expected):
     assert parse_params({"a.b": text}) == ({"a.b": expected}, [])
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("shuffle(1, 2)", "shuffle"),
-        ("choice(1, 1)", "each of its values once"),
-        ("glob(*)", "give choice"),
-    ],
-)
-def test_what_cannot_be_searched_is_refused_by_name(text, said):
-    with pytest.raises(ConfigError, match=f"^x=.*{said}"):
-        parse_params({"x": text})
-
-
-def test_a_grid_tries_all_arms_with_one_seed_before_the_next():
-    space, _ = parse_params({"seed": "choice(0, 1)", "x": "range(0.1, 0.3, step=0.1)"})
-    assert [(p["seed"], p["x"]) for p in list_grid_points(space)] == [
-        (0, 0.1), (0, 0.2), (0, 0.3), (1, 0.1), (1, 0.2), (1, 0.3),
-    ]  # fmt: skip
 
 
 def test_an_arm_has_a_name_or_its_parameters():

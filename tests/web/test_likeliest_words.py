@@ -100,15 +100,6 @@ def test_a_word_that_is_one_token_has_the_probability_of_its_tokens(lexicon):
     check_against_plain_scores(lexicon, BOARDS["two guesses"], words)
 
 
-def test_the_greedy_guess_is_the_likeliest_word_where_words_are_tokens(lexicon):
-    watched = lexicon.play("mound")
-    later = list(enumerate(watched.game.turns))[2:]  # before, so many words are equally likely
-    assert later
-    for number, turn in later:
-        chances = lexicon.chances(watched, number)
-        assert chances is not None and next(iter(chances.words)) == turn.guess
-
-
 def test_chances_of_a_turn_are_those_behind_the_conversation_so_far(micro):
     """A refused guess is part of what the model has read, though no clue shows it."""
     watched = micro.play("mound")

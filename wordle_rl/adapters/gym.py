@@ -7,6 +7,7 @@ letters of the guesses and their marks. For agents that write text, docs/API.md 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Literal
 
 import gymnasium
@@ -17,16 +18,15 @@ from numpy.typing import NDArray
 from wordle_rl.adapters import register_gymnasium
 from wordle_rl.adapters.api import build_knowledge, build_rewards
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import MARKS, Game, GameStatus, PlayedTurn, Rules, TurnKind, marks_of
+from wordle_rl.game.rules import MARKS, Game, GameStatus, PlayedTurn, Rules, marks_of
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.words.lists import WORD_LENGTH, WordLists, load_words
-from wordle_rl.words.splits import Splits, split_secrets
+from wordle_rl.words.splits import split_secrets
 
 Observation = dict[str, NDArray[np.uint8]]
 Part = Literal["train", "val", "test", "all"]
 PARTS = ("train", "val", "test", "all")
 WIN = "win"  # the reward that is 1 for a win, 0 for everything else
-_REFUSED = {TurnKind.BREAKS_HARD_MODE: "ignores a clue"}
 
 
 class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no type of its own
@@ -69,13 +69,13 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         self.rules = rules or Rules()
         self.render_mode = render_mode
         self._secrets = choose_secrets(self.words, secrets)
-        self._knowledge: Knowledge | None = None
-        self._rewards: RewardSet | None = reward if isinstance(reward, RewardSet) else None
-        if isinstance(reward, str) and reward != WIN:
-            self._rewards = build_rewards(reward, self.knowledge)
+        self._rewards: RewardSet | None = None  # of WIN
+        if reward != WIN:
+            named = isinstance(reward, str)
+            self._rewards = build_rewards(reward, self.knowledge) if named else reward
         self._candidates = candidates
         # The row of each answer among the actions.
-        self._answers = np.array([self.words.guess_index[word] for word in self.words.answers])
+        self._answers = [self.words.guess_index[word] for word in self.words.answers]
         shape = (self.rules.max_turns, WORD_LENGTH)
         self.action_space = spaces.Discrete(len(self.words.allowed))
         self.observation_space = spaces.Dict(
@@ -87,12 +87,10 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         self.game: Game | None = None
         self._earned = 0.0
 
-    @property
+    @cached_property
     def knowledge(self) -> Knowledge:
-        """What clues say on these lists. It is built at its first use."""
-        if self._knowledge is None:
-            self._knowledge = build_knowledge(self.words)
-        return self._knowledge
+        """What clues say on these lists."""
+        return build_knowledge(self.words)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -123,8 +121,8 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         game = self._running()
         lines = ["....."] * self.rules.max_turns
         for turn in game.turns:
-            note = _REFUSED.get(turn.kind, "")
-            marks = note if turn.feedback is None else marks_of(turn.feedback)
+            # Actions are allowed words, so that nothing else is refused.
+            marks = "ignores a clue" if turn.feedback is None else marks_of(turn.feedback)
             lines[turn.state.turn] = f"{turn.guess} {marks}"
         return "\n".join(lines)
 
@@ -153,9 +151,8 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         if turn is not None:
             info |= {"guess": turn.guess, "accepted": turn.feedback is not None}
         if self._candidates:
-            mask = np.zeros(len(self.words.allowed), dtype=bool)
-            mask[self._answers] = self.knowledge.candidates(game.state)
-            info["candidates"] = mask
+            info["candidates"] = np.zeros(len(self.words.allowed), dtype=bool)
+            info["candidates"][self._answers] = self.knowledge.candidates(game.state)
         if game.status is not GameStatus.PLAYING:
             info |= {"won": game.won, "secret": game.secret}
         return info
@@ -166,8 +163,7 @@ def choose_secrets(words: WordLists, secrets: Part | Sequence[str]) -> tuple[str
     if isinstance(secrets, str):
         if secrets not in PARTS:
             raise ValueError(f"secrets must be {', '.join(PARTS)} or words, not {secrets!r}")
-        splits: Splits = split_secrets(words)
-        return splits.secrets(secrets)
+        return split_secrets(words).secrets(secrets)
     if wrong := [word for word in secrets if word not in words.allowed_set]:
         raise ValueError(f"secrets must be allowed words in lower case, not {wrong[0]!r}")
     if not secrets:

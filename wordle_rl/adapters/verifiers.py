@@ -125,24 +125,19 @@ class WordleEnv(vf.Env[WordleEnvConfig]):
 
 def describe(game: Game, knowledge) -> dict[str, float]:
     """The metrics of a game; everything but `won` and `guesses` is a share of its turns."""
-    turns = game.turns
-
-    def share(count: int) -> float:
-        return count / len(turns) if turns else 0.0
-
-    return {
-        "won": float(game.won),
-        "guesses": float(len(turns)),
-        "non_words": share(sum(turn.kind is TurnKind.NOT_A_WORD for turn in turns)),
-        "unreadable": share(sum(turn.kind is TurnKind.UNPARSABLE for turn in turns)),
-        "repeats": share(sum(turn.repeat for turn in turns)),
-        "fits": share(
-            sum(
-                turn.kind is TurnKind.ACCEPTED and knowledge.is_consistent(turn.guess, turn.state)
-                for turn in turns
-            )
-        ),
+    turns, kinds = game.turns, [turn.kind for turn in game.turns]
+    fits = [
+        turn.kind is TurnKind.ACCEPTED and knowledge.is_consistent(turn.guess, turn.state)
+        for turn in turns
+    ]
+    counts = {
+        "non_words": kinds.count(TurnKind.NOT_A_WORD),
+        "unreadable": kinds.count(TurnKind.UNPARSABLE),
+        "repeats": sum(turn.repeat for turn in turns),
+        "fits": sum(fits),
     }
+    shares = {name: count / max(len(turns), 1) for name, count in counts.items()}
+    return {"won": float(game.won), "guesses": float(len(turns)), **shares}
 
 
 __all__ = ["WordleEnv", "WordleTaskset"]

@@ -26,7 +26,7 @@ def verl(
     given = [value.removeprefix(_OUTPUT) for value in settings if value.startswith(_OUTPUT)]
     if len(given) != 1 or not given[0]:
         raise ConfigError("output must be given once: output=<folder>")
-    from wordle_rl.adapters.verl.files import write_folder
+    from wordle_rl.adapters.verl_files import write_folder
     from wordle_rl.commands.build import build_experiment, resolve
     from wordle_rl.runs.config import compose_config
 

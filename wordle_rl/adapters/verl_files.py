@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.adapters.verl.game import AGENT, PARTS, build_game, choose_settings, write_clues
+from wordle_rl.adapters.verl_game import VerlGame, choose_settings
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Purpose, generator
 from wordle_rl.prompts.parser import TOOL
 from wordle_rl.runs.files import write_bytes
-from wordle_rl.runs.instantiate import ConfigError, option_of
+from wordle_rl.runs.instantiate import ConfigError, check_choice, option_of
 from wordle_rl.runs.tables import write_table
 from wordle_rl.training.experiment import Experiment
 
-LOOP = "wordle_rl.adapters.verl.loop.WordleLoop"
+AGENT, LOOP = "wordle", "wordle_rl.adapters.verl_loop.WordleLoop"
+PARTS = ("train", "val", "test")
 YAML, KEYS, CHECKPOINTS = "agent_loop.yaml", "keys.txt", "checkpoints"
 _TEMPLATE = 512  # bytes that a chat template adds to a first prompt, at most
 _NEVER = 1e9  # a limit that nothing reaches
@@ -38,23 +38,16 @@ Row = dict[str, Any]
 
 def check_choices(setup: Experiment) -> None:
     """Raise ConfigError for choices without which the run in verl would be another one."""
-    recipe, config = setup.recipe, setup.config
-    for key, value, allowed in (
-        ("algorithm", option_of(recipe.algorithm), (*_ALGORITHMS,)),
-        ("rollout", recipe.rollout.kind, ("game", "turn")),
-        ("rollout.form", recipe.rollout.form, ("conversation", "tool")),
-        ("init_from", config["init_from"], (None,)),
-        ("resume", config["resume"], (None,)),
-    ):
-        if value not in allowed:
-            raise ConfigError(
-                f"{key} must be {' or '.join(str(name or 'null') for name in allowed)} for verl, "
-                f"not {value}"
-            )
-    if setup.model.shape or setup.model.is_adapter:
+    recipe, model = setup.recipe, setup.model
+    check_choice("algorithm", option_of(recipe.algorithm), (*_ALGORITHMS,))
+    check_choice("rollout", recipe.rollout.kind, ("game", "turn"))
+    check_choice("rollout.form", recipe.rollout.form, ("conversation", "tool"))
+    if taken := [key for key in ("init_from", "resume") if setup.config[key] is not None]:
+        raise ConfigError(f"{taken[0]} must be null for verl, not {setup.config[taken[0]]}")
+    if model.shape or model.is_adapter:
         raise ConfigError(
             f"model.path must be a hub name or a folder with whole weights for verl, not "
-            f"{setup.model.path}"
+            f"{model.path}"
         )
 
 
@@ -71,11 +64,14 @@ def build_rows(setup: Experiment) -> dict[str, list[Row]]:
             starts = recipe.history.states(
                 secrets, range(len(secrets)), seed=recipe.seed, step=0, max_turns=turns
             )
-    empty = [State(max_turns=turns)] * len(setup.test)
+    parts = {
+        "train": (secrets, starts),
+        "val": (setup.validation, setup.validation_starts),
+        "test": (setup.test, [State(max_turns=turns)] * len(setup.test)),
+    }
     return {
-        "train": _build_part(setup, "train", secrets, starts),
-        "val": _build_part(setup, "val", setup.validation, setup.validation_starts),
-        "test": _build_part(setup, "test", setup.test, empty),
+        part: [_build_row(setup, part, *row) for row in zip(range(len(s)), s, given, strict=True)]
+        for part, (s, given) in parts.items()
     }
 
 
@@ -91,29 +87,25 @@ def _choose_training_secrets(setup: Experiment) -> list[str]:
     return secrets
 
 
-def _build_part(
-    setup: Experiment, part: str, secrets: Sequence[str], starts: Sequence[State]
-) -> list[Row]:
-    style, digest = setup.recipe.style, setup.splits.digest
+def _build_row(setup: Experiment, part: str, number: int, secret: str, state: State) -> Row:
+    style = setup.recipe.style
     system = {"role": "system", "content": style.system}
-    return [
-        {
-            "data_source": AGENT,
-            "agent_name": AGENT,
-            # verl shows it; the agent loop makes the prompt's tokens from the state.
-            "prompt": [system, {"role": "user", "content": style.opening(state)}],
-            "ability": "game",
-            "reward_model": {"style": "rule", "ground_truth": secret},
-            "extra_info": {
-                "split": part,
-                "index": number,
-                "secret": secret,
-                "clues": write_clues(state.clues),
-                "splits": digest,
-            },
-        }
-        for number, (secret, state) in enumerate(zip(secrets, starts, strict=True))
-    ]
+    return {
+        "data_source": AGENT,
+        "agent_name": AGENT,
+        # verl shows it; the agent loop makes the prompt's tokens from the state.
+        "prompt": [system, {"role": "user", "content": style.opening(state)}],
+        "ability": "game",
+        "reward_model": {"style": "rule", "ground_truth": secret},
+        "extra_info": {
+            "split": part,
+            "index": number,
+            "secret": secret,
+            # As text, because Parquet has no type for a column of empty lists.
+            "past_guesses": json.dumps([[clue.guess, clue.marks] for clue in state.clues]),
+            "splits": setup.splits.digest,
+        },
+    }
 
 
 def map_keys(setup: Experiment) -> dict[str, Any]:
@@ -145,7 +137,6 @@ def map_keys(setup: Experiment) -> dict[str, Any]:
         "algorithm.norm_adv_by_std_in_grpo": algorithm.scale == "std",
         f"{actor}.loss_agg_mode": mean,
         f"{actor}.policy_loss.loss_mode": loss,
-        f"{actor}.clip_ratio": algorithm.clip_low,
         f"{actor}.clip_ratio_low": algorithm.clip_low,
         f"{actor}.clip_ratio_high": algorithm.clip_high,
         f"{actor}.entropy_coeff": algorithm.entropy,
@@ -197,7 +188,7 @@ def write_folder(folder: Path, setup: Experiment) -> dict[str, int]:
         raise ConfigError(f"output={folder} has the checkpoints of another run: name another one")
     check_choices(setup)
     settings, rows, keys = choose_settings(setup), build_rows(setup), map_keys(setup)
-    game = build_game(settings)
+    game = VerlGame(settings)
     for row in (row for part in PARTS for row in rows[part]):
         game.begin(row["extra_info"])  # raises for a secret in the wrong part
     folder.mkdir(parents=True, exist_ok=True)

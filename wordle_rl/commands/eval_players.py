@@ -290,7 +290,7 @@ def build_players(
     _warn_of_known_secrets(tournament, model)
     untrained = model.path == UNTRAINED
     player = LoadedPlayer(
-        name=_name_player(model, settings), seat=seat, tournament=tournament, rewards=rewards,
+        name=_name_player(model, settings, sampling), seat=seat, tournament=tournament, rewards=rewards,
         games_at_once=model.games_at_once,
         lineage=describe_lineage(
             stages_of(model.location), knowledge.words, tournament.splits, untrained=untrained
@@ -335,8 +335,8 @@ def _warn_of_known_secrets(tournament: Tournament, model: ModelSettings) -> None
             print("warning: training games of the model could have these secrets", file=sys.stderr)
 
 
-def _name_player(model: ModelSettings, settings: EvalSettings) -> str:
-    """The run with its checkpoint unless that is the best, or the model; and its examples."""
+def _name_player(model: ModelSettings, settings: EvalSettings, sampling: Sampling) -> str:
+    """The run with its checkpoint unless that is the best, or the model; and what helps it."""
     if settings.run is None:
         stages = stages_of(model.location)
         name = stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
@@ -347,7 +347,10 @@ def _name_player(model: ModelSettings, settings: EvalSettings) -> str:
             best = CheckpointStore(run.checkpoints, read_only=True).best()
             checkpoint = "" if played == best else played.name
         name = f"{run.path.name} {Path(checkpoint).name}".strip()
-    return f"{name}, {settings.shots} shots" if settings.shots else name
+    helps = [f"{settings.shots} shots"] if settings.shots else []
+    if sampling.grammar is not None:
+        helps.append("grammar" if sampling.repeats else "grammar without repeats")
+    return ", ".join([name, *helps])
 
 
 def load_player(

@@ -38,4 +38,4 @@ COPY --chown=10001 . .
 RUN pip install -c constraints.txt -e '.[gguf]' && mkdir -p outputs
 VOLUME /wordle-rl/outputs
 ENTRYPOINT ["python"]
-CMD ["train.py", "experiment=demo"]
+CMD ["train.py"]

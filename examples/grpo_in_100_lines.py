@@ -1,6 +1,6 @@
 """GRPO on Wordle in a hundred lines: the idea of the whole project in one file.
 
-    python examples/grpo_in_100_lines.py          # or: make example
+    python examples/grpo_in_100_lines.py
 
 A small language model plays several games of Wordle on the same secret. The games are compared with
 each other. What the model wrote in the better ones becomes more likely, what it wrote in the worse

@@ -33,9 +33,9 @@ RATE = 1e-3  # the demo's learning rate
 
 
 def build_step(seed: int, secret: str | None) -> Step:
-    """A step of one group, as `python train.py experiment=demo` would build it."""
+    """A step of one group, as `python train.py` would build it."""
     overrides = [
-        "experiment=demo", "words.allowed_share=0", "rollout.groups=1",
+        "words.allowed_share=0", "rollout.groups=1",
         f"rollout.num_generations={GAMES}", f"seed={seed}",
         "backend.precision=fp32", "backend.threads=1",
     ]  # fmt: skip

@@ -112,7 +112,7 @@ def play_all(folders: Sequence[Path], chosen: argparse.Namespace) -> tuple[pd.Da
         which = {"run": str(folder)}
         add(name, run, "greedy", [f"checkpoint={checkpoint}"], **which)
         for heat in chosen.temperatures:
-            drawn = ["sampling=default", f"sampling.temperature={heat}"]
+            drawn = [f"sampling.temperature={heat}"]
             add(name, run, f"{heat:g}", [f"checkpoint={checkpoint}", *drawn], **which)
     first = f"{chosen.temperatures[0]:g}"
     add(TEACHER, 0, first, [], player="random_consistent_allowed")

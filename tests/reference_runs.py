@@ -28,7 +28,7 @@ KEPT = Path(__file__).with_suffix(".json")
 ALL = (
     "rollout.groups=8 rollout.num_generations=6 trainer.steps=4 trainer.validate_every=2 "
     "trainer.checkpoint_every=4 trainer.games_every=1 trainer.show_games=0 trainer.report=false "
-    "words.test=20 words.val=20 backend.precision=fp32 logger=none seed=3"
+    "words.test=20 words.val=20 backend.precision=fp32 logger=none seed=3 experiment=none"
 )
 TORCH = "backend.threads=1 backend.accelerator=cpu"
 RUNS = {

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
+from wordle_rl import __version__
 from wordle_rl.runs.errors import fail, user_errors, whole_command
 from wordle_rl.runs.paths import PACKAGE
 
@@ -38,9 +39,7 @@ app = typer.Typer(context_settings=_HELP, rich_markup_mode=None)
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
-
-        print(f"wordle-rl {version('wordle-rl')}")
+        print(f"wordle-rl {__version__}")
         raise typer.Exit()
 
 

@@ -1,4 +1,4 @@
-"""How the benchmarks count work and take turns. `make bench-smoke` runs the scripts themselves."""
+"""How the benchmarks count work and take turns. `.ci/run` runs the scripts themselves."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def test_avx2_restarts_the_command_with_settings_that_libraries_read_when_loaded
         [sys.executable, "-c", show, *options], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert shown.stdout.split() == ["avx2", *options]
-    makefile = (ROOT / "Makefile").read_text()
-    assert " ".join(f"{name}={value}" for name, value in AVX2.items()) in makefile
+    checks = (ROOT / ".ci" / "run").read_text()
+    assert " ".join(f"{name}={value}" for name, value in AVX2.items()) in checks

@@ -48,7 +48,7 @@ def open_tab(chromium: Any, look: Look) -> Iterator[Callable[..., Tab]]:
 
 @pytest.fixture(scope="session")
 def quick_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two runs as `make quick` trains them. WORDLE_RL_QUICK_RUNS names a folder that has them."""
+    """Two runs of `experiment=quick`. WORDLE_RL_QUICK_RUNS names a folder that has them."""
     if given := os.environ.get("WORDLE_RL_QUICK_RUNS"):
         folder = Path(given)
     else:

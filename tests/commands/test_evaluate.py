@@ -178,7 +178,7 @@ def test_a_decision_tree_is_played_from_its_file(tmp_path: Path) -> None:
     tree = tmp_path / "tree.txt"
     tree.write_text("slate\nslate crane\nslate moist\n")
     summary = play(
-        tmp_path / "out", "player=tree", f"tree={tree}", "words=custom", f"words.answers={words}",
+        tmp_path / "out", "player=tree", f"tree={tree}", f"words.answers={words}",
         "words.split=all", "words.test=1", "words.val=1",
     )  # fmt: skip
     assert summary["wins"] == 3 and summary["mean_guesses"] == pytest.approx(5 / 3)
@@ -227,7 +227,7 @@ def test_allowed_words_that_are_no_answers_can_be_the_secrets(tmp_path: Path) ->
 def test_a_model_plays_greedily_beside_its_samples(tmp_path: Path, capsys) -> None:
     given = (*SMALL_MODEL, "limit=6", "words.split=allowed")
     alone = play(tmp_path / "greedy", *given)
-    summary = play(tmp_path / "sampled", *given, "sampling=default", "samples=3")
+    summary = play(tmp_path / "sampled", *given, "sampling.temperature=1", "samples=3")
     assert (summary["games"], summary["secrets"]) == (18, 6)
     assert list(summary["pass_at"]) == ["1", "2", "3"]
     assert summary["pass_at"]["1"]["pass"] == pytest.approx(summary["win_rate"])

@@ -26,9 +26,9 @@ def test_no_line_is_wider_than_the_terminal(name, columns, monkeypatch):
 
 def test_choices_show_their_options_and_which_one_is_chosen():
     text = " ".join(page("config", "reward=win_only").split())
-    assert "reward= phase2, consistency, information" in text and "*win_only" in text
+    assert "reward= phase2, information, information_allowed" in text and "*win_only" in text
     assert "What a game earns." in text
-    assert "*phase2" in " ".join(page("config").split())
+    assert "*demo" in " ".join(page("config").split())
 
 
 def test_settings_show_their_values_and_the_comments_of_conf():

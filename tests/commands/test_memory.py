@@ -71,7 +71,7 @@ def test_the_command_prints_a_table_for_each_backend(capsys):
     assert "59,867,136 trained" in out and re.search(r"^fits 16 GB +\d+ games, check", out, re.M)
     memory(["model=qwen1.5b", "backend=mlx"])
     assert "28,672" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match=r"^num_generations must be one of"):
+    with pytest.raises(ConfigError, match=r"^rollout.num_generations must be 1"):
         memory(["model=qwen3b", "num_generations=0"])
 
 

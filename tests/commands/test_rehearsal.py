@@ -20,7 +20,7 @@ from tests.helpers.tiny import qwen_like_tokenizer
 from wordle_rl.runs.paths import ROOT
 
 SMALL = [
-    "rollout.groups=4", "words.test=8", "words.val=8", "trainer.report=false",
+    "experiment=none", "rollout.groups=4", "words.test=8", "words.val=8", "trainer.report=false",
     "trainer.show_games=0", "backend.gradient_checkpointing=true", "backend.threads=1",
     "backend.precision=bf16", "logger=none",
 ]  # fmt: skip

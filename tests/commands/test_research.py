@@ -97,7 +97,7 @@ def test_what_rl_teaches_is_measured_on_the_games_that_eval_would_play(
     monkeypatch.setattr(sys, "argv", ["what_rl_teaches.py", str(run), str(run), *few])
     load("what_rl_teaches").main()
     turns = pd.read_csv(tmp_path / "out" / "turns.csv.gz", dtype={"how": str})
-    drawn = ["checkpoint=start", "sampling=default", "sampling.temperature=0.7", "limit=4"]
+    drawn = ["checkpoint=start", "sampling.temperature=0.7", "limit=4"]
     player = load_player(run=str(run), settings=drawn)
     games = player.play([s for s in player.tournament.secrets for _ in range(3)])
     start = turns[(turns.player == "start") & (turns.how == "0.7")]

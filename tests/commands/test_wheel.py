@@ -18,8 +18,9 @@ from wordle_rl.runs.paths import ROOT
 pytestmark = pytest.mark.slow
 
 SMALL = (
-    "model=micro rollout.groups=2 num_generations=2 backend.threads=1 backend.accelerator=cpu "
-    "words.test=6 words.val=6 trainer.steps=2 trainer.show_games=0 trainer.report=false"
+    "experiment=none model=micro rollout.groups=2 num_generations=2 backend.threads=1 "
+    "backend.accelerator=cpu words.test=6 words.val=6 trainer.steps=2 trainer.show_games=0 "
+    "trainer.report=false"
 )
 
 

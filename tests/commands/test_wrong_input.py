@@ -37,7 +37,7 @@ TRAIN = {
     "+foo=1": "there is no setting foo",
     "+optim.foo=1": "clip_grad_norm",
     "curriculum=phases reward=phase1": "curriculum.first must differ from reward=",
-    "curriculum=linear reward=phase1_seed": "reward.lawful and curriculum.first.lawful",
+    "curriculum=linear reward.lawful=false": "reward.lawful and curriculum.first.lawful",
     "curriculum=replay rollout.groups=2": "curriculum.share must be 0.5 or more",
     "algorithm=sft algorithm.reasoning=long": "one of none, notes, brief, not 'long'",
     "algorithm=distill algorithm.reasoning=notes": "set prompt.think=true",
@@ -49,7 +49,7 @@ TRAIN = {
     "optim.lr==1": "key=value",
     "model.path=~/models": "quotes",
     "algorithm=sft algorithm.player=oracle": "random_consistent",
-    "experiment=smoke,make_tiny": "-m",
+    "experiment=quick,study": "-m",
     "rollout=best_of rollout.advance=worst": "rollout.advance must be one of best, sampled",
     "reward.components.win.turns=2": "there is no setting reward.components.win.turns",
     "model.seed=1": "list it there, or write +model.seed=",
@@ -70,7 +70,6 @@ TRAIN = {
     # parts that are missing
     "~reward": "reward must be given",
     "~rollout.num_generations": "rollout.num_generations must be given",
-    "words=custom": "words.answers must be given",
     # ranges
     "optim.lr=-1": "optim.lr must be 0..10",
     "optim.clip_grad_norm=nan": "optim.clip_grad_norm must be a number, not nan",
@@ -88,10 +87,10 @@ TRAIN = {
     "algorithm=ppo algorithm.minibatches=65": "algorithm.minibatches must be at most",
     "algorithm=dapo algorithm.overlong=cut": "punish, filter, none",
     "algorithm.updates=2": "algorithm",
-    "sampling=greedy": "sampling.temperature must be above 0 in training",
+    "sampling.temperature=0": "sampling.temperature must be above 0 in training",
     "sampling.top_p=0.9": "sampling.top_p must be 1",
     "rollout.credit=game": "rollout.discount must be 1 with rollout.credit=game",
-    "rules=hard rules.invalid=accept": "rules.hard_mode",
+    "rules.hard_mode=true rules.invalid=accept": "rules.hard_mode",
     "sampling.max_tokens=512": "below model.max_context=512",
     "reward.components.win=null": "win",
     "model=untrained model.shape.heads=3": "model.shape.hidden_size must be a multiple",
@@ -103,8 +102,8 @@ TRAIN = {
     "rollout=turn curriculum=replay": "curriculum=replay depends on how games end",
     "rollout.advance=best": "rollout.advance is not listed",
     "history=upto4 rules.max_turns=4": "history.most must be below rules.max_turns=4",
-    "rules=hard history=one history.player=entropy": "rules.hard_mode=true",
-    "rules=hard history=one history.player=entropy_allowed": "player=entropy_allowed ignores clues",
+    "rules.hard_mode=true history=one history.player=entropy": "rules.hard_mode=true",
+    "rules.hard_mode=true history=one history.player=entropy_allowed": "ignores clues",
     # files and folders that are not there, or are something else
     "words.answers=/no/such/file.txt": "/no/such/file.txt: no such file",
     "words.answers=README.md": "README.md: a word list must be a file whose name ends in .txt",
@@ -120,7 +119,6 @@ TRAIN = {
     "init_checkpoint=first": "init_checkpoint must be one of best, last, start",
     "model=tiny init_from=outputs/none": "model and init_from exclude each other",
     "model.path=embedded/tiny init_from=conf": "model.path and init_from exclude each other",
-    "experiment=tiny_think_grpo": "init_from must be given",
     "allow_mismatch=maybe": "allow_mismatch must be true or false",
 }  # fmt: skip
 
@@ -146,7 +144,7 @@ EVAL = {
     "words.split=half": "train, val, test, all",
     "form=chat": "form must be one of conversation, fresh, tool",
     "samples=0": "samples must be 1..10000, not 0",
-    "samples=2": "add sampling=default",  # a model's greedy games are all alike
+    "samples=2": "add sampling.temperature=1",  # a model's greedy games are all alike
     "time_limit=0": "time_limit must be above 0 seconds",
     "shots=-1": "shots must be 0..100, not -1",
     "shots=2 player=random": "player and shots exclude each other",
@@ -155,14 +153,14 @@ EVAL = {
     "history=upto4 opener=crane": "opener and history exclude each other",
     "history=upto4 player=tree tree=none.txt": "player=tree needs history=none",
     "history=upto4 history.most=6": "history.most must be below rules.max_turns=6",
-    "player=random words.split=allowed words=custom "
+    "player=random words.split=allowed "
     "words.answers=wordle_rl/words/original/answers.txt": "train, val, test or all",
     "time_limit=nan": "time_limit must be a number",
     "curriculum=phases": "there is no choice curriculum",
     "optim.lr=1": "there is no setting optim",
     "optim=adamw": "there is no setting optim",
     "model=qwen3b optim.lr=1": "there is no setting optim",
-    "num_generations=4": "there is no setting rollout",
+    "num_generations=4": "there is no setting num_generations",
     "~words": "words must be given",
 }
 
@@ -214,7 +212,7 @@ def test_a_word_list_that_cannot_be_used_is_named(kind: str, tmp_path: Path, ref
     name, make, told = FILES[kind]
     make(tmp_path / name)
     column = "words.column=word" if name == "a.csv" else ""
-    line = refused(training(f"words=custom words.answers={tmp_path / name} {column}"))
+    line = refused(training(f"words.answers={tmp_path / name} {column}"))
     named = f"words.answers={tmp_path / name}"
     assert told in line and (kind.startswith("too ") or named in line)
 

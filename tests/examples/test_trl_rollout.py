@@ -76,7 +76,8 @@ def test_masks_cover_the_answers_and_rewards_are_those_of_the_set(example, model
             game.play(parse(text).guess, text=text, reason=parse(text).reason, tokens=len(answer))
         assert out["won"][number] == game.won
         assert out["game_reward"][number] == pytest.approx(rewards.score(game).total)
-        whole = full_logprobs(model, out["prompt_ids"][number] + ids, temperature=1.0)
+        heat = setup.recipe.sampling.temperature
+        whole = full_logprobs(model, out["prompt_ids"][number] + ids, temperature=heat)
         seen = np.array(out["logprobs"][number])
         gaps = np.abs(whole[-len(ids) :] - seen)[np.array(mask, bool)]
         assert gaps.max() < 1e-4

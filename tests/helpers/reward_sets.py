@@ -47,10 +47,17 @@ def _node(group: str, option: str) -> Any:
     return OmegaConf.to_container(composed(f"{group}={option}")[group])
 
 
+UNLAWFUL = "phase1 without win or laws"  # as an earlier project had it
+
+
 @cache
 def shipped(name: str, form: str = "conversation") -> RewardSet:
-    """The set of a file in conf/reward."""
-    return build_reward_set(node("reward", name), KNOWLEDGE, form)
+    """The set of a file in conf/reward, or the UNLAWFUL one."""
+    given = node("reward", name.partition(" ")[0])
+    if name == UNLAWFUL:
+        given["lawful"] = False
+        del given["components"]["win"]
+    return build_reward_set(given, KNOWLEDGE, form)
 
 
 @cache
@@ -61,7 +68,7 @@ def asking_for_thoughts(form: str = "conversation") -> RewardSet:
     return build_reward_set(given, KNOWLEDGE, form)
 
 
-SETS = {name: shipped(name) for name in options("reward")}
+SETS = {name: shipped(name) for name in [*options("reward"), UNLAWFUL]}
 LAWFUL = {name: rewards for name, rewards in SETS.items() if rewards.lawful}
 
 

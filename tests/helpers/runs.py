@@ -21,7 +21,7 @@ from wordle_rl.commands.train import train
 from wordle_rl.runs.checkpoints import CheckpointStore
 
 SMALL = [
-    "words=custom", "words.test=6", "words.val=6", "rollout.groups=4", "num_generations=2",
+    "experiment=none", "words.test=6", "words.val=6", "rollout.groups=4", "num_generations=2",
     # An untrained model makes no guesses, but its answers differ in length.
     "reward=phase2_brief", "reward.lawful=false", "reward.components.brevity.free=0",
     "reward.components.brevity.per=8", "rollout.credit=game", "rollout.discount=1",

@@ -57,7 +57,7 @@ def built(root: Path, *overrides: str) -> Experiment:
     words = root / "words.txt"
     letters = itertools.product("bcdf", "a", "mnp", "el")
     words.write_text("\n".join("".join([*four, "s"]) for four in letters) + "\n")
-    small = ["words=custom", f"words.answers={words}", "words.test=3", "words.val=3"]
+    small = ["experiment=none", f"words.answers={words}", "words.test=3", "words.val=3"]
     with initialize_config_dir(version_base="1.3", config_dir=str(root / "conf")):
         return build_experiment(resolve(compose("config", overrides=[*small, *overrides])))
 

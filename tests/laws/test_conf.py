@@ -19,7 +19,8 @@ RANGE = re.compile(r"\d\.\.\d|\babove\b|\bbelow\b|\bor more\b|\bpercent\b")
 def explained() -> dict[str, tuple[Path, str]]:
     """Key -> its file and comment. An option explains the keys that the first one lacks."""
     files = [path for group in GROUPS for path in list_options(group)]
-    first = {STUDY, CONF / "config.yaml", CONF / "eval.yaml", *(list_options(g)[0] for g in GROUPS)}
+    own = {CONF / f"{name}.yaml" for name in ("config", "eval", "game")}
+    first = {STUDY, *own, *(list_options(g)[0] for g in GROUPS)}
     found: dict[str, tuple[Path, str]] = {}
     for path in (*files, *first):
         for key, comment in read_comments(path).items():

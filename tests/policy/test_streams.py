@@ -130,7 +130,7 @@ def test_training_its_histories_and_validation_draw_other_uniforms(policy, monke
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("line", ["player=random_consistent", "model=micro sampling=default"])
+@pytest.mark.parametrize("line", ["player=random_consistent", "model=micro sampling.temperature=1"])
 def test_eval_draws_other_uniforms_than_any_step_of_training(line, tmp_path, monkeypatch):
     more = f"compare=false limit=3 show=0 output_dir={tmp_path} backend.threads=1"
     used = uniforms_used(monkeypatch, evaluation(f"{line} {more}"))

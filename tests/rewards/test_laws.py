@@ -19,6 +19,7 @@ from tests.helpers.reward_sets import (
     POLICIES,
     SECRET,
     SETS,
+    UNLAWFUL,
     WORDS,
     asking_for_thoughts,
     guesses,
@@ -240,11 +241,10 @@ def test_scripted_cheaters_gain_less_on_each_turn_than_the_worst_honest_guess(fo
     assert cheated > 0 or cheater is Staller
 
 
-@pytest.mark.parametrize("name", sorted(SETS.keys() - LAWFUL.keys()))
-def test_the_sets_of_the_seeds_pay_for_cheating(name):
-    """What they are kept to show: words said again, and games that are never won, pay."""
-    assert name.endswith("_seed"), "another set that is shipped must be lawful"
-    rewards = SETS[name]
+def test_without_laws_and_a_paid_win_cheating_pays():
+    """Words said again, and games that are never won."""
+    assert {*SETS} - {*LAWFUL} == {UNLAWFUL}, "a set that is shipped must be lawful"
+    rewards, name = SETS[UNLAWFUL], UNLAWFUL
     again = [
         rewards.score_turns([turn]).total
         > worst_guess(turn.state, game.secret, "conversation", name)

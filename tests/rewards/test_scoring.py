@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.helpers.reward_sets import POLICIES, SETS, WORDS, guesses, play
+from tests.helpers.reward_sets import POLICIES, SETS, UNLAWFUL, WORDS, guesses, play
 from wordle_rl.game.rules import Game
 from wordle_rl.rewards import scoring
 from wordle_rl.rewards.format import Format
@@ -51,7 +51,7 @@ def test_later_turns_do_not_change_the_shares_of_earlier_ones(name):
 
 
 def test_an_unlawful_set_is_the_weighted_sum_and_lets_repeating_a_word_pay():
-    rewards = SETS["phase1_seed"]
+    rewards = SETS[UNLAWFUL]
     game = play(guesses("patch", "patch", "chimp"))
     expected = [
         {name: weight * rewards.components[name](turn) for name, weight in rewards.weights.items()}
@@ -95,7 +95,7 @@ def test_a_won_game_is_worth_a_perfect_turn_for_each_turn_plus_its_win():
 def test_a_lost_honest_game_is_the_plain_sum_of_its_shaping():
     losers = guesses("catch", "hatch", "fuzzy", "patch", "batch", "watch")
     lawful = SETS["phase1"].score(play(losers))
-    plain = SETS["phase1_seed"].score(play(losers))
+    plain = SETS[UNLAWFUL].score(play(losers))
     assert lawful.total == plain.total
     assert lawful.components["win"] == 0
 

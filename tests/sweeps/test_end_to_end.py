@@ -34,7 +34,7 @@ def test_each_trial_plays_its_budget_and_the_study_ends_with_its_page(tmp_path):
     answers.write_text("\n".join(a + "o" + b + "e" + c for a in "bcd" for b in "lr" for c in "dst"))
     done = subprocess.run(
         [sys.executable, "train.py", "-m", "sweep=grad_clip", *STUDY, place, *TINY,
-         "trainer.report=true", "optim.clip_grad_norm=choice(0.3,1.0)", "words=custom",
+         "trainer.report=true", "optim.clip_grad_norm=choice(0.3,1.0)",
          f"words.answers='{answers}'"],
         cwd=ROOT, capture_output=True, text=True, timeout=280,
     )  # fmt: skip

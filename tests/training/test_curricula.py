@@ -39,7 +39,7 @@ def words(tmp_path: Path) -> str:
     """Overrides for ten training secrets and five groups a step."""
     file = tmp_path / "words.txt"
     file.write_text("\n".join([f"{a}a{b}el" for a in "bcdf" for b in "mnp"] + WORDS) + "\n")
-    return f"words=custom words.answers={file} words.test=3 words.val=3 rollout.groups=5"
+    return f"words.answers={file} words.test=3 words.val=3 rollout.groups=5"
 
 
 def curriculum(words: str, *overrides: str) -> tuple[Any, Recipe]:

@@ -176,7 +176,7 @@ OTHERS = {
     "prompt=symbols": "prompt=symbols: not letters as in",
     "prompt=letters prompt.think=true": "prompt=letters_think: not letters as in",
     "rollout.form=conversation": "rollout.form=conversation: not fresh as in",
-    "words=custom words.protocol=all words.answers={list}": "words: other word lists",
+    "words.protocol=all words.answers={list}": "words: other word lists",
 }
 
 

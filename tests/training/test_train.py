@@ -22,7 +22,7 @@ SMALL = [
     "words.test=12", "words.val=12", "rollout.groups=4", "backend.precision=fp32",
     "backend.threads=1", "logger=none", "trainer.games_every=2",
 ]  # fmt: skip
-SUPERVISED = ["experiment=make_tiny", "words.protocol=split", *SMALL]
+SUPERVISED = ["experiment=embedded/tiny", "words.protocol=split", *SMALL]
 REINFORCED = [
     "model=untrained",
     "algorithm.beta=0.04",

@@ -85,6 +85,7 @@ def resolve(cfg: DictConfig) -> dict[str, Any]:
     except OmegaConfBaseException as error:
         raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from None
     assert isinstance(plain, dict)
+    plain.pop("num_generations", None)  # rollout has it now
     return {str(key): value for key, value in plain.items()}
 
 

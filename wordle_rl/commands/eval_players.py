@@ -183,7 +183,7 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
     if settings.samples > 1 and settings.player is None and sampling.temperature == 0.0:
         raise ConfigError(
             "sampling.temperature must be above 0 where samples is above 1, because greedy games "
-            "on one secret are all alike, not 0: add sampling=default"
+            "on one secret are all alike, not 0: add sampling.temperature=1"
         )
     history = build_history(config["history"], knowledge, rules)
     if history is not None and settings.opener is not None:
@@ -364,9 +364,9 @@ def load_player(
 
     run: a run folder, or latest. model: an option of conf/model/, such as micro. player: a scripted
     player, such as entropy. settings: what python eval.py accepts, such as "checkpoint=last",
-    "sampling=default", "rules=hard", "words.test=100". Without sampling=default, models play
-    greedily. Only a run or a model imports torch or MLX. Raises ValueError in one line. Lines
-    about precision and threads go to standard error.
+    "sampling.temperature=1", "rules.hard_mode=true", "words.test=100". Without a temperature,
+    models play greedily. Only a run or a model imports torch or MLX. Raises ValueError in one
+    line. Lines about precision and threads go to standard error.
     """
     kinds = {"run": run, "model": model, "player": player}
     chosen = [f"{kind}={value}" for kind, value in kinds.items() if value is not None]

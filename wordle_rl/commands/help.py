@@ -120,7 +120,7 @@ def _collect_comments(
     for group in groups:
         for path in sorted(list_options(group), key=lambda path: path.stem != chosen.get(group)):
             said = {k: v for k, v in read_comments(path).items() if v} | said
-    return read_comments(file) | said
+    return read_comments(CONF / "game.yaml") | read_comments(file) | said
 
 
 def _format_settings(values: Mapping[str, Any], comments: Mapping[str, str]) -> list[str]:

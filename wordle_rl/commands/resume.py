@@ -32,7 +32,6 @@ _KEPT = (
     *("init_from", "init_checkpoint"),
 )
 _GROUPS = ("model", "backend", "prompt", "words")  # in every saved config
-REQUIRED = "required"  # the value of init_from in an experiment that needs it
 _OWN_MODEL = ("model", "model.path", "model.shape", "model.name")  # exclude init_from
 
 
@@ -78,8 +77,6 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str]) -> dict[str, Any] | No
     manifest records about the start, None without init_from. Raises ValueError in one line.
     """
     check_choice("init_checkpoint", cfg.init_checkpoint, ("best", "last", "start"))
-    if cfg.init_from == REQUIRED:
-        raise ConfigError("init_from must be given: init_from=outputs/<run>")
     if cfg.init_from is None:
         if cfg.init_checkpoint != "best":
             raise ConfigError("init_checkpoint needs init_from=<its run>")

@@ -82,7 +82,6 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     lines = [
         describe_idle_groups(summary),
         describe_seconds(summary, time.monotonic() - begin, resumed=opened.resume),
-        opened.setup.trainer.last_line,
     ]
     print("\n".join(line for line in lines if line), flush=True)
     return summary

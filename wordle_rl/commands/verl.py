@@ -31,6 +31,8 @@ def verl(
     from wordle_rl.runs.config import compose_config
 
     others = [value for value in settings if not value.startswith(_OUTPUT)]
+    if not any(value.startswith("experiment=") for value in others):
+        others.insert(0, "experiment=none")  # verl follows little of what the demo sets
     setup = build_experiment(resolve(compose_config("config", others)))
     folder = ROOT / given[0]
     counts = write_folder(folder, setup)

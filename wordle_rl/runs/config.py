@@ -73,8 +73,8 @@ def quoted(argument: str) -> str:
         key = "data.path" if key == "data" else key
         escaped = value.strip("'").replace("\\", "\\\\").replace("'", "\\'")
         return f"{key}='{escaped}'"
-    if argument == "data=null":
-        return "data=none"
+    if key == "data" and equals:
+        return "data.path=null"
     if not value.isascii() and _PLAIN.fullmatch(value) and not {",", "\\"} & set(value):
         return f"{key}='{value}'"
     if not equals or not key or "/" in key or not (CONF / key).is_dir():

@@ -133,7 +133,7 @@ def advice(library: str) -> str:
 
 def install_command(extra: str | None = None) -> str:
     """How to install the package, with one of its extras."""
-    pip, package = ("pip install", "wordle-rl")
+    pip, package = ("pip install", "wordle-grpo")
     if not INSTALLED:
         pip, package = ("pip install -c constraints.txt -e", ".")
     return f"{pip} '{package}[{extra}]'" if extra else f"{pip} {package}"

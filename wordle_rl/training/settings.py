@@ -27,7 +27,6 @@ class TrainerSettings:
     tree: str | None = None
     memory_limit_gb: float | None = None
     device_memory_limit_gb: float | None = None
-    last_line: str | None = None
 
     def __post_init__(self) -> None:
         if self.validation_temperature != 0.0 and not 0.01 <= self.validation_temperature <= 10.0:

@@ -1,4 +1,4 @@
-"""torchrun on two machines, which are two network namespaces of this one: `make several`.
+"""torchrun on two machines, which are two network namespaces of this one: `pytest -m several`.
 
 They train what backend.devices=2 trains, and lose nothing when one of them ends.
 """

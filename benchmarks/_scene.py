@@ -43,23 +43,19 @@ SMOKE_GAMES = 16
 TRIED = 4  # the precision is tried on this fraction of the games
 
 
-def options(
-    description: str | None, *, model: str = "tiny", games: int | None = None
-) -> argparse.Namespace:
-    """Parses the command line that the benchmarks share. model, games: the defaults."""
+def options(description: str | None) -> argparse.Namespace:
+    """Parses the command line that the benchmarks share."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    sizes = games or ", ".join(f"{name} {most}" for name, (_, most) in MODELS.items())
-    parser.add_argument("--model", choices=sorted(MODELS), default=model)
+    sizes = ", ".join(f"{name} {most}" for name, (_, most) in MODELS.items())
+    parser.add_argument("--model", choices=sorted(MODELS), default="tiny")
     parser.add_argument("--games", type=int, help=f"a multiple of {GROUP} (default: {sizes})")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each contestant")
-    parser.add_argument("--json", type=Path, help="also write all numbers to this file")
-    parser.add_argument("--avx2", action="store_true", help="compute with AVX2 alone")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
     given = parser.parse_args()
     if given.games is None:
-        given.games = SMOKE_GAMES if given.smoke else games or MODELS[given.model][1]
+        given.games = SMOKE_GAMES if given.smoke else MODELS[given.model][1]
     if given.smoke:
         given.repeats = 1
     if given.games < 2 * GROUP or given.games % GROUP:
@@ -179,19 +175,15 @@ def _move_adapter(network: Any) -> None:
         torch.nn.init.normal_(layer.lora_B["default"].weight, std=0.01, generator=generator)
 
 
-def machine(*packages: str) -> dict[str, str]:
+def machine(*packages: str) -> str:
     """Processor, threads and versions."""
     model = platform.processor() or platform.machine()
     if (info := Path("/proc/cpuinfo")).is_file():
         names = [x for x in info.read_text().splitlines() if x.startswith("model name")]
         model = names[0].split(":")[1].strip() if names else model
-    bf16 = "yes" if torch.cpu._is_amx_tile_supported() else "no"
-    versions = {name: importlib.metadata.version(name) for name in packages}
-    described = {
-        "processor": model, "threads": str(torch.get_num_threads()), "AMX": bf16,
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-    }  # fmt: skip
-    return {**described, "python": platform.python_version(), **versions}
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    kind = torch.backends.cpu.get_cpu_capability()
+    return f"{model}, {kind}, {torch.get_num_threads()} threads, {versions}"
 
 
 def copy_to_play(network: Any, precision: Precision) -> Any:

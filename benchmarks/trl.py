@@ -4,7 +4,6 @@
     python benchmarks/trl.py                        # the embedded model, 512 games (64 secrets x 8)
     python benchmarks/trl.py --model 100m           # a random Qwen2 of 104 M weights, 64 games
     python benchmarks/trl.py --model smollm2        # SmolLM2-135M with LoRA, 32 games
-    python benchmarks/trl.py --avx2                 # with AVX2 alone, as on an ordinary processor
     python benchmarks/trl.py --smoke                # does it still work? Skipped without trl
 
 A step is rollout, reward, loss, gradient and update. Both use the same weights, secrets, prompts,
@@ -32,7 +31,6 @@ from __future__ import annotations
 
 import copy
 import importlib.metadata
-import json
 import os
 import statistics
 import sys
@@ -51,19 +49,18 @@ import torch
 import transformers
 
 from benchmarks._generate import CACHED, GenerateSettings, fastest_generate
-from benchmarks._scene import PLAYS, Scene, adapted_layers, load_scene, machine, options
-from benchmarks._timing import fastest, forward_flops, matmul_rate, rates, seconds, speedup, spread
+from benchmarks._scene import PLAYS, Scene, load_scene, machine, options
+from benchmarks._timing import fastest, rates, seconds, speedup, spread
 from wordle_rl.backends.torch.devices import DTYPES
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.training.step import StepResult, train_step
+from wordle_rl.training.step import train_step
 
 LOSS = ("algorithm.beta=0.0", "rollout.credit=game", "rollout.discount=1.0")
 OWN, BEST = "TRL, its own generation", "TRL, best loop"
-AIMS = {OWN: 3.0, BEST: 2.0}
 # Games that TRL computes at once. It keeps all activations: 32 games of SmolLM2 take over 23 GB.
 MOST_AT_ONCE = {"smollm2": 8}
 
@@ -87,7 +84,7 @@ def find_trl() -> str | None:
         return None
 
 
-def check_equal(scene: Scene, most: int) -> dict[str, float]:
+def check_equal(scene: Scene, most: int) -> None:
     """Stops unless both compute the same log-probs and gradient from the same games in float32.
 
     most: games that TRL computes at once.
@@ -130,14 +127,12 @@ def check_equal(scene: Scene, most: int) -> dict[str, float]:
     pair = [torch.cat([g[n].double().ravel() for n in ours]) for g in (ours, theirs.gradient)]
     cosine = float(torch.nn.functional.cosine_similarity(*pair, dim=0))
     ratio = float(pair[0].norm() / pair[1].norm())
-    found = {"logprob_gap": gap, "gradient_cosine": cosine, "gradient_norm_ratio": ratio}
     print(
         f"same games in float32: largest gap of log-probs {gap:.1e}, cosine of gradients "
         f"{cosine:.6f}, ratio of their norms {ratio:.4f}"
     )
     if gap > 1e-3 or cosine < 0.999 or abs(ratio - 1.0) > 0.01:
         sys.exit("NOT EQUAL: the two do not compute the same loss")
-    return found
 
 
 def best_settings(scene: Scene, loop: GenerateSettings, most: int) -> Any:
@@ -197,41 +192,15 @@ def compare(
 
     def between(step: int) -> None:
         ours["seconds"].append(seconds(our_step, step))
-        if step == 0:
-            policy.timers.take()
 
     games = TrlGames(scene, settings, steps=repeats + 1, loop=loop, between=between)
     theirs = {"seconds": games.run(), "tokens": games.tokens}
     return [{key: values[1:] for key, values in run.items()} for run in (ours, theirs)]
 
 
-def arithmetic_limit(
-    scene: Scene, result: StepResult, precision: Precision, measured_seconds: float
-) -> dict[str, float]:
-    """Games per second if only the matrix products of rollout and loss took time."""
-    talks = [talk for rollout in result.rollouts for talk in rollout.talks]
-    opening = talks[0].answers[0].start
-    drawn = sum(sum(talk.trained) for talk in talks)
-    lengths = [len(talk.ids) for talk in talks]
-    rollout = forward_flops(scene.network, [(n - 1, opening) for n in lengths], drawn)
-    # The backward pass needs two products for each product of the forward pass, one for the weights
-    # and one for what they multiply. An adapter's base needs the second alone. For attention, which
-    # needs both even then, this counts a little too few.
-    products = 2.0 if adapted_layers(scene.network) else 3.0
-    update = products * forward_flops(scene.network, [(n, 0) for n in lengths], drawn)
-    rate = matmul_rate(scene.network, DTYPES[precision], scene.games, measured_seconds)
-    return {
-        "rollout_flops": rollout,
-        "update_flops": update,
-        "flops_per_second": rate,
-        "games_per_second": scene.games * rate / (rollout + update),
-    }
-
-
 def main() -> None:
     given = options(__doc__)
-    version = find_trl()
-    if version is None:
+    if find_trl() is None:
         print("skipped: trl is not installed (pip install -c constraints.txt trl==1.16.0)")
         sys.exit(0 if given.smoke else 2)
     transformers.logging.set_verbosity_error()  # each trainer would print TRL's notes
@@ -239,48 +208,28 @@ def main() -> None:
     if given.model not in PLAYS:
         rewards = RewardSet(components={"vowels": Vowels()}, weights={"vowels": 1.0}, lawful=False)
         scene = replace(scene, recipe=replace(scene.recipe, rewards=rewards))
-    found: dict[str, Any] = {"model": given.model, "games": scene.games, "repeats": given.repeats}
-    found["machine"] = machine("torch", "transformers", "trl")
-    print(", ".join(f"{k} {v}" for k, v in found["machine"].items()))
+    print(machine("torch", "transformers", "trl"))
     most = MOST_AT_ONCE.get(given.model, scene.games)
-    found["equal"] = check_equal(scene, most)
-
+    check_equal(scene, most)
     print("settings of generate:")
     loop = fastest_generate(scene, CACHED)
     print("settings of TRL:", flush=True)
     settings = best_settings(scene, loop, most)
     print("precision of ours:")
     precision = faster_precision(scene)
-    found["settings"] = {"generate": str(loop), "TRL": str(settings), "ours": precision}
+    print(f"chosen: generate {loop}; TRL {settings}; ours {precision}")
     policy = scene.policy(scene.network, precision)
     print(f"\n{given.model}, {scene.games} games a step, {given.repeats} repeats in turns")
     for name, used in ((BEST, loop), (OWN, None)):
         ours, theirs = compare(scene, policy, settings, used, given.repeats)
-        found[name] = ratio = speedup(ours["seconds"], theirs["seconds"])
         for label, run in (("ours", ours), (name, theirs)):
-            found[f"{label} beside {name}"] = run
-            rate, tokens = rates(scene.games, run["seconds"]), statistics.mean(run["tokens"])
-            spent = statistics.median(run["seconds"])
+            tokens = statistics.mean(run["tokens"]) / scene.games
             print(
-                f"  {label}: {spent:.2f} s a step, {spread(rate)} games/s, "
-                f"{tokens / scene.games:.1f} sampled tokens a game"
+                f"  {label}: {statistics.median(run['seconds']):.2f} s a step, "
+                f"{rates(scene.games, run['seconds'])} games/s, {tokens:.1f} sampled tokens a game"
             )
-        print(f"  ours over {name}: {spread(ratio, 2)}, aim {AIMS[name]:g}", flush=True)
-
-    parts, whole = policy.timers.take(), sum(ours["seconds"])
-    found["breakdown"] = {k: v / whole for k, v in parts.items()}
-    print("time of ours: " + ", ".join(f"{k} {v / whole:.0%}" for k, v in parts.items()))
-    result = train_step(scene.step(policy, 0))
-    found["limit"] = limit = arithmetic_limit(scene, result, precision, 0.1 if given.smoke else 1.0)
-    share = rates(scene.games, ours["seconds"])["median"] / limit["games_per_second"]
-    print(
-        f"arithmetic limit: {limit['games_per_second']:.0f} games/s "
-        f"({limit['rollout_flops'] / 1e9:.0f} GFLOP of rollout, {limit['update_flops'] / 1e9:.0f} "
-        f"of loss and gradient at {limit['flops_per_second'] / 1e9:.0f} GFLOP/s); "
-        f"ours reaches {share:.0%} of it"
-    )
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=2) + "\n")
+        ratio = speedup(ours["seconds"], theirs["seconds"])
+        print(f"  ours over {name}: {spread(ratio)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def test_targets_of_make_on_the_pages_exist():
     assert {word for word in named if re.fullmatch(r"[a-z0-9-]+", word)} - {"make"} <= targets
 
 
-@pytest.mark.parametrize("file", ["Makefile", ".ci/run", "benchmarks/mac.sh"])
+@pytest.mark.parametrize("file", ["Makefile", ".ci/run"])
 def test_scripts_name_files_that_exist(file):
     named = re.findall(
         r"\b(?:tests|benchmarks|wordle_rl|examples)/[\w./]+\b", (ROOT / file).read_text()

@@ -183,7 +183,7 @@ def test_the_embedded_tokenizer_is_small_lossless_and_keeps_prompts_short():
 
 
 def test_training_and_evaluation_tell_the_rules_that_they_play_by(monkeypatch) -> None:
-    given = ("rules=hard", "rules.max_turns=4", "model=micro", "prompt=letters")
+    given = ("rules.hard_mode=true", "rules.max_turns=4", "model=micro", "prompt=letters")
     style = build_experiment(resolve(composed(*given))).recipe.style
     form = build_form("conversation", Chat(HFTokenizer(build_tokenizer())), style)
     prompt = form.chat.tokenizer.decode(form.opening(State(max_turns=4)))
@@ -193,4 +193,4 @@ def test_training_and_evaluation_tell_the_rules_that_they_play_by(monkeypatch) -
         lambda form, *_, **__: pytest.fail(form.style.system),
     )
     with pytest.raises(pytest.fail.Exception, match=r"in four guesses\.\nHard mode"):
-        evaluation("model=micro rules=hard rules.max_turns=4")()
+        evaluation("model=micro rules.hard_mode=true rules.max_turns=4")()

@@ -8,7 +8,7 @@ import statistics
 import pytest
 
 from tests.helpers.run_folders import make_run
-from wordle_rl.reports.run import Board, Estimate, Result, difference, read_run
+from wordle_rl.reports.run import Board, Result, difference, read_run
 
 
 def player(*games: tuple[str, bool, int]) -> Result:
@@ -38,7 +38,7 @@ def test_only_secrets_of_both_players_count():
     first = player(("crane", True, 3), ("slate", False, 6))
     second = player(("slate", True, 3), ("abbey", True, 3))
     found = difference(first, second)
-    assert found is not None and found.secrets == 1 and found.wins == Estimate(1.0, None, None)
+    assert found is not None and found.secrets == 1 and found.wins.value == 1.0
     assert difference(first, player(("mound", True, 3))) is None
 
 

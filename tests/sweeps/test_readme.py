@@ -15,8 +15,15 @@ from optuna.distributions import IntDistribution, distribution_to_json
 
 from tests.helpers.studies import work
 from wordle_rl.__main__ import run
-from wordle_rl.sweeps.pictures import draw_study
-from wordle_rl.sweeps.readme import BEGIN, END, UNWRITTEN, format_mean, list_arms, write_page
+from wordle_rl.sweeps.readme import (
+    BEGIN,
+    END,
+    UNWRITTEN,
+    draw_study,
+    format_mean,
+    list_arms,
+    write_page,
+)
 from wordle_rl.sweeps.results import FIGURES
 from wordle_rl.sweeps.verdicts import Study, read_study
 

@@ -128,7 +128,7 @@ def study_of(trials: list[dict[str, Any]], games: Sequence[dict[str, Any]] = ())
     )  # fmt: skip
     played = pd.DataFrame(games, columns=pd.Index(columns)).astype({"guesses": str, "secret": str})
     return Study(
-        folder=Path(), name="pilot", question="", command=(), identity={}, analysis={}, space={},
+        folder=Path(), about={"name": "pilot", "identity": {}, "analysis": {}}, space={},
         trials=table, games=add_outcomes(played),
     )  # fmt: skip
 

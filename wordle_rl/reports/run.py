@@ -233,14 +233,6 @@ def _compare_validations(
     return begin, result(first, START) if exported == first else None
 
 
-def _estimate(values: Sequence[float], secrets: Sequence[str]) -> Estimate:
-    """A mean over games. secrets: one per game; games on one secret are not independent."""
-    mean, error = sum(values) / len(values), standard_error(values, secrets)
-    return (
-        Estimate(mean) if error is None else Estimate(mean, mean - Z95 * error, mean + Z95 * error)
-    )
-
-
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """Every single value of nested mappings by its dotted key, as a command line writes it."""
     found: dict[str, str] = {}
@@ -270,7 +262,10 @@ def difference(first: Result, second: Result) -> Difference | None:
     if gains.empty:
         return None
     lost, won = int((gains.won < 0).sum()), int((gains.won > 0).sum())
-    wins, guesses = (_estimate([*gains[name]], [*gains.index]) for name in ("won", "guesses"))
+    half = Z95 * gains.sem()  # NaN with one secret
+    wins, guesses = (
+        Estimate(mean, mean - half[name], mean + half[name]) for name, mean in gains.mean().items()
+    )
     return Difference(len(gains), wins, guesses, lost, won, sign_test(lost, won))
 
 

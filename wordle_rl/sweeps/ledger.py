@@ -122,7 +122,11 @@ class Round:
 
     def list_missing(self) -> list[Params]:
         """Points of the grid without a trial that is done, running or queued."""
-        known = [read_point(t) for t in self.trials if t.state in (*DONE, *LIVE)]
+        known = [
+            trial.system_attrs.get("fixed_params", trial.params)  # a queued one has no params yet
+            for trial in self.trials
+            if trial.state in (*DONE, *LIVE)
+        ]
         return [point for point in self.points or () if point not in known]
 
     def take_trial(self, sampler: Mapping[str, Any] | None) -> optuna.Trial | None:
@@ -144,17 +148,11 @@ class Round:
         return trial
 
 
-def read_point(trial: FrozenTrial) -> Params:
-    """The parameters of a trial, also of one that is still queued."""
-    return trial.system_attrs.get("fixed_params", trial.params)
-
-
 def open_search(storage: RDBStorage, plan: StudyPlan) -> Round:
     """The trials that the study is about. Raises ConfigError for a study of other settings."""
-    points = plan.points
     return _open(
-        storage, plan, part=SEARCH, name=plan.settings.name, space=plan.space, points=points,
-        n_trials=plan.settings.n_trials or len(points or ()), build_run=plan.build_run,
+        storage, plan, part=SEARCH, name=plan.settings.name, space=plan.space, points=plan.points,
+        n_trials=plan.settings.n_trials or len(plan.points or ()), build_run=plan.build_run,
     )  # fmt: skip
 
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable
-from dataclasses import replace
 
-from wordle_rl.runs.instantiate import ConfigError
+from wordle_rl.runs.instantiate import ConfigError, check_choice
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.sweeps.plan import StudyPlan, list_studies
 from wordle_rl.sweeps.results import RECORD, SEARCH
 from wordle_rl.sweeps.space import name_arm
 from wordle_rl.sweeps.verdicts import (
     MEASURES,
-    Measure,
     Spread,
     Study,
     find_resolution,
@@ -36,34 +34,33 @@ def check_power(plan: StudyPlan, say: Callable[[str], None] = print) -> None:
     Raises ConfigError if it can find less than it asks about.
     """
     settings, analysis = plan.settings, plan.settings.analysis
+    if not plan.points:
+        return
     arms = list_arms(plan)
-    if plan.points:
-        _, left_out = pair_arms(arms, plan.space, settings.default, analysis.comparisons)
-        for name in left_out:
-            say(f"no comparison {name!r}: it names an arm that is not among {'; '.join(arms)}")
-    if analysis.pilot is None or not plan.points:
+    _, left_out = pair_arms(arms, plan.space, settings.default, analysis.comparisons)
+    for name in left_out:
+        say(f"no comparison {name!r}: it names an arm that is not among {'; '.join(arms)}")
+    if analysis.pilot is None:
         return
     places = [ROOT / "sweeps" / analysis.pilot, settings.place.parent / analysis.pilot]
     pilot = next((place for place in places if (place / RECORD).is_file()), None)
     if pilot is None:
-        if analysis.pilot not in (settings.name, *list_studies()):
-            raise ConfigError(
-                f"hydra.sweeper.analysis.pilot={analysis.pilot}: no study in {places[0]}, nor one "
-                f"of {', '.join(list_studies())}"
-            )
+        check_choice("hydra.sweeper.analysis.pilot", analysis.pilot,
+                     (settings.name, *list_studies()))  # fmt: skip
         say(f"what this study can find is not known: its pilot {analysis.pilot} did not run")
         return
     spread, resolution = plan_power(plan, read_study(pilot))
     measure = MEASURES[analysis.measure]
     unit, scale, digits = measure.unit, measure.scale, measure.digits + 1
     between, error = scale * math.sqrt(spread.seed_variance), scale * spread.error
-    say(f"measure: {measure.title}")
-    say(f"pilot {analysis.pilot}: differences between two arms vary by {between:.{digits}f} {unit} "
-        "from seed to seed (standard deviation)")  # fmt: skip
-    say(f"planned: {spread.seeds} seeds, {spread.secrets} secrets, standard error "
-        f"{error:.{digits}f} {unit}")  # fmt: skip
-    say(f"resolution: a difference of {resolution:.{digits}f} {unit} is found with a chance of "
-        "80 %")  # fmt: skip
+    say(
+        f"measure: {measure.title}\n"
+        f"pilot {analysis.pilot}: differences between two arms vary by {between:.{digits}f} {unit} "
+        "from seed to seed (standard deviation)\n"
+        f"planned: {spread.seeds} seeds, {spread.secrets} secrets, standard error "
+        f"{error:.{digits}f} {unit}\n"
+        f"resolution: a difference of {resolution:.{digits}f} {unit} is found with a chance of 80 %"
+    )
     if analysis.effect and resolution > analysis.effect and not analysis.underpowered:
         raise ConfigError(
             f"study {settings.name} asks about a difference of {analysis.effect:g} {unit}: give "
@@ -80,7 +77,8 @@ def list_arms(plan: StudyPlan) -> list[str]:
 def plan_power(plan: StudyPlan, pilot: Study) -> tuple[Spread, float]:
     """The spread of one comparison of a grid, and the grid's resolution in the measure's unit.
 
-    Raises ValueError for a pilot without two arms of two seeds, and for a grid of one seed.
+    The variances are the means over all differences between the first arm of the pilot and its
+    others. Raises ValueError for a pilot without two arms of two seeds, and for a grid of one seed.
     """
     analysis, measure = plan.settings.analysis, MEASURES[plan.settings.analysis.measure]
     count = len({point.get("seed") for point in plan.points or ()})
@@ -89,18 +87,8 @@ def plan_power(plan: StudyPlan, pilot: Study) -> tuple[Spread, float]:
             "hydra.sweeper.params.seed must be a choice of two seeds or more, which a study's "
             "power depends on; or set hydra.sweeper.analysis.pilot=null"
         )
-    pairs, _ = pair_arms(list_arms(plan), plan.space, plan.settings.default, analysis.comparisons)
-    known = _pool(pilot, measure)
-    rest = max(known.error**2 - known.seed_variance / known.seeds, 0.0)
-    spread = replace(known, error=math.sqrt(known.seed_variance / count + rest), seeds=count)
-    return spread, measure.scale * find_resolution(spread, comparisons=max(len(pairs), 1))
-
-
-def _pool(pilot: Study, measure: Measure) -> Spread:
-    """The mean variances of all differences between the first arm of a pilot and its others."""
-    search = pilot.select(SEARCH)
+    search, cells = pilot.select(SEARCH), measure_cells(pilot, SEARCH, measure)
     arms = search[search.state == "complete"].arm.unique()
-    cells = measure_cells(pilot, SEARCH, measure)
     first, *others = [pick_arm(cells, arm) for arm in arms] or [cells]
     spreads = [s for other in others if (s := measure_spread(first, other)) is not None]
     if not spreads:
@@ -109,8 +97,12 @@ def _pool(pilot: Study, measure: Measure) -> Spread:
             f"{measure.title}"
         )
     least = min(spreads, key=lambda spread: spread.seeds)
-    return Spread(
-        mean=0.0, seeds=least.seeds, secrets=least.secrets,
-        error=math.sqrt(statistics.fmean(s.error**2 for s in spreads)),
-        seed_variance=statistics.fmean(s.seed_variance for s in spreads),
+    seed_variance = statistics.fmean(s.seed_variance for s in spreads)
+    squared = statistics.fmean(s.error**2 for s in spreads)
+    rest = max(squared - seed_variance / least.seeds, 0.0)
+    spread = Spread(
+        mean=0.0, error=math.sqrt(seed_variance / count + rest), seed_variance=seed_variance,
+        seeds=count, secrets=least.secrets,
     )  # fmt: skip
+    pairs, _ = pair_arms(list_arms(plan), plan.space, plan.settings.default, analysis.comparisons)
+    return spread, measure.scale * find_resolution(spread, comparisons=max(len(pairs), 1))

@@ -93,29 +93,23 @@ def write_results(folder: Path, trials: Trials) -> None:
 
 def read_trials(folder: Path, part: str, space: Space) -> dict[int, FrozenTrial]:
     """The finished trials of a round by their numbers, from results.csv, if there is one."""
-    path = folder / TABLE
+    path, found = folder / TABLE, {}
     if not path.is_file():
-        return {}
+        return found
     table: Any = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return {
-        int(row["trial"]): _read_trial(row, space)
-        for row in table.to_dict("records")
-        if row["round"] == part and row["state"] in ("complete", "pruned")
-    }
-
-
-def _read_trial(row: Mapping[str, str], space: Space) -> FrozenTrial:
-    figures: dict[str, Any] = {
-        name: float(row[name]) if name in NUMBERS else row[name] for name in FIGURES if row[name]
-    }
-    reports = [wins for games, wins in json.loads(row["curve"] or "[]") if games > 0]
-    return create_trial(
-        state=TrialState.COMPLETE if row["state"] == "complete" else TrialState.PRUNED,
-        value=float(row[WINS]) if row[WINS] else None,
-        params={name: read_value(item, row[name]) for name, item in space.items()},
-        distributions=dict(space), user_attrs=figures,
-        intermediate_values=dict(enumerate(reports, 1)),
-    )  # fmt: skip
+    ended = table[(table["round"] == part) & table.state.isin(["complete", "pruned"])]
+    for row in ended.to_dict("records"):
+        reports = [wins for games, wins in json.loads(row["curve"] or "[]") if games > 0]
+        found[int(row["trial"])] = create_trial(
+            state=TrialState.COMPLETE if row["state"] == "complete" else TrialState.PRUNED,
+            value=float(row[WINS]) if row[WINS] else None,
+            params={name: read_value(item, row[name]) for name, item in space.items()},
+            distributions=dict(space),
+            user_attrs={name: float(row[name]) if name in NUMBERS else row[name]
+                        for name in FIGURES if row[name]},
+            intermediate_values=dict(enumerate(reports, 1)),
+        )  # fmt: skip
+    return found
 
 
 def write_games(plan: StudyPlan, trials: Trials) -> None:

@@ -132,7 +132,9 @@ class TrialRun:
         given = [f"resume={quote(str(self.path))}"] if self.path else [
             *self._overrides, f"output_dir={quote(str(self._folder))}"
         ]  # fmt: skip
-        threads = max(count_cores() // self._settings.jobs, 1)
+        usable = getattr(os, "sched_getaffinity", None)  # not on a Mac
+        cores = len(usable(0)) if usable else os.cpu_count() or 1
+        threads = max(cores // self._settings.jobs, 1)
         env = {**without_launch(environment()), "OMP_NUM_THREADS": str(threads)}
         env.pop("WORDLE_RL_STORAGE", None)  # may hold a password, and a run needs no database
         with open(self._log, "ab") as output:
@@ -199,12 +201,6 @@ class TrialRun:
         last = (errors or said or ["it wrote nothing"])[-1]
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
         return f"{last} ({ended}, no summary.json; full output in {self._log})"
-
-
-def count_cores() -> int:
-    """The cores that this process may use."""
-    usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable else os.cpu_count() or 1
 
 
 def _stop(child: subprocess.Popen[bytes]) -> None:

@@ -103,29 +103,29 @@ class Study:
     """
 
     folder: Path
-    name: str
-    question: str
-    command: Sequence[str]  # that started it
-    identity: Mapping[str, Any]
-    analysis: Mapping[str, Any]  # settings of its comparisons
+    about: Mapping[str, Any]  # study.json: name, question, command, identity and analysis
     space: Space
     trials: Frame
     games: Frame
 
     @property
+    def name(self) -> str:
+        return self.about["name"]
+
+    @property
     def measure(self) -> Measure:
-        return MEASURES[self.analysis.get("measure") or "wins"]
+        return MEASURES[self.about["analysis"].get("measure") or "wins"]
 
     @property
     def margin(self) -> float:
         """The largest difference that counts as none, in the measure's unit."""
-        margin = self.analysis.get("margin")
+        margin = self.about["analysis"].get("margin")
         return self.measure.margin if margin is None else float(margin)
 
     @property
     def default(self) -> str | None:
         """The name of the default's arm."""
-        default = self.identity.get("default")
+        default = self.about["identity"].get("default")
         return name_arm(default, self.space) if default else None
 
     def select(self, part: str) -> Frame:
@@ -157,11 +157,8 @@ def read_study(folder: Path) -> Study:
     games = pd.DataFrame(columns=["round", "trial", "arm", "seed", "step", "secret", "guesses"])
     if (folder / GAMES).is_file():
         games = pd.read_csv(folder / GAMES, dtype={"arm": str}, keep_default_na=False)
-    return Study(
-        folder=folder, name=about["name"], question=about["question"], command=about["command"],
-        identity=about["identity"], analysis=about["analysis"], space=space, trials=trials,
-        games=add_outcomes(games),
-    )  # fmt: skip
+    games = add_outcomes(games)
+    return Study(folder=folder, about=about, space=space, trials=trials, games=games)
 
 
 def add_outcomes(games: Frame) -> Frame:
@@ -209,9 +206,10 @@ class Effect:
 def judge(study: Study) -> list[Effect]:
     """The verdicts on a grid's comparisons, corrected together, and on fresh seeds if they ran."""
     pairs = {}
-    if study.identity["grid"]:
-        arms, comparisons = study.select(SEARCH).arm.unique(), study.analysis.get("comparisons")
-        pairs, _ = pair_arms(arms, study.space, study.identity.get("default"), comparisons or {})
+    identity, asked = study.about["identity"], study.about["analysis"].get("comparisons") or {}
+    if identity["grid"]:
+        arms = study.select(SEARCH).arm.unique()
+        pairs, _ = pair_arms(arms, study.space, identity.get("default"), asked)
     fresh = {"winner against default, fresh seeds": ("winner", "default")}
     effects = []
     for part, compared in ((SEARCH, pairs), (CONFIRMATION, fresh)):

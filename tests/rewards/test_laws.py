@@ -3,7 +3,7 @@
 import math
 import random
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -106,30 +106,6 @@ EVERY_LAWFUL = {
     form: {name: rewards for name, rewards in every.items() if rewards.lawful}
     for form, every in EVERY.items()
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def parts_see_each_turn_once() -> Iterator[None]:
-    """Sets that differ by their weights alone share their components, whose values are kept."""
-    parts = {
-        type(c) for every in EVERY.values() for r in every.values() for c in r.components.values()
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        for part in parts:
-            patch.setattr(part, "__call__", kept(part.__call__))
-        yield
-
-
-def kept(call: Callable[..., float]) -> Callable[..., float]:
-    values: dict[tuple[int, int], tuple[float, object, PlayedTurn]] = {}
-
-    def remembered(self: object, turn: PlayedTurn) -> float:
-        key = id(self), id(turn)
-        if key not in values:
-            values[key] = call(self, turn), self, turn  # no other has their ids while they are kept
-        return values[key][0]
-
-    return remembered
 
 
 def turns_of(cheater: type[Cheater], form: str) -> list[tuple[PlayedTurn, Game]]:

@@ -76,14 +76,6 @@ def won_and_lost(groups: Groups) -> Iterator[tuple[int, int, int]]:
                 yield number, first, second
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_won_game_earns_more_in_all_than_a_lost_one(name, groups, scores):  # row 19
-    totals = [[score.total for score in of_group] for of_group in scores(name)]
-    pairs = list(won_and_lost(groups))
-    assert len(pairs) > 1000
-    assert all(totals[group][won] > totals[group][lost] for group, won, lost in pairs)
-
-
 # Share of pairs whose lost game has the higher return at its first turn, and the largest lead.
 FIRST_TURN = {
     ("phase2", 1.0): (0.042, 7.3),
@@ -103,6 +95,7 @@ def test_the_return_of_a_first_turn_may_be_higher_in_a_lost_game(  # row 19
     leads = np.array([of_turns[g][lost][0] - of_turns[g][won][0]
                       for g, won, lost in won_and_lost(groups)])  # fmt: skip
     share, largest = FIRST_TURN[name, discount]
+    assert len(leads) > 1000
     assert np.mean(leads >= 0.0) == pytest.approx(share, abs=0.0006)
     assert leads.max() == pytest.approx(largest, abs=0.06)
 

@@ -180,17 +180,13 @@ class Gibberish(Player):
         word = letters(WORD_LENGTH)
         if draw.random() < 0.5:
             return guess_text(word)
-        return draw.choice(
-            [
-                word,
-                f"<guess>{word}",
-                f"{word}</guess>",
-                guess_text(letters(draw.choice([0, 3, 4, 6, 9]))),
-                guess_text(f"{word[:2]}{draw.choice('0-. _')}{word[3:]}"),
-                f"<think>{guess_text(word)}",
-                "THINK " * draw.randint(1, 8),
-            ]
-        )
+        wrong = [
+            word, f"<guess>{word}", f"{word}</guess>",
+            guess_text(letters(draw.choice([0, 3, 4, 6, 9]))),
+            guess_text(f"{word[:2]}{draw.choice('0-. _')}{word[3:]}"),
+            f"<think>{guess_text(word)}", "THINK " * draw.randint(1, 8),
+        ]  # fmt: skip
+        return draw.choice(wrong)
 
 
 class GreedyEntropy(Player):

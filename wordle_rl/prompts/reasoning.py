@@ -14,9 +14,9 @@ same in a line of English.
 
 from __future__ import annotations
 
-import string
 from collections import Counter
 from dataclasses import dataclass
+from string import ascii_lowercase
 
 from wordle_rl.game.knowledge import Knowledge, letter_facts
 from wordle_rl.game.players import pick
@@ -58,39 +58,15 @@ class Reasoning:
         self._knowledge = knowledge
 
     def __call__(self, state: State, guess: str | None, uniform: float) -> str:
-        """The think block and the line break behind it.
-
-        guess: None gives no reason for the guess. uniform: in [0, 1), chooses the wording.
-        """
+        """A think block and the line break behind it. uniform: in [0, 1), chooses the wording."""
         blocks = self.wordings(state, guess)
         return blocks[pick(uniform, len(blocks))]
 
     def wordings(self, state: State, guess: str | None) -> list[str]:
-        """All think blocks that might be drawn, each equally likely."""
-        return self._blocks(self._view(state, guess))
+        """All think blocks that might be drawn, each equally likely.
 
-    def longest(self) -> list[str]:
-        """Thoughts longer than any real state needs, one per wording."""
-        known = (
-            Known(letter=letter, copies=1, exact=True, barred=(1, 2, 3, 4))
-            for letter in string.ascii_lowercase[:WORD_LENGTH]
-        )
-        view = View(
-            placed=dict(enumerate("vwxy", 1)),
-            known=tuple(known),
-            absent=string.ascii_lowercase[WORD_LENGTH:],
-            left=len(self.words),
-            fits=False,
-            rest=float(len(self.words)),
-        )
-        return self._blocks(view)
-
-    def _blocks(self, view: View) -> list[str]:
-        notes = self.length == "notes"
-        thoughts = [_notes(view, unknown) for unknown in _UNKNOWN] if notes else [_english(view)]
-        return [f"{OPEN_THINK}{thought}{CLOSE_THINK}\n" for thought in thoughts]
-
-    def _view(self, state: State, guess: str | None) -> View:
+        guess: None gives no reason for the guess.
+        """
         facts = letter_facts(state.clues)
         mask = self._knowledge.candidates(state)
         fits = None if guess is None else self._knowledge.is_consistent(guess, state)
@@ -102,14 +78,26 @@ class Reasoning:
             if exact or elsewhere:
                 places = tuple(barred.get(letter, ())) if elsewhere else ()
                 known.append(Known(letter=letter, copies=copies, exact=exact, barred=places))
-        return View(
-            placed={place + 1: letter for place, letter in sorted(facts.placed.items())},
-            known=tuple(known),
-            absent="".join(facts.absent),
-            left=int(mask.sum()),
-            fits=fits,
+        view = View(
+            placed={place + 1: letter for place, letter in facts.placed.items()},
+            known=tuple(known), absent="".join(facts.absent), left=int(mask.sum()), fits=fits,
             rest=rest,
-        )
+        )  # fmt: skip
+        return self._blocks(view)
+
+    def longest(self) -> list[str]:
+        """Thoughts longer than any real state needs, one per wording."""
+        known = (Known(letter=a, copies=1, exact=True, barred=(1, 2, 3, 4)) for a in "abcde")
+        view = View(
+            placed=dict(enumerate("vwxy", 1)), known=tuple(known), absent=ascii_lowercase[5:],
+            left=len(self.words), fits=False, rest=float(len(self.words)),
+        )  # fmt: skip
+        return self._blocks(view)
+
+    def _blocks(self, view: View) -> list[str]:
+        notes = self.length == "notes"
+        thoughts = [_notes(view, unknown) for unknown in _UNKNOWN] if notes else [_english(view)]
+        return [f"{OPEN_THINK}{thought}{CLOSE_THINK}\n" for thought in thoughts]
 
 
 def _pattern(view: View, unknown: str) -> str:

@@ -31,14 +31,9 @@ ANSWER_SPELLED = "Answer with the letters apart, as in <guess> W O R D S</guess>
 SPELLED_THINKING = "Think in <think>...</think>, then answer with <guess> W O R D S</guess>."
 CALL = "Guess by calling the tool."
 CALL_THINKING = "Think in <think>...</think>, then guess by calling the tool."
-MARKS_LEGEND = (
-    "After each guess you see a mark for each letter: ✓ it is in its place, "
-    "- it is in the word but elsewhere, x it is not in the word.\n"
-)
-PLACES_LEGEND = (
-    "After each guess you see its letters, each with its place and a mark: ✓ it is in its place, "
-    "- it is in the word but elsewhere, x it is not in the word.\n"
-)
+_MARKS = "✓ it is in its place, - it is in the word but elsewhere, x it is not in the word.\n"
+MARKS_LEGEND = f"After each guess you see a mark for each letter: {_MARKS}"
+PLACES_LEGEND = f"After each guess you see its letters, each with its place and a mark: {_MARKS}"
 STATE_LEGEND = "After each guess you are told what is known about the secret word.\n"
 SPELLED_LEGEND = (
     "After each guess you see what is known. Not: letters that are not in the word. Has: letters "
@@ -81,10 +76,9 @@ class PromptStyle(ABC):
     @property
     def rules(self) -> str:
         """What the game is, how many guesses it has, and how to read feedback."""
-        number: str | int = self.game.max_turns
-        if number <= len(NUMBERS):
-            number = NUMBERS[number - 1]
-        guesses = f"{number} guess{'es' * (self.game.max_turns > 1)}"
+        most = self.game.max_turns
+        number = NUMBERS[most - 1] if most <= len(NUMBERS) else most
+        guesses = f"{number} guess{'es' * (most > 1)}"
         hard_mode = f"{REFUSALS[TurnKind.BREAKS_HARD_MODE]}\n" if self.game.hard_mode else ""
         return TASK.replace("six guesses", guesses) + hard_mode + self.legend
 

@@ -212,11 +212,20 @@ class RewardSet:
 
     def _turn(self, turn: PlayedTurn) -> dict[str, float]:
         """The weighted share of each component in a turn."""
-        score = violation_value if self.lawful and turn.violation else reward_value
         return {
-            name: weight * score(name, self.components[name], turn) if weight else 0.0
+            name: weight * self._value(name, turn) if weight else 0.0
             for name, weight in self.weights.items()
         }
+
+    def _value(self, name: str, turn: PlayedTurn) -> float:
+        """The unweighted reward of a turn. Raises ValueError when it is outside its range."""
+        part, law_1 = self.components[name], self.lawful and turn.violation
+        if law_1 and not isinstance(part, Format):
+            return part.range[0]
+        value = part(turn)
+        if not part.range[0] <= value <= part.range[1]:  # also false for NaN
+            raise ValueError(f"reward {name} gave {value}, outside its range {part.range}")
+        return min(value, NOT_IN_LIST) if law_1 else value
 
     def _correct(
         self, turns: Sequence[PlayedTurn], parts: list[dict[str, float]], unplayed: int
@@ -224,57 +233,19 @@ class RewardSet:
         """Add what laws 2 to 4 give and take to the shares [K]; no share is changed."""
         name, win = next((n, p) for n, p in self.components.items() if isinstance(p, Win))
         for (turn, after), part in zip(pairwise(turns), parts, strict=False):
-            asked_again = after.state.turn == turn.state.turn
-            if asked_again and (charge := retry_charge(math.fsum(part.values()) - part[name])):
-                part[RETRY] = charge
-        if turns[-1].won:
-            value = won_game_value(
-                turns,
-                win=parts[-1][name],
-                turn_maximum=self.turn_maximum,
-                one_turn_earlier=self.weights[name] * win.step(turns[0].state.max_turns),
-            )
-            parts[-1][CREDIT] = value - math.fsum(v for part in parts for v in part.values())
-        elif unplayed:
-            parts[-1][FORFEIT] = forfeit_charge(unplayed, self.turn_minimum)
-
-
-def reward_value(name: str, part: Reward, turn: PlayedTurn) -> float:
-    """The unweighted reward of a turn. Raises ValueError when it is outside its range."""
-    value = part(turn)
-    if not part.range[0] <= value <= part.range[1]:  # also false for NaN
-        raise ValueError(f"reward {name} gave {value}, outside its range {part.range}")
-    return value
-
-
-def violation_value(name: str, part: Reward, turn: PlayedTurn) -> float:
-    """Law 1: the unweighted reward of a violation."""
-    if isinstance(part, Format):
-        return min(reward_value(name, part, turn), NOT_IN_LIST)
-    return part.range[0]
-
-
-def retry_charge(shaping: float) -> float:
-    """Law 2: what is taken off the shaping of an answer that is asked for again."""
-    return -max(shaping, 0.0)
-
-
-def won_game_value(
-    turns: Sequence[PlayedTurn], *, win: float, turn_maximum: float, one_turn_earlier: float
-) -> float:
-    """Law 3: the reward of a won game.
-
-    win: the share of Win. turn_maximum: P. one_turn_earlier: what winning one turn earlier adds.
-    """
-    first = turns[0].state
-    violations = sum(turn.violation for turn in turns)
-    perfect = (first.max_turns - first.turn) * turn_maximum
-    return perfect + win - one_turn_earlier / 2 * violations / len(turns)
-
-
-def forfeit_charge(unplayed: int, turn_minimum: float) -> float:
-    """Law 4: what a game that a violation ended is charged for the turns it did not play."""
-    return unplayed * turn_minimum
+            asked_again = after.state.turn == turn.state.turn  # law 2
+            shaping = math.fsum(part.values()) - part[name]
+            if asked_again and shaping > 0.0:
+                part[RETRY] = -shaping
+        first, last = turns[0].state, parts[-1]
+        if turns[-1].won:  # law 3
+            perfect = (first.max_turns - first.turn) * self.turn_maximum
+            one_turn_earlier = self.weights[name] * win.step(first.max_turns)
+            violations = sum(turn.violation for turn in turns)
+            value = perfect + last[name] - one_turn_earlier / 2 * violations / len(turns)
+            last[CREDIT] = value - math.fsum(v for part in parts for v in part.values())
+        elif unplayed:  # law 4
+            last[FORFEIT] = unplayed * self.turn_minimum
 
 
 def _sum(shares: Iterable[float]) -> float:

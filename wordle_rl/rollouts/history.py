@@ -56,20 +56,19 @@ class History:
         ]
         live = list(range(len(secrets)))
         for guesses in range(self.most):
-            wanting = [i for i in live if depths[i] > guesses]
-            live = []
+            wanting, live = [i for i in live if depths[i] > guesses], []
             numbers = self._uniforms(groups, 1 + guesses, seed=seed, step=step)
             for attempt in range(_ATTEMPTS):
                 player = self.player if attempt < _ATTEMPTS // 2 else self.stand_in
                 drawn = player.answer([states[i] for i in wanting], numbers[wanting, attempt])
-                for i, guess in zip(wanting, drawn, strict=True):
-                    if guess != secrets[i]:
-                        clue = Clue(guess, feedback_code(guess, secrets[i]))
-                        states[i] = State((*states[i].clues, clue), guesses + 1, max_turns)
-                        live.append(i)
-                wanting = [
-                    i for i, guess in zip(wanting, drawn, strict=True) if guess == secrets[i]
-                ]
+                pairs, wanting = list(zip(wanting, drawn, strict=True)), []
+                for i, guess in pairs:
+                    if guess == secrets[i]:
+                        wanting.append(i)
+                        continue
+                    clue = Clue(guess, feedback_code(guess, secrets[i]))
+                    states[i] = State((*states[i].clues, clue), guesses + 1, max_turns)
+                    live.append(i)
         return states
 
     def _uniforms(self, groups: range, number: int, *, seed: int, step: int) -> np.ndarray:

@@ -62,11 +62,6 @@ class RolloutSettings:
                 )
 
     @property
-    def candidates(self) -> bool:
-        """Whether rollouts are guesses of which a game takes one."""
-        return self.kind == "best_of"
-
-    @property
     def finishes(self) -> bool:
         """Whether games are played to their end."""
         return self.kind != "turn"
@@ -76,34 +71,38 @@ class RolloutSettings:
 
         earlier: how many guesses the games already have when the policy takes over.
         """
-        if self.candidates or not self.finishes:
+        if self.kind != "game":
             return 1
         again = rules.max_retries if "retry" in (rules.invalid, rules.unparsable) else 0
         return rules.max_turns - earlier + again
 
     def check(self, algorithm: Algorithm) -> None:
         """Raise ValueError for an algorithm that cannot learn from such rollouts."""
-        given = f"rollout={self.kind} with algorithm={option_of(algorithm)}"
-        if self.candidates and algorithm.imitates is not None:
-            raise ConfigError(
-                f"{given}: the policy chooses among its own guesses, but this algorithm learns a "
-                "scripted player's; use rollout=game or rollout=turn"
-            )
-        if self.candidates and algorithm.resample > 0:
-            raise ConfigError(
-                f"{given}: algorithm.resample must be 0, because a group is a turn of a game and "
-                f"cannot be replaced alone, not {algorithm.resample}"
-            )
-        if algorithm.needs_whole_games and self.kind != "game":
-            raise ConfigError(
-                f"{given}: this algorithm imitates won games, but a rollout is a single guess; "
-                "use rollout=game"
-            )
-        if self.letter_weight and not algorithm.takes_token_advantages:
-            raise ConfigError(
-                f"{given}: rollout.letter_weight must be 0 for an algorithm that judges whole "
-                f"guesses, not {self.letter_weight:g}"
-            )
+        best_of = self.kind == "best_of"
+        for broken, why in (
+            (
+                best_of and algorithm.imitates is not None,
+                "the policy chooses among its own guesses, but this algorithm learns a scripted "
+                "player's; use rollout=game or rollout=turn",
+            ),
+            (
+                best_of and algorithm.resample > 0,
+                "algorithm.resample must be 0, because a group is a turn of a game and cannot be "
+                f"replaced alone, not {algorithm.resample}",
+            ),
+            (
+                self.kind != "game" and algorithm.needs_whole_games,
+                "this algorithm imitates won games, but a rollout is a guess; use rollout=game",
+            ),
+            (
+                self.letter_weight > 0 and not algorithm.takes_token_advantages,
+                "rollout.letter_weight must be 0 for an algorithm that judges whole guesses, not "
+                f"{self.letter_weight:g}",
+            ),
+        ):
+            if broken:
+                named = f"rollout={self.kind} with algorithm={option_of(algorithm)}"
+                raise ConfigError(f"{named}: {why}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,15 +25,13 @@ from tests.helpers.tiny import (
     qwen,
     qwen_like_tokenizer,
     recipe_of,
+    same,
     step_of,
 )
 from wordle_rl.algorithms.base import Advantages
-from wordle_rl.algorithms.dapo import Dapo
-from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.algorithms.gspo import Gspo
-from wordle_rl.algorithms.ppo import Ppo
 from wordle_rl.algorithms.sft import Sft
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
@@ -41,14 +39,15 @@ from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.sampling import Sampling
+from wordle_rl.rollouts import kinds
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.history import History
-from wordle_rl.rollouts.settings import Recipe
+from wordle_rl.rollouts.kinds import RolloutTask
+from wordle_rl.rollouts.settings import Recipe, RolloutSettings
 from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.processes import ALONE
-from wordle_rl.training.advantages import score_rollouts, step_advantages
 from wordle_rl.training.log import select_games
 from wordle_rl.training.step import StepResult, collect_rollouts, train_step
 from wordle_rl.training.update import run_updates
@@ -259,14 +258,6 @@ def test_the_logged_reward_is_the_sum_of_its_breakdown(kind, form, steps):  # ro
             assert (taken["guess"], taken["reward"]) == (turn.guess, reward)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_all_turns_of_a_game_weigh_as_in_one_conversation_whatever_its_form(form, steps):
-    step = steps["game", form]
-    tokens = [sum(r.answer_lengths) for r in step.result.rollouts]
-    weights = sorted(set(np.round(step.batch.weights[step.batch.trained], 7).tolist()))
-    assert weights == pytest.approx(sorted({round(1 / (12 * n), 7) for n in tokens}), rel=1e-5)
-
-
 @pytest.mark.parametrize(("kind", "form"), EVERY[:4])
 def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(kind, form):
     lesson = TeacherSettings(
@@ -295,74 +286,62 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
     assert policy.update(batch, Sft())["update/skipped"] == 0.0
 
 
-LEARNERS = [
-    ("turn", Dapo(resample=0)), ("best_of", Gspo()), ("best_of", Ppo(epochs=1, minibatches=1)),
-    ("turn", Dpo()), ("game", Grpo(beta=0.1, kl="reward")),
-]  # fmt: skip
+# -- portions -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "algorithm"), LEARNERS, ids=lambda x: x if x in KINDS else "")
-def test_every_algorithm_learns_from_single_guesses_in_fresh_prompts(kind, algorithm):
-    policy = policy_for("fresh")
-    policy.keep_reference()
-    if algorithm.needs_values:
-        policy.add_value_head()
-    result = train_step(step_of(policy, lab_for(kind, "fresh", algorithm), 0))
-    assert result.metrics["update/skipped"] == 0.0 and result.metrics["grad_norm"] > 0.0
+@pytest.mark.parametrize("kind", ["game", "best_of"])
+def test_rollouts_in_portions_are_the_same_games_and_the_same_update(kind, backend):
+    if backend.name == "mlx" and kind != "game":
+        pytest.skip("the kinds differ above the backend, so one of them is enough on MLX")
+
+    def learn(most: int | None) -> tuple[list[Any], dict[str, torch.Tensor], list[int]]:
+        """Every token of every rollout, the weights after a step, and the rows of each engine."""
+        tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
+        policy = backend.policy_of(qwen(340), tokenizer, temperature=0.8, max_context=900)
+        engines, real = list[Spy](), policy.engine
+
+        def engine() -> Spy:
+            engines.append(Spy(real()))
+            return engines[-1]
+
+        policy.engine = engine
+        size = {"groups": 5, "num_generations": 3, "games_at_once": most}
+        result = train_step(step_of(policy, lab_for(kind, "conversation", **size), 2))
+        assert result.metrics["grad_norm"] > 0
+        rows = [(r.group, r.game.secret, r.taken, [(t.ids, t.answers) for t in r.talks])
+                for r in result.rollouts]  # fmt: skip
+        return rows, backend.weights_of(policy), [engine.most for engine in engines]
+
+    whole, weights, most = learn(None)
+    assert most == [15]
+    for games_at_once, sizes in ((3, [3] * 5), (7, [6, 6, 3])):
+        rows, after, engines = learn(games_at_once)
+        assert (engines, rows) == (sizes, whole)
+        assert same(after, weights)  # bit for bit
 
 
-def test_each_prompt_of_a_rollout_is_scored_and_valued_on_its_own():
-    """A score for each prompt, and the value before an answer at the answer's first token."""
-    told: list[Any] = []
+def test_games_are_halved_when_memory_runs_out(capsys, monkeypatch):
+    """And the rollouts are the same, because draws depend on game and turn alone."""
 
-    class Listens(Ppo):
-        def advantages(self, outcomes: Any) -> Advantages:
-            told.append(outcomes)
-            return super().advantages(outcomes)
+    def play_small(task: Any) -> list[Any]:
+        if len(task.secrets) > 2:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return list(task.places)
 
-    policy = policy_for("fresh")
-    policy.keep_reference()
-    policy.add_value_head()
-    step = step_of(policy, lab_for("game", "fresh", Listens(beta=0.1, kl="reward")), 0)
-    played = score_rollouts(step, collect_rollouts(step, range(3)))
-    assert max(len(r.talks) for r in played) > 1
-    step_advantages(played, step.recipe)
-    for rollout, found in zip(played, told[0].values, strict=True):
-        assert rollout.scores is not None
-        assert len(rollout.scores) == len(rollout.talks) == len(rollout.game.turns)
-        for talk, score, value in zip(rollout.talks, rollout.scores, found, strict=True):
-            assert score.values is not None and len(score.values) == len(talk.ids)
-            [answer] = talk.answers.values()
-            assert value == score.values[answer.start]
+    def break_down(task: Any) -> list[Any]:
+        raise RuntimeError("shapes do not match")
 
-
-@pytest.mark.parametrize("algorithm", [Gspo(), Dpo(pairs=2)], ids=["gspo", "dpo"])
-def test_a_rollout_of_several_prompts_is_split_over_no_two_pieces(algorithm):
-    """The gradient is the same however little memory there is, and a piece holds whole units."""
-
-    def slopes(tokens: int) -> dict[str, torch.Tensor]:
-        policy = policy_for("fresh", micro_batch_tokens=tokens)
-        policy.keep_reference()
-        batches: list[Batch] = []
-        real = policy.update
-
-        def update(batch: Batch, algorithm: Any) -> dict[str, float]:
-            batches.append(batch)
-            return real(batch, algorithm)
-
-        policy.update = update
-        train_step(step_of(policy, lab_for("game", "fresh", algorithm), 0))
-        [batch] = batches
-        assert batch.units is not None and len(batch.units) > len(set(batch.units.tolist()))
-        # As if trained before, so that ratios differ from 1 and rows of a rollout from each other.
-        drift = np.random.default_rng(0).normal(0.0, 1e-4, batch.ids.shape) * batch.trained
-        old = policy_for("fresh").score(batch) + drift
-        fresh = policy_for("fresh", micro_batch_tokens=tokens)
-        return gradients(fresh, replace(batch, old_logprobs=old.astype(np.float32)), algorithm)
-
-    large, small = slopes(1_000_000), slopes(1)
-    for name, slope in large.items():
-        assert torch.allclose(slope, small[name], atol=1e-6), name
+    recipe = lab_for("game", "conversation", groups=7, num_generations=3)
+    step: Any = step_of(None, recipe, chat=Chat(HFTokenizer(qwen_like_tokenizer())))
+    task = RolloutTask(step=step, places=range(7), secrets=["crane"] * 7, starts=[State()] * 7)
+    monkeypatch.setitem(kinds.KINDS, "game", play_small)
+    assert kinds.play_task(task) == list(range(7))
+    assert "rollout.games_at_once=6" in capsys.readouterr().out
+    monkeypatch.setitem(kinds.KINDS, "game", break_down)
+    with pytest.raises(RuntimeError, match="shapes"):
+        kinds.play_task(task)
+    with pytest.raises(ValueError, match=r"rollout.games_at_once must be 4 or more"):
+        RolloutSettings(groups=2, num_generations=4, games_at_once=3)
 
 
 # -- the estimator --------------------------------------------------------------------------------

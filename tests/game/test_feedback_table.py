@@ -89,18 +89,13 @@ def test_second_use_of_the_table_reads_the_file_of_the_first(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("left", [0, 5, 130])
-def test_torn_cache_file_is_rebuilt(tmp_path, left):
+def test_a_torn_cache_file_is_rebuilt_and_a_blocked_folder_only_means_no_cache(tmp_path):
     expected = feedback_table(SMALL, cache_dir=tmp_path).copy()
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
-    file.write_bytes(whole[:left])
-    assert (feedback_table(SMALL, cache_dir=tmp_path) == expected).all()
-    assert file.read_bytes() == whole
+    for left in (0, 5, 130):
+        file.write_bytes(whole[:left])
+        assert (feedback_table(SMALL, cache_dir=tmp_path) == expected).all()
+        assert file.read_bytes() == whole
     assert list(tmp_path.iterdir()) == [file]  # no temporary file is left
-
-
-def test_folder_that_cannot_be_written_only_means_no_cache(tmp_path):
-    blocked = tmp_path / "file"
-    blocked.write_text("a file where the folder should be")
-    assert feedback_table(SMALL, cache_dir=blocked / "cache").shape == (4, 3)
+    assert (feedback_table(SMALL, cache_dir=file / "cache") == expected).all()

@@ -113,18 +113,6 @@ def test_same_state_and_uniform_get_the_same_answer_in_any_batch(small):
         assert together == backwards == alone, player.name
 
 
-def test_greedy_entropy_prefers_a_candidate_among_equal_guesses_then_the_alphabet():
-    answers = ("crane", "crate", "craze")
-    words = WordLists(answers=answers, allowed=("azntq", "craft", *answers, "zebra"))
-    knowledge = Knowledge(words, build_table(words))
-    # n, t and z get different marks, so it tells all three apart, which no answer does
-    assert GreedyEntropy(knowledge, opener=None).choose(State()) == "azntq"
-    # two candidates left: one of them is guessed, although azntq also tells them apart
-    state = State((Clue("zebra", feedback_code("zebra", "crane")),), 1)
-    assert knowledge.candidate_words(state) == ["crane", "crate"]
-    assert GreedyEntropy(knowledge, opener=None).choose(state) == "crane"
-
-
 @pytest.mark.parametrize("candidates", ["answers", "allowed"])
 def test_greedy_entropy_always_makes_a_guess_with_the_most_bits(small, candidates):
     player = GreedyEntropy(small, opener=None, candidates=candidates)

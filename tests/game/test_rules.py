@@ -136,11 +136,6 @@ def test_guess_that_breaks_hard_mode_costs_what_a_non_word_costs():
     assert (hard.state.turn, len(hard.state.clues)) == (2, 1)
 
 
-def test_hard_mode_with_every_guess_accepted_is_a_contradiction():
-    with pytest.raises(ValueError, match=r"rules\.hard_mode=true"):
-        Rules(hard_mode=True, invalid="accept")
-
-
 def test_game_from_a_given_state_goes_on_from_there():
     state = State((clue("slate", "crept"), clue("crane", "crept")), 5, 6)
     played = Game("crept", WORDS, Rules(), state=state)

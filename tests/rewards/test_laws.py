@@ -9,17 +9,15 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.helpers.cheaters import CHEATERS, Cheater, Repeater, Staller
+from tests.helpers.cheaters import CHEATERS, Cheater, Staller
 from tests.helpers.reward_sets import (
     ANSWERS,
     KNOWLEDGE,
     POLICIES,
     SECRET,
     SETS,
-    UNLAWFUL,
     WORDS,
     asking_for_thoughts,
     guesses,
@@ -215,21 +213,6 @@ def test_scripted_cheaters_gain_less_on_each_turn_than_the_worst_honest_guess(fo
             worst = worst_guess(turn.state, game.secret, form, name)
             assert rewards.score_turns([turn]).total < worst, name
     assert cheated > 0 or cheater is Staller
-
-
-def test_without_laws_and_a_paid_win_cheating_pays():
-    """Words said again, and games that are never won."""
-    assert {*SETS} - {*LAWFUL} == {UNLAWFUL}, "a set that is shipped must be lawful"
-    rewards, name = SETS[UNLAWFUL], UNLAWFUL
-    again = [
-        rewards.score_turns([turn]).total
-        > worst_guess(turn.state, game.secret, "conversation", name)
-        for turn, game in turns_of(Repeater, "conversation")
-        if turn.repeat
-    ]
-    assert np.mean(again) > 0.5
-    won = rewards.score(play(guesses("catch", SECRET))).total
-    assert rewards.score(play(guesses(*["catch"] * 6))).total > won
 
 
 # row 19

@@ -38,6 +38,7 @@ def test_the_sum_over_turns_is_the_sum_of_the_logged_breakdowns(name):
 
 
 def test_an_unlawful_set_is_the_weighted_sum_and_lets_repeating_a_word_pay():
+    assert {n for n in SETS if not SETS[n].lawful} == {UNLAWFUL}, "what is shipped must be lawful"
     rewards = SETS[UNLAWFUL]
     game = play(guesses("patch", "patch", "chimp"))
     expected = [

@@ -12,15 +12,14 @@ from tests.helpers.talks import TurnTokens, turns_of
 from tests.helpers.tiny import CHATML, QWEN_TOOLS, WORDS, gemma_like_tokenizer, qwen_like_tokenizer
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.game.players import Player, guess_text
+from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, Rules, State
-from wordle_rl.policy.sampling import Draws, Sampling
+from wordle_rl.policy.sampling import Sampling
 from wordle_rl.prompts.parser import TOOL
 from wordle_rl.prompts.styles import Spelled, Symbols, WholeState
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import Form, build_form, check_room
-from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.teacher import ScriptedPlayer, scripted_talks
+from wordle_rl.rollouts.teacher import scripted_talks
 
 TOKENIZERS: dict[str, Any] = {
     "conversation": qwen_like_tokenizer,
@@ -30,20 +29,10 @@ TOKENIZERS: dict[str, Any] = {
 STYLES = [Symbols(), WholeState(think=True)]
 
 
-class Fixed(Player):
-    """A word, then a word that is not in the list, then words again."""
-
-    name = "fixed"
-
-    def choose(self, state: State, uniform: float = 0.0) -> str:
-        return ("slate", "zzzzz", "crane", "crept")[state.turn % 4]
-
-
-def a_game() -> Game:
-    [game] = play(
-        ScriptedPlayer(player=Fixed(), draws=Draws(seed=0)),
-        new_games(["sleep"], WORDS, Rules(max_turns=4)),
-    )
+def a_game(*guesses: str) -> Game:
+    game = Game("sleep", WORDS.allowed_set, Rules(max_turns=4))
+    for guess in guesses or ("slate", "zzzzz", "crane", "crept"):
+        game.play(guess, text=guess_text(guess))
     return game
 
 
@@ -130,9 +119,7 @@ def test_each_fresh_prompt_begins_anew_and_says_why_the_last_answer_was_refused(
 @pytest.mark.parametrize("style", STYLES)
 def test_a_game_of_tool_calls_taken_over_reads_as_if_it_had_been_played_from_the_start(style):
     chat = Chat(HFTokenizer(TOKENIZERS["tool"]()))
-    game = Game("sleep", WORDS.allowed_set, Rules(max_turns=4))
-    for guess in ("slate", "crane", "crept"):
-        game.play(guess, text=guess_text(guess))
+    game = a_game("slate", "crane", "crept")
     played = turns_of(scripted_talks(game, build_form("tool", chat, style)))
     for number, turn in enumerate(game.turns):
         opening = build_form("tool", chat, style).opening(turn.state)

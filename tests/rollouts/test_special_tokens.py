@@ -30,15 +30,6 @@ TOKENIZERS: dict[str, Any] = {
 }
 
 
-def with_tags(special: bool) -> Any:
-    """A byte-level BPE that has <think> and <tool_call> as tokens of their own."""
-    inner = qwen_like_tokenizer(QWEN_TOOLS + "{# a tokenizer of its own #}" * (1 + special))
-    tags = [AddedToken(f"<{end}{tag}>", special=special, normalized=False)
-            for tag in ("think", "tool_call") for end in ("", "/")]  # fmt: skip
-    inner.add_tokens(tags, special_tokens=special)
-    return inner
-
-
 def ids_of(tokenizer: HFTokenizer, text: str) -> list[int]:
     return [*tokenizer.encode(text), min(tokenizer.stop_ids)]
 
@@ -88,19 +79,17 @@ def test_an_answer_that_a_limit_cut_off_keeps_its_last_token():
 
 
 @pytest.mark.parametrize("special", [False, True])
-def test_tags_of_thinking_and_of_tool_calls_are_read_whatever_kind_of_token_they_are(special):
-    tokenizer = HFTokenizer(with_tags(special))
-    thought = "<think>vowels</think>\n<guess>crane</guess>"
+def test_tags_are_read_whatever_kind_of_token_they_are(special):
+    inner = qwen_like_tokenizer(QWEN_TOOLS + "{# a tokenizer of its own #}" * (1 + special))
+    tags = [AddedToken(f"<{end}{tag}>", special=special, normalized=False)
+            for tag in ("think", "tool_call") for end in ("", "/")]  # fmt: skip
+    inner.add_tokens(tags, special_tokens=special)
+    tokenizer = HFTokenizer(inner)
+    thought = "<think><guess>slate</guess></think>\n<guess>crane</guess>"
     assert parse(tokenizer.decode(ids_of(tokenizer, thought))).guess == "crane"
-    inside = "<think><guess>crane</guess></think>"
-    reason = parse(tokenizer.decode(ids_of(tokenizer, inside))).reason
-    assert reason is ParseFailure.GUESS_INSIDE_THINK
     call = Chat(tokenizer).with_tool.call("crane")
     assert "<tool_call>" in call
     assert parse_call(tokenizer.decode(ids_of(tokenizer, call))).guess == "crane"
-    spoilt = call.replace("crane", "cra<|endoftext|>ne")
-    reason = parse_call(tokenizer.decode(ids_of(tokenizer, spoilt))).reason
-    assert reason is ParseFailure.NOT_ASCII_LETTERS
 
 
 def test_the_log_and_the_board_of_a_game_show_the_special_token():  # row 35

@@ -1,8 +1,9 @@
-"""What scripted players write: thoughts before an answer as tokens, and solved examples."""
+"""Scripted players at the table: thoughts before an answer, solved examples, time that runs out."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ import pytest
 from tests.helpers.talks import turns_of
 from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS, fitting, states
 from tests.helpers.tiny import QWEN_TOOLS, qwen_like_tokenizer
+from tests.helpers.tiny import WORDS as TINY
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
 from wordle_rl.game.players import GreedyEntropy, RandomConsistent
-from wordle_rl.game.rules import Clue, Rules, State, feedback_code
+from wordle_rl.game.rules import Clue, Game, GameStatus, Rules, State, feedback_code
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.prompts.parser import thought_of
 from wordle_rl.prompts.reasoning import Reasoning
@@ -98,3 +100,17 @@ def test_there_are_no_more_examples_than_training_secrets() -> None:
     with pytest.raises(ValueError, match="shots must be at most 2, the number of training secrets"):
         draw_shots(3, WORDS.answers[:2], KNOWLEDGE, Rules(), seed=0)
     assert draw_shots(0, (), KNOWLEDGE, Rules(), seed=0) == ()
+
+
+def test_a_game_won_in_the_turn_in_which_time_runs_out_is_won():  # row 37
+    def guess_crane(games: Mapping[int, Game], turn: int) -> None:
+        for game in games.values():
+            game.play("crane")
+
+    games = new_games(["crane", "slate", "aback"], TINY, Rules())
+    games += new_games(["slate"], TINY, Rules(max_turns=1))
+    play(guess_crane, games, time_limit=0.0)
+    found = [game.status for game in games]
+    late = GameStatus.OUT_OF_TIME
+    assert found == [GameStatus.WON, late, late, GameStatus.LOST]
+    assert [len(game.turns) for game in games] == [1] * 4

@@ -31,6 +31,7 @@ class RolloutTask:
 
     @property
     def size(self) -> int:
+        """Rollouts in a group."""
         return self.step.recipe.rollout.num_generations
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,6 @@ from huggingface_hub.utils import get_session
 from wordle_rl.runs.errors import full_disk, missing
 from wordle_rl.runs.instantiate import ConfigError
 
-_PAUSES = (0.5, 1.0)  # seconds between attempts
 _TIMEOUT = 10.0  # seconds, as in the hub's library
 
 
@@ -25,16 +23,10 @@ def notice_offline(location: str) -> None:
     """
     if Path(location).is_dir() or constants.HF_HUB_OFFLINE:
         return
-    for pause in (*_PAUSES, None):
-        try:
-            get_session().head(constants.ENDPOINT, timeout=_TIMEOUT)
-            return
-        except Exception as error:  # the HTTP library, and so its errors, differ by version
-            if type(error).__name__ != "ConnectError":
-                return
-        if pause is not None:
-            time.sleep(pause)
-    constants.HF_HUB_OFFLINE = True
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_TIMEOUT)
+    except Exception as error:  # the HTTP library, and so its errors, differ by version
+        constants.HF_HUB_OFFLINE = type(error).__name__ == "ConnectError"
 
 
 @contextmanager

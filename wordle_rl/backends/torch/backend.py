@@ -22,7 +22,7 @@ from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
 from wordle_rl.backends.memory import DEFAULT_MICRO_BATCH, settle_memory
@@ -55,19 +55,6 @@ from wordle_rl.runs.processes import ALONE, Processes, read_launch
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, TrainingFailed, run_training
 from wordle_rl.training.progress import StepLines, announce, show_steps
-
-
-class StepNumbers(Dataset[int]):
-    """The numbers of the remaining steps. It has a length, so Lightning does not prefetch."""
-
-    def __init__(self, first: int, end: int) -> None:
-        self._steps = range(first, end)
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def __getitem__(self, index: int) -> int:
-        return self._steps[index]
 
 
 class TrainingModule(LightningModule):
@@ -274,7 +261,7 @@ def _run_steps(
     module: TrainingModule, setup: Experiment, loggers: list[Logger], signals: OwnSignals
 ) -> None:
     """Run the remaining steps under a Trainer."""
-    steps = StepNumbers(module.first_step, setup.trainer.steps)
+    steps: Any = range(module.first_step, setup.trainer.steps)
     if not len(steps):
         return
     device = module.policy.device

@@ -82,11 +82,6 @@ class Place:
         positions = torch.from_numpy(places).to(device)
         return cls(positions, int(lengths[0]) if equal else None, int(lengths.max()) + width)
 
-    def move(self, tokens: int) -> Place:
-        """The place some tokens further on."""
-        start = None if self.start is None else self.start + tokens
-        return Place(self.positions + tokens, start, self.end + tokens)
-
 
 class SlotCache(Cache):
     """A transformers Cache of slots 0, 1, ... for one forward pass. place: of the new tokens."""

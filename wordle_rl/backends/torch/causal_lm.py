@@ -36,13 +36,8 @@ class RolloutTrunk(Protocol):
 class CausalLM:
     """Trunk and head of a model, which may be wrapped by peft."""
 
-    def __init__(
-        self, model: nn.Module, *, checkpointing: bool = False, device_type: str | None = None
-    ) -> None:
-        """checkpointing: whether the backward pass computes each layer again.
-
-        device_type: the kind of device to compute as, for weights that are on none (meta).
-        """
+    def __init__(self, model: nn.Module, *, checkpointing: bool = False) -> None:
+        """checkpointing: whether the backward pass computes each layer again."""
         self.model = model
         get_base = getattr(model, "get_base_model", None)  # peft's
         inner: Any = get_base() if get_base is not None else model
@@ -55,7 +50,6 @@ class CausalLM:
         self._is_merged = any(isinstance(part, MergedLinear) for part in model.modules())
         self._recomputed = find_layers(self._trunk) if checkpointing else []
         self._last_place = last_place(self.config)
-        self._device_type = device_type or self.device.type
 
     @property
     def layers(self) -> int:
@@ -84,7 +78,7 @@ class CausalLM:
         weight = self._head.weight
         if options is not None:
             weight = weight[torch.from_numpy(options.tokens).to(weight.device)]
-        with torch.autocast(self._device_type, enabled=False):
+        with torch.autocast(self.device.type, enabled=False):
             logits = nn.functional.linear(hidden.to(weight.dtype), weight).float()
         if self._scale is not None:
             logits = torch.tanh(logits / self._scale) * self._scale
@@ -139,7 +133,7 @@ class CausalLM:
     @property
     def is_fast(self) -> bool:
         """Whether layers written out replace transformers' forward pass, see fast/."""
-        return self._device_type == "cpu" and can_be_fast(self.model)
+        return self.device.type == "cpu" and can_be_fast(self.model)
 
     def compute_last_hidden(
         self, ids: torch.Tensor, last: torch.Tensor, cache: SlotCache

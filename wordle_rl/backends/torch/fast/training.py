@@ -54,22 +54,7 @@ def compute_states(
     each layer again.
     """
     opening = count_shared(ids, wanted)
-    places = wanted[:, opening:].flatten().nonzero()[:, 0] + opening
-    return compute_states_at(trunk, ids, opening, places, checkpointing=checkpointing)
-
-
-def compute_states_at(
-    trunk: Any,
-    ids: torch.Tensor,
-    opening: int,
-    places: torch.Tensor,
-    *,
-    checkpointing: bool = False,
-) -> torch.Tensor:
-    """As compute_states, where the opening that all sequences share is known.
-
-    places: [P] of the layout's M tokens, see Layout. Works without looking at ids.
-    """
+    places = wanted[:, opening:].flatten().nonzero()[:, 0] + opening  # of the layout's tokens
     inner = ids[:, opening:-1]
     layout = _lay_out(trunk, opening, *inner.shape)
     x = F.embedding(torch.cat([ids[0, :opening], inner.flatten()]), trunk.embed_tokens.weight)

@@ -7,7 +7,6 @@ import pytest
 from tests.helpers import played_games
 from wordle_rl.evaluation.boards import (
     boards_side_by_side,
-    paired_boards,
     tabulate_games,
 )
 from wordle_rl.game.rules import Game, Rules
@@ -47,26 +46,6 @@ def test_boards_side_by_side_keep_the_width_and_lose_no_game(width, colour):
     assert max(map(len, text.splitlines())) <= width
     assert [len(re.findall(f"won in {n}", text)) for n in range(1, 6)] == [1] * 5
     assert text.count("unfinished") == 1
-
-
-@pytest.mark.parametrize("colour", [True, False])
-def test_pairs_of_boards_are_before_and_after_in_two_columns_of_one_width(colour):
-    long = "a reason that is much too long for half of a terminal"
-    pairs = [
-        (played("crept", [None] * 6, reason=long), played("crept", ["sleep", "crept"])),
-        (played("crane", ["zzzzz"]), played("crane", [None, "crane"], reason=long)),
-    ]
-    shown = paired_boards(pairs, ("before", "after step 3"), colour=colour)
-    assert ("\x1b[30;42m" in shown) is colour
-    lines = ESCAPE.sub("", shown).splitlines()
-    assert max(map(len, lines)) <= 80
-    right = lines[0].index("after step 3")
-    assert lines[0].startswith("before ")
-    assert (lines[2][:10], lines[2][right:]) == ("CREPT lost", "CREPT won in 2")
-    assert lines[5][right:] == "" and "a reason" in lines[5]
-    second = lines.index("", 3) + 1
-    assert (lines[second][:16], lines[second][right:]) == ("CRANE unfinished", "CRANE won in 2")
-    assert "not a word" in lines[second + 1][:right] and "a reason" in lines[second + 1][right:]
 
 
 def reward_of(turns: int, **parts: float) -> GameReward:

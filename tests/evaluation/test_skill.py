@@ -82,14 +82,6 @@ def test_a_guess_fits_exactly_when_it_breaks_no_kind_and_could_be_the_secret():
     assert 0 < broken < 600
 
 
-def test_refused_answers_are_no_guesses_and_nothing_is_divided_by_zero():
-    game = played("dater", None, "qqqqq")
-    assert skills([game], KNOWLEDGE) == []
-    assert set(summary([]).values()) == {None}
-    metrics = skill_metrics([game], KNOWLEDGE, Regret(KNOWLEDGE, 6))
-    assert all(math.isnan(value) for value in metrics.values())
-
-
 def test_metrics_of_a_few_games_are_those_of_all_their_turns_but_for_best_bits():
     chance = random.Random(1)
     games = [
@@ -134,10 +126,3 @@ def test_regret_is_the_mean_of_guesses_beyond_those_of_the_best_player(tmp_path)
     assert regret.mean([lost]) == 3.0  # lost in three is four, the tree's first guess wins
     assert regret.mean([lost, game("crane", "crane")]) == 1.0
     assert regret.mean([game("crane", "slate")]) is None  # still going
-
-
-def test_a_tree_that_lacks_an_answer_is_refused_in_one_line(tmp_path):
-    tree = tmp_path / "tree.txt"
-    tree.write_text("bonds later\n")
-    with pytest.raises(ValueError, match=r"lacks 39, such as 'baner'"):
-        Regret(KNOWLEDGE, 6, tree)

@@ -1,7 +1,6 @@
 """Summaries, intervals and tables of finished games."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from wordle_rl.evaluation.intervals import sign_test, standard_error, wilson, wi
 from wordle_rl.evaluation.summary import game_record
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Clue, Game, GameStatus, Rules, State, feedback_code
-from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.training.metrics import habit_metrics
 
 
@@ -117,15 +115,6 @@ def test_openers_are_distinct_first_guesses_of_games_from_an_empty_board():
     metrics = habit_metrics("val", [*games, middle])
     assert metrics["val/distinct_openers"] == pytest.approx(2 / 4)
     assert metrics["val/most_common_guess"] == pytest.approx(4 / 8)  # crane
-
-
-def test_the_mean_reward_is_the_sum_of_its_parts():
-    always = {"format": 0.5, "win": 1.0}
-    rewards = SimpleNamespace(score=lambda game: GameReward(turns=(always,) * len(game.turns)))
-    s = summary_of([played("crane", ["slate", "crane"]), played("crane", ["crane"])],
-                   rewards=rewards)  # fmt: skip
-    assert s["reward_parts"] == {"format": 0.75, "win": 1.5} and s["reward"] == 2.25
-    assert "fake's reward 2.25 by part: format 0.75, win 1.50" in report_table([s])
 
 
 def test_the_sign_test_is_the_exact_mcnemar_test():

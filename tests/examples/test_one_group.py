@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.examples import load_example
-from wordle_rl.game.rules import marks
 from wordle_rl.runs.paths import ROOT
 
 FILE = ROOT / "examples" / "one_group.py"
@@ -75,16 +74,6 @@ def test_an_advantage_is_the_distance_from_the_groups_mean_in_standard_deviation
         found = [row.advantage for row in at_turn]
         assert found == pytest.approx(expected.tolist(), abs=2e-3)
     assert {row.advantage for row in rows if row.turn == 1} != {0.0}
-
-
-def test_marks_and_ends_of_the_games_are_right(group):
-    secret, rows = group
-    assert all(row.marks == marks(row.word.lower(), secret) for row in rows)
-    for game in range(1, 5):
-        turns = [row for row in rows if row.game == game]
-        assert [row.turn for row in turns] == list(range(1, len(turns) + 1))
-        assert turns[-1].word.lower() == secret or len(turns) == 6
-        assert {row.tokens for row in turns} == {2 * len(turns)}
 
 
 def test_better_guesses_become_likelier_and_worse_ones_less_likely(group):

@@ -182,19 +182,3 @@ def test_runs_are_compared_secret_by_secret(tmp_path):
     assert "bad against the first on the same 3 secrets" in page.prose
     assert "-66.7 (-132.0 to -1.3) points" in page.prose
     assert "good: lineage: untrained." in page.text("p")
-
-
-def test_runs_of_one_name_are_told_apart_by_their_settings(tmp_path):
-    runs = []
-    for folder, rate in (("a", "0.0001"), ("b", "0.001")):
-        command = ["train.py", f"optim.lr={rate}", "seed=5"]
-        runs.append(make_run(tmp_path / folder, command=command))
-        config = f"seed: 5\noutput_dir: {folder}\noptim:\n  lr: {rate}\n"
-        (runs[-1] / "config.yaml").write_text(config)
-    page = page_of(*runs)
-    assert page.text("h1") == ["2 runs: mini, lr=0.0001 seed=5 and mini, lr=0.001 seed=5"]
-    assert "optim.lr 0.001 0.0001 0.001" in page.prose
-    assert "seed 0 5" not in page.prose and "seed 0 5" in page_of(runs[0]).prose
-    assert page_of(runs[0], runs[0]).text("h1") == [
-        "2 runs: mini, lr=0.0001 seed=5 (1) and mini, lr=0.0001 seed=5 (2)"
-    ]

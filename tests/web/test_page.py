@@ -90,12 +90,6 @@ def test_a_player_is_watched_turn_by_turn(browser):
     assert said == "this game is forgotten: begin another one"
 
 
-def test_a_player_without_probabilities_shows_none(browser):
-    game = browser.ask("watch", player="gibberish", secret="")
-    assert browser.ask("think", game=game["game"], turn=0) == {"chances": None}
-    assert not game["won"] and any(turn["note"] for turn in game["turns"])
-
-
 def test_two_players_are_compared_on_a_board_made_by_hand(browser):
     rows = [["crane", "xxx✓x"], ["Sleep", "xxxxx"]]
     for player in ("entropy", "consistent"):

@@ -61,8 +61,7 @@ def curve_pictures(runs: Sequence[Run], solvers: Sequence[Result]) -> list[Pictu
     """
     alone, found = runs[0] if len(runs) == 1 else None, []
     trained = alone is not None and len(alone.series("train/wins")) > 0
-    validated = any(len(run.validations) > 1 for run in runs)
-    levels = [*solvers[:2]] if alone else []
+    levels = solvers[:2] if alone else []
     note = f"{_count_games(alone) if alone else 'Validation games of each run. '}{_BAND}"
     if alone and alone.reports:
         note += " Diamonds are the reports at the start and the end."
@@ -72,7 +71,7 @@ def curve_pictures(runs: Sequence[Run], solvers: Sequence[Result]) -> list[Pictu
         ("wins", "Games won", WINS),
         ("guesses", "Mean number of guesses", GUESSES),
     ):
-        if validated or (trained and measure == WINS):
+        if any(len(run.validations) > 1 for run in runs) or (trained and measure == WINS):
             draw = partial(draw_curves, runs=runs, measure=measure, levels=levels)
             found.append(Picture(name, title, note, draw))
     if alone and trained:

@@ -8,11 +8,10 @@ its heartbeat is old, and continues in its folder. Does not work on Windows.
 from __future__ import annotations
 
 import fcntl
-import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from optuna.trial import FrozenTrial, TrialState
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.sweeps.ledger import (
+    DONE,
     LIVE,
     Round,
     build_sampler,
@@ -158,7 +158,9 @@ class Worker:
             trial, folder, part.build_run(trial.params), self._settings, self._beat(trial),
             self._say,
         )  # fmt: skip
-        self._say(_format_start(frozen, folder, resumed=run.path is not None))
+        begins = "resumes" if run.path else "starts"
+        where = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+        self._say(f"trial {trial.number}  {format_params(trial.params)}  {begins} in {where}")
         value, state = None, TrialState.FAIL
         try:
             value, state = run.work(), TrialState.COMPLETE
@@ -196,7 +198,7 @@ class Worker:
         """Print a trial's line, keep its result, and stop when too many have failed."""
         with self._alone():
             write_results(self._folder, self._list_trials())
-        self._say(_format_trial(trial, part.trials, part.left()))
+        self._say(_format_trial(trial, part))
         self._causes.append(trial.user_attrs.get("cause"))
         last = self._causes[-FAILURES:]
         if len(last) == FAILURES and all(last):
@@ -205,39 +207,29 @@ class Worker:
             )
 
 
-def _format_start(trial: FrozenTrial, folder: Path, *, resumed: bool) -> str:
-    """resumed: some of the trial has run before, until it was stopped or killed."""
-    begins, where = "resumes" if resumed else "starts", os.path.relpath(folder)
-    where = str(folder) if where.startswith("..") else where
-    return f"trial {trial.number}  {format_params(trial.params)}  {begins} in {where}"
-
-
-def _format_trial(trial: FrozenTrial, trials: Sequence[FrozenTrial], left: int) -> str:
+def _format_trial(trial: FrozenTrial, part: Round) -> str:
     """Number, parameters, state, best so far, and time left.
 
     The time is estimated from the mean time of ended trials, with as many side by side as now.
     """
+    trials, left = part.trials, part.left()
     complete = [(t.value or 0.0, t.number) for t in trials if t.state == TrialState.COMPLETE]
-    value = trial.value
-    if trial.state != TrialState.COMPLETE:
-        value = max(trial.intermediate_values.values(), default=None)
-    best = "none complete yet"
-    if complete:
-        wins, number = max(complete, key=lambda found: found[0])
-        best = f"best {100 * wins:.1f} % (trial {number})"
-    spent = [t.duration.total_seconds() for t in trials
-             if t.state in (TrialState.COMPLETE, TrialState.PRUNED) and t.duration]  # fmt: skip
+    wins, number = max(complete, key=lambda found: found[0], default=(0.0, 0))
+    best = f"best {100 * wins:.1f} % (trial {number})" if complete else "none complete yet"
+    # Optuna gives a pruned trial the value of its last report.
+    value = trial.value if trial.state == TrialState.COMPLETE else \
+        max(trial.intermediate_values.values(), default=None)  # fmt: skip
+    spent = [t.duration.total_seconds() for t in trials if t.state in DONE and t.duration]
     time_left = ""
     if spent and left:
         workers = 1 + sum(t.state == TrialState.RUNNING for t in trials)
         time_left = f", about {sum(spent) / len(spent) * left / workers / 60:.0f} min"
     parts = [
         f"trial {trial.number}", format_params(trial.params), STATES[trial.state],
-        *([f"{100 * value:.1f} %"] if value is not None else []),
-        *([trial.user_attrs["cause"]] if "cause" in trial.user_attrs else []),
+        "" if value is None else f"{100 * value:.1f} %", trial.user_attrs.get("cause", ""),
         best, f"{left} to go{time_left}",
     ]  # fmt: skip
-    return "  ".join(parts)
+    return "  ".join(filter(None, parts))
 
 
 def _format_ending(plan: StudyPlan, winner: FrozenTrial | None, failed: int) -> str:

@@ -101,12 +101,8 @@ def quote(text: str) -> str:
 
 def format_params(params: Params) -> str:
     """Parameters in one line for people: the last part of each name, and short numbers."""
-    return " ".join(
-        f"{name.rpartition('.')[2]}={value:.4g}"
-        if isinstance(value, float)
-        else f"{name.rpartition('.')[2]}={value}"
-        for name, value in params.items()
-    )
+    shown = {name: f"{v:.4g}" if isinstance(v, float) else v for name, v in params.items()}
+    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in shown.items())
 
 
 def name_arm(params: Params, space: Space) -> str:

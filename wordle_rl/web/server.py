@@ -80,7 +80,8 @@ class Page:
         secret = pick_secret(opponent, self._secret)
         self._secret = None
         mine = Game(secret, opponent.knowledge.words.allowed_set, opponent.rules)
-        return self._show_match(self._keep(opponent, mine, self._play(opponent, secret)))
+        theirs = opponent.play(secret, self._closing.is_set)
+        return self._show_match(self._keep(opponent, mine, theirs))
 
     def guess(self, fields: dict[str, Any]) -> dict[str, Any]:
         """Play a person's guess; without a guess, give up. A word against the rules is an error."""
@@ -104,7 +105,7 @@ class Page:
         """Let a player play a whole game, with the facts and the reward of each turn."""
         opponent = self.players.get(fields["player"])
         wanted = fields["secret"] and read_word("secret", fields["secret"])
-        watched = self._play(opponent, pick_secret(opponent, wanted))
+        watched = opponent.play(pick_secret(opponent, wanted), self._closing.is_set)
         game = watched.game
         rewards = opponent.rewards.score(game)
         return {
@@ -147,9 +148,6 @@ class Page:
             "facts": opponent.judge(state, turn.guess),
             "chances": show_chances(chances, turn.guess),
         }
-
-    def _play(self, opponent: Opponent, secret: str) -> WatchedGame:
-        return opponent.play(secret, self._closing.is_set)
 
     def _keep(self, opponent: Opponent, mine: Game | None, theirs: WatchedGame) -> int:
         """Keep a game under a number, and forget the oldest of many."""

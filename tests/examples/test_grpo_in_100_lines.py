@@ -64,6 +64,7 @@ def model(example: ModuleType) -> Any:
     return example.AutoModelForCausalLM.from_pretrained(example.MODEL, dtype=torch.float32)
 
 
+@pytest.fixture(scope="module")
 def played(example: ModuleType, model: Any, tokenizer: Any) -> list[Any]:
     """Groups of games that the example played, with a group of equal rewards at the end."""
     torch.manual_seed(0)
@@ -213,9 +214,8 @@ def assert_same_conversation(experiment: Experiment, game: Any) -> rules.Game:
     return again
 
 
-def test_its_games_are_those_of_the_project(example, experiment, model, tokenizer):
-    games = played(example, model, tokenizer)
-    again = [assert_same_conversation(experiment, game) for game in games]
+def test_its_games_are_those_of_the_project(experiment, played):
+    again = [assert_same_conversation(experiment, game) for game in played]
     assert len({len(game.turns) for game in again}) > 1
     assert {game.won for game in again} == {False, True}
 
@@ -241,16 +241,16 @@ def test_it_refuses_what_the_project_refuses(example, experiment, tokenizer):
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["first update", "later update"])
-def test_its_gradient_is_that_of_the_project(example, experiment, model, tokenizer, moved):
-    games = played(example, model, tokenizer)
-    ids = torch.tensor([game.ids for game in games])
-    sampled = torch.tensor([game.sampled for game in games])[:, 1:]
+def test_its_gradient_is_that_of_the_project(example, experiment, model, played, moved):
+    ids = torch.tensor([game.ids for game in played])
+    sampled = torch.tensor([game.sampled for game in played])[:, 1:]
     advantages = example.group_advantages(
-        torch.tensor([game.reward for game in games]).view(GROUPS, SIZE)
+        torch.tensor([game.reward for game in played]).view(GROUPS, SIZE)
     )
     assert (advantages[-SIZE:] == 0).all() and (advantages != 0).sum() >= SIZE
     old = example.token_logprobs(model, ids).detach()
     own = copy.deepcopy(model)
+    torch.manual_seed(0)
     if moved:  # as if an earlier update on these games had changed the weights
         with torch.no_grad():
             for parameter in own.parameters():
@@ -259,7 +259,7 @@ def test_its_gradient_is_that_of_the_project(example, experiment, model, tokeniz
     ratio = ((logprobs - old).exp() - 1).abs()[sampled]
     assert bool((ratio > example.CLIP).any()) is moved
     example.grpo_loss(logprobs, old, advantages, sampled).backward()
-    found = project_gradient(experiment, own, games, old if moved else None)
+    found = project_gradient(experiment, own, played, old if moved else None)
     expected = {name: parameter.grad for name, parameter in own.named_parameters()}
     assert found.keys() == expected.keys()
     largest = max(float(slope.abs().max()) for slope in expected.values())

@@ -105,8 +105,9 @@ def test_a_page_has_its_tables_and_a_picture(root):
     assert "](curves.png)" in text and not re.search(r"\n{3,}", text)
 
 
-def test_what_a_person_wrote_stays_and_an_index_beside_the_folder_shows_it(root):
+def test_what_a_person_wrote_stays_and_an_index_beside_the_folder_shows_it(root, monkeypatch):
     page = write_page(root / "study")
+    monkeypatch.setattr("wordle_rl.sweeps.readme.save_figure", lambda *_: None)  # the slowest part
     text = page.read_text().replace(UNWRITTEN, "More x, more wins.\n\nBecause.")
     page.write_text(text.replace("Is x good?", "Is x good? (Asked in November.)"))
     (root / "README.md").write_text(f"# Mine\n\n{BEGIN}\n{END}\n\nThe end.\n")

@@ -28,6 +28,7 @@ NOTES = {  # what a turn without feedback was
 _GIVEN = "given"  # the note of a clue that the game began with
 _NOTE_WIDTH = 28  # columns of a note in a terminal
 _GAP = 3  # columns between boards
+_PAIR = 80  # columns of two boards
 _MOST_ROWS = 500  # of a table of games
 
 
@@ -99,25 +100,27 @@ def boards_side_by_side(
     return render(Columns(boards, padding=(1, _GAP, 1, 0), equal=True), width, colour=colour)
 
 
-def paired_boards(
-    pairs: Sequence[tuple[Game, Game]],
-    titles: tuple[str, str],
-    width: int = 80,
-    *,
-    colour: bool = True,
+def show_pairs(
+    pairs: Sequence[tuple[Game, Game]], count: int, titles: tuple[str, str], *, colour: bool = True
 ) -> str:
-    """Two games of one secret side by side, a pair below the other, in width characters.
+    """Two games of one secret side by side for at most count secrets, below the rule of the choice.
 
-    titles: heading of the left boards and of the right ones. A note that is too long is cut.
+    pairs: in hash order, which is the same in every run. titles: heading of the left boards and of
+    the right ones. A note that is too long for 80 columns is cut.
     """
     from rich.table import Table
 
+    changed, same = choose_pairs(pairs, count)
+    rule = (
+        f"Boards, by hash order alone: secrets whose result changed ({len(changed)}), "
+        f"others ({len(same)})."
+    )
     table = Table(box=None, padding=(0, _GAP, 1, 0), pad_edge=False, header_style="")
     for title in titles:
-        table.add_column(title, no_wrap=True, max_width=(width - _GAP) // 2)
-    for pair in pairs:
+        table.add_column(title, no_wrap=True, max_width=(_PAIR - _GAP) // 2)
+    for pair in [*changed, *same]:
         table.add_row(*(_board(game, colour) for game in pair))
-    return render(table, width, colour=colour)
+    return f"{rule}\n\n{render(table, _PAIR, colour=colour)}"
 
 
 def choose_pairs(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from wordle_rl.evaluation.boards import choose_pairs, paired_boards, render
+from wordle_rl.evaluation.boards import render
 from wordle_rl.evaluation.habits import warn_of_repetition
 from wordle_rl.evaluation.intervals import Z95, standard_error
 from wordle_rl.game.players import WITH_LIST, WITHOUT_LIST
@@ -184,18 +184,3 @@ def describe_change(pairs: Sequence[Pair]) -> str:
         f"Of the same {len(pairs)} secrets, {gains.count(1.0)} were won only after training and "
         f"{gains.count(-1.0)} only before.\nGain in wins: {gain:+.1f} points{interval}."
     )
-
-
-def show_pairs(
-    pairs: Sequence[Pair], count: int, titles: tuple[str, str], *, colour: bool = True
-) -> str:
-    """Boards of at most count secrets, and above them the rule that chose them.
-
-    pairs: in hash order, which is the same in every run.
-    """
-    changed, same = choose_pairs(pairs, count)
-    rule = (
-        f"Boards, by hash order alone: secrets whose result changed ({len(changed)}), "
-        f"others ({len(same)})."
-    )
-    return f"{rule}\n\n{paired_boards([*changed, *same], titles, colour=colour)}"

@@ -11,8 +11,9 @@ from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.evaluation.boards import show_pairs
 from wordle_rl.evaluation.summary import game_record, summarise
-from wordle_rl.evaluation.tables import describe_change, report_table, show_pairs
+from wordle_rl.evaluation.tables import describe_change, report_table
 from wordle_rl.game.rules import Game, GameStatus, Rules
 from wordle_rl.policy.lineage import Stage
 from wordle_rl.runs.files import StepLog, json_bytes, read_object, write_bytes, write_json

@@ -20,7 +20,7 @@ same at full strength:
     sampling            wordle_rl/backends/torch/engine.py, wordle_rl/rollouts/play.py
     rewards             wordle_rl/rewards/
     advantages          wordle_rl/algorithms/credit.py
-    the loss            wordle_rl/algorithms/losses.py, wordle_rl/algorithms/grpo.py
+    the loss            wordle_rl/algorithms/policy_gradient.py, wordle_rl/algorithms/grpo.py
     the update          wordle_rl/training/update.py, wordle_rl/backends/torch/policy.py
 
 Left out: validation on secrets that training never saw, credit for single guesses, checkpoints and

@@ -23,7 +23,7 @@ from tests.helpers.tiny import (
 from wordle_rl.algorithms.base import LossInputs
 from wordle_rl.algorithms.credit import group_advantages
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.algorithms.losses import clipped_surrogate, kl_k3
+from wordle_rl.algorithms.policy_gradient import clipped_surrogate, kl_k3
 from wordle_rl.game.rules import PlayedTurn
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.training.step import train_step

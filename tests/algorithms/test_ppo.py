@@ -22,8 +22,7 @@ from tests.helpers.tiny import (
 )
 from wordle_rl.algorithms.base import LossInputs, StepOutcomes
 from wordle_rl.algorithms.credit import turn_gae
-from wordle_rl.algorithms.losses import clipped_value_loss
-from wordle_rl.algorithms.ppo import Ppo
+from wordle_rl.algorithms.ppo import Ppo, clipped_value_loss
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.batch import Batch, take
 

@@ -37,7 +37,7 @@ TRAIN = {
     "+foo=1": "there is no setting foo",
     "+optim.foo=1": "clip_grad_norm",
     "curriculum=phases reward=phase1": "curriculum.first must differ from reward=",
-    "curriculum=linear reward.lawful=false": "reward.lawful and curriculum.first.lawful",
+    "curriculum=linear reward.lawful=false": "lawful must be the same in both sets",
     "curriculum=replay rollout.groups=2": "curriculum.share must be 0.5 or more",
     "algorithm=sft algorithm.reasoning=long": "one of none, notes, brief, not 'long'",
     "algorithm=distill algorithm.reasoning=notes": "set prompt.think=true",

@@ -29,6 +29,7 @@ from wordle_rl.policy import sampling
 from wordle_rl.policy.batch import minibatches
 from wordle_rl.policy.sampling import Purpose, Sampling
 from wordle_rl.rollouts.history import History
+from wordle_rl.rollouts.play import Portions
 from wordle_rl.training.secrets import planned, spare_secrets
 from wordle_rl.training.step import train_step
 from wordle_rl.training.validation import HeldOutPlay
@@ -117,7 +118,7 @@ def test_training_its_histories_and_validation_draw_other_uniforms(policy, monke
             WORDS.answers, range(3), seed=0, step=step, max_turns=turns
         ),
         "validation": lambda _: HeldOutPlay(
-            policy=policy, form=step_of(policy, recipe).form, setup=setup
+            policy=policy, form=step_of(policy, recipe).form, setup=setup, portions=Portions()
         ).play(WORDS.answers, "test", sampling=Sampling()),
     }
     used = {

@@ -35,7 +35,7 @@ from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rewards.win import Win
 from wordle_rl.rollouts.forms import FORMS
 from wordle_rl.runs.instantiate import instantiate
-from wordle_rl.training.curricula.base import Curriculum
+from wordle_rl.training.curricula import Curriculum
 
 THOUGHTS = "phase1 that asks for thoughts"
 LAWFUL = {**SHIPPED, THOUGHTS: asking_for_thoughts()}

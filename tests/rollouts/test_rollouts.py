@@ -244,18 +244,18 @@ def test_the_logged_reward_is_the_sum_of_its_breakdown(kind, form, steps):  # ro
     assert len(shown) == 3
     by_turn = {id(turn): reward.turn_totals[k] for r, reward in zip(result.rollouts, result.rewards,
                strict=True) for k, turn in enumerate(r.game.turns)}  # fmt: skip
-    for one in shown:
-        assert len(one.reward.turns) == len(one.game.turns)
-        assert one.reward.total == pytest.approx(sum(one.reward.turn_totals))
-        if not one.candidates:
-            totals = [by_turn[id(turn)] for turn in one.game.turns]
-            assert one.reward.turn_totals == pytest.approx(totals)
+    for game, reward, more in shown:
+        assert len(reward.turns) == len(game.turns)
+        assert reward.total == pytest.approx(sum(reward.turn_totals))
+        if "candidates" not in more:
+            totals = [by_turn[id(turn)] for turn in game.turns]
+            assert reward.turn_totals == pytest.approx(totals)
             continue
-        for turn, reward, candidates in zip(
-            one.game.turns, one.reward.turn_totals, one.candidates, strict=True
+        for turn, share, candidates in zip(
+            game.turns, reward.turn_totals, more["candidates"], strict=True
         ):
             [taken] = [c for c in candidates if c["taken"]]
-            assert (taken["guess"], taken["reward"]) == (turn.guess, reward)
+            assert (taken["guess"], taken["reward"]) == (turn.guess, share)
 
 
 @pytest.mark.parametrize(("kind", "form"), EVERY[:4])
@@ -337,6 +337,7 @@ def test_games_are_halved_when_memory_runs_out(capsys, monkeypatch):
     monkeypatch.setitem(kinds.KINDS, "game", play_small)
     assert kinds.play_task(task) == list(range(7))
     assert "rollout.games_at_once=6" in capsys.readouterr().out
+    assert kinds.play_task(task) == list(range(7)) and not capsys.readouterr().out, "remembered"
     monkeypatch.setitem(kinds.KINDS, "game", break_down)
     with pytest.raises(RuntimeError, match="shapes"):
         kinds.play_task(task)

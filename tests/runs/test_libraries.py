@@ -69,7 +69,7 @@ def test_a_logger_without_its_library_is_refused_before_anything_is_written(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from wordle_rl.backends.loggers import build_loggers
-    from wordle_rl.training.settings import LoggerSettings
+    from wordle_rl.training.experiment import LoggerSettings
 
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ValueError, match=rf"{library} is not installed: pip install"):

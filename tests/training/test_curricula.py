@@ -25,7 +25,7 @@ from wordle_rl.rollouts import kinds as scene
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.runs.files import FolderError
 from wordle_rl.training.checkpoint import save_curriculum
-from wordle_rl.training.curricula.base import Curriculum
+from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.loop import observe_step, plan_step
 from wordle_rl.training.step import collect_rollouts
 
@@ -97,6 +97,11 @@ def test_linear_weights_move_evenly_and_so_does_the_reward_of_any_game(words):
         ("first", 0.5), ("between", 0.625), ("between", 0.75), ("between", 0.875),
         ("reward", 1.0), ("reward", 1.0),
     ]  # fmt: skip
+
+
+def test_linear_says_how_to_choose_a_first_set_that_fits(words):
+    with pytest.raises(ValueError, match=r"lawful must be the same .* reward@curriculum\.first="):
+        curriculum(words, "curriculum=linear", "curriculum.first.lawful=false")
 
 
 def test_the_gate_opens_once_the_format_was_good_over_its_window_and_stays_open(words):

@@ -21,7 +21,7 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, Talk
-from wordle_rl.training.letters import letter_advantages, locate_letters
+from wordle_rl.training.advantages import letter_advantages, locate_letters
 from wordle_rl.training.step import train_step
 from wordle_rl.training.update import build_batch, select_rows
 from wordle_rl.words.lists import WordLists
@@ -133,7 +133,7 @@ def test_letters_are_added_to_the_advantage_of_their_turn():
     assert advantages.teaches.tolist() == [True, True]
     tokenizer = HFTokenizer(qwen_like_tokenizer())
     step = step_of(policy_of(qwen(340), tokenizer), setup)
-    batch = build_batch(step, select_rows(step, rollouts, advantages), advantages)
+    batch = build_batch(step, rollouts, select_rows(step, rollouts, advantages), advantages)
     first = [0.0] * (2 + 7 + 2)
     np.testing.assert_allclose(batch.advantages[0], [*first, 0, 0, 0, 0, 0, -0.5, 0])
     np.testing.assert_allclose(

@@ -18,16 +18,13 @@ from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, setti
 from tests.helpers.tiny import policy_of, qwen
 from wordle_rl.commands import train as running
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training import memory
-from wordle_rl.training.memory import (
+from wordle_rl.training import loop as memory
+from wordle_rl.training.loop import (
     DEVICE,
     RESIDENT,
-    MemoryFull,
-    check_memory,
     measure_memory,
     resident_bytes,
 )
-from wordle_rl.training.settings import TrainerSettings
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -36,20 +33,6 @@ def test_a_run_without_limits_is_only_measured():
     metrics = measure_memory(policy_of(qwen(340)))
     assert metrics[RESIDENT] * 1e9 == pytest.approx(resident_bytes(), rel=0.05)
     assert metrics[DEVICE] == 0.0  # on the CPU
-    check_memory({RESIDENT: 1e9, DEVICE: 1e9}, TrainerSettings(steps=1), 100)
-
-
-@pytest.mark.parametrize(("key", "name"), [(RESIDENT, "memory"), (DEVICE, "device_memory")])
-def test_above_a_limit_a_fresh_process_is_asked_for_unless_this_one_is_fresh(key, name):
-    limits = TrainerSettings(steps=1, memory_limit_gb=2.0, device_memory_limit_gb=2.0)
-    check_memory({}, limits, 0)  # nothing was seen yet
-    seen = {RESIDENT: 1.9, DEVICE: 1.9}
-    check_memory(seen, limits, 50)
-    seen[key] = 2.1
-    for steps, helps in ((1, False), (2, False), (3, True), (50, True)):
-        with pytest.raises(MemoryFull, match=rf"2\.10 GB .* trainer\.{name}_limit_gb=2") as full:
-            check_memory(seen, limits, steps)
-        assert full.value.helps is helps
 
 
 class Replaced(BaseException):
@@ -117,7 +100,7 @@ def test_a_run_above_its_limit_from_the_start_stops_in_one_line_and_can_go_on(
 
 LEAKING = """
 import itertools, runpy
-from wordle_rl.training import memory
+from wordle_rl.training import loop as memory
 count = itertools.count(1)
 memory.resident_bytes = lambda: next(count) * 10**9
 runpy.run_path("train.py", run_name="__main__")

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers.configs import composed
 from tests.helpers.runs import resume, run, settings
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.training.report import choose_report_limit
+from wordle_rl.training.validation import choose_report_limit
 
 
 def test_both_reports_play_the_first_secrets_and_are_compared_on_them(tmp_path: Path, capsys):
@@ -50,3 +50,14 @@ def test_validation_states_are_the_same_every_time_and_of_each_depth():
     assert {state.turn for state in experiment().validation_starts} == {0}
     # A prompt must hold the deepest of them.
     assert (setup.most_given, experiment("history=one").most_given) == (4, 1)
+
+
+def test_validation_plays_the_first_secrets_in_hash_order_and_the_split_stays():
+    whole, some = experiment(), experiment("trainer.validation_games=50")
+    assert some.validation == whole.validation[:50] and len(whole.validation) == 200
+    assert some.splits == whole.splits and len(some.validation_starts) == 50
+
+
+def test_an_epoch_without_a_file_plays_each_training_secret_once():
+    setup = experiment("trainer.epochs=2", "words.train=90", "rollout.groups=8")
+    assert setup.trainer.steps == 23  # 180 groups

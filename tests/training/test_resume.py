@@ -34,8 +34,7 @@ from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.training import step
 from wordle_rl.training.log import RunLog
-from wordle_rl.training.report import RunReports
-from wordle_rl.training.validation import HeldOutPlay
+from wordle_rl.training.validation import HeldOutPlay, RunReports
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

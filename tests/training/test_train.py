@@ -13,7 +13,7 @@ from tests.helpers.runs import LEARNING, without_clock
 from wordle_rl.commands.train import train, write_page
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.report import describe_seconds
+from wordle_rl.training.log import describe_seconds
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -12,8 +12,8 @@ from tests.helpers.runs import metrics_of, run, settings
 from wordle_rl.backends.loggers import LightningReporter, build_loggers
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.runs.folder import RunFolder
+from wordle_rl.training.experiment import LoggerSettings, TrainerSettings
 from wordle_rl.training.log import RunLog
-from wordle_rl.training.settings import LoggerSettings, TrainerSettings
 
 GAMES = [played(secret, [secret]) for secret in ("crane", "crane", "sleep", "sleep")]
 REWARDS = [GameReward(turns=({"win": value},)) for value in (1.0, 2.0, 3.0, 4.0)]

@@ -172,3 +172,11 @@ def token_mean(lengths: Ints) -> Floats:
 def sequence_mean(lengths: Ints) -> Floats:
     """Weights [R] that are equal for all rollouts and for the tokens of each, and add up to 1."""
     return 1.0 / (len(lengths) * np.maximum(lengths, 1))
+
+
+def constant(xp: Any, x: Any) -> Any:
+    """The same numbers without their gradient."""
+    if hasattr(x, "detach"):
+        return x.detach()
+    stop = getattr(xp, "stop_gradient", None)
+    return x if stop is None else stop(x)

@@ -21,7 +21,6 @@ from wordle_rl.algorithms.base import (
     StepOutcomes,
     in_range,
 )
-from wordle_rl.algorithms.losses import log_sigmoid
 from wordle_rl.runs.instantiate import check_above_zero
 
 
@@ -76,4 +75,5 @@ class Dpo(Algorithm):
         margin = self.beta * (of_one_unit * gained[None, :]).sum(-1)  # [S], equal within a pair
         everywhere = (terms.trained + 0.0) * margin[:, None]
         metrics = {"margin": everywhere, "preferred": everywhere > 0.0}
-        return -log_sigmoid(xp, everywhere), metrics
+        # -log sigmoid(x) = log(1 + exp(-x)), without overflow
+        return xp.logaddexp(xp.zeros_like(everywhere), -everywhere), metrics

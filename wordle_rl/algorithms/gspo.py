@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Advantages, LossInputs, StepOutcomes
+from wordle_rl.algorithms.base import Advantages, LossInputs, StepOutcomes, constant
 from wordle_rl.algorithms.credit import Scale
-from wordle_rl.algorithms.losses import constant
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 

@@ -22,7 +22,6 @@ from wordle_rl.algorithms.base import (
     sequence_mean,
 )
 from wordle_rl.algorithms.credit import Scale, game_advantages, group_advantages, turn_advantages
-from wordle_rl.algorithms.losses import clipped_surrogate, kl_k3
 from wordle_rl.runs.instantiate import check_above_zero
 
 AUTO_CAP = 2.0  # importance_cap=auto where another program draws the tokens
@@ -135,3 +134,29 @@ class PolicyGradient(Algorithm):
             metrics["entropy"] = terms.entropy
             loss = loss - self.entropy * terms.entropy
         return loss, metrics
+
+
+def clipped_surrogate(
+    xp: Any, log_ratio: Any, advantages: Any, *, low: float, high: float
+) -> tuple[Any, Any, Any]:
+    """Pessimistic clipped policy-gradient loss, per token.
+
+    log_ratio: log-probability now minus the old policy's. low, high: how far the ratio may fall
+    below and rise above 1.
+    Returns loss, ratio, and 1 where the clip removed the gradient.
+    Source: PPO (arXiv 1707.06347), eq. 7; the asymmetric range is DAPO's (arXiv 2503.14476).
+    """
+    ratio = xp.exp(log_ratio)
+    free = ratio * advantages
+    clipped = xp.clip(ratio, 1.0 - low, 1.0 + high) * advantages
+    return -xp.minimum(free, clipped), ratio, clipped < free
+
+
+def kl_k3(xp: Any, logprobs: Any, ref_logprobs: Any) -> Any:
+    """KL divergence from the reference, per token: exp(d) - d - 1 with d = ref - policy.
+
+    Never negative. Value and slope are 0 at equality. Unbiased for samples of the policy.
+    Source: J. Schulman, "Approximating KL divergence" (2020); arXiv 2402.03300, eq. 4.
+    """
+    gap = ref_logprobs - logprobs
+    return xp.exp(gap) - gap - 1.0

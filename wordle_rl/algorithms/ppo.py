@@ -18,7 +18,6 @@ from wordle_rl.algorithms.base import (
     token_mean,
 )
 from wordle_rl.algorithms.credit import Scale, deviation, turn_gae
-from wordle_rl.algorithms.losses import clipped_value_loss
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
 
@@ -80,6 +79,21 @@ class Ppo(PolicyGradient):
             clip=self.value_clip, scale=terms.target_scale,
         )  # fmt: skip
         return loss + self.value_weight * metrics["value_loss"], metrics
+
+
+def clipped_value_loss(
+    xp: Any, values: Any, old_values: Any, targets: Any, *, clip: float, scale: float
+) -> Any:
+    """Half the squared error of a value, or of the value clipped near the old one if that is worse.
+
+    clip: how far a value may move from the old one, in units of scale; 0 for any distance.
+    Source: PPO's reference code (github.com/openai/baselines, ppo2).
+    """
+    errors = ((values - targets) / scale) ** 2
+    if clip > 0.0:
+        near = old_values + xp.clip(values - old_values, -clip * scale, clip * scale)
+        errors = xp.maximum(errors, ((near - targets) / scale) ** 2)
+    return 0.5 * errors
 
 
 def _standardised(estimates: list[Floats]) -> list[Floats]:

@@ -17,7 +17,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 
 from wordle_rl.runs.errors import advice
 from wordle_rl.runs.files import plain
-from wordle_rl.training.settings import LoggerSettings
+from wordle_rl.training.experiment import LoggerSettings
 
 
 class LightningReporter:

@@ -23,7 +23,7 @@ from wordle_rl.policy.settings import LoraSettings
 from wordle_rl.prompts.parser import TOOL
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.report import choose_report_limit
+from wordle_rl.training.validation import choose_report_limit
 
 GB = 1e9  # bytes
 MACHINES = (16, 24, 48, 80, 141)  # GB of memory that the table compares with

@@ -54,10 +54,8 @@ from wordle_rl.runs.instantiate import (
     instantiate,
     option_of,
 )
-from wordle_rl.training.curricula.base import Curriculum
-from wordle_rl.training.curricula.none import NoCurriculum
-from wordle_rl.training.experiment import Experiment
-from wordle_rl.training.settings import LoggerSettings, TrainerSettings
+from wordle_rl.training.curricula import Curriculum
+from wordle_rl.training.experiment import Experiment, LoggerSettings, TrainerSettings
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits, WordSettings
 
@@ -111,8 +109,8 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     words, splits = settings.load()
     recipe, data = _build_recipe(config, settings, words, splits, model, backend)
     given: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
-    _refuse(_rules_of_a_recipe(recipe, splits, given, data))
-    trainer = _count_epochs(given, data, recipe.rollout.groups)
+    _refuse(_rules_of_a_recipe(recipe, splits, given))
+    trainer = _count_epochs(given, recipe, data)
     knowledge, rules = recipe.knowledge, recipe.rules
     assert knowledge is not None
     most = {**config["history"], "least": 0, "most": trainer.validation_history}
@@ -131,7 +129,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         curriculum=_build_curriculum(config, recipe, knowledge),
         servers=_build_servers(config["vllm"], recipe.rollout, model, backend),
         data=data,
-        validation=splits.val,
+        validation=splits.val[: trainer.validation_games],  # in hash order, so a fair sample
         validation_history=build_history(most, knowledge, rules),
         test=words.answers if settings.protocol == "all" else splits.test,
     )
@@ -246,9 +244,7 @@ def _rules_of_data(
     yield rollout.form == "tool", f"rollout.form must be conversation or fresh {learn} tool"
 
 
-def _rules_of_a_recipe(
-    recipe: Recipe, splits: Splits, trainer: TrainerSettings, data: TrainingData | None
-) -> Iterator[Rule]:
+def _rules_of_a_recipe(recipe: Recipe, splits: Splits, trainer: TrainerSettings) -> Iterator[Rule]:
     yield from _rules_of_thoughts(recipe.rewards, recipe.style, "reward")
     yield len(splits.val) < 2, "words.val must hold out 2 secrets or more to choose a checkpoint"
     taught = recipe.algorithm.imitates
@@ -262,8 +258,9 @@ def _rules_of_a_recipe(
         )
     most, turns = trainer.validation_history, recipe.rules.max_turns
     yield (
-        trainer.epochs is not None and data is None,
-        "trainer.epochs needs data=<file>; without it, set trainer.steps",
+        trainer.epochs is not None and recipe.allowed_share,
+        "trainer.epochs must be null with words.allowed_share, whose words have no epoch: set "
+        "trainer.steps",
     )
     yield (
         most >= turns,
@@ -416,7 +413,7 @@ def _build_curriculum(
         "curriculum", node, Curriculum,
         rewards=recipe.rewards, secrets=secrets, groups=recipe.rollout.groups,
     )  # fmt: skip
-    if recipe.algorithm.imitates is not None and not isinstance(chosen, NoCurriculum):
+    if recipe.algorithm.imitates is not None and type(chosen) is not Curriculum:
         raise ConfigError(
             "curriculum must be none with an algorithm that imitates a player, because its games "
             f"have no rewards, not {option_of(chosen)}"
@@ -455,9 +452,14 @@ def _build_data(
 
 
 def _count_epochs(
-    trainer: TrainerSettings, data: TrainingData | None, groups: int
+    trainer: TrainerSettings, recipe: Recipe, data: TrainingData | None
 ) -> TrainerSettings:
-    """The settings with the steps that trainer.epochs asks for. groups: rows in a step."""
-    if trainer.epochs is None or data is None:
+    """The settings with the steps that trainer.epochs asks for.
+
+    An epoch has a group for each row of data=, or else for each training secret.
+    """
+    if trainer.epochs is None:
         return trainer
-    return replace(trainer, steps=max(1, math.ceil(trainer.epochs * data.rows / groups)))
+    count = len(recipe.secrets) if data is None else data.rows
+    steps = math.ceil(trainer.epochs * count / recipe.rollout.groups)
+    return replace(trainer, steps=max(1, steps))

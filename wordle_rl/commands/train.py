@@ -27,7 +27,6 @@ from wordle_rl.commands.resume import (
     describe_untaught_prompt,
     keep_computing,
 )
-from wordle_rl.policy.batch import DoesNotFit
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.lineage import prompt_name
 from wordle_rl.policy.settings import LightningSettings
@@ -40,9 +39,8 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
 from wordle_rl.runs.paths import CONF, EVAL, ROOT, TRAIN
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
-from wordle_rl.training.loop import TrainingFailed
-from wordle_rl.training.memory import MemoryFull, start_afresh
-from wordle_rl.training.report import describe_idle_groups, describe_seconds
+from wordle_rl.training.log import describe_idle_groups, describe_seconds
+from wordle_rl.training.loop import MemoryFull, TrainingFailed, describe_fault
 
 _PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
 
@@ -227,16 +225,16 @@ def describe_choices(choices: Mapping[str, str]) -> str:
 
 
 def print_data(setup: Experiment) -> None:
-    """Print what became of the rows of data=, and how many steps they make."""
-    if setup.data is None:
-        return
-    print("\n".join(setup.data.lines))
+    """Print what became of the rows of data=, and how many steps trainer.epochs makes."""
+    for line in setup.data.lines if setup.data else ():
+        print(line)
     if setup.trainer.epochs is not None:
         groups, epochs = setup.recipe.rollout.groups, setup.trainer.epochs
-        steps, rows = setup.trainer.steps, setup.data.rows
-        each = f"; a step has each row {groups / rows:.3g} times" if rows < groups else ""
+        steps, what = setup.trainer.steps, "row" if setup.data else "secret"
+        count = setup.data.rows if setup.data else len(setup.recipe.secrets)
+        each = f"; a step has each {what} {groups / count:.3g} times" if count < groups else ""
         print(
-            f"{epochs:g} epoch{'s' * (epochs != 1)} of {rows:,} rows, {groups} in a step: "
+            f"{epochs:g} epoch{'s' * (epochs != 1)} of {count:,} {what}s, {groups} in a step: "
             f"{steps:,} step{'s' * (steps != 1)}{each}"
         )
     sys.stdout.flush()
@@ -258,6 +256,18 @@ def _continue_afresh(
         fail(f"{full}: the run is saved, continue with {TRAIN} resume={folder.path}", code=1)
     print(f"\n{full}: the run is saved and continues in a fresh process", flush=True)
     start_afresh(overrides)
+
+
+def start_afresh(overrides: Sequence[str]) -> NoReturn:
+    """Replace this process by the same command with other overrides.
+
+    Process id, terminal, signals and exit code stay the same.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    given = len(sys.argv) - 1  # arguments after the script's name or -m module
+    command = sys.orig_argv[1 : len(sys.orig_argv) - given]
+    os.execv(sys.executable, [sys.executable, *command, *overrides])
 
 
 def _note_hard_stop(folder: RunFolder) -> None:
@@ -291,6 +301,9 @@ def follow(launch: Launch, file: str = "") -> NoReturn:
         # The first process has the same weights. It usually finds the error and ends this one.
         time.sleep(_PATIENCE)
         fail(str(error), code=1)
-    except (DoesNotFit, ProcessLost) as error:
-        fail(f"process {launch.rank}: {error}", code=1)
+    except Exception as error:
+        line = str(error) if isinstance(error, ProcessLost) else describe_fault(error)
+        if line is None:
+            raise
+        fail(f"process {launch.rank}: {line}", code=1)
     raise SystemExit(0)

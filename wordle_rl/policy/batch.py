@@ -27,8 +27,8 @@ _OUT_OF_MEMORY = (  # what other errors than torch's OutOfMemoryError say: CPU, 
 
 
 def ran_out_of_memory(error: BaseException) -> bool:
-    """Whether torch or MLX raised this because memory ran out."""
-    named = type(error).__name__ == "OutOfMemoryError"
+    """Whether this was raised because memory ran out, by Python, torch, MLX or ourselves."""
+    named = type(error).__name__ in ("OutOfMemoryError", "MemoryError", "DoesNotFit")
     return named or any(sign in str(error) for sign in _OUT_OF_MEMORY)
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from wordle_rl.algorithms.base import Algorithm, LossInputs
-from wordle_rl.algorithms.losses import constant
+from wordle_rl.algorithms.base import Algorithm, LossInputs, constant
 
 
 def weigh_loss(

@@ -52,6 +52,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from numbers import Real
 from typing import Any, Protocol
 
 from wordle_rl.game.knowledge import Knowledge
@@ -85,6 +86,10 @@ class Reward(Protocol):
     def __call__(self, turn: PlayedTurn) -> float:
         """The unweighted reward of any turn, also of one that was not accepted."""
         ...
+
+
+class RewardFault(ValueError):
+    """A reward raised, which is then the cause, or gave no number of its range."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,13 +223,17 @@ class RewardSet:
         }
 
     def _value(self, name: str, turn: PlayedTurn) -> float:
-        """The unweighted reward of a turn. Raises ValueError when it is outside its range."""
+        """The unweighted reward of a turn. Raises RewardFault."""
         part, law_1 = self.components[name], self.lawful and turn.violation
         if law_1 and not isinstance(part, Format):
             return part.range[0]
-        value = part(turn)
-        if not part.range[0] <= value <= part.range[1]:  # also false for NaN
-            raise ValueError(f"reward {name} gave {value}, outside its range {part.range}")
+        try:
+            value = part(turn)
+        except Exception as error:
+            raise RewardFault(f"reward {name} raised {type(error).__name__}: {error}") from error
+        low, high = part.range
+        if not isinstance(value, Real) or not low <= value <= high:  # also false for NaN
+            raise RewardFault(f"reward {name} gave {value!r}, no number from {low:g} to {high:g}")
         return min(value, NOT_IN_LIST) if law_1 else value
 
     def _correct(

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from wordle_rl.game.rules import Game, GameStatus, State
-from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.rollouts.play import ModelPlayer, hear, new_games, play
 from wordle_rl.rollouts.settings import Step
@@ -54,9 +53,8 @@ class RolloutTask:
         starts = [state for state in self.starts for _ in range(size)]
         return new_games(secrets, recipe.words, recipe.rules, starts)
 
-    def part(self, start: int, size: int) -> RolloutTask:
-        """The task of at most `size` of its secrets."""
-        part = slice(start, start + size)
+    def part(self, part: slice) -> RolloutTask:
+        """This task with some of its secrets."""
         return replace(
             self, places=self.places[part], secrets=self.secrets[part], starts=self.starts[part]
         )
@@ -68,27 +66,11 @@ def play_task(task: RolloutTask) -> list[Rollout]:
     There are fewer if memory runs out. Draws depend on game and turn alone, so the games are the
     same as all at once.
     """
-    most = task.step.recipe.rollout.games_at_once
-    size = most // task.size if isinstance(most, int) else len(task.secrets)
-    return _play_parts(task, max(size, 1))
-
-
-def _play_parts(task: RolloutTask, size: int) -> list[Rollout]:
-    """Play `size` secrets at once, and from where memory runs out half as many."""
-    rollouts: list[Rollout] = []
-    for start in range(0, len(task.secrets), size):
-        part = task.part(start, size)
-        try:
-            rollouts += KINDS[task.step.recipe.rollout.kind](part)
-            continue
-        except RuntimeError as error:
-            if len(part.secrets) == 1 or not ran_out_of_memory(error):
-                raise
-        half = (len(part.secrets) + 1) // 2
-        games = half * task.size
-        print(f"out of memory: {games} games at once, as with rollout.games_at_once={games}")
-        rollouts += _play_parts(part, half)
-    return rollouts
+    step, settings = task.step, task.step.recipe.rollout
+    most = settings.games_at_once if isinstance(settings.games_at_once, int) else None
+    return step.portions.play(
+        len(task.secrets), task.size, most, lambda part: KINDS[settings.kind](task.part(part))
+    )
 
 
 def play_games(task: RolloutTask, *, answers: int | None = None) -> list[Rollout]:

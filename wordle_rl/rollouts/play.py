@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeVar
 
 from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, GameStatus, Rules, State
+from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.engine import Engine, StopReason
 from wordle_rl.policy.grammar import AnswerTree, Place
 from wordle_rl.policy.sampling import Draws, Sampling
@@ -23,6 +25,7 @@ from wordle_rl.words.lists import WordLists
 # Plays one answer in each of some games, which are given by their numbers. The second argument says
 # how many answers came before. It forfeits games that leave no room for an answer.
 Player = Callable[[Mapping[int, Game], int], None]
+T = TypeVar("T")
 
 
 def new_games(
@@ -68,6 +71,39 @@ def play(
                 if game.status is GameStatus.PLAYING:
                     game.forfeit(GameStatus.OUT_OF_TIME)
     raise AssertionError("unreachable")
+
+
+class Portions:
+    """How many games play side by side: half as many from then on, when memory runs out."""
+
+    def __init__(self) -> None:
+        self._limit: int | None = None  # found when memory ran out
+
+    def play(
+        self, groups: int, size: int, most: int | None, work: Callable[[slice], list[T]]
+    ) -> list[T]:
+        """Do the work on all groups of `size` games, some groups at a time, in their order.
+
+        most: games side by side, None for all. A single group is never split.
+        """
+        done: list[T] = []
+        first = 0
+        while first < groups:
+            limit = min(n for n in (self._limit, most, groups * size) if n is not None)
+            part = slice(first, min(first + max(limit // size, 1), groups))
+            try:
+                done += work(part)
+                first = part.stop
+            except (RuntimeError, MemoryError) as error:
+                if part.stop - first == 1 or not ran_out_of_memory(error):
+                    raise
+                self._limit = (part.stop - first + 1) // 2 * size
+                print(
+                    f"out of memory: from now on {self._limit} games at once, as with "
+                    f"rollout.games_at_once={self._limit}",
+                    flush=True,
+                )
+        return done
 
 
 @dataclass(kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from wordle_rl.algorithms.base import Algorithm
@@ -16,6 +16,7 @@ from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.forms import Form, FormName
 from wordle_rl.rollouts.given import GivenDialogue, GivenState, Rows
 from wordle_rl.rollouts.history import History
+from wordle_rl.rollouts.play import Portions
 from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, check_range, option_of
 from wordle_rl.words.lists import WordLists
@@ -33,7 +34,7 @@ class RolloutSettings:
     form: FormName = "conversation"
     credit: Literal["game", "turn"] = "game"
     discount: float = 1.0
-    letter_weight: float = 0.0  # of the advantages by letter, see wordle_rl.training.letters
+    letter_weight: float = 0.0  # of the advantages by letter, see wordle_rl.training.advantages
     # In each process; limits the memory for keys and values. A run replaces auto by a number.
     games_at_once: int | Literal["auto"] | None = None
     engine: Literal["own", "vllm"] = "own"  # who draws the tokens
@@ -137,3 +138,4 @@ class Step:
     recipe: Recipe
     number: int  # counted from 0
     check: Callable[[], None] = lambda: None  # raises to abandon the step
+    portions: Portions = field(default_factory=Portions)  # of games; one object for a whole run

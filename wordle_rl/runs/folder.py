@@ -145,7 +145,8 @@ class RunFolder:
 
     def remove_unless_begun(self) -> bool:
         """Remove the folder of a run that failed before it measured anything; returns whether."""
-        begun = any((self.path / name).exists() for name in ("start.json", "metrics.jsonl"))
+        marks = ("start.json", "metrics.jsonl", "checkpoints/last")
+        begun = any((self.path / name).exists() for name in marks)
         if not begun:
             shutil.rmtree(self.path, ignore_errors=True)
         return not begun

@@ -14,13 +14,9 @@ from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.files import plain, read_object, write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import option_of
-from wordle_rl.training.curricula.base import Curriculum
+from wordle_rl.training.curricula import Curriculum
 
 _STATE = "state.json"  # in a checkpoint's folder
-_COUNTED = (
-    *("games", "extra_games", "wins", "groups", "zero_spread_groups"),
-    *("skipped_groups", "resampled_groups"),
-)
 
 
 @dataclass(kw_only=True)
@@ -33,7 +29,7 @@ class RunState:
     best: list[float] = field(default_factory=list)
     best_step: int = 0
     start: list[float] = field(default_factory=list)  # rank of the start
-    totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTED, 0.0))
+    totals: dict[str, float] = field(default_factory=dict)  # of games and groups, see count()
     failures: int = 0  # steps in a row with a failed update
     curriculum: dict[str, Any] = field(default_factory=dict)  # its state_dict()
 
@@ -59,7 +55,7 @@ class RunState:
             "skipped_groups": round(metrics["groups/skipped"] * (groups - resampled)),
             "resampled_groups": resampled,
         }.items():
-            self.totals[name] += count
+            self.totals[name] = self.totals.get(name, 0.0) + count
         failed = metrics.get("update/skipped", 0.0) > 0
         self.failures = self.failures + 1 if failed else 0
         return {f"total/{name}": value for name, value in self.totals.items()}

@@ -19,11 +19,72 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import UNTRAINED, BackendSettings, ModelSettings, ServerSettings
 from wordle_rl.rollouts.history import History, fixed_states
 from wordle_rl.rollouts.settings import Recipe
-from wordle_rl.runs.instantiate import option_of
-from wordle_rl.training.curricula.base import Curriculum
-from wordle_rl.training.settings import LoggerSettings, TrainerSettings
+from wordle_rl.runs.instantiate import (
+    MOST,
+    MOST_GAMES,
+    MOST_SAMPLES,
+    check_above_zero,
+    check_range,
+    option_of,
+)
+from wordle_rl.training.curricula import Curriculum
 from wordle_rl.words.lists import WordLists, words_digest
 from wordle_rl.words.splits import Splits
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerSettings:
+    """trainer=: how long to train, and what happens between steps. Intervals are in steps."""
+
+    steps: int
+    epochs: float | None = None
+    validate_every: int = 10
+    validation_temperature: float = 0.0
+    validation_samples: int = 1
+    validation_games: int | None = None
+    validation_history: int = 0
+    validation_games_mb: float = 50.0
+    watch_every: int = 0
+    checkpoint_every: int = 50
+    games_every: int = 10
+    show_games: int = 3
+    report: bool = True
+    report_limit: int | None = None
+    tree: str | None = None
+    memory_limit_gb: float | None = None
+    device_memory_limit_gb: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.validation_temperature != 0.0 and not 0.01 <= self.validation_temperature <= 10.0:
+            raise ValueError(
+                f"trainer.validation_temperature must be 0 (greedy) or 0.01..10, "
+                f"not {self.validation_temperature}"
+            )
+        for name, least, most in (
+            ("steps", 1, MOST), ("validate_every", 1, MOST), ("checkpoint_every", 1, MOST),
+            ("games_every", 1, MOST), ("watch_every", 0, MOST), ("report_limit", 1, MOST),
+            ("validation_samples", 1, MOST_SAMPLES), ("validation_games", 2, MOST),
+            ("validation_history", 0, 99), ("validation_games_mb", 0, 1_000),
+            ("show_games", 0, MOST_GAMES),
+        ):  # fmt: skip
+            if getattr(self, name) is not None:
+                check_range(f"trainer.{name}", getattr(self, name), least, most)
+        for name, most in (
+            ("epochs", 100_000), ("memory_limit_gb", 1_000_000),
+            ("device_memory_limit_gb", 1_000_000),
+        ):  # fmt: skip
+            if getattr(self, name) is not None:
+                check_above_zero(f"trainer.{name}", getattr(self, name), most, unit=" or null")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggerSettings:
+    """logger=: which Lightning loggers write beside metrics.jsonl."""
+
+    tensorboard: bool = True
+    wandb: bool = False
+    wandb_project: str = "wordle-rl"
+    tables: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +136,11 @@ def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
     held_out = {*splits.val, *splits.test} - secrets
     earlier, teacher = stages_of(setup.model.location), recipe.algorithm.imitates
     protocol = setup.config["words"]["protocol"]
+    location = Path(setup.model.location)  # of a folder, only the last part is told
+    start = location.name if location.is_dir() else setup.model.path
     own = {
         "run": run,
-        **({} if earlier else {"start": _name_start(setup)}),
+        **({} if earlier else {"start": start}),
         "algorithm": option_of(recipe.algorithm),
         "player": None if teacher is None or recipe.teacher is None else teacher.player,
         **({"careless": teacher.careless} if teacher is not None and teacher.careless else {}),
@@ -95,12 +158,6 @@ def stages_of_run(setup: Experiment, run: str) -> list[Stage]:
         **({} if data is None else {"data": data.record()}),
     }
     return [*earlier, own]
-
-
-def _name_start(setup: Experiment) -> str:
-    """The model that a run began with. Only its last part if it is a folder of this machine."""
-    path = Path(setup.model.location)
-    return path.name if path.is_dir() else setup.model.path
 
 
 def describe_run_lineage(stages: Sequence[Stage], setup: Experiment) -> str:

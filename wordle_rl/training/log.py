@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,7 +17,7 @@ from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.talk import games_of
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.terminal import columns, shows_colours
-from wordle_rl.training.settings import TrainerSettings
+from wordle_rl.training.experiment import TrainerSettings
 from wordle_rl.training.step import StepResult
 
 
@@ -75,12 +74,13 @@ class RunLog:
         """Write one game of each group, and show the first ones. size: rollouts per group."""
         if not self.writes:
             return
-        chosen = list(select_games(result, size))
-        for one in chosen:
-            record = game_record(one.game, one.reward, one.advantage)
-            candidates = {"candidates": one.candidates} if one.candidates else {}
-            self._games.append(step, {"split": "train", **record, **candidates})
-        games, rewards = [one.game for one in chosen], [one.reward for one in chosen]
+        games: list[Game] = []
+        rewards: list[GameReward] = []
+        for game, reward, more in select_games(result, size):
+            record = {"split": "train", **game_record(game, reward), **more}
+            self._games.append(step, record)
+            games.append(game)
+            rewards.append(reward)
         self._boards(step, "training games", games, rewards, games_of(result.rollouts))
 
     def validation_games(
@@ -112,12 +112,8 @@ class RunLog:
         if self._validations.extend(step, records, most=self._most_bytes) or self._told_full:
             return
         self._told_full = True
-        print(
-            f"warning: {self._validations.path.name} has no room for the validation of step {step} "
-            "(trainer.validation_games_mb)",
-            file=sys.stderr,
-            flush=True,
-        )
+        full = f"{self._validations.path.name} has no room for the validation of step {step}"
+        print(f"warning: {full} (trainer.validation_games_mb)", file=sys.stderr, flush=True)
 
     def _boards(
         self,
@@ -150,10 +146,6 @@ class RunLog:
             for log in (self._metrics, self._games, self._validations):
                 log.truncate_after(step)
 
-    def last_metrics(self) -> dict[str, float]:
-        """The newest record of metrics.jsonl, empty if there is none."""
-        return (self._metrics.read() or [{}])[-1]
-
     def sync(self) -> None:
         """Flush the logs to disk."""
         if self.writes:
@@ -161,26 +153,23 @@ class RunLog:
                 log.sync()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShownGame:
-    """A game of a step, with its reward and advantage."""
+def select_games(
+    result: StepResult, num_generations: int
+) -> Iterator[tuple[Game, GameReward, dict[str, Any]]]:
+    """The first game of each group. With candidates: every game, with all its candidates.
 
-    game: Game
-    reward: GameReward
-    advantage: float  # mean over its turns
-    candidates: list[list[dict[str, Any]]] = field(default_factory=list)  # by turn, if any
-
-
-def select_games(result: StepResult, num_generations: int) -> Iterator[ShownGame]:
-    """The first game of each group. With candidates: every game, with all its candidates."""
+    Yields the game, its reward, and further entries of its record: the mean advantage of its turns,
+    and the candidates of each turn.
+    """
     games: dict[int, list[int]] = {}  # the rollouts of each game, turn by turn
     for i, rollout in enumerate(result.rollouts):
         if rollout.within is not None or i % num_generations == 0:
             games.setdefault(id(rollout.whole_game), []).append(i)
     for members in games.values():
         rollouts = [result.rollouts[i] for i in members]
-        taken = [i for i, rollout in zip(members, rollouts, strict=True) if rollout.taken]
+        taken = [i for i in members if result.rollouts[i].taken]
         advantages = np.concatenate([result.advantages[i] for i in taken])
+        more: dict[str, Any] = {"advantage": float(advantages.mean()) if len(advantages) else 0.0}
         drawn = [
             {
                 "guess": rollout.game.turns[0].guess,
@@ -191,12 +180,33 @@ def select_games(result: StepResult, num_generations: int) -> Iterator[ShownGame
             for i, rollout in zip(members, rollouts, strict=True)
             if rollout.within is not None
         ]
-        yield ShownGame(
-            game=rollouts[0].whole_game,
-            reward=GameReward(turns=tuple(t for i in taken for t in result.rewards[i].turns)),
-            advantage=float(advantages.mean()) if len(advantages) else 0.0,
-            candidates=[
-                drawn[first : first + num_generations]
-                for first in range(0, len(drawn), num_generations)
-            ],
-        )
+        if drawn:
+            turns = range(0, len(drawn), num_generations)
+            more["candidates"] = [drawn[first : first + num_generations] for first in turns]
+        reward = GameReward(turns=tuple(t for i in taken for t in result.rewards[i].turns))
+        yield rollouts[0].whole_game, reward, more
+
+
+def describe_idle_groups(summary: Mapping[str, Any]) -> str | None:
+    """One line about how many groups of a run taught nothing, None if each taught something."""
+    groups, idle, skipped, replaced = (
+        int(summary[f"total_{name}"])
+        for name in ("groups", "zero_spread_groups", "skipped_groups", "resampled_groups")
+    )
+    if not idle:
+        return None
+    line = f"{idle:,} of {groups:,} groups ({100 * idle / groups:.1f} %) taught nothing"
+    parts = {"skipped": skipped, "replaced by new ones": replaced}
+    told = " and ".join(f"{count:,} were {done}" for done, count in parts.items() if count)
+    return f"{line}: their rewards had no spread" + (f"; {told}" if told else "")
+
+
+def describe_seconds(summary: Mapping[str, Any], total: float, *, resumed: bool) -> str:
+    """One line about how long a run took, from its summary. total: seconds of this process."""
+    training, reports = (round(summary.get(f"seconds_{p}", 0)) for p in ("training", "reports"))
+    rest = max(round(total) - training - reports, 0)
+    since = " since the resume" if resumed else ""
+    return (
+        f"took {total:.0f} s{since}: {training} s of training and validation, "
+        f"{reports} s of reports, {rest} s of loading and saving"
+    )

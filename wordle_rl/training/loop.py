@@ -8,22 +8,25 @@ Training and does the same work, but only the first writes files.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import psutil
+
 from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.game.rules import Game
-from wordle_rl.policy.batch import DoesNotFit
+from wordle_rl.policy.batch import DoesNotFit, ran_out_of_memory
 from wordle_rl.policy.engine import EngineLost, NotFinite
 from wordle_rl.policy.policy import Policy
+from wordle_rl.rewards.scoring import RewardFault
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
-from wordle_rl.rollouts.play import check_grammar
+from wordle_rl.rollouts.play import Portions, check_grammar
 from wordle_rl.rollouts.settings import Recipe, Step
 from wordle_rl.rollouts.talk import Rollout, games_of
 from wordle_rl.rollouts.teacher import check_thoughts
@@ -35,21 +38,29 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import EVAL, TRAIN
 from wordle_rl.runs.timing import Timers
 from wordle_rl.training.checkpoint import Checkpointing, RunState
-from wordle_rl.training.curricula.base import Curriculum
+from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.experiment import Experiment, stages_of_run
 from wordle_rl.training.log import Reporter, RunLog
-from wordle_rl.training.memory import MemoryFull, check_memory, measure_memory
 from wordle_rl.training.progress import announce
-from wordle_rl.training.report import RunReports
-from wordle_rl.training.step import StepResult, check_lengths, learn_answers, train_step
-from wordle_rl.training.validation import HeldOutPlay
+from wordle_rl.training.step import StepResult, check_lengths, learn_step, sample_step
+from wordle_rl.training.validation import HeldOutPlay, RunReports
 
+RESIDENT, DEVICE = "memory/resident_gb", "memory/device_gb"
 _PATIENCE = 5  # updates in a row that may fail before the run stops
 _STALL = 30  # steps without a better validation after which a run warns
+_FEWEST_STEPS = 3  # steps that a process must complete for another fresh one to help
 
 
 class TrainingFailed(RuntimeError):
     """The run cannot continue. The message says why, and where its state was saved."""
+
+
+class MemoryFull(RuntimeError):
+    """The run is above its memory limit. helps: whether a fresh process may get further."""
+
+    def __init__(self, message: str, *, helps: bool) -> None:
+        super().__init__(message)
+        self.helps = helps
 
 
 def run_training(
@@ -63,13 +74,9 @@ def run_training(
     with user_errors():
         resumed = resume and training.restore()
     trained, everything = training.policy.num_parameters
-    print(
-        f"{training.setup.model.name}: {everything:,} parameters, {trained:,} of them trained",
-        flush=True,
-    )
+    named = f"{training.setup.model.name}: {everything:,} parameters, {trained:,} of them trained"
     computing = training.policy.computing
-    for line in computing.reasons:
-        print(line, flush=True)
+    print(named, *computing.reasons, sep="\n", flush=True)
     training.folder.note_computing(computing.record())
     if resume:  # changed settings also apply to every later resume
         keep_config(training.folder, training.setup.config)
@@ -84,14 +91,36 @@ def run_training(
         training.save()
         raise
     except NotFinite as error:
-        raise training.record_failure(str(error)) from error
-    except EngineLost as error:
-        training.save()
-        again = f"the run is saved, continue with {TRAIN} resume={training.folder.path}"
-        raise TrainingFailed(f"{error}: {again}") from error
-    except DoesNotFit as error:
-        again = f"{TRAIN} resume={training.folder.path}"
-        raise TrainingFailed(f"{error}, with {again}") from error
+        raise training.describe_failure(str(error)) from error
+    except Exception as error:
+        if (fault := describe_fault(error)) is None:
+            raise
+        again = f"continue with {TRAIN} resume={training.folder.path}"
+        if training.whole:
+            training.save()
+            again = f"the run is saved, {again}"
+        raise TrainingFailed(f"{fault}: {again}") from error
+
+
+def describe_fault(error: Exception) -> str | None:
+    """One line about a lack of memory, a faulty reward or lost servers; None for other errors.
+
+    Of a reward that raised, the author's own lines are printed.
+    """
+    cause = error.__cause__ if isinstance(error, RewardFault) else None
+    if isinstance(error, DoesNotFit | EngineLost) or (isinstance(error, RewardFault) and not cause):
+        return str(error)
+    if ran_out_of_memory(cause or error):
+        what = str(error).partition(" raised ")[0] if cause else "the run"
+        return (
+            f"out of memory: {what} needs more than there is; lower rollout.num_generations, "
+            "sampling.max_tokens or backend.micro_batch_tokens"
+        )
+    if cause is None:
+        return None
+    frames = cause.__traceback__ and cause.__traceback__.tb_next  # without our call
+    traceback.print_exception(cause.with_traceback(frames))
+    return str(error)
 
 
 class Training:
@@ -111,22 +140,26 @@ class Training:
         self.folder = folder
         recipe, trainer = setup.recipe, setup.trainer
         self._form = build_form(recipe.rollout.form, Chat(policy.tokenizer), recipe.style)
-        most, room = setup.most_given, setup.model.max_context
-        check_room(self._form, recipe.sampling, room, guesses=most)
+        room = setup.model.max_context
+        check_room(self._form, recipe.sampling, room, guesses=setup.most_given)
         check_grammar(self._form, recipe.sampling, recipe.words.allowed_set)
         if recipe.teacher is not None:
             check_thoughts(recipe.teacher, self._form, recipe.sampling)
         if recipe.dialogues is not None:
-            check_lengths(recipe.dialogues, self._form.chat, setup.model.max_context)
+            check_lengths(recipe.dialogues, self._form.chat, room)
         self._writes = policy.processes.rank == 0
         self.first_step = 0
+        self.whole = True  # whether the policy is between two steps, where it can be saved
         self._check = check
         self._log = RunLog(
             folder, reporter, trainer, tables=setup.logger.tables, writes=self._writes
         )
-        self._held_out = HeldOutPlay(policy=policy, form=self._form, setup=setup)
+        self._portions = Portions()
+        self._held_out = HeldOutPlay(
+            policy=policy, form=self._form, setup=setup, portions=self._portions
+        )
         stages = stages_of_run(setup, folder.path.name)
-        self._reports = RunReports(self._held_out, folder, stages, check, writes=self._writes)
+        self._reports = RunReports(self._held_out, folder, stages, check)
         self.clock = Timers()  # seconds of this process: training, without reports, and reports
         self._memory: dict[str, float] = {}  # seen after the last step
         self._state, self._stalled = RunState(), False
@@ -187,19 +220,11 @@ class Training:
         """Do step `number`, counted from 0, and everything due after it. Returns metrics."""
         self._check()
         self._check_memory()
-        begin, trainer = time.monotonic(), self.setup.trainer
+        begin, trainer, done = time.monotonic(), self.setup.trainer, number + 1
         lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
-        recipe = plan_step(self.setup.curriculum, self.setup.recipe)
-        step = Step(
-            policy=self.policy, form=self._form, recipe=recipe, number=number, check=self._check
-        )
-        done = number + 1
-        with announce(partial(_describe_part, done, trainer.steps, self.policy.timers)):
-            dialogues = recipe.dialogues
-            result = train_step(step) if dialogues is None else learn_answers(step, dialogues)
-        self._state.step = done
+        result = self._learn(number)
         seconds = time.monotonic() - begin
         course, switch = observe_step(self.setup.curriculum, result.rollouts)
         if switch is not None:
@@ -216,22 +241,49 @@ class Training:
         metrics |= self._observe(result)
         self._log.training_rewards(done, result)
         if done % trainer.games_every == 0:
-            self._log.training_games(done, result, recipe.rollout.num_generations)
+            self._log.training_games(done, result, self.setup.recipe.rollout.num_generations)
         best, stopped = False, None
         try:
             if done % trainer.validate_every == 0 or done == trainer.steps:
                 validation, best = self._validate(done)
                 metrics |= validation
             metrics |= self._watch(done)
-        except (EngineLost, Interrupted) as error:  # the step itself is whole
+        except NotFinite:  # the step broke the weights, so it is not kept
+            raise
+        except (Exception, Interrupted) as error:  # the step itself is whole
             stopped = error
         self._log.metrics(done, metrics)
         if stopped or best or done % trainer.checkpoint_every == 0:
             self.save(best=best)
         if stopped:
             raise stopped
-        self._check_failures()
+        if self._state.failures >= _PATIENCE:
+            self.save()
+            raise self.describe_failure(
+                f"loss or gradient was not finite in {_PATIENCE} updates in a row"
+            )
         return metrics
+
+    def _learn(self, number: int) -> StepResult:
+        """Play the games of a step and learn from them, while the terminal says which part runs."""
+        timers, done = self.policy.timers, number + 1
+
+        def describe() -> str:
+            part = f", {timers.now}" if timers.now else ""
+            return f"step {done} of {self.setup.trainer.steps}{part}"
+
+        recipe = plan_step(self.setup.curriculum, self.setup.recipe)
+        step = Step(
+            policy=self.policy, form=self._form, recipe=recipe, number=number, check=self._check,
+            portions=self._portions,
+        )  # fmt: skip
+        with announce(describe):
+            sample = sample_step(step)
+            self._check()
+            self.whole = False
+            result = learn_step(step, sample)
+        self._state.step, self.whole = done, True
+        return result
 
     def _observe(self, result: StepResult) -> dict[str, float]:
         """Metrics of skill in a step's games, and of the memory in use."""
@@ -243,39 +295,23 @@ class Training:
         return {**self._memory, **skill, "time/skill": time.monotonic() - begin}
 
     def _check_memory(self) -> None:
-        """Save and raise MemoryFull if the last step left the run above its limit."""
-        try:
-            check_memory(self._memory, self.setup.trainer, self._state.step - self.first_step)
-        except MemoryFull:
-            self.save()
-            raise
+        """Save and raise MemoryFull if the last step left the run above a memory limit."""
+        for key, name in (RESIDENT, "memory_limit_gb"), (DEVICE, "device_memory_limit_gb"):
+            limit, used = getattr(self.setup.trainer, name), self._memory.get(key, 0.0)
+            if limit is not None and used > limit:
+                self.save()
+                message = f"{used:.2f} GB are in use, more than trainer.{name}={limit:g} allows"
+                helps = self._state.step - self.first_step >= _FEWEST_STEPS
+                raise MemoryFull(message, helps=helps)
 
-    def _check_failures(self) -> None:
-        if self._state.failures >= _PATIENCE:
-            self.save()
-            raise self.record_failure(
-                f"loss or gradient was not finite in {_PATIENCE} updates in a row"
-            )
-
-    def record_failure(self, reason: str) -> TrainingFailed:
-        """Save the failed policy to the folder `failure`. Returns the error to raise.
-
-        That is no checkpoint, since a run cannot resume from weights that are not finite.
-        """
+    def describe_failure(self, reason: str) -> TrainingFailed:
+        """The error to raise where weights or gradients are not finite numbers."""
         newest = self._checkpoints.newest()
         if newest is None:
             return TrainingFailed(f"{reason}, before the first step: the weights may be broken")
-        bundle, done = self.folder.path / "failure", self._state.step
-        if self._writes:
-            shutil.rmtree(bundle, ignore_errors=True)
-            bundle.mkdir()
-            self.policy.save(bundle)
-            last = {"reason": reason, "step": done, "metrics": self._log.last_metrics()}
-            write_json(bundle / "failure.json", last)
         return TrainingFailed(
-            f"{reason}, after step {done}: weights, optimiser and metrics are in {bundle}. A lower "
-            f"optim.lr may help; continue from step {newest} with "
-            f"{TRAIN} resume={self.folder.path} optim.lr=..."
+            f"{reason}, after step {self._state.step}. A lower optim.lr may help; continue from "
+            f"step {newest} with {TRAIN} resume={self.folder.path} optim.lr=..."
         )
 
     # -- what is due between steps ----------------------------------------------------------------
@@ -313,13 +349,20 @@ class Training:
         self._checkpoints.save(self._state, best=best)
 
 
-def _describe_part(number: int, steps: int, timers: Timers) -> str:
-    """Which step is running, and which part of it."""
-    return f"step {number} of {steps}" + (f", {timers.now}" if timers.now else "")
-
-
 def _warn(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def measure_memory(policy: Policy) -> dict[str, float]:
+    """The memory in use, as metrics in GB: the largest of all processes."""
+    own = resident_bytes() / 1e9, policy.device_bytes / 1e9
+    resident, device = zip(*policy.processes.gather(own), strict=True)
+    return {RESIDENT: max(resident), DEVICE: max(device)}
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process in bytes."""
+    return psutil.Process().memory_info().rss
 
 
 def plan_step(curriculum: Curriculum, recipe: Recipe) -> Recipe:
@@ -340,15 +383,15 @@ def observe_step(
     """
     plan = curriculum.plan()
     first: dict[int, Rollout] = {}  # of each game: with candidates a game has many rollouts
-    groups: dict[int, list[Game]] = {}
     for rollout in rollouts:
         first.setdefault(id(rollout.whole_game), rollout)
+    groups: dict[int, list[Game]] = {}
     for rollout in first.values():
         groups.setdefault(rollout.group, []).append(rollout.whole_game)
     curriculum.observe([*groups.values()])
     stage = curriculum.plan().stage
-    metrics: dict[str, Any] = {**curriculum.metrics(), "replayed": len(plan.replayed)}
+    metrics = {**curriculum.metrics(), "replayed": float(len(plan.replayed))}
     return (
-        {f"curriculum/{name}": float(value) for name, value in metrics.items()},
+        {f"curriculum/{name}": value for name, value in metrics.items()},
         None if stage == plan.stage else f"{plan.stage} -> {stage}",
     )

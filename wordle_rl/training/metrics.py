@@ -1,4 +1,4 @@
-"""Metrics of a step's games, answers, rewards and groups."""
+"""Metrics of a step's games, answers, rewards and groups. docs/METRICS.md explains them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from wordle_rl.evaluation.habits import later_guesses
 from wordle_rl.evaluation.summary import distinct_openers, most_common_guesses, reward_means
-from wordle_rl.game.rules import Game, PlayedTurn
+from wordle_rl.game.rules import Game
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.talk import Rollout, games_of
 from wordle_rl.words.lists import WordLists
@@ -29,38 +29,32 @@ def group_metrics(*, groups: int, idle: int, replaced: int, skips: bool) -> dict
     }
 
 
-def game_metrics(games: Sequence[Game], turns: Sequence[PlayedTurn]) -> dict[str, float]:
-    """Results of a step's games, and of all answers drawn in them.
+def game_metrics(rollouts: Sequence[Rollout], words: WordLists) -> dict[str, float]:
+    """Results of a step's games, and of all answers drawn in them, untaken candidates included.
 
-    turns: also those of candidates that a game did not take.
+    answers: games whose secret is a possible answer. Other allowed words are harder to find, so
+    wins on answers compare with validation wins.
     """
+    games = games_of(rollouts)
+    turns = [turn for rollout in rollouts for turn in rollout.game.turns]
     wins = [game for game in games if game.won]
     begun = [game for game in games if game.turns]
     thoughts = [len(turn.thought) for turn in turns if turn.thought]
+    answers = [game.won for game in games if game.secret in words.answer_index]
     return {
         "train/games": float(len(games)),
         "train/wins": float(len(wins)),
         "train/win_rate": len(wins) / len(games),
         "train/earlier_guesses": float(np.mean([len(g.turns[0].state.clues) for g in begun])),
-        "train/guesses_won": float(np.mean([g.state.turn for g in wins])) if wins else np.nan,
+        "train/guesses_won": _mean([g.state.turn for g in wins]),
         "train/format": sum(t.guess is not None for t in turns) / len(turns),
         "train/non_words": sum(t.kind == "not_a_word" for t in turns) / len(turns),
         "train/repeats": sum(t.repeat for t in turns) / len(turns),
         "train/thinks": len(thoughts) / len(turns),
         "train/thought_characters": float(np.mean(thoughts)) if thoughts else 0.0,
         **habit_metrics("train", games),
-    }
-
-
-def answer_metrics(games: Sequence[Game], words: WordLists) -> dict[str, float]:
-    """How many games had a possible answer as their secret, and how many of these were won.
-
-    Other allowed words are harder to find, so wins on answers compare with validation wins.
-    """
-    won = [game.won for game in games if game.secret in words.answer_index]
-    return {
-        "train/answers": len(won) / len(games),
-        "train/answers_win_rate": sum(won) / len(won) if won else np.nan,
+        "train/answers": len(answers) / len(games),
+        "train/answers_win_rate": _mean(answers),
     }
 
 
@@ -84,8 +78,7 @@ def habit_metrics(prefix: str, games: Sequence[Game]) -> dict[str, float]:
 
 def answer_tokens(games: Sequence[Game]) -> float:
     """Mean number of tokens of an answer, NaN without answers."""
-    answers = [turn.tokens for game in games for turn in game.turns]
-    return float(np.mean(answers)) if answers else np.nan
+    return _mean([turn.tokens for game in games for turn in game.turns])
 
 
 def token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
@@ -103,3 +96,8 @@ def reward_metrics(rewards: Sequence[GameReward]) -> dict[str, float]:
     totals = np.array([r.total for r in rewards])
     means = {f"reward/{name}": value for name, value in reward_means(rewards).items()}
     return {"reward/mean": float(totals.mean()), "reward/std": float(totals.std()), **means}
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The mean, NaN where there is nothing to average."""
+    return float(np.mean(values)) if values else np.nan

@@ -19,6 +19,8 @@ from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.rollouts.teacher import TeacherSettings
 
+Parts = tuple[NDArray, NDArray, NDArray]  # places, ids and probabilities of Targets
+
 
 class TokenTeacher:
     """Computes a teacher's distribution over each next token, for one tokenizer and form."""
@@ -44,7 +46,7 @@ class TokenTeacher:
         A thought does not depend on the guess after it. So its targets come from its wordings
         alone, and the guess has the same targets as without a thought.
         """
-        parts = []
+        parts: list[Targets] = []
         for i, part in talk.answers.items():
             if talk.trained[part.start]:
                 turn, ids, place = game.turns[i], talk.ids[part.start : part.stop], part.start
@@ -55,7 +57,7 @@ class TokenTeacher:
                     thoughts = _pad_rows([self._form.chat.thought(text) for text in wordings])
                     parts.append(_compute_targets(thoughts, ids[:begin], place))
                 parts.append(self.targets(turn.state, ids[begin:], place + begin))
-        return join_targets(parts)
+        return _join([(p.places, p.ids, p.probabilities) for p in parts])
 
     def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
         """Targets of an answer's tokens, each given the tokens before it.
@@ -121,7 +123,7 @@ def _compute_targets(
     the texts to take where no text is left, the first ones that have any. Raises LookupError if no
     text is the drawn one.
     """
-    places, ids, probabilities = [], [], []
+    found: list[Parts] = []
     for i, token in enumerate(drawn):
         values, counts = np.unique(left[:, i], return_counts=True)
         for others in () if len(left) else instead:
@@ -131,27 +133,22 @@ def _compute_targets(
         if mixed is not None:
             others, other_weight, weight = mixed
             every, many = others.after(tuple(drawn[:i]))
-            counts, found = many * other_weight, counts * weight
-            counts[np.searchsorted(every, values)] += found
+            fitting, counts = counts * weight, many * other_weight
+            counts[np.searchsorted(every, values)] += fitting
             values = every
-        places.append(np.full(len(values), start + i))
-        ids.append(values)
-        probabilities.append((counts / counts.sum()).astype(np.float32))
+        found.append((np.full(len(values), start + i), values, counts / counts.sum()))
         if token not in values and not instead:
             raise LookupError
         left = left[left[:, i] == token]
-    return Targets(
-        places=np.concatenate(places),
-        ids=np.concatenate(ids),
-        probabilities=np.concatenate(probabilities),
-    )
+    return _join(found)
 
 
-def join_targets(parts: Sequence[Targets]) -> Targets:
-    """Join the targets of a sequence's answers."""
+def _join(parts: Sequence[Parts]) -> Targets:
+    """Places, ids and probabilities, put together."""
     none = np.zeros(0)
+    places, ids, probabilities = map(np.concatenate, zip((none,) * 3, *parts, strict=True))
     return Targets(
-        places=np.concatenate([none, *(p.places for p in parts)]).astype(np.int64),
-        ids=np.concatenate([none, *(p.ids for p in parts)]).astype(np.int64),
-        probabilities=np.concatenate([none, *(p.probabilities for p in parts)]).astype(np.float32),
+        places=places.astype(np.int64),
+        ids=ids.astype(np.int64),
+        probabilities=probabilities.astype(np.float32),
     )

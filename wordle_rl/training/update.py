@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,17 +32,14 @@ Values = Mapping[str, Sequence[Sequence[float] | np.ndarray]]
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The rollouts of a step to train on. Axes: R of all processes, S own conversations."""
+    """What of a step is trained on. Axes: R rollouts of all processes, S own conversations."""
 
-    rollouts: Sequence[Rollout]  # [R]
     groups: NDArray[np.int64]  # [R] number of each rollout's group
     lengths: Ints  # [R] trained tokens
     used: Flags  # [R] False where every advantage is 0
     units: Ints  # [R] rollouts with equal numbers share one loss
-    kept: NDArray[np.bool_]  # [R] False for rollouts that cannot teach anything
-    talks: list[Talk]  # [S] this process's conversations to train on
-    scores: list[Scores | None]  # [S]
-    origin: NDArray[np.int64]  # [S] the rollout that each conversation comes from
+    kept: Flags  # [R] False for rollouts that cannot teach anything
+    own: list[tuple[int, Talk, Scores | None]]  # [S] of this process, with the rollout's index
 
 
 def run_updates(
@@ -50,8 +49,7 @@ def run_updates(
     selection = select_rows(step, rollouts, advantages)
     if not selection.kept.any():
         return {"update/empty": 1.0}
-    batch = build_batch(step, selection, advantages)
-
+    batch = build_batch(step, rollouts, selection, advantages)
     deal = partial(weigh_minibatches, step, selection)
     return update_in_minibatches(step.policy, step.recipe.algorithm, batch, deal)
 
@@ -66,54 +64,50 @@ def select_rows(step: Step, rollouts: Sequence[Rollout], advantages: Advantages)
         kept &= used
     planned = step.recipe.rollout.groups
     mine = np.isin(groups % planned, share(planned, step.policy.processes))
-    talks: list[Talk] = []
-    scores: list[Scores | None] = []
-    origin: list[int] = []
-    for i in np.flatnonzero(kept & mine).tolist():
-        known = rollouts[i].scores or [None] * len(rollouts[i].talks)
-        for talk, score in zip(rollouts[i].talks, known, strict=True):
-            if any(talk.trained):
-                talks.append(talk)
-                scores.append(score)
-                origin.append(i)
-    return Selection(
-        rollouts=rollouts, groups=groups, lengths=lengths, used=used, kept=kept, talks=talks,
-        units=np.arange(len(rollouts)) if advantages.units is None else advantages.units,
-        scores=scores,
-        origin=np.array(origin, np.int64),
-    )  # fmt: skip
+    own = [
+        (i, talk, score)
+        for i in np.flatnonzero(kept & mine).tolist()
+        for talk, score in zip(
+            rollouts[i].talks, rollouts[i].scores or repeat(None), strict=False
+        )
+        if any(talk.trained)
+    ]  # fmt: skip
+    units = np.arange(len(rollouts)) if advantages.units is None else advantages.units
+    return Selection(groups=groups, lengths=lengths, used=used, units=units, kept=kept, own=own)
 
 
-def build_batch(step: Step, selection: Selection, advantages: Advantages) -> Batch:
+def build_batch(
+    step: Step, rollouts: Sequence[Rollout], selection: Selection, advantages: Advantages
+) -> Batch:
     """Pad the own conversations to [S, T], with advantages. Each minibatch sets its own weights."""
-    own = list(zip(selection.talks, selection.origin.tolist(), strict=True))
+    own = selection.own
 
-    def spread(of_turns: Floats, talk: Talk) -> Floats:
-        """Turn values per turn [K] into values per trained token [T], 0 elsewhere."""
-        return of_turns[talk.turns] * talk.trained
+    def spread(of_turns: list[Floats]) -> list[Floats]:
+        """[S] of [T]: the values of turns [R] of [K] at each trained token, 0 elsewhere."""
+        return [of_turns[i][talk.turns] * talk.trained for i, talk, _ in own]
 
-    values = {"advantages": [spread(advantages.per_turn[i], talk) for talk, i in own]}
+    values: dict[str, Any] = {"advantages": spread(advantages.per_turn)}
     if advantages.per_token is not None:
-        for row, (talk, i) in zip(values["advantages"], own, strict=True):
+        for row, (i, talk, _) in zip(values["advantages"], own, strict=True):
             for turn, part in talk.answers.items():
                 place = slice(part.start, part.stop)
                 row[place] += advantages.per_token[i][turn] * np.array(talk.trained)[place]
     if advantages.targets is not None:
-        values["targets"] = [spread(advantages.targets[i], talk) for talk, i in own]
+        values["targets"] = spread(advantages.targets)
     for name in ("old_logprobs", "ref_logprobs", "values"):  # computed before the advantages
-        known = [getattr(score, name) for score in selection.scores if score is not None]
+        known = [getattr(score, name) for _, _, score in own if score is not None]
         if known and known[0] is not None:
             values["old_values" if name == "values" else name] = known
     batch = replace(
-        pad(selection.talks, step.form.chat.tokenizer.pad_id, values),
+        pad([talk for _, talk, _ in own], step.form.chat.tokenizer.pad_id, values),
         target_scale=advantages.target_scale,
     )
     if advantages.units is not None:
-        batch = replace(batch, units=selection.units[selection.origin])
+        batch = replace(batch, units=np.array([advantages.units[i] for i, *_ in own], np.int64))
     lesson = step.recipe.teacher
     if lesson is not None and lesson.distribution:
         teacher = build_token_teacher(lesson, step.form)
-        targets = [teacher.of_talk(selection.rollouts[i].game, talk) for talk, i in own]
+        targets = [teacher.of_talk(rollouts[i].game, talk) for i, talk, _ in own]
         batch = replace(batch, distributions=targets)
     return batch
 
@@ -125,17 +119,18 @@ def weigh_minibatches(step: Step, selection: Selection, epoch: int) -> Iterator[
     processes.
     """
     recipe = step.recipe
+    origin = np.array([i for i, *_ in selection.own], np.int64)
     for part in minibatches(
         selection.groups, recipe.algorithm.minibatches,
         seed=recipe.seed, step=step.number, epoch=epoch,
     ):  # fmt: skip
         if selection.kept[part].any():  # in some process
-            weights = np.zeros(len(selection.rollouts))
+            weights = np.zeros(len(selection.groups))
             weights[part] = recipe.algorithm.weights(
                 selection.lengths[part], selection.used[part], selection.units[part]
             )
-            chosen = np.flatnonzero(np.isin(selection.origin, part))
-            yield chosen, weights[selection.origin[chosen]]
+            chosen = np.flatnonzero(np.isin(origin, part))
+            yield chosen, weights[origin[chosen]]
 
 
 def update_in_minibatches(

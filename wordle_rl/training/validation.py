@@ -1,30 +1,42 @@
-"""Plays games with the policy on held-out secrets, and computes their metrics.
+"""Plays games with the policy on held-out secrets: validation, and a report before and after.
 
-The processes share the work, and each gets all games.
+The processes share the work, and each gets all games. The first one writes and prints.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from wordle_rl.evaluation.boards import show_pairs
 from wordle_rl.evaluation.intervals import win_interval
 from wordle_rl.evaluation.results import depth_metrics
 from wordle_rl.evaluation.skill import skill_metrics
-from wordle_rl.evaluation.summary import reward_means
-from wordle_rl.game.rules import Game, State
+from wordle_rl.evaluation.summary import game_record, reward_means, summarise
+from wordle_rl.evaluation.tables import describe_change, report_table
+from wordle_rl.game.rules import Game, GameStatus, Rules, State
+from wordle_rl.policy.lineage import Stage
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.forms import Form
-from wordle_rl.rollouts.play import ModelPlayer, new_games, play
+from wordle_rl.rollouts.play import ModelPlayer, Portions, new_games, play
+from wordle_rl.runs.files import StepLog, json_bytes, read_object, write_bytes, write_json
+from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.processes import share
-from wordle_rl.training.experiment import Experiment
+from wordle_rl.runs.terminal import columns, shows_colours
+from wordle_rl.training.experiment import Experiment, describe_run_lineage
 from wordle_rl.training.metrics import answer_tokens, habit_metrics
 from wordle_rl.training.progress import GameCount, announce
+
+_SMALL = 20_000_000  # parameters below which a model plays all test secrets in seconds
+_FEWER = 64  # secrets for the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +46,7 @@ class HeldOutPlay:
     policy: Policy
     form: Form
     setup: Experiment
+    portions: Portions
 
     def play(
         self,
@@ -50,28 +63,30 @@ class HeldOutPlay:
         what: the purpose of the games, printed if they take long. check: called between turns; it
         may raise to abandon the games.
         """
-        recipe, most = self.setup.recipe, self.setup.model.games_at_once
-        mine = share(len(secrets), self.policy.processes)
-        games: list[Game] = []
+        recipe, mine = self.setup.recipe, share(len(secrets), self.policy.processes)
         count = GameCount(len(mine))
 
         def watch(batch: Sequence[Game]) -> None:
             check()
             count.look(batch)
 
+        def play_some(part: slice) -> list[Game]:
+            numbers = mine[part]
+            now = slice(numbers.start, numbers.stop)
+            player = ModelPlayer(
+                engine=self.policy.engine(),
+                form=self.form,
+                sampling=sampling or self.setup.greedy,
+                draws=Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=now.start),
+            )
+            given = None if starts is None else starts[now]
+            games = new_games(secrets[now], recipe.words, recipe.rules, given)
+            play(player, games, watch=watch)
+            count.next_batch()
+            return games
+
         with announce(lambda: f"{what}: {count}"):
-            for start in range(mine.start, mine.stop, most):
-                player = ModelPlayer(
-                    engine=self.policy.engine(),
-                    form=self.form,
-                    sampling=sampling or self.setup.greedy,
-                    draws=Draws(seed=recipe.seed, stream=Stream.EVALUATION, first_rollout=start),
-                )
-                now = slice(start, min(start + most, mine.stop))
-                given = None if starts is None else starts[now]
-                batch = new_games(secrets[now], recipe.words, recipe.rules, given)
-                games += play(player, batch, watch=watch)
-                count.next_batch()
+            games = self.portions.play(len(mine), 1, self.setup.model.games_at_once, play_some)
             return [game for part in self.policy.processes.gather(games) for game in part]
 
     def validate(
@@ -129,3 +144,120 @@ def _wins(prefix: str, games: Sequence[Game]) -> dict[str, float]:
         f"{prefix}/win_rate": sum(game.won for game in games) / len(games),
         f"{prefix}/mean_guesses_with_losses": float(np.mean(turns)),
     }
+
+
+def choose_report_limit(asked: int | None, parameters: int) -> int | None:
+    """How many test secrets the reports play at most, None for all.
+
+    asked: trainer.report_limit. parameters: of the model.
+    """
+    return _FEWER if asked is None and parameters >= _SMALL else asked
+
+
+class RunReports:
+    """Greedy games on the test secrets before the first step and after the last, side by side."""
+
+    def __init__(
+        self,
+        play: HeldOutPlay,
+        folder: RunFolder,
+        stages: Sequence[Stage],
+        check: Callable[[], None],
+    ) -> None:
+        """stages: of the model that the run makes, the run itself last."""
+        self._play, self._stages, self._check = play, stages, check
+        self._writes = play.policy.processes.rank == 0
+        asked = play.setup.trainer.report_limit
+        limit = choose_report_limit(asked, play.policy.num_parameters[1])
+        self._secrets = play.setup.test[:limit]
+        self._start, self._games = folder.path / "start.json", folder.path / "start_games.jsonl"
+        self._best_games = folder.path / "best_games.jsonl"
+
+    def begin(self) -> None:
+        """Report on the start, in two files."""
+        many, test = len(self._secrets), len(self._play.setup.test)
+        if self._writes:
+            if many < test:
+                print(f"the reports play {many} of {test} secrets (trainer.report_limit)")
+            print(f"the start plays {many} test secrets, for the report at the end", flush=True)
+        summary, games = self.report("start", self._stages[:-1])
+        if self._writes:
+            _write_games(self._games, games)
+            write_json(self._start, summary)
+
+    def end(self, step: int) -> dict[str, Any]:
+        """Report on the policy beside the start. Returns entries of the run's summary.
+
+        step: the one whose checkpoint the policy is from.
+        """
+        # Without the file trainer.report was false at the start.
+        start = read_object(self._start) if self._writes and self._start.exists() else None
+        # The same secrets as at the start, although the limit may have been changed since.
+        played = self._play.policy.processes.gather(start["games"] if start else None)[0]
+        self._secrets = self._play.setup.test[:played] if played else self._secrets
+        best, games = self.report("best", self._stages)
+        if not self._writes:
+            return best
+        _write_games(self._best_games, games, step)
+        rows = [best] if start is None else [best, start]
+        print(f"\n{report_table(rows, columns())}", flush=True)
+        if start is None:
+            return best
+        if step == 0:
+            print("\nThe best checkpoint is the start: both rows show the same model.", flush=True)
+        else:
+            self._compare(games, step)
+        return {**best, "start": start}
+
+    def report(self, player: str, stages: Sequence[Stage]) -> tuple[dict[str, Any], list[Game]]:
+        """Play the test secrets greedily. Returns the summary and the games.
+
+        player: start or best. stages: of the model that plays.
+        """
+        begin, setup = time.monotonic(), self._play.setup
+        split = "all" if len(setup.test) == len(setup.words.answers) else "test"
+        what = f"report on the {player}"
+        games = self._play.play(self._secrets, f"{what}, {split} secrets", check=self._check)
+        seconds = time.monotonic() - begin
+        with announce(f"{what}: judging {len(games)} games"):
+            summary = summarise(
+                games, setup.knowledge, player=player, split=split, rules=setup.recipe.rules,
+                seconds=seconds, regret=setup.regret, rewards=setup.recipe.rewards,
+            )  # fmt: skip
+        return summary | {"lineage": describe_run_lineage(stages, setup)}, games
+
+    def _compare(self, games: Sequence[Game], step: int) -> None:
+        """Print the paired gain, and games of before and after."""
+        setup, titles = self._play.setup, ("before", f"after step {step}")
+        earlier = _read_games(self._games, setup.words.allowed_set, setup.recipe.rules)
+        if [game.secret for game in earlier] != list(self._secrets):
+            return
+        pairs = list(zip(earlier, games, strict=True))
+        print(f"\n{describe_change(pairs)}", flush=True)
+        if shown := setup.trainer.show_games:
+            boards = show_pairs(pairs, shown, titles, colour=shows_colours())
+            print(f"\n{boards}", flush=True)
+
+
+def _write_games(path: Path, games: Sequence[Game], step: int = 0) -> None:
+    """Write the games of a report in the format of games.jsonl. step: the step of the model."""
+    records = ({"step": step, "split": "test", **game_record(game)} for game in games)
+    write_bytes(path, b"".join(map(json_bytes, records)))
+
+
+def _read_games(path: Path, allowed: Container[str], rules: Rules) -> list[Game]:
+    """The games of a report, played again; none of them if the rules were others."""
+    games = []
+    for record in StepLog(path).read():
+        game = Game(record["secret"], allowed, rules)
+        try:
+            for guess, reason in zip(record["guesses"], record["reasons"], strict=True):
+                game.play(guess, reason=reason)
+        except ValueError:  # the game would have been over
+            return []
+        if game.status is GameStatus.PLAYING:  # its time was up, or its context full
+            game.forfeit(GameStatus(record["status"]))
+        if game.status != record["status"]:
+            return []
+        games.append(game)
+    return games

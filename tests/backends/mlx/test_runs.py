@@ -30,8 +30,7 @@ from wordle_rl.commands.eval import evaluate
 from wordle_rl.commands.train import train
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.report import RunReports
-from wordle_rl.training.validation import HeldOutPlay
+from wordle_rl.training.validation import HeldOutPlay, RunReports
 
 TORCH_ONLY = {"backend.accelerator=cpu", "backend.threads=1"}
 

@@ -7,35 +7,31 @@ from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.game.rules import Game
-from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.training.curricula.base import Curriculum, StepPlan, check_first
+from wordle_rl.runs.instantiate import check_above_zero, check_range
+from wordle_rl.training.curricula import FromFirst
 
 
 @dataclass(kw_only=True)
-class Gated(Curriculum):
+class Gated(FromFirst):
     """Uses `first` until the share of turns with a readable guess reaches a threshold.
 
     The share is over the turns of the last `window` steps. The gate stays closed for the first
     `window` steps. Once open, it stays open.
     """
 
-    first: RewardSet
     threshold: float = 0.9
     window: int = 5
 
     def __post_init__(self) -> None:
-        check_first(self.first, self.rewards)
-        if not 0.0 < self.threshold <= 1.0:
-            raise ValueError(f"curriculum.threshold must be above 0, up to 1, not {self.threshold}")
-        if not 1 <= self.window <= 10_000:
-            raise ValueError(f"curriculum.window must be 1..10000 steps, not {self.window}")
+        super().__post_init__()
+        check_above_zero("curriculum.threshold", self.threshold, 1)
+        check_range("curriculum.window", self.window, 1, 10_000)
         self._open = False
         self._recent: list[list[int]] = []  # readable guesses and turns of the last steps
 
-    def plan(self) -> StepPlan:
-        if self._open:
-            return StepPlan(stage="reward", rewards=self.rewards)
-        return StepPlan(stage="first", rewards=self.first)
+    @property
+    def arrived(self) -> bool:
+        return self._open
 
     def observe(self, groups: Sequence[Sequence[Game]]) -> None:
         turns = [turn for games in groups for game in games for turn in game.turns]

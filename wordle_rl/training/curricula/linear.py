@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.training.curricula.base import StepPlan
+from wordle_rl.training.curricula import StepPlan
 from wordle_rl.training.curricula.phases import Phases
 
 
@@ -22,22 +22,20 @@ class Linear(Phases):
     def __post_init__(self) -> None:
         super().__post_init__()
         first, last = self.first, self.rewards
-        for name in first.components.keys() & last.components.keys():
-            if first.components[name] != last.components[name]:
-                raise ValueError(
-                    f"curriculum=linear interpolates weights only: {name} must have the same "
-                    "settings in curriculum.first and in reward="
-                )
+        both = first.components.keys() & last.components.keys()
+        differ = [name for name in sorted(both) if first.components[name] != last.components[name]]
         if first.lawful != last.lawful:
+            differ = ["lawful", *differ]
+        if differ:
             raise ValueError(
-                "curriculum=linear needs reward.lawful and curriculum.first.lawful to be the same, "
-                f"not {last.lawful} and {first.lawful}"
+                f"curriculum=linear moves weights only, but {', '.join(differ)} must be the same "
+                "in both sets: choose a first one that fits with reward@curriculum.first=..."
             )
         self.mixed(0.5)  # raises if the two sets do not fit together
 
     def plan(self) -> StepPlan:
-        if self.share == 1.0:
-            return StepPlan(stage="reward", rewards=self.rewards)
+        if self.arrived:
+            return super().plan()
         stage = "between" if self.share else "first"
         return StepPlan(stage=stage, rewards=self.mixed(self.share))
 

@@ -7,26 +7,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.game.rules import Game
-from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.training.curricula.base import Curriculum, StepPlan, check_first
+from wordle_rl.runs.instantiate import check_above_zero
+from wordle_rl.training.curricula import FromFirst
 
 
 @dataclass(kw_only=True)
-class Phases(Curriculum):
+class Phases(FromFirst):
     """Uses `first` for some epochs, then reward=.
 
     An epoch has one group for each training secret. It counts groups instead of steps, so a resumed
     run may change the number of groups per step.
     """
 
-    first: RewardSet
     secrets: tuple[str, ...]
     epochs: float = 1.0
 
     def __post_init__(self) -> None:
-        check_first(self.first, self.rewards)
-        if not 0.0 < self.epochs <= 1e6:
-            raise ValueError(f"curriculum.epochs must be above 0, up to 1e6, not {self.epochs}")
+        super().__post_init__()
+        check_above_zero("curriculum.epochs", self.epochs, 1_000_000)
         self._groups = 0  # played so far
 
     @property
@@ -34,10 +32,9 @@ class Phases(Curriculum):
         """The share of the way from first to reward= that is done, 0..1."""
         return min(self._groups / len(self.secrets) / self.epochs, 1.0)
 
-    def plan(self) -> StepPlan:
-        if self.share < 1.0:
-            return StepPlan(stage="first", rewards=self.first)
-        return StepPlan(stage="reward", rewards=self.rewards)
+    @property
+    def arrived(self) -> bool:
+        return self.share == 1.0
 
     def observe(self, groups: Sequence[Sequence[Game]]) -> None:
         self._groups += len(groups)

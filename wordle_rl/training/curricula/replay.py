@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.game.rules import Game
-from wordle_rl.training.curricula.base import Curriculum, StepPlan
+from wordle_rl.runs.instantiate import check_above_zero, check_range
+from wordle_rl.training.curricula import Curriculum, StepPlan
 
 
 @dataclass(kw_only=True)
@@ -25,11 +26,9 @@ class Replay(Curriculum):
     capacity: int = 512
 
     def __post_init__(self) -> None:
-        for name, value in (("share", self.share), ("lost", self.lost)):
-            if not 0.0 < value <= 1.0:
-                raise ValueError(f"curriculum.{name} must be above 0, up to 1, not {value}")
-        if not 1 <= self.capacity <= 1_000_000:
-            raise ValueError(f"curriculum.capacity must be 1..1000000, not {self.capacity}")
+        check_above_zero("curriculum.share", self.share, 1)
+        check_above_zero("curriculum.lost", self.lost, 1)
+        check_range("curriculum.capacity", self.capacity, 1, 1_000_000)
         if not self._most:
             raise ValueError(
                 f"curriculum.share must be {1 / self.groups:.3g} or more for one of the "

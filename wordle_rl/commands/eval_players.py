@@ -290,7 +290,8 @@ def build_players(
     _warn_of_known_secrets(tournament, model)
     untrained = model.path == UNTRAINED
     player = LoadedPlayer(
-        name=_name_player(model, settings, sampling), seat=seat, tournament=tournament, rewards=rewards,
+        name=_name_player(model, settings, sampling), seat=seat, tournament=tournament,
+        rewards=rewards,
         games_at_once=model.games_at_once,
         lineage=describe_lineage(
             stages_of(model.location), knowledge.words, tournament.splits, untrained=untrained

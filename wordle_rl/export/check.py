@@ -66,26 +66,20 @@ def export(
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as room:
         folder = Path(room) / "model"
         written = formats.write(source.folder, folder, form, precision)
-        probe = play_probe(source)
+        opening, batch, trained = play_probe(source)
         base = None
         if source.base is not None:
             with announce("scoring the base"):
-                base = _build_policy(source, source.base).score(probe.batch)
-        change = measure_change(probe, score_export(source, probe, folder, form), base)
+                base = _build_policy(source, source.base).score(batch)
+        exported = open_export(source, folder, form, opening)
+        with announce("scoring the export"):
+            found = exported.score(batch)
+        change = measure_change(batch.trained, trained, found, base)
         if warning := check_change(change, written):
             print(f"warning: {warning}", file=sys.stderr, flush=True)
         (folder / "README.md").write_text(card(written, change), encoding="utf-8")
         folder.rename(target)
     return written, change
-
-
-@dataclass(frozen=True, kw_only=True)
-class Probe:
-    """Answers of the trained model, and the log-probabilities that it gives their tokens."""
-
-    opening: list[int]  # ids of the first prompt
-    batch: Batch
-    logprobs: FloatArray  # [N, T]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,31 +107,34 @@ class Change:
         return f"{text}, which is {self.lost:.2%} of what the adapter changes ({self.adapter:.2g})"
 
 
-def play_probe(source: Source) -> Probe:
-    """Let the trained model play the beginnings of a few games, always the same ones."""
+def play_probe(source: Source) -> tuple[list[int], Batch, FloatArray]:
+    """Let the trained model play the beginnings of a few games, always the same ones.
+
+    Returns the ids of the first prompt, the conversations, and the log-probabilities [N, T] that
+    the trained model gives their tokens.
+    """
     policy = _build_policy(source, source.model)
     form = _build_form(source, policy)
     sampling = replace(source.sampling, max_tokens=min(source.sampling.max_tokens, _TOKENS))
     draws = Draws(seed=_SEED, stream=Stream.EVALUATION)
+    secrets = list(itertools.islice(itertools.cycle(source.secrets), _GAMES))
+    games = new_games(secrets, source.words, source.rules)
     with announce("playing held-out games"):
         try:
             player = ModelPlayer(engine=policy.engine(), form=form, sampling=sampling, draws=draws)
-            secrets = list(itertools.islice(itertools.cycle(source.secrets), _GAMES))
-            games = new_games(secrets, source.words, source.rules)
             play(player, games, answers=_ANSWERS)
             talks = [talk for mine in player.all_talks(games) for talk in mine]
             batch = pad(talks, policy.tokenizer.pad_id)
-            scores = policy.score(batch)
+            return form.opening(State()), batch, policy.score(batch)
         except NotFinite as error:
             raise ConfigError(f"{error}: the weights of the run may be broken") from None
-    return Probe(opening=form.opening(State()), batch=batch, logprobs=scores)
 
 
-def score_export(source: Source, probe: Probe, folder: Path, form: Format) -> FloatArray:
-    """Log-probabilities [N, T] that the written model gives the probe's tokens.
+def open_export(source: Source, folder: Path, form: Format, opening: list[int]) -> Policy:
+    """The written model as its own library loads it.
 
-    Its own library loads it as it is. Raises ConfigError if its tokenizer or its chat template
-    write another prompt.
+    opening: ids of the first prompt. Raises ConfigError if the written tokenizer or chat template
+    makes other ones.
     """
     if form == "mlx":
         from wordle_rl.backends.mlx.merge import open_plain
@@ -147,27 +144,27 @@ def score_export(source: Source, probe: Probe, folder: Path, form: Format) -> Fl
         plain = LightningSettings(precision="fp32", accelerator="cpu")
         written = replace(source.model, path=str(folder), revision=MAIN)
         policy = _build_policy(replace(source, backend=plain), written)
-    if _build_form(source, policy).opening(State()) != probe.opening:
+    if _build_form(source, policy).opening(State()) != opening:
         raise ConfigError(
             f"format={form}: the written tokenizer makes other tokens of the first prompt than the "
             "run's; nothing was exported"
         )
-    with announce("scoring the export"):
-        return policy.score(probe.batch)
+    return policy
 
 
-def measure_change(probe: Probe, scores: FloatArray, base: FloatArray | None) -> Change:
-    """Compare scores [N, T] of the written model with the trained model's.
+def measure_change(
+    drawn: np.ndarray, trained: FloatArray, found: FloatArray, base: FloatArray | None
+) -> Change:
+    """Compare log-probabilities [N, T] of the written model with the trained model's.
 
-    base: scores of the model under the adapter.
+    drawn: [N, T] which tokens the trained model drew. base: of the model under the adapter.
     """
-    drawn = probe.batch.trained
-    apart = np.abs(scores - probe.logprobs)[drawn].astype(float)
+    apart = np.abs(found - trained)[drawn].astype(float)
     return Change(
         tokens=int(drawn.sum()),
         mean=float(apart.mean()),
         largest=float(apart.max()),
-        adapter=None if base is None else float(np.abs(base - probe.logprobs)[drawn].mean()),
+        adapter=None if base is None else float(np.abs(base - trained)[drawn].mean()),
     )
 
 

@@ -45,10 +45,10 @@ def test_entropy_is_the_definition():
     assert entropy(np.array(rows[0])) == pytest.approx(slow(rows[0]))
 
 
-@pytest.mark.parametrize("n", [2, 3, 20, 21, 80, 600])
+@pytest.mark.parametrize("n", [2, 3, 20, 21, 600])
 def test_both_ways_of_counting_and_the_best_entropy_are_the_definition(words, by_answer, best, n):
     draw = np.random.default_rng(n)
-    for _ in range(3 if n < 600 else 1):
+    for _ in range(3 if n < 21 else 1):
         chosen = np.sort(draw.choice(len(words.answers), n, replace=False))
         every = entropy(count_codes(by_answer[chosen].T))
         assert entropies(by_answer, chosen) == pytest.approx(every, abs=1e-9)
@@ -93,8 +93,9 @@ TWO = tuple(sorted("".join("ab"[i >> place & 1] for place in range(5)) for i in 
 @pytest.mark.parametrize("lists", [None, WordLists(answers=TWO, allowed=TWO)], ids=["all", "a b"])
 def test_letter_bound_is_never_below_the_entropy(original, lists):
     lists, draw = lists or original.words, np.random.default_rng(8)
-    by_answer = np.ascontiguousarray(build_table(lists).T)
+    table = original.table if lists is original.words else build_table(lists)
+    by_answer = np.ascontiguousarray(table.T)
     bound = LetterBound(lists.allowed, lists.answers)
-    for n in (2, 5, 13, 32, 400, 2315):
+    for n in (2, 5, 13, 32, 2315):
         chosen = draw.choice(len(by_answer), min(n, len(by_answer)), replace=False)
         assert (bound(chosen) >= entropies(by_answer, chosen) - 1e-9).all()

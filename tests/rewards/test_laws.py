@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.cheaters import CHEATERS, Cheater, Staller
+from tests.helpers.cheaters import CHEATERS, Cheater, stall
 from tests.helpers.reward_sets import (
     ANSWERS,
     KNOWLEDGE,
@@ -106,13 +106,13 @@ EVERY_LAWFUL = {
 }
 
 
-def turns_of(cheater: type[Cheater], form: str) -> list[tuple[PlayedTurn, Game]]:
+def turns_of(cheater: Cheater, form: str) -> list[tuple[PlayedTurn, Game]]:
     """The turns of some games of a cheater, each with its game, which is over."""
-    player, played = cheater(KNOWLEDGE, writer(form)), []
+    played = []
     for uniform, secret in product((0.1, 0.9), ANSWERS[::2]):
         texts: list[str] = []
         while (game := play(texts, secret=secret, form=form)).status is GameStatus.PLAYING:
-            texts.append(player.choose(game.state, uniform))
+            texts.append(cheater(KNOWLEDGE, writer(form), game.state, uniform))
         played += [(turn, game) for turn in game.turns]
     return played
 
@@ -198,7 +198,7 @@ def test_every_cheat_scores_below_every_honest_legal_guess(form, history):
     "form",
     [pytest.param(f, marks=[pytest.mark.slow] if f == "tool" else []) for f in READ_APART],
 )
-@pytest.mark.parametrize("cheater", CHEATERS, ids=lambda cheater: cheater.name)
+@pytest.mark.parametrize("cheater", CHEATERS, ids=lambda cheater: cheater.__name__)
 def test_scripted_cheaters_gain_less_on_each_turn_than_the_worst_honest_guess(form, cheater):
     cheated = 0
     for turn, game in turns_of(cheater, form):
@@ -207,12 +207,12 @@ def test_scripted_cheaters_gain_less_on_each_turn_than_the_worst_honest_guess(fo
             for rewards in EVERY_LAWFUL[form].values():
                 assert rewards.score(game).total < rewards.score(sloppy).total
         if turn.kind is TurnKind.ACCEPTED and not turn.repeat:
-            continue  # the Staller, and a Repeater's first guess, are honest turn by turn
+            continue  # stalling, and a first guess that is repeated, are honest turn by turn
         cheated += 1
         for name, rewards in EVERY_LAWFUL[form].items():
             worst = worst_guess(turn.state, game.secret, form, name)
             assert rewards.score_turns([turn]).total < worst, name
-    assert cheated > 0 or cheater is Staller
+    assert cheated > 0 or cheater is stall
 
 
 # row 19

@@ -178,23 +178,6 @@ def test_only_a_guess_that_got_feedback_before_is_a_repeat():
     assert Repeat()(answered("")) == 0.0
 
 
-@pytest.mark.parametrize(
-    ("guess", "secret", "after", "expected"),
-    [
-        ("lymph", "match", (), 1.0),  # nothing is known yet
-        ("watch", "match", ("batch",), 1.0),
-        ("blimp", "match", ("batch",), 0.0),  # drops placed letters
-        ("batch", "match", ("batch",), 0.0),  # a repeat
-        ("match", "match", ("batch", "catch"), 1.0),
-        ("sleep", "crept", ("sleep",), 0.0),
-        ("crept", "crept", ("sleep",), 1.0),  # one E, and not at the places tried
-        ("crane", "crept", ("sleep",), 0.0),  # misses the P
-    ],
-)
-def test_a_guess_that_fits_every_clue_is_paid(guess, secret, after, expected):
-    assert Consistency()(guessed(guess, secret, after)) == expected
-
-
 def test_guesses_that_fit_are_those_that_could_be_the_secret():
     for secret, first, guess in product(ANSWERS, ALLOWED, ALLOWED):
         turn = guessed(guess, secret, (first,))

@@ -289,10 +289,8 @@ def test_a_teachers_guesses_are_learnt_in_every_form_and_its_mistakes_are_not(ki
 # -- portions -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["game", "best_of"])
-def test_rollouts_in_portions_are_the_same_games_and_the_same_update(kind, backend):
-    if backend.name == "mlx" and kind != "game":
-        pytest.skip("the kinds differ above the backend, so one of them is enough on MLX")
+def test_rollouts_in_portions_are_the_same_games_and_the_same_update(backend):
+    kind = {"torch": "best_of", "mlx": "game"}[backend.name]
 
     def learn(most: int | None) -> tuple[list[Any], dict[str, torch.Tensor], list[int]]:
         """Every token of every rollout, the weights after a step, and the rows of each engine."""

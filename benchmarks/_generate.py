@@ -1,21 +1,10 @@
 """Players that get their answers from `transformers.generate`, as a user would write them.
 
-FreshPlayer calls generate anew each turn, over the whole conversation. CachedPlayer keeps the cache
-from turn to turn, feeds only what is new, and does everything that was found to help on CPU:
-
-- It computes the opening once, because all games share it.
-- It plays all games in one batch and drops the finished ones.
-- It uses no logits processors, and asks for no log-probs or other outputs.
-- It runs in inference mode, on weights cast once.
-
-Three settings are chosen by timing them: the precision, the attention, and whether to squeeze out
-the padding that unequal answers leave in the cache.
-
-These were slower on the embedded model and are left out:
-
-- a batch for each length, which needs no masks but makes batches small
-- StaticCache, compiled or not
-- generate_batch (continuous batching)
+FreshPlayer calls generate anew each turn, over the whole conversation. CachedPlayer does all that
+was found to help on CPU: it keeps the cache from turn to turn, computes the shared opening once,
+plays all games in one batch, drops finished ones, uses no logits processors, and runs in inference
+mode on weights cast once. Precision, attention, and whether to squeeze padding out of the cache are
+chosen by timing. A batch for each length, StaticCache and generate_batch were slower.
 """
 
 from __future__ import annotations

@@ -30,12 +30,9 @@ from wordle_rl.training.secrets import planned
 
 ROOT = Path(__file__).resolve().parent.parent
 GROUP = 8  # games on the same secret
-# A Qwen2 of 104 million weights with the embedded tokenizer.
-SHAPE_100M = "{hidden_size: 768, layers: 12, heads: 12, kv_heads: 4, intermediate_size: 3072}"
 MODELS = {
     "tiny": (["model=tiny"], 512),
     "mini": (["model=mini"], 512),
-    "100m": (["model=untrained", f"model.shape={SHAPE_100M}", "model.max_tokens=8"], 64),
     "smollm2": (["model=smollm2", "prompt=spelled", "model.max_tokens=12"], 32),
 }
 PLAYS = ("tiny", "mini")  # the models whose answers can win

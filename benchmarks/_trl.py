@@ -1,17 +1,9 @@
 """Whole games in TRL's GRPOTrainer, at the settings that make it fastest on CPU.
 
-TRL 1.16 plays more than one turn in two ways:
-
-- Its own tool loop (tools, environment_factory) calls generate anew each turn, over the whole
-  conversation. OwnGeneration does the same through the trainer's own method. What it leaves out
-  favours TRL: it parses no tool calls, which the embedded chat template does not have, and it ends
-  answers after 12 tokens, where the tool loop allows the length of a game.
-- `rollout_func` leaves the rollout to the user. Here it plays with the fastest loop over generate
-  of benchmarks/rollout.py, on a copy in the precision in which that loop is faster. The copy is
-  made once per step.
-
-Both use beta 0, one update per batch, no gradient checkpointing, no logs and no saves. All prompts
-are equally long, so TRL pads only after the games.
+OwnGeneration plays by the trainer's own method, as its tool loop does, but parses no tool calls and
+ends answers early, which favours TRL. Otherwise `rollout_func` plays with the fastest loop over
+generate of benchmarks/rollout.py, on a copy in the faster precision, made once per step. Both use
+beta 0, one update per batch, no checkpointing, no logs and no saves.
 """
 
 from __future__ import annotations

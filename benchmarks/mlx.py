@@ -7,72 +7,170 @@
 A step is generation, reward, loss, gradient and update. Both have the same weights, the same
 prompts (the opening of a game), and as many prompts and answers. No token ends an answer, so all
 answers are equally long. Both train adapters of the same rank on the same layers, with AdamW at
-learning rate 0.
+learning rate 0, and multiply with the same BLAS: on Linux with torch's, as our training does.
 
 Theirs runs train_grpo as its command does, twice: with its defaults (KL to a second copy of the
 model, top-p, top-k, four prompts at a time), and with the fastest of several settings. Ours samples
-from the whole distribution, once without KL and once with it, to match their defaults.
-
-Contestants take turns. Each runs in two processes. In one, MLX multiplies with its own BLAS, as
-mlx-lm-lora does. In the other it uses torch's BLAS, as our training does on Linux.
-
-Tokens are counted where the transformer is called, padding included. mlx-lm-lora has no turns, so
-only one answer per prompt is compared.
+from the whole distribution, once without KL and once with it, to match their defaults. mlx-lm-lora
+has no turns, so only one answer per prompt is compared. Contestants take turns.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import importlib.util
-import json
-import multiprocessing
-import os
-import statistics
+import io
 import sys
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+import tempfile
+import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 # In place of this folder, whose files would hide the packages mlx and trl.
 sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks._timing import speedup, spread
 from wordle_rl.backends import borrow_blas
 
-OURS = {"ours": {"beta": 0.0}, "ours, KL 0.1": {"beta": 0.1}}
+borrow_blas()  # before MLX is imported
+
+import mlx.optimizers
+import numpy as np
+
+from benchmarks._timing import alternate, speedup, spread
+from wordle_rl.algorithms.grpo import Grpo
+from wordle_rl.backends.mlx.load import load_model
+from wordle_rl.backends.mlx.policy import MlxPolicy
+from wordle_rl.game.rules import State
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.sampling import Sampling, uniforms
+from wordle_rl.policy.settings import LoraSettings, ModelSettings
+from wordle_rl.prompts.styles import Symbols
+from wordle_rl.rollouts.chat import Chat
+from wordle_rl.rollouts.talk import Talk
+from wordle_rl.training.update import pad
+
+OURS = {"ours": 0.0, "ours, KL 0.1": 0.1}  # beta
 DEFAULTS = "mlx-lm-lora, defaults"
-TORCHS, OWN = "torch's BLAS", "MLX's BLAS"
 
 
-def prepare(blas: str) -> None:
-    if blas == TORCHS:
-        borrow_blas()
+def loaded() -> Any:
+    settings = ModelSettings(
+        name="micro", path="embedded/micro", learning_rate=0.0, max_tokens=8, max_context=512,
+        lora=LoraSettings(rank=8, alpha=16.0),
+    )  # fmt: skip
+    return load_model(settings, precision="fp32")
 
 
-def step(name: str, given: argparse.Namespace, number: int, settings: dict[str, Any]) -> Any:
-    from benchmarks._mlx import step  # which imports MLX
-
-    return asdict(step(name, given, number, settings))
+def reward(ids: list[int]) -> float:
+    return float(sum(ids) % 7)
 
 
-def process(blas: str) -> ProcessPoolExecutor:
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(1, mp_context=context, initializer=prepare, initargs=(blas,))
+@functools.cache
+def made_prompts(count: int) -> list[list[int]]:
+    style = Symbols()
+    opening = Chat(loaded().tokenizer).opening(style.system, style.opening(State()))
+    # One letter differs, so the prompts are equally long but not equal.
+    return [[*opening[:-1], 60 + i, opening[-1]] for i in range(count)]
 
 
-def measured(
-    contestants: dict[str, Any], pools: dict[str, ProcessPoolExecutor], given: Any, repeats: int
-) -> dict[tuple[str, str], list[dict[str, float]]]:
-    """The steps of each contestant and BLAS, in turns. The first step warms up and is left out."""
-    found: dict[tuple[str, str], list[dict[str, float]]] = {
-        (name, blas): [] for name in contestants for blas in pools
+class Ours:
+    """Our policy, which takes one step per call."""
+
+    def __init__(self, beta: float, given: argparse.Namespace) -> None:
+        self.policy: Any = MlxPolicy(
+            loaded(), temperature=1.0, optim=Optim(lr=0.0), max_context=512,
+            micro_batch_tokens=16_384,
+        )  # fmt: skip
+        self.policy.tokenizer._stop_ids = frozenset()
+        self.policy.keep_reference()
+        self.algorithm = Grpo(beta=beta)
+        self.given = given
+
+    def __call__(self, step: int) -> None:
+        policy, given = self.policy, self.given
+        rows = [prompt for prompt in made_prompts(given.prompts) for _ in range(given.answers)]
+        numbers = uniforms(
+            seed=0, step=step, rollouts=np.arange(len(rows)), turn=0, tokens=given.tokens
+        )
+        drawn = policy.engine().complete(rows, Sampling(max_tokens=given.tokens), numbers)
+        rewards = np.array([reward(c.ids) for c in drawn]).reshape(given.prompts, -1)
+        advantages = self.algorithm.compare(rewards).ravel()
+        weight = 1.0 / (len(rows) * given.tokens)
+        talks, values = [], {"advantages": [], "weights": []}
+        for prompt, completion, advantage in zip(rows, drawn, advantages, strict=True):
+            talk = Talk()
+            talk.hear(list(prompt), 0)
+            talk.answer(completion.ids, 0, completion.logprobs)
+            talks.append(talk)
+            values["advantages"].append([advantage * drawn for drawn in talk.trained])
+            values["weights"].append([weight * drawn for drawn in talk.trained])
+        batch = pad(talks, policy.tokenizer.pad_id, values)
+        if self.algorithm.needs_reference:
+            batch = replace(batch, ref_logprobs=policy.score(batch, reference=True))
+        policy.update(batch, self.algorithm)
+
+
+class Endless:
+    """A tokenizer for mlx-lm-lora in which no token ends an answer."""
+
+    eos_token_ids: tuple[int, ...] = ()
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def encode(self, text: str, **_: Any) -> list[int]:
+        return []
+
+    def decode(self, ids: list[int]) -> str:
+        return " ".join(map(str, ids))
+
+
+def theirs(given: argparse.Namespace, settings: dict[str, Any]) -> float:
+    """Seconds of a step of theirs, after one for warming up."""
+    from mlx_lm_lora.trainer.grpo_trainer import GRPOTrainingArgs, train_grpo
+
+    ours, ends = loaded(), []
+    # They take batch_size prompts at a time, so a whole step is several of their iterations.
+    share = given.prompts // settings.get("batch_size", 4)
+
+    def score(completions: list[str], **_: Any) -> list[float]:
+        ends.append(time.perf_counter())
+        return [reward([int(i) for i in text.split()]) for text in completions]
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = GRPOTrainingArgs(
+            iters=2 + share, steps_per_report=10**6, steps_per_save=10**6,
+            group_size=given.answers, max_completion_length=given.tokens,
+            adapter_file=f"{folder}/adapters.safetensors", **settings,
+        )  # fmt: skip
+        dataset = [(prompt, [0], "", "") for prompt in made_prompts(given.prompts)]
+        nowhere = io.StringIO()
+        with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
+            train_grpo(
+                model=ours.model, ref_model=loaded().model if settings.get("beta", 0.1) else None,
+                tokenizer=Endless(ours.tokenizer.inner), train_dataset=dataset,
+                optimizer=mlx.optimizers.AdamW(learning_rate=0.0),
+                reward_funcs=[score], args=arguments, end_answer_token="",
+            )  # fmt: skip
+    return ends[1 + share] - ends[1]  # from a reward to the same place one step later
+
+
+def best(given: argparse.Namespace) -> dict[str, Any]:
+    """The fastest of their settings besides the defaults."""
+    tried = {
+        "no KL": {"beta": 0.0},
+        "no KL, all at once": {"beta": 0.0, "batch_size": given.prompts},
+        "no KL, no top-k, no top-p": {"beta": 0.0, "top_p": 1.0, "top_k": 0},
     }
-    for repeat in range(repeats + 1):
-        for name, blas in list(found)[:: -1 if repeat % 2 else 1]:
-            job = pools[blas].submit(step, name, given, repeat, contestants[name])
-            found[name, blas].append(job.result())
-    return {key: works[1:] for key, works in found.items()}
+    spent = {name: min(theirs(given, tried[name]) for _ in range(2)) for name in tried}
+    for name, seconds in spent.items():
+        print(f"  tried mlx-lm-lora, {name}: {seconds:.3f} s")
+    name = min(spent, key=lambda name: spent[name])
+    return {f"mlx-lm-lora, {name}": tried[name]}
 
 
 def main() -> None:
@@ -83,60 +181,31 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=4, help="per prompt")
     parser.add_argument("--tokens", type=int, default=32, help="of each answer")
     parser.add_argument("--repeats", type=int, default=5, help="timed steps of each contestant")
-    parser.add_argument("--json", type=Path, help="also write all numbers to this file")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
     given = parser.parse_args()
     if given.smoke:
         given.prompts, given.answers, given.tokens, given.repeats = 4, 2, 4, 1
-    contestants: dict[str, Any] = dict(OURS)
-    has_theirs = importlib.util.find_spec("mlx_lm_lora") is not None
-    if not has_theirs and not given.smoke:
+    runs: dict[str, Any] = {name: Ours(beta, given) for name, beta in OURS.items()}
+    for run in runs.values():
+        run(given.repeats)  # warms up
+    others: dict[str, Any] = {}
+    if importlib.util.find_spec("mlx_lm_lora") is not None:
+        others = {DEFAULTS: {}, **best(given)}
+    elif not given.smoke:
         raise SystemExit("error: install mlx-lm-lora first, see --help")
-    pools = {blas: process(blas) for blas in ((TORCHS, OWN) if borrow_blas() else (OWN,))}
-    if has_theirs:
-        contestants |= {DEFAULTS: {}, **best(pools, given)}
-    results = measured(contestants, pools, given, given.repeats)
-    for pool in pools.values():
-        pool.shutdown()
-    report(results, given)
-    if given.json:
-        named = {f"{name}, {blas}": works for (name, blas), works in results.items()}
-        given.json.write_text(json.dumps(named, indent=1))
+    measured: dict[str, list[float]] = {name: [] for name in others}
 
+    def timed(name: str, _: int) -> None:
+        measured[name].append(theirs(given, others[name]))  # without what a run of theirs prepares
 
-def best(pools: dict[str, ProcessPoolExecutor], given: Any) -> dict[str, Any]:
-    """The fastest of their settings besides the defaults."""
-    tried = {
-        "mlx-lm-lora, no KL": {"beta": 0.0},
-        "mlx-lm-lora, no KL, all at once": {"beta": 0.0, "batch_size": given.prompts},
-        "mlx-lm-lora, no KL, no top-k, no top-p": {"beta": 0.0, "top_p": 1.0, "top_k": 0},
-    }
-    first = measured(tried, {OWN: pools[OWN]}, given, 2)
-    spent = {name: min(w["processor"] for w in works) for (name, _), works in first.items()}
-    for name, seconds in spent.items():
-        print(f"  tried {name}: {seconds:.3f} s of processor time")
-    name = min(spent, key=lambda name: spent[name])
-    return {name: tried[name]}
-
-
-def report(results: dict[tuple[str, str], list[dict[str, float]]], given: Any) -> None:
-    print(f"{given.prompts} prompts, each with {given.answers} answers of {given.tokens} tokens; "
-          f"{os.cpu_count()} cores; medians")  # fmt: skip
-    for (name, blas), works in results.items():
-        middle = {k: statistics.median(w[k] for w in works) for k in works[0]}
-        print(f"{name + ', ' + blas:50} {middle['seconds']:7.3f} s, processor time "
-              f"{middle['processor']:.3f} s; tokens forward {middle['forward']:.0f}, "
-              f"backward {middle['backward']:.0f}")  # fmt: skip
-    for (name, blas), works in results.items():
-        for (other, other_blas), others in results.items():
-            # Compares ours as it trains with each of theirs, and both with the same BLAS.
-            if name in OURS and other not in OURS and blas in (TORCHS, other_blas):
-                shares = [
-                    spread(speedup([w[k] for w in others], [w[k] for w in works]), 2)
-                    for k in ("processor", "seconds")
-                ]
-                print(f"{name}, {blas} / {other}, {other_blas}: {shares[0]} of the processor time, "
-                      f"{shares[1]} of the time")  # fmt: skip
+    taken = alternate({**runs, **{name: partial(timed, name) for name in others}}, given.repeats)
+    taken |= measured
+    print(f"{given.prompts} prompts, each with {given.answers} answers of {given.tokens} tokens")
+    for name, spent in taken.items():
+        print(f"{name}: {spread(spent, 3)} s a step")
+    for name in runs:
+        for other in others:
+            print(f"{name} over {other}: {spread(speedup(taken[name], taken[other]))}")
 
 
 if __name__ == "__main__":

@@ -1,26 +1,16 @@
 """Plays the same games with our engine and with loops over `transformers.generate`.
 
     python benchmarks/rollout.py                  # the embedded model, 512 games (64 secrets x 8)
-    python benchmarks/rollout.py --model 100m     # a random Qwen2 of 104 M weights, 64 games
     python benchmarks/rollout.py --model smollm2  # SmolLM2-135M with LoRA, 32 games
     python benchmarks/rollout.py --smoke          # does it still work?
 
-The contestants share weights, prompts, rules and the game loop. Only the source of the answers
-differs:
+The contestants share weights, prompts, rules and the game loop. Answers come from our engine, from
+a fresh call of generate per turn, or from generate with a cache that is kept from turn to turn (see
+_generate.py). The same run tries settings of generate, and fp32 and bf16 for each contestant, and
+takes the fastest. First all play greedily in float32 and must draw the same tokens.
 
-- our engine, as training uses it
-- generate with a fresh call per turn
-- generate with a cache that is kept from turn to turn (see _generate.py)
-
-The same run tries several settings of generate and takes the fastest. Each contestant plays in the
-precision in which it is faster, fp32 or bf16, which the same run finds out. First all contestants
-play greedily in float32 and must draw the same tokens. Then they are timed in turns.
-
-Timed games are sampled at temperature 1, as in training, so answers differ in length. Each
-contestant draws its own random numbers, so the games are similar but not the same. Tokens and turns
-per game are printed to show that the work is equal. A model that was not trained for Wordle plays
-nonsense. With it no token ends an answer, and every answer has the most tokens: the work is exactly
-equal, and equal lengths suit generate best. generate plays with an adapter's sum with its base.
+Timed games are sampled at temperature 1, so they are similar but not the same: tokens and turns per
+game are printed to show that the work is equal. SmolLM2 plays nonsense, so no token ends an answer.
 """
 
 from __future__ import annotations

@@ -2,29 +2,20 @@
 
     pip install -c constraints.txt trl==1.16.0      # not a dependency of the project
     python benchmarks/trl.py                        # the embedded model, 512 games (64 secrets x 8)
-    python benchmarks/trl.py --model 100m           # a random Qwen2 of 104 M weights, 64 games
     python benchmarks/trl.py --model smollm2        # SmolLM2-135M with LoRA, 32 games
     python benchmarks/trl.py --smoke                # does it still work? Skipped without trl
 
-A step is rollout, reward, loss, gradient and update. Both use the same weights, secrets, prompts,
-rules, rewards and loss. The loss is GRPO's (arXiv 2402.03300): one advantage per game, scaled by
-its group, the mean over the tokens of each game, no KL. The optimiser is AdamW with clipping.
-
-First both get the same finished games in float32, and each computes advantages, loss and gradient
-with its own code. Log-probs and gradient must agree. Then whole steps are timed inside TRL's own
-training loop, one of ours after each of TRL's. The learning rate is 0, so all steps play with the
-same weights, but each does the full work of an update.
+A step is rollout, reward, loss, gradient and update, with the same weights, secrets, prompts, rules
+and rewards on both sides. The loss is GRPO's (arXiv 2402.03300) without KL. First both get the same
+finished games in float32: log-probs and gradient must agree. Then whole steps are timed inside
+TRL's own training loop, one of ours after each of TRL's. The learning rate is 0, so all steps play
+with the same weights.
 
 TRL appears twice. "its own generation" does what its tool loop does: a fresh generate call per
-turn. "best loop" plays through rollout_func, with the fastest loop over generate that we know of.
-Users of TRL would have to write that loop themselves (see _trl.py, _generate.py). The same run
-tries batch sizes, attentions and precisions for TRL's loss and takes the fastest, and tries both
-precisions for ours. Ours is train_step of wordle_rl.training.step, as training calls it. A model
-that was not trained for Wordle loses all its games, so it gets a made-up reward and its answers
-never end early. SmolLM2 trains a LoRA adapter on both sides.
-
-Not compared: vLLM, which needs a GPU, and continuous batching, whose paged attention takes 20 times
-as long as generate on CPU.
+turn. "best loop" plays through rollout_func, with the fastest loop over generate that we know of,
+which users would have to write themselves. The same run tries batch sizes, attentions and
+precisions for TRL, and precisions for ours, and takes the fastest. SmolLM2 loses all its games, so
+it gets a made-up reward, and its answers never end early.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.helpers.engines import assert_same
 from tests.helpers.tiny import gemma, llama, lora_of, many_stops, qwen
 from wordle_rl.backends.tiny_model import build_model, save_untrained
 from wordle_rl.backends.torch.causal_lm import CausalLM
@@ -17,7 +18,7 @@ from wordle_rl.policy.engine import Completion
 from wordle_rl.policy.sampling import Sampling, uniforms
 
 VOCAB = 64
-ROWS = 40
+ROWS = 20
 SAMPLING = Sampling(max_tokens=7)
 
 
@@ -49,13 +50,6 @@ def through_transformers(model: nn.Module) -> CausalLM:
     return lm
 
 
-def assert_same(one: list[Completion], other: list[Completion], *, atol: float) -> None:
-    assert [c.ids for c in one] == [c.ids for c in other]
-    assert [c.stop for c in one] == [c.stop for c in other]
-    for a, b in zip(one, other, strict=True):
-        assert np.allclose(a.logprobs, b.logprobs, atol=atol)
-
-
 @pytest.mark.parametrize("build", [qwen, llama])
 @pytest.mark.parametrize("most_scores", [lean_trunk._MOST_SCORES, 0], ids=["products", "fused"])
 def test_logprobs_are_those_of_transformers_forward_pass(monkeypatch, most_scores, build):
@@ -63,7 +57,7 @@ def test_logprobs_are_those_of_transformers_forward_pass(monkeypatch, most_score
     model = build(VOCAB, factor=2.0).eval()
     answers = play(CausalLM(model))
     assert len({len(c.ids) for c in answers}) > 3, "the rows must be ragged"
-    assert_same(answers, play(through_transformers(model)), atol=1e-5)
+    assert_same([answers], [play(through_transformers(model))])
 
 
 def test_bfloat16_is_as_near_to_float32_as_transformers_is():
@@ -83,18 +77,6 @@ def test_bfloat16_is_as_near_to_float32_as_transformers_is():
         for trunk in (lm.choose_rollout_trunk(), lm)
     )
     assert 0 < lean < 1.1 * plain
-
-
-def test_weights_changed_since_the_last_engine_are_seen():
-    model = qwen(VOCAB, factor=2.0).eval()
-    lm = CausalLM(model)
-    before = play(lm)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(1.1)
-    after = play(lm)
-    assert [c.logprobs for c in after] != [c.logprobs for c in before]
-    assert_same(after, play(through_transformers(model)), atol=1e-5)
 
 
 def test_only_a_plain_qwen2_or_llama_goes_through_the_layers_written_out(tmp_path):

@@ -14,18 +14,11 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from tests.helpers.configs import OPTIONS, composed
 from wordle_rl import rewards
-from wordle_rl.commands.build import PLAYERS, build_experiment, resolve
-from wordle_rl.commands.eval_players import EvalSettings, build_scripted
-from wordle_rl.game.feedback_table import build_table
-from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.prompts.styles import PromptStyle
-from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.commands.build import build_experiment, resolve
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.experiment import Experiment
-from wordle_rl.words.lists import WordLists
 
 GUIDE = (ROOT / "docs" / "INSIDE.md").read_text(encoding="utf-8")
 _STEP = re.compile(r"^\d\. `([^`]+)`(?:(?!^\d\. ).)*?^ *```\w+\n(.*?)^ *```", re.M | re.S)
@@ -81,20 +74,6 @@ def test_the_tests_of_the_guide_pass(path, root):
     test()
 
 
-def test_curricula_are_called_as_the_file_of_their_class():
-    # Messages name the option of a part, and go by its file.
-    for name in set(OPTIONS["curriculum"]) - {"none"}:
-        assert composed(f"curriculum={name}").curriculum._target_.split(".")[-2] == name
-
-
-def test_a_class_of_another_kind_is_told_what_it_lacks():
-    win = {"_target_": "wordle_rl.rewards.win.Win"}
-    with pytest.raises(ConfigError, match="must be a subclass of PromptStyle"):
-        instantiate("prompt", win, PromptStyle)
-    with pytest.raises(ConfigError, match="must be a subclass of Curriculum"):
-        instantiate("curriculum", win, Curriculum)
-
-
 MISTAKES = {  # in a new part's module, and what is said of it
     "import wordle_rl.gamme": "cannot be imported: No module named 'wordle_rl.gamme'",
     "from wordle_rl.game.rules import Plann": "cannot be imported: cannot import name 'Plann'",
@@ -109,11 +88,3 @@ def test_what_is_wrong_with_a_module_is_told(source, root):
     key = r"reward\.components\.vowel\._target_"
     with pytest.raises(ConfigError, match=f"{key} .*{re.escape(MISTAKES[source])}"):
         built(root, "reward=phase2_vowel")
-
-
-@pytest.mark.parametrize("name", PLAYERS)
-def test_players_that_can_be_imitated_can_be_evaluated(name):
-    words = WordLists(answers=("crane", "salet"), allowed=("crane", "salet"))
-    assert (
-        build_scripted(EvalSettings(player=name), Knowledge(words, build_table(words))) is not None
-    )

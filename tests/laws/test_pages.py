@@ -70,15 +70,6 @@ def test_targets_of_make_on_the_pages_exist():
     assert {word for word in named if re.fullmatch(r"[a-z0-9-]+", word)} - {"make"} <= targets
 
 
-@pytest.mark.parametrize("file", ["Makefile", ".ci/run"])
-def test_scripts_name_files_that_exist(file):
-    named = re.findall(
-        r"\b(?:tests|benchmarks|wordle_rl|examples)/[\w./]+\b", (ROOT / file).read_text()
-    )
-    named = [path for path in named if "." in path]  # others are patterns
-    assert not [path for path in named if not (ROOT / path).exists()]
-
-
 def test_every_page_is_in_the_contents_of_the_docs_site():
     site = tomllib.loads((ROOT / "docs" / "zensical.toml").read_text(encoding="utf-8"))
 

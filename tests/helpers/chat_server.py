@@ -26,18 +26,12 @@ class Chat(BaseHTTPRequestHandler):
         with torch.inference_mode():
             out = model.generate(**ids, do_sample=False, max_new_tokens=int(sys.argv[2]))
         answer = out[0, ids["input_ids"].shape[1] :].tolist()
+        text = tokenizer.decode(answer, skip_special_tokens=True)
+        reason = "stop" if answer[-1] in stops else "length"
+        delta = {"role": "assistant", "content": text}
         chunk = {
             "id": "chat", "object": "chat.completion.chunk", "created": 0, "model": asked["model"],
-            "choices": [
-                {
-                    "index": 0,
-                    "delta": {
-                        "role": "assistant",
-                        "content": tokenizer.decode(answer, skip_special_tokens=True),
-                    },
-                    "finish_reason": "stop" if answer[-1] in stops else "length",
-                }
-            ],
+            "choices": [{"index": 0, "delta": delta, "finish_reason": reason}],
         }  # fmt: skip
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+import psutil
 
 from wordle_rl.runs.paths import ROOT, environment
 from wordle_rl.runs.processes import without_launch
@@ -97,17 +98,11 @@ def two_machines() -> Iterator[Machines]:
 
 def kill_tree(pid: int) -> None:
     """Kill a process and what it started with SIGKILL."""
-    for child in children(pid):
-        kill_tree(child)
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def children(pid: int) -> list[int]:
-    try:
-        return [int(c) for c in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+    with suppress(psutil.NoSuchProcess):
+        parent = psutil.Process(pid)
+        for each in (*parent.children(recursive=True), parent):
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
 
 
 def _ip(*arguments: str) -> None:

@@ -11,11 +11,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
+from tests.helpers.machines import kill_tree
 from tests.helpers.verl.names import LOG, MODE, NAME
 from wordle_rl.runs.paths import ROOT
 
@@ -100,7 +99,9 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
             _await(log / f"ray_{number}.log", started[-1])
         yield env
     finally:
-        _end(started)
+        for process in started:  # some of it ignores SIGTERM
+            kill_tree(process.pid)
+            process.wait()
         shutil.rmtree(room, ignore_errors=True)
 
 
@@ -121,20 +122,3 @@ def _await(output: Path, process: subprocess.Popen[bytes], limit: float = 60) ->
         if process.poll() is not None or time.monotonic() - begin > limit:
             raise RuntimeError(output.read_text())
         time.sleep(0.2)
-
-
-def _end(started: list[subprocess.Popen[bytes]]) -> None:
-    """Kill the nodes and everything they started; some of it ignores SIGTERM."""
-    found: dict[int, psutil.Process] = {}
-    for process in started:
-        try:
-            parent = psutil.Process(process.pid)
-        except psutil.NoSuchProcess:
-            continue
-        for each in (parent, *parent.children(recursive=True)):
-            found[each.pid] = each
-    for each in found.values():
-        with suppress(psutil.NoSuchProcess):
-            each.kill()
-    for process in started:
-        process.wait()

@@ -25,17 +25,11 @@ class _Device(types.ModuleType):
     """torch.cpu, with answers to what only accelerators are asked."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in _ZEROS:
-            return lambda *_, **__: 0
-        if name in _NOTHING:
-            return lambda *_, **__: None
-        if name == "mem_get_info":
-            return lambda *_, **__: (0, 0)
-        if name == "get_device_name":
-            return lambda *_, **__: "cpu"
-        if name in ("get_rng_state", "set_rng_state"):
-            return getattr(torch, name)
-        return getattr(torch.cpu, name)
+        if name in _ZEROS or name in _NOTHING:
+            return lambda *_, **__: 0 if name in _ZEROS else None
+        if name in ("mem_get_info", "get_device_name"):
+            return lambda *_, **__: (0, 0) if name == "mem_get_info" else "cpu"
+        return getattr(torch if name in ("get_rng_state", "set_rng_state") else torch.cpu, name)
 
 
 _DEVICE = _Device("cpu_device")
@@ -59,22 +53,10 @@ class PlatformCPU(PlatformBase):
     def device_count(self) -> int:
         return 1
 
-    def set_device(self, device_index: Any) -> None:
-        pass
-
-    def synchronize(self, device_index: Any = None) -> None:
-        pass
-
     def manual_seed(self, seed: int) -> None:
         torch.manual_seed(seed)
 
     manual_seed_all = manual_seed
-
-    def set_allocator_settings(self, settings: Any) -> None:
-        pass
-
-    def empty_cache(self) -> None:
-        pass
 
     def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
         return None, None
@@ -89,12 +71,6 @@ class PlatformCPU(PlatformBase):
     def nvtx_range(self, msg: str) -> Iterator[None]:
         yield
 
-    def profiler_start(self) -> None:
-        pass
-
-    def profiler_stop(self) -> None:
-        pass
-
     def ray_resource_name(self) -> str:
         return "GPU"  # a logical one, from ray start --num-gpus
 
@@ -104,8 +80,10 @@ class PlatformCPU(PlatformBase):
     def is_ipc_supported(self) -> bool:
         return False
 
-    def cudart(self) -> None:
-        return None
+    def _nothing(self, *_: Any) -> None: ...
+
+    set_device = synchronize = set_allocator_settings = empty_cache = _nothing
+    profiler_start = profiler_stop = cudart = _nothing
 
 
 _join = torch.distributed.init_process_group

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -12,6 +13,7 @@ from typing import Any
 from wordle_rl.adapters.api import build_knowledge, build_rewards
 from wordle_rl.game.rules import Game
 from wordle_rl.prompts.parser import parse
+from wordle_rl.rewards.scoring import GameReward
 
 Answer = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]  # prompt, ids, log-probs
 
@@ -31,24 +33,14 @@ def list_drawn(log: Path) -> Counter[Answer]:
     )
 
 
-def list_trained(rows: list[dict[str, Any]]) -> Counter[Answer]:
+def answers_of(row: dict[str, Any]) -> Iterator[Answer]:
     """Every run of trained tokens, with all tokens before it."""
-    return Counter(answer for row in rows for answer in _answers(row))
-
-
-def _answers(row: dict[str, Any]) -> Iterator[Answer]:
-    ids, mask, logprobs = row["responses"], row["response_mask"], row["rollout_log_probs"]
-    begin = None
-    for place, marked in enumerate([*mask, 0]):
-        if marked and begin is None:
-            begin = place
-        elif not marked and begin is not None:
-            yield (
-                (*row["prompts"], *ids[:begin]),
-                tuple(ids[begin:place]),
-                _rounded(logprobs[begin:place]),
-            )
-            begin = None
+    ids, end = row["responses"], 0
+    for trained, run in itertools.groupby(row["response_mask"]):
+        begin, end = end, end + len(list(run))
+        if trained:
+            logprobs = _rounded(row["rollout_log_probs"][begin:end])
+            yield (*row["prompts"], *ids[:begin]), tuple(ids[begin:end]), logprobs
 
 
 def _rounded(logprobs: list[float]) -> tuple[float, ...]:
@@ -56,13 +48,11 @@ def _rounded(logprobs: list[float]) -> tuple[float, ...]:
     return tuple(round(value, 4) for value in logprobs)
 
 
-def replay(
-    row: dict[str, Any], tokenizer: Any, reward: str
-) -> tuple[Game, float, dict[str, float]]:
-    """Play a row's answers in a new game. Returns it, its reward and the reward's components."""
+def replay(row: dict[str, Any], tokenizer: Any, reward: str) -> tuple[Game, GameReward]:
+    """Play a row's answers in a new game. Returns it and its reward."""
     knowledge = build_knowledge()
     game = Game(row["secret"], knowledge.words.allowed_set)
-    for _, ids, _ in _answers(row):
+    for _, ids, _ in answers_of(row):
         complete = ids[-1] == tokenizer.eos_token_id
         text = tokenizer.decode(ids[:-1] if complete else ids)
         read = parse(text) if complete else parse(text).truncated()

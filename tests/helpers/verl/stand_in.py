@@ -18,18 +18,10 @@ class AgentLoopBase:
     """Keeps what verl hands to each loop."""
 
     def __init__(
-        self,
-        trainer_config: Any,
-        server_manager: Any,
-        tokenizer: Any,
-        processor: Any,
-        dataset_cls: Any,
-        data_config: Any,
-        **kwargs: Any,
-    ) -> None:
-        self.config = trainer_config.config
-        self.rollout_config = self.config.actor_rollout_ref.rollout
-        self.server_manager = server_manager
+        self, trainer_config: Any, server_manager: Any, tokenizer: Any, processor: Any,
+        dataset_cls: Any, data_config: Any, **kwargs: Any,
+    ) -> None:  # fmt: skip
+        self.config, self.server_manager = trainer_config.config, server_manager
         self.tokenizer = tokenizer
 
 

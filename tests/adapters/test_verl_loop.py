@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import importlib
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from omegaconf import OmegaConf
 from tests.helpers.configs import composed
 from tests.helpers.verl import stand_in
 from wordle_rl.adapters.api import build_knowledge, build_rewards
-from wordle_rl.adapters.verl_game import VerlGame, choose_settings
+from wordle_rl.adapters.verl_game import choose_settings
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game.rules import Game, marks
 from wordle_rl.policy.sampling import Draws, Sampling
@@ -124,8 +125,7 @@ def test_its_games_are_those_of_our_own_player_token_by_token(
     from wordle_rl.backends.torch.engine import build_engine
 
     settings = settings_of(f"rollout={rollout}", f"model.max_context={context}")
-    game = VerlGame(settings)
-    form = adapter._build_form(adapter.json.dumps(settings), tokenizer, TINY)
+    game, form = adapter._build(json.dumps(settings), tokenizer, TINY)
     lm, draws = CausalLM(AutoModelForCausalLM.from_pretrained(TINY).eval()), Draws(seed=3)
     sampling = Sampling(temperature=1.0, max_tokens=game.max_tokens)
 

@@ -36,9 +36,8 @@ class WordleLoop(AgentLoopBase):
     def __init__(self, *args: Any, game: dict[str, Any], **kwargs: Any) -> None:
         """game: the settings that verl_game.choose_settings() returned."""
         super().__init__(*args, **kwargs)
-        # The word lists and the texts' tokens are the same for all games of a process.
-        settings, path = json.dumps(game), str(self.config.actor_rollout_ref.model.path)
-        self.game, self.form = _build_game(settings), _build_form(settings, self.tokenizer, path)
+        path = str(self.config.actor_rollout_ref.model.path)
+        self.game, self.form = _build(json.dumps(game), self.tokenizer, path)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
         game = self.game.begin(row.get("extra_info"))
@@ -96,19 +95,17 @@ def _read_answer(output: Any, most: int) -> tuple[list[int], list[float]]:
     return ids, logprobs
 
 
-@functools.lru_cache(maxsize=2)  # one for each game that a process plays
-def _build_game(settings: str) -> VerlGame:
-    return VerlGame(json.loads(settings))
+@functools.lru_cache(maxsize=2)  # one for each kind of game that a process plays
+def _build(settings: str, tokenizer: Any, model_path: str) -> tuple[VerlGame, Form]:
+    """What all games share: word lists, texts as tokens. Raises ValueError if a prompt is too long.
 
-
-@functools.lru_cache(maxsize=2)
-def _build_form(settings: str, tokenizer: Any, model_path: str) -> Form:
-    """The form of the conversation. Raises ValueError if the first prompt does not fit."""
+    settings: as JSON.
+    """
     from wordle_rl.backends.hf_tokenizer import HFTokenizer, read_stop_ids
 
-    game = _build_game(settings)
+    game = VerlGame(json.loads(settings))
     adapted = HFTokenizer(tokenizer, extra_stop_ids=read_stop_ids(model_path))
     form = build_form(game.form, Chat(adapted), game.style)
     sampling = Sampling(max_tokens=game.max_tokens)
     check_room(form, sampling, game.max_context, guesses=game.most_given)
-    return form
+    return game, form

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Player, RandomConsistent, Teacher, guess_text, pick
 from wordle_rl.game.rules import Game, PlayedTurn, Rules
@@ -47,9 +49,9 @@ class ScriptedPlayer(TeacherSettings):
     slipped: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def __call__(self, games: Mapping[int, Game], turn: int) -> None:
-        numbers = self.draws.uniforms(list(games), turn, 4)
+        which, slip, wording, careless = self.draws.uniforms(list(games), turn, 4).T
         states = [game.state for game in games.values()]
-        words = self.player.answer(states, numbers[:, 0])
+        words = self.player.answer(states, which)
         if self.player.speaks:
             for game, text in zip(games.values(), words, strict=True):
                 said = parse(text)
@@ -58,17 +60,15 @@ class ScriptedPlayer(TeacherSettings):
         if self.careless:
             assert isinstance(self.player, Teacher)
             pool = self.player.pool
-            for i, (which, _, _, careless) in enumerate(numbers.tolist()):
-                if careless < self.careless:
-                    words[i] = pool[pick(which, len(pool))]
-        slips = numbers[:, 1] < self.slips
+            for i in np.flatnonzero(careless < self.careless):
+                words[i] = pool[pick(which[i], len(pool))]
         if self.mistakes is not None:
-            instead = self.mistakes.answer(states, numbers[:, 0])
+            instead = self.mistakes.answer(states, which)
             for i, number in enumerate(games):
-                if slips[i]:
+                if slip[i] < self.slips:
                     words[i] = instead[i]
                     self.slipped[number].add(turn)
-        for (number, game), word, uniform in zip(games.items(), words, numbers[:, 2], strict=True):
+        for (number, game), word, uniform in zip(games.items(), words, wording, strict=True):
             thought = ""
             if self.reasoning is not None:
                 # The thought before a mistake gives no reason for it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,12 @@ from tests.helpers.tiny import (
     recipe_of,
     step_of,
 )
-from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.rloo import Rloo
 from wordle_rl.game.rules import PlayedTurn
-from wordle_rl.training.advantages import groups_without_spread, share_of_idle_turns
 from wordle_rl.training.step import train_step
 
 ALGORITHMS: dict[str, Any] = {
@@ -177,16 +174,3 @@ def test_with_one_update_gspo_has_the_gradient_of_grpo_and_the_others_do_not(): 
     assert gap(Gspo()) < 1e-5
     for algorithm in (Dapo(overlong="none", resample=0), DrGrpo(normalizer=1), Rloo()):
         assert gap(algorithm) > 0.01
-
-
-def samples_of(groups: list[int]) -> Any:
-    return [SimpleNamespace(group=group) for group in groups]
-
-
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_group_teaches_nothing_when_none_of_its_turns_has_spread(name):  # row 32
-    advantages = Advantages(per_turn=found_by_turn(name))
-    assert groups_without_spread(samples_of(GROUPS), advantages).tolist() == [2]
-    # Of 4, 2 and 2 turns of the groups: the lone last one, the first of group 1, both of group 2.
-    assert share_of_idle_turns(samples_of(GROUPS), advantages) == 4 / 8
-    assert share_of_idle_turns([], Advantages(per_turn=[])) == 1.0

@@ -10,13 +10,7 @@ from wordle_rl.algorithms.credit import Scale, group_advantages
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.rloo import Rloo, leave_one_out
-from wordle_rl.game.rules import Game
-from wordle_rl.rewards.format import Format
-from wordle_rl.rewards.scoring import RewardSet
-from wordle_rl.rewards.win import Win
-from wordle_rl.words.lists import WordLists
 
-WORDS = WordLists(answers=("crane", "moist", "slate"), allowed=("crane", "moist", "slate"))
 EVERY = [Grpo(), DrGrpo(normalizer=1), Rloo()]
 
 
@@ -75,32 +69,3 @@ def test_the_least_difference_that_rewards_keep_counts_in_full(base: float) -> N
     assert leave_one_out(rewards)[0] == pytest.approx([-1e-9, 1e-9], rel=1e-5)
     scaled = advantages(Grpo(), *rewards.reshape(2, 1).tolist())
     assert scaled == [pytest.approx([-half]), pytest.approx([half])]
-
-
-def game(*guesses: str) -> Game:
-    played = Game("crane", WORDS.allowed_set)
-    for guess in guesses:
-        played.play(guess if guess != "?" else None, reason=None if guess != "?" else "empty")
-    return played
-
-
-SET = RewardSet(
-    components={"format": Format(words=WORDS), "win": Win(speed=0.5)},
-    weights={"format": 1.0, "win": 2.0},
-)
-
-
-def to_go(*guesses: str) -> list[float]:
-    played = game(*guesses)
-    return SET.to_go(played, SET.score(played))
-
-
-def test_reward_to_go_adds_up_what_came_from_each_turn_on() -> None:
-    # Won at turn 2 of 6: win 2 x (1 + 0.5 x 4/5), format 1 a turn, 4 unused turns at 1 each.
-    assert to_go("slate", "crane") == pytest.approx([1 + 1 + 2.8 + 4, 1 + 2.8 + 4])
-
-
-def test_a_discount_counts_later_turns_and_unused_ones_less() -> None:
-    played = game("slate", "crane")
-    later = 1 + 2.8 + 0.5 + 0.25 + 0.125 + 0.0625
-    assert SET.to_go(played, SET.score(played), 0.5) == pytest.approx([1 + later / 2, later])

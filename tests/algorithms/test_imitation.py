@@ -21,11 +21,9 @@ from wordle_rl.commands.build import PLAYERS, build_teacher
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import (
-    GreedyEntropy,
     Mistakes,
     Player,
     RandomConsistent,
-    Teacher,
     guess_text,
 )
 from wordle_rl.game.rules import Clue, Rules, State, feedback_code
@@ -118,13 +116,6 @@ def test_a_models_own_answer_is_taught_by_the_best_words_that_begin_like_it(word
         here = targets.places == place
         found = zip(targets.ids[here].tolist(), targets.probabilities[here].tolist(), strict=True)
         assert dict(found) == pytest.approx({t: n / len(alike) for t, n in counts.items()})
-
-
-def test_a_careless_teacher_needs_the_distribution():
-    with pytest.raises(ValueError, match="careless must be 0 unless"):
-        Distill(targets="sampled", careless=0.5)
-    with pytest.raises(ValueError, match="careless must be"):
-        Distill(careless=1.0)
 
 
 def test_an_answer_that_the_teacher_would_not_give_has_no_targets():
@@ -256,11 +247,6 @@ def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
     metrics = policy.update(batch, recipe.algorithm)
     assert metrics["update/skipped"] == 0.0
     assert any(not torch.equal(before[n], w) for n, w in weights_of(policy.model).items())
-
-
-def test_a_player_without_a_choice_of_guesses_is_no_teacher_of_distributions():
-    assert isinstance(RandomConsistent(KNOWLEDGE), Teacher)
-    assert not isinstance(GreedyEntropy(KNOWLEDGE, opener=None), Teacher)
 
 
 @pytest.mark.parametrize("player", PLAYERS)

@@ -141,11 +141,6 @@ def test_none_left_is_refused_with_the_reason(load):
     assert "none of its 1 rows can be trained on: row 1: the secret" in told and "\n" not in told
 
 
-def test_a_secret_may_be_where_verl_has_it(load):
-    row = {"prompt": [], "reward_model": {"style": "rule", "ground_truth": "Crane"}}
-    assert load([row]).secrets == ("crane",)
-
-
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
 def test_every_kind_of_file_names_its_bad_rows_and_trains_on_the_rest(form, load, tmp_path):
     path = tmp_path / f"rows.{form}"

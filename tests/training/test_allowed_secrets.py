@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
 from tests.helpers.commands import training
@@ -56,17 +55,6 @@ def test_the_phase_moves_the_places_so_that_single_replacements_keep_the_share()
         return name
 
     assert sum(first(phase) == "a0" for phase in range(40)) == 10
-
-
-def test_without_a_share_a_run_plays_what_it_always_played(recipe):
-    plain = build_experiment(
-        resolve(composed("rollout.groups=32", "algorithm=dapo", "words.train=90"))
-    )
-    assert plain.recipe.allowed_share == 0.0
-    # the first secrets of seed 0, as the version before the share drew them
-    order = np.random.default_rng([0, 0]).permutation(90)
-    wanted = [plain.recipe.secrets[i] for i in order[:32]]
-    assert group_secrets(plain.recipe, 0, range(32)) == wanted
 
 
 def test_a_share_of_the_groups_has_secrets_that_are_no_answers(recipe):
@@ -136,7 +124,6 @@ def test_regret_leaves_out_secrets_that_are_no_answers():
 
 KINDS = {
     "a share, replacements": ["words.allowed_share=0.5", "algorithm=dapo", "algorithm.resample=2"],
-    "all groups, with clues": ["words.protocol=allowed", "history=upto4", "reward=phase1"],
     "imitation": ["words.protocol=allowed", "algorithm=distill",
                   "algorithm.player=random_consistent_allowed", "num_generations=1"],
 }  # fmt: skip

@@ -26,7 +26,7 @@ from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.runs.files import FolderError
 from wordle_rl.training.checkpoint import save_curriculum
 from wordle_rl.training.curricula import Curriculum
-from wordle_rl.training.loop import observe_step, plan_step
+from wordle_rl.training.loop import plan_step
 from wordle_rl.training.step import collect_rollouts
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -126,12 +126,6 @@ def test_lost_secrets_are_played_again_the_oldest_loss_first(words):
     assert taught.plan().replayed == ("lucky", "bamel")
 
 
-def test_only_the_latest_losses_wait(words):
-    taught, _ = curriculum(words, "curriculum=replay", "curriculum.capacity=2")
-    taught.observe(games({"crane": 0.0, "slate": 0.0, "moist": 0.0}))
-    assert taught.state_dict() == {"waiting": ["slate", "moist"]}
-
-
 MOVING: dict[str, list[str]] = {  # those that change within a few steps, and what makes them do so
     "phases": [],
     "linear": [],
@@ -186,16 +180,6 @@ def test_replayed_secrets_take_the_places_of_the_last_groups_of_a_step():
     )  # fmt: skip
     due = [rollout.game.secret for rollout in one]
     assert [rollout.game.secret for rollout in other] == [*due[:2], "again"]
-
-
-def test_every_switch_is_told_once(words, monkeypatch):
-    taught, recipe = curriculum(words, "curriculum=phases")
-    real, told = taught.observe, []
-    monkeypatch.setattr(taught, "observe", lambda _: real(games(ANY)))
-    for _ in range(4):
-        assert plan_step(taught, recipe).rewards is taught.plan().rewards
-        told.append(observe_step(taught, [])[1])
-    assert told == [None, "first -> reward", None, None]
 
 
 # -- whole runs -----------------------------------------------------------------------------------

@@ -145,16 +145,6 @@ def test_answers_are_learnt_until_the_model_gives_them(tmp_path, root):
     assert stage["player"] is None and stage["secrets"] == 1
 
 
-def test_the_steps_follow_from_epochs_over_the_rows(tmp_path):
-    path = answers_of(tmp_path)
-
-    def steps(epochs: float) -> int:
-        given = [*SMALL, *SFT, f"data={path}", f"trainer.epochs={epochs}"]
-        return build_experiment(resolve(composed(*given))).trainer.steps
-
-    assert [steps(e) for e in (0.1, 1, 2, 10)] == [1, 2, 3, 15]  # 6 rows, 4 in a step
-
-
 def test_a_run_whose_file_has_changed_does_not_resume(tmp_path, root, refused):
     path = answers_of(tmp_path, secret="crane")
     _, folder = run(root, *SMALL, *SFT, f"data={path}", "trainer.epochs=1")

@@ -63,12 +63,6 @@ def test_the_letter_after_which_no_word_fits_spoils_a_guess(guess, after, place)
     assert KNOWLEDGE.spoiling_letter(guess, state_after(*after)) == place
 
 
-def test_no_letter_is_blamed_where_no_allowed_word_fits():
-    nothing_fits = State((Clue("chart", feedback_code("zzzzz", "chart")),), 1, 6)
-    assert not KNOWLEDGE.consistent_allowed(nothing_fits).any()
-    assert KNOWLEDGE.spoiling_letter("zebra", nothing_fits) is None
-
-
 @pytest.mark.parametrize(
     ("ids", "places"),
     [

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from wordle_rl.game.rules import Game
 from wordle_rl.training import progress
-from wordle_rl.training.progress import GameCount, announce, describe_step, show_steps
+from wordle_rl.training.progress import GameCount, announce, show_steps
 
 VALIDATED = {
     "loss": -0.012345, "reward/mean": 12.345, "train/win_rate": 0.4531, "val/win_rate": 0.52,
@@ -59,10 +59,6 @@ def screen(written: str, columns: int) -> list[str]:
     terminal = pyte.Screen(columns, 50)
     pyte.Stream(terminal).feed(written.replace("\n", "\r\n"))
     return [line.rstrip() for line in terminal.display]
-
-
-def test_validation_wins_have_their_interval_behind_them():
-    assert " val%=52(46-58) " in describe_step(100, VALIDATED)
 
 
 def test_work_that_takes_long_is_told_every_so_often_and_short_work_never(capsys):

@@ -22,7 +22,6 @@ from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.game.rules import PlayedTurn
-from wordle_rl.training.metrics import group_metrics
 from wordle_rl.training.secrets import planned, spare_secrets
 from wordle_rl.training.step import StepResult, train_step
 
@@ -70,12 +69,6 @@ def test_groups_without_spread_are_replaced_until_none_is_left():
         assert old.group == new.group
         kept += old.talks == new.talks
     assert kept == 2 * (8 - no_spread(plain))
-
-
-def test_a_group_that_replaces_another_has_one_secret():  # row 11
-    result = played_step(Dapo(), often_equal)
-    for group in range(8):
-        assert len({r.game.secret for r in result.rollouts if r.group == group}) == 1
 
 
 def at_the_second_turn(turn: PlayedTurn) -> float:
@@ -139,16 +132,6 @@ def test_spare_secrets_are_distinct_as_long_as_there_are_others():
     assert spare_secrets(secrets, seed=1, step=2, places=range(4, 7)) == spare[4:7]
     assert spare != spare_secrets(secrets, seed=1, step=3, places=range(10))
     assert spare != planned(secrets, 1, range(10))
-
-
-def test_shares_of_groups_by_hand():
-    # 10 groups, 3 of them idle, after 6 others were given up.
-    found = group_metrics(groups=10, idle=3, replaced=6, skips=True)
-    assert found == {
-        "groups/played": 16.0, "groups/zero_spread": 9 / 16, "groups/skipped": 0.3,
-        "groups/resampled": 6.0,
-    }  # fmt: skip
-    assert group_metrics(groups=10, idle=3, replaced=0, skips=False)["groups/skipped"] == 0.0
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

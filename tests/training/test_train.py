@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import LEARNING, without_clock
-from wordle_rl.commands.train import train, write_page
+from wordle_rl.commands.train import train
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.log import describe_seconds
@@ -63,17 +63,6 @@ def test_a_run_folder_stands_alone(reinforced) -> None:
     assert [m["step"] for m in metrics_of(folder)] == [0, 1, 2, 3]
 
 
-def test_a_run_ends_with_a_page_about_the_games_of_both_reports(reinforced) -> None:
-    summary, folder = reinforced
-    games = [json.loads(line) for line in (folder / "best_games.jsonl").read_text().splitlines()]
-    assert len(games) == 12 and {game["step"] for game in games} == {summary["exported_step"]}
-    assert sum(game["won"] for game in games) == summary["wins"]
-    write_page(RunFolder(folder))  # as at the end of train()
-    page = (folder / "report.html").read_text()
-    assert "All games on test secrets" in page and "algorithm.beta" in page
-    assert "What is missing" not in page
-
-
 def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -> None:
     step = metrics_of(reinforced[1])[-1]
     for key in (
@@ -89,18 +78,16 @@ def test_a_step_logs_loss_rewards_groups_speed_and_where_time_went(reinforced) -
     assert step["policy/sampler_gap"] < 1e-4
 
 
-def test_watching_training_and_test_secrets_changes_nothing_else(tmp_path) -> None:
-    small = (*REINFORCED, "trainer.steps=3", "trainer.report=false")
-    _, plain = run(tmp_path, *small)
-    _, watched = run(tmp_path, *small, "trainer.watch_every=2")
-    seen = metrics_of(watched)
+def test_watching_training_and_test_secrets_changes_nothing_else(reinforced, tmp_path) -> None:
+    given = ("trainer.steps=3", "trainer.report=false", "trainer.watch_every=2")
+    seen = metrics_of(run(tmp_path, *REINFORCED, *given)[1])
     keys = {key for record in seen for key in record if key.startswith("watch/")}
     assert keys == {
         f"watch/{s}/{m}" for s in ("train", "test")
         for m in ("win_rate", "mean_guesses_with_losses")
     }  # fmt: skip
     assert [r["step"] for r in seen if "watch/test/win_rate" in r] == [0, 2, 3]
-    for one, other in zip(metrics_of(plain), seen, strict=True):
+    for one, other in zip(metrics_of(reinforced[1]), seen, strict=True):
         rest = {k: v for k, v in other.items() if k not in keys}
         assert without_clock(one) == without_clock(rest)
 
@@ -123,18 +110,6 @@ def test_the_exported_model_loads_in_transformers(reinforced) -> None:
     model = AutoModelForCausalLM.from_pretrained(reinforced[1] / "model")
     tokenizer = AutoTokenizer.from_pretrained(reinforced[1] / "model")
     assert model.config.hidden_size == 32 and len(tokenizer) <= 256
-
-
-def test_resume_lists_what_was_changed_and_refuses_other_parts(tmp_path, capsys) -> None:
-    _, folder = run(tmp_path, *SUPERVISED, "trainer.steps=1")
-    given = [f"resume={folder}", "trainer.steps=2"]
-    train(composed(*given), given)
-    changes = json.loads((folder / "manifest.json").read_text())["resumes"][0]["changes"]
-    assert changes == {"trainer.steps": [1, 2]}
-    given = [f"resume={folder}", "reward=phase2"]
-    with pytest.raises(SystemExit):
-        train(composed(*given), given)
-    assert "single values" in capsys.readouterr().err
 
 
 def test_latest_names_the_run_to_continue_and_the_one_to_start_from(tmp_path, capsys) -> None:
@@ -165,11 +140,10 @@ def test_five_updates_without_finite_loss_stop_the_run_and_keep_its_state(tmp_pa
     assert len(error.splitlines()) == 1 and "was not finite in 5 updates in a row" in error
     [folder] = tmp_path.iterdir()
     assert json.loads((folder / "manifest.json").read_text())["status"] == "failed"
-    failure = json.loads((folder / "failure" / "failure.json").read_text())
-    assert failure["step"] >= 5 and failure["metrics"]["step"] == failure["step"]
-    assert (folder / "failure" / "model" / "model.safetensors").is_file()
+    assert (folder / "checkpoints" / f"step_{metrics_of(folder)[-1]['step']:06d}").is_dir()
 
 
+@pytest.mark.slow
 def test_grpo_improves_the_smallest_embedded_model_by_more_than_chance(tmp_path) -> None:
     short = ["trainer.steps=10", "trainer.validate_every=10", "trainer.checkpoint_every=10"]
     _, folder = run(tmp_path, *LEARNING, *short)

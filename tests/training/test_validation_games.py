@@ -9,10 +9,10 @@ import pytest
 
 from tests.helpers.played_games import played
 from tests.helpers.runs import metrics_of, run, settings
-from wordle_rl.backends.loggers import LightningReporter, build_loggers
+from wordle_rl.backends.loggers import LightningReporter
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.training.experiment import LoggerSettings, TrainerSettings
+from wordle_rl.training.experiment import TrainerSettings
 from wordle_rl.training.log import RunLog
 
 GAMES = [played(secret, [secret]) for secret in ("crane", "crane", "sleep", "sleep")]
@@ -72,25 +72,3 @@ def test_boards_and_games_jsonl_have_one_game_of_each_secret(tmp_path: Path, cap
     lines = (tmp_path / "games.jsonl").read_text().splitlines()
     assert [json.loads(line)["reward"]["total"] for line in lines] == [1.0, 3.0]
     assert "most common guesses of all 2 games: crane 1, sleep 1" in capsys.readouterr().out
-
-
-TABLE = [{"secret": "crane", "won": True, "reward": 1.5}]
-
-
-def test_tensorboard_gets_the_table_and_the_histogram(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    loggers = build_loggers(LoggerSettings(), tmp_path)
-    reporter = LightningReporter(loggers)
-    reporter.table("validation by secret", TABLE, 3)
-    reporter.histogram("rewards/val", [1.0, 2.0, 2.0], 3)
-    for logger in loggers:
-        logger.finalize("success")
-    events = EventAccumulator(str(tmp_path / "tensorboard"))
-    events.Reload()
-    [text] = events.Tensors("validation by secret/text_summary")
-    assert text.step == 3
-    assert text.tensor_proto.string_val[0].decode().split()[-4:-1] == ["crane", "True", "1.50"]
-    [counted] = events.Histograms("rewards/val")
-    values = counted.histogram_value
-    assert (counted.step, values.num, values.sum, values.max) == (3, 3, 5.0, 2.0)

@@ -85,10 +85,9 @@ class Request:
         sampling = self.sampling
         return {
             "model": model, "prompt": [list(ids) for ids in self.prompts],
-            "max_tokens": self.most, "n": 1, "stream": False,
-            "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k,
-            "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
-            "frequency_penalty": 0.0,
+            "max_tokens": self.most, "temperature": sampling.temperature,
+            "top_p": sampling.top_p, "top_k": sampling.top_k, "min_p": 0.0,
+            "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0,
             "stop_token_ids": sorted(self.stop_ids), "ignore_eos": True,
             "logprobs": 0, "return_token_ids": True, "return_tokens_as_token_ids": True,
         }  # fmt: skip
@@ -167,14 +166,13 @@ class Server:
                 said = answer.json()["error"]["message"]
             except (ValueError, LookupError, TypeError):
                 said = answer.text
-            raise ServerError(
-                f"{self.url} refused {path} with {answer.status_code}: {_shorten(str(said))}"
-            )
+            refusal = f"{self.url} refused {path} with {answer.status_code}"
+            raise ServerError(f"{refusal}: {_shorten(str(said))}")
         try:
             return read and read(answer.json())
         except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
-            reason = _shorten(f"{type(error).__name__}: {error}")
-            raise ServerError(f"{self.url} sent what cannot be used ({reason})") from None
+            reason = f"{type(error).__name__}: {error}"
+            raise ServerError(f"{self.url} sent what cannot be used ({_shorten(reason)})") from None
 
 
 def _token(name: str) -> int:
@@ -313,10 +311,8 @@ class VllmEngine:
                 time.sleep(min(left, _LOOK))
             self._bring_up()
             request.tries += not any(server.plays for server in self.servers)
-        reasons = "; ".join(server.failure for server in self.servers if server.failure)
-        raise EngineLost(
-            f"no vLLM server answers after {self._settings.retries} retries: {reasons}"
-        )
+        why = "; ".join(server.failure for server in self.servers if server.failure)
+        raise EngineLost(f"no vLLM server answers after {self._settings.retries} retries: {why}")
 
     def _bring_up(self) -> None:
         """Load the adapter everywhere, and compare the servers that did not play."""

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from wordle_rl.backends.torch.causal_lm import CausalLM
-from wordle_rl.backends.torch.fast.frozen_head import Wanted, compute_logprobs
 from wordle_rl.backends.torch.recompute import recompute
 from wordle_rl.backends.torch.value_head import ValueHead
 from wordle_rl.policy.batch import LOGITS_BYTES, Batch, Targets
@@ -43,7 +42,7 @@ def compute_token_outputs(
     # Place t - 1 predicts the token at place t. The head runs only where a token is trained.
     states = lm.compute_states(ids, trained[:, 1:])
     if batch.distributions is None:
-        wanted: Wanted = WantedTokens(ids[:, 1:][trained[:, 1:]])
+        wanted: WantedTokens | WantedMeans = WantedTokens(ids[:, 1:][trained[:, 1:]])
     else:
         wanted = WantedMeans(trained, [batch.distributions[row] for row in rows])
 
@@ -66,7 +65,7 @@ def compute_token_outputs(
 def read_states(
     lm: CausalLM,
     states: torch.Tensor,
-    wanted: Wanted,
+    wanted: WantedTokens | WantedMeans,
     *,
     temperature: float,
     entropy: bool = False,
@@ -87,8 +86,6 @@ def read_states(
             return (logprobs,)
         return logprobs, normalizer - ((logits - normalizer[:, None]).exp() * logits).sum(-1)
 
-    if not entropy and choices is None and (head := lm.frozen_head) is not None:
-        return (compute_logprobs(states, head, temperature, wanted, _count_rows(lm.vocabulary)),)
     return _read_in_parts(read, states, lm.vocabulary)
 
 
@@ -101,7 +98,7 @@ def _read_in_parts(
 
     read: takes some states and the number of the first one.
     """
-    most = _count_rows(vocabulary)
+    most = max(LOGITS_BYTES // (_BYTES * vocabulary), 1)
     if len(states) <= most:
         return read(states, 0)
     # The backward pass computes the logits of each part again. With a large vocabulary, keeping
@@ -113,11 +110,6 @@ def _read_in_parts(
     return tuple(torch.cat(found) for found in zip(*parts, strict=True))
 
 
-def _count_rows(vocabulary: int) -> int:
-    """The most states whose logits may exist at once."""
-    return max(LOGITS_BYTES // (_BYTES * vocabulary), 1)
-
-
 class WantedTokens:
     """One token at each trained place. ids: [all trained places]."""
 
@@ -127,17 +119,12 @@ class WantedTokens:
     def find(
         self, logits: torch.Tensor, start: int, options: Options | None = None
     ) -> torch.Tensor:
-        """As Wanted.find."""
+        """The logits [P] wanted at trained places, the first of which is number `start`."""
         ids = self._ids[start : start + len(logits)]
         places = ids
         if options is not None:
             places = torch.searchsorted(torch.from_numpy(options.tokens).to(ids.device), ids)
         return logits.gather(1, places[:, None])[:, 0]
-
-    def subtract(self, table: torch.Tensor, start: int) -> None:
-        """As Wanted.subtract."""
-        ids = self._ids[start : start + len(table)]
-        table[torch.arange(len(ids), device=ids.device), ids] -= 1.0
 
 
 class WantedMeans:
@@ -157,18 +144,9 @@ class WantedMeans:
     def find(
         self, logits: torch.Tensor, start: int, options: Options | None = None
     ) -> torch.Tensor:
-        """As Wanted.find."""
+        """As WantedTokens.find."""
         assert options is None, "what is imitated is scored over the whole vocabulary"
-        place, ids, shares = self._choose(start, len(logits))
-        return logits.new_zeros(len(logits)).index_add(0, place, logits[place, ids] * shares)
-
-    def subtract(self, table: torch.Tensor, start: int) -> None:
-        """As Wanted.subtract."""
-        place, ids, shares = self._choose(start, len(table))
-        table.index_put_((place, ids), -shares, accumulate=True)
-
-    def _choose(self, start: int, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Number from `start` on, token and share of each target of `count` trained places."""
         place = self._number - start
-        inside = (place >= 0) & (place < count)
-        return place[inside], self._ids[inside], self._shares[inside]
+        inside = (place >= 0) & (place < len(logits))
+        place, ids, shares = place[inside], self._ids[inside], self._shares[inside]
+        return logits.new_zeros(len(logits)).index_add(0, place, logits[place, ids] * shares)

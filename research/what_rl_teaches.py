@@ -99,7 +99,7 @@ def play_all(folders: Sequence[Path], chosen: argparse.Namespace) -> tuple[pd.Da
     def add(name: str, number: int, how: str, settings: Sequence[str], **kind: str) -> Knowledge:
         player = load_player(**kind, settings=[*common, *settings])
         samples = 1 if how == "greedy" else chosen.samples
-        secrets = [s for s in player.tournament.secrets for _ in range(samples)]
+        secrets = [s for s in player.secrets for _ in range(samples)]
         print(f"{name} {number}, {how}: {len(secrets)} games", flush=True)
         games = player.play(secrets)
         facts = rows(games, player.knowledge, player=name, run=number, how=how)

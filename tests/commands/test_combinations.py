@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import functools
 import math
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from safetensors.torch import load_file
 from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
-from tests.helpers.combinations import Covering, Row, pairs_of
+from tests.helpers.combinations import Covering, Row
 from tests.helpers.configs import GROUPS, OPTIONS, composed
 from tests.helpers.marks import NEEDS_SMOLLM2
 from tests.helpers.runs import metrics_of, run
@@ -41,7 +40,6 @@ from wordle_rl.prompts.parser import TOOL
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import FORMS, build_form, check_room
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.config import quoted
 from wordle_rl.runs.errors import whole_command
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
@@ -251,61 +249,10 @@ def learns(root: Path, overrides: list[str]) -> bool:
     return any(step.get("grad_norm", 0.0) > 0.0 for step in steps)
 
 
-# -- the array itself -----------------------------------------------------------------------------
-
-TOY = {"a": "12345", "b": "123", "c": "12", "d": "1234"}
-
-
-def test_every_pair_occurs_in_hardly_more_rows_than_the_two_largest_factors_need() -> None:
-    rows = Covering(TOY).rows
-    found = {pair for row in rows for pair in pairs_of(row)}
-    assert len(found) == 5 * 3 + 5 * 2 + 5 * 4 + 3 * 2 + 3 * 4 + 2 * 4
-    assert len(rows) <= 5 * 4 + 3
-    assert rows == Covering(TOY).rows
-
-
-def test_pairs_that_are_refused_are_told_and_take_no_others_with_them() -> None:
-    def accepts(row: Row) -> bool:
-        pair = (row["a"], row["b"]) == ("2", "3")
-        needs_another = row["c"] == "2" and row["a"] == "1"  # an option that the defaults refuse
-        three = (row["b"], row["c"], row["d"]) == ("2", "2", "4")
-        return not (pair or needs_another or three)
-
-    found = Covering(TOY, accepts)
-    assert all(map(accepts, found.rows))
-    refused = {(("a", "2"), ("b", "3")), (("a", "1"), ("c", "2"))}
-    assert found.refused.keys() == refused
-    assert not any(map(accepts, found.refused.values()))
-    everything = {pair for row in Covering(TOY).rows for pair in pairs_of(row)}
-    assert {pair for row in found.rows for pair in pairs_of(row)} == everything - refused
-
-
 # -- what is shipped ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_all_pairs_of_options_compose_and_the_command_line_has_the_last_word() -> None:
-    groups = {group: OPTIONS[group] for group in (*CHOICES, "experiment")}
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        for row in Covering(groups).rows:
-            given = [quoted(f"{group}={option}") for group, option in row.items()]
-            chosen = compose("config", given, return_hydra_config=True).hydra.runtime.choices
-            assert {group: chosen[group] for group in row} == row
-
-
-@pytest.mark.slow
-def test_a_combination_by_chance_trains(builder, places, tmp_path) -> None:
-    draw = random.Random(3)
-    few = {"backend": ["lightning"], "num_generations": ["2", "1"]}
-    quick = FACTORS | {f: {name: FACTORS[f][name] for name in names} for f, names in few.items()}
-    row = {factor: next(iter(options)) for factor, options in quick.items()}
-    for factor in draw.sample(list(row), len(row)):
-        changed = row | {factor: draw.choice(list(quick[factor]))}
-        row = changed if builder.accepts(changed) else row
-    assert learns(tmp_path / "run", command(row, places))
-
-
-@pytest.mark.parametrize("algorithm", ["sft", "distill"])
+@pytest.mark.parametrize("algorithm", ["sft", pytest.param("distill", marks=pytest.mark.slow)])
 def test_a_policy_that_imitates_learns_whatever_it_draws_by(algorithm, places, tmp_path) -> None:
     """Its own draws are greedy; log-probabilities at that temperature would not be finite."""
     row = {factor: next(iter(options)) for factor, options in FACTORS.items()}

@@ -85,8 +85,7 @@ def test_what_a_model_chooses_for_training_does_not_disturb_its_evaluation(name:
     given = [f"model={name}"]
     if name.startswith("smollm2"):  # fetched or not
         given.append("model.path=embedded/micro")
-    config = players.add_run(composed(*given, name="eval"), given)
-    players.read_settings(config)
+    config, _ = players.read_settings(composed(*given, name="eval"), given)
     assert build_model_settings(config["model"]).name == name
 
 
@@ -96,15 +95,19 @@ def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:
     assert not set(setup.recipe.secrets) & (set(setup.test) | set(setup.validation))
 
 
-def test_fewer_training_secrets_are_a_part_of_all_of_them() -> None:
-    everything, few = (
-        build_experiment(resolve(composed(*given))) for given in ([], ["words.train=100"])
-    )
-    assert len(few.recipe.secrets) == 100 and set(few.recipe.secrets) < set(
-        everything.recipe.secrets
-    )
-    assert (few.validation, few.test) == (everything.validation, everything.test)
-    assert few.splits.digest == everything.splits.digest
+@pytest.mark.parametrize(
+    ("name", "path", "lora", "rate"),
+    [
+        ("qwen1.5b_mac", "Qwen/Qwen2.5-1.5B-Instruct", (8, 16), 5e-6),
+        ("qwen3b_server", "Qwen/Qwen2.5-3B-Instruct", (32, 64), 1e-5),
+    ],
+)
+def test_the_set_ups_are_as_the_earlier_project_had_them(name, path, lora, rate) -> None:
+    setup = build_experiment(resolve(composed(f"experiment={name}")))
+    assert setup.model.path == path and setup.model.lora is not None
+    assert (setup.model.lora.rank, setup.model.lora.alpha) == lora
+    epochs = setup.trainer.steps * setup.recipe.rollout.groups / len(setup.recipe.secrets)
+    assert epochs == pytest.approx(3, abs=0.02) and setup.config["optim"]["lr"] == rate
 
 
 def test_resolving_a_missing_value_names_it() -> None:

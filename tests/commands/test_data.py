@@ -20,11 +20,8 @@ def made(capsys, mode: Any, output: Path, *settings: str, **given: Any) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_counts_and_digest_are_printed_and_the_same_seed_gives_the_same_bytes(
-    form, tmp_path, capsys
-):
-    path, again, other = (tmp_path / f"{name}.{form}" for name in ("one", "again", "other"))
+def test_counts_and_digest_are_printed_and_the_same_seed_gives_the_same_bytes(tmp_path, capsys):
+    path, again, other = (tmp_path / f"{name}.jsonl" for name in ("one", "again", "other"))
     told = made(capsys, "rl", path, count=40)
     made(capsys, "rl", again, count=40)
     made(capsys, "rl", other, count=40, seed=1)
@@ -39,16 +36,14 @@ def test_counts_and_digest_are_printed_and_the_same_seed_gives_the_same_bytes(
     }
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_trl_and_verl_find_their_columns_when_the_library_loads_a_file(form, tmp_path, capsys):
+def test_trl_and_verl_find_their_columns_when_the_library_loads_a_file(tmp_path, capsys):
     datasets = pytest.importorskip("datasets")
-    kind = {"jsonl": "json"}.get(form, form)
     loaded = {}
     for mode, more in (("rl", {}), ("sft", {}), ("sft", {"per": "answer"})):
-        path = tmp_path / f"{mode}{len(more)}.{form}"
+        path = tmp_path / f"{mode}{len(more)}.parquet"
         made(capsys, mode, path, count=12, **more)
         loaded[path.stem] = datasets.load_dataset(
-            kind, data_files=str(path), split="train", cache_dir=str(tmp_path / "cache")
+            "parquet", data_files=str(path), split="train", cache_dir=str(tmp_path / "cache")
         )
     row = loaded["rl0"][0]
     assert {"prompt", "data_source", "ability", "reward_model", "extra_info"} <= set(row)
@@ -73,18 +68,15 @@ def test_a_split_and_a_protocol_decide_the_secrets(tmp_path, capsys):
         assert not any(row["clues"] for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("mode", "setting", "said"),
-    [
+def test_wrong_settings_write_nothing(tmp_path):
+    for mode, setting, said in (
         ("rl", "seed=3", "seed is no setting here; use --seed"),
         ("rl", "rollout.form=tool", "rollout.form must be conversation or fresh"),
         ("sft", "history=upto4", "history must be none for data of sft"),
         ("sft", "algorithm=distill", "algorithm must be sft for data of sft"),
-    ],
-)
-def test_wrong_settings_write_nothing(mode, setting, said, tmp_path):
-    with pytest.raises(ValueError, match=said):
-        data(mode, [setting], output=tmp_path / "rows.jsonl")
+    ):
+        with pytest.raises(ValueError, match=said):
+            data(mode, [setting], output=tmp_path / "rows.jsonl")
     with pytest.raises(ValueError, match="output must end in"):
-        data(mode, output=tmp_path / "rows.txt")
+        data("rl", output=tmp_path / "rows.txt")
     assert not list(tmp_path.iterdir())

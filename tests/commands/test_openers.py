@@ -57,17 +57,8 @@ def test_the_command_prints_the_best_and_writes_all_of_them(tmp_path, monkeypatc
     assert len(rows) == 4
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--answers", "nope.txt"], "nope.txt: no such file"),
-        (["--allowed", "nope.txt"], "need --answers"),
-        (["--top", "0"], "--top"),
-    ],
-)
-def test_an_error_is_one_line_and_exit_code_2(capsys, arguments, told):
-    with pytest.raises(SystemExit) as ended:
-        run(["openers", *arguments])
-    error = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert told in error and error.count("\n") == 1
+def test_an_error_is_one_line_and_exit_code_2(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        run(["openers", "--answers", "nope.txt"])
+    told = capsys.readouterr().err
+    assert "nope.txt: no such file" in told and told.count("\n") == 1

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 
 import pandas as pd
 import pytest
 
-from tests.helpers.runs import run as train_run
-from wordle_rl import load_player
 from wordle_rl.runs.paths import ROOT
 
 
@@ -81,32 +78,3 @@ def test_cheats_of_a_study_count_the_words_of_each_seed_by_themselves(cheats, tm
     assert first == "0 2 100.0 0.0 0.0 100.0 slate 100 % 100.0 0.0 0.0 0.0 0.0"
     # Of 8 answers 2 repeat, 2 are refused and 2 unreadable. Each seed recites its own 2 of 3.
     assert last == "7 2 0.0 25.0 0.0 66.7 boofy 67 % 66.7 25.0 25.0 0.0 0.0"
-
-
-@pytest.mark.slow
-def test_what_rl_teaches_is_measured_on_the_games_that_eval_would_play(
-    tmp_path, monkeypatch, capsys
-):
-    _, run = train_run(
-        tmp_path, "model=micro", "words.test=6", "words.val=6", "rollout.groups=4",
-        "num_generations=2", "backend.precision=fp32", "backend.accelerator=cpu",
-        "backend.threads=1", "logger=none", "trainer.report=false", "trainer.show_games=0",
-        "trainer.steps=1", "trainer.checkpoint_every=1",
-    )  # fmt: skip
-    few = ["--samples", "3", "--temperatures", "0.7", "--limit", "4", "--output", f"{tmp_path}/out"]
-    monkeypatch.setattr(sys, "argv", ["what_rl_teaches.py", str(run), str(run), *few])
-    load("what_rl_teaches").main()
-    turns = pd.read_csv(tmp_path / "out" / "turns.csv.gz", dtype={"how": str})
-    drawn = ["checkpoint=start", "sampling.temperature=0.7", "limit=4"]
-    player = load_player(run=str(run), settings=drawn)
-    games = player.play([s for s in player.tournament.secrets for _ in range(3)])
-    start = turns[(turns.player == "start") & (turns.how == "0.7")]
-    assert list(start.guess.fillna("")) == [t.guess or "" for g in games for t in g.turns]
-    of = turns[turns.player == "greedy entropy"]
-    assert of.won.all() and (of.bits <= of.best + 1e-9).all()
-    assert turns[turns.player == "random fitting word"].fits.dropna().all()
-    printed = capsys.readouterr().out
-    tables = [part for part in printed.split("\n\n") if part.startswith("| ")]
-    assert len(tables) >= 10
-    assert all(len({line.count(" | ") for line in t.splitlines()}) == 1 for t in tables)
-    assert (tmp_path / "out" / "learnt.png").read_bytes().startswith(b"\x89PNG")

@@ -108,7 +108,7 @@ def test_a_study_keeps_its_files_in_the_current_folder(run, tmp_path):
     assert written(tmp_path) == {"outputs"}
     [page] = (tmp_path / "outputs" / "sweeps").iterdir()
     assert (page / "study.db").is_file()
-    assert str(page.name) in run(f"study outputs/sweeps/{page.name}")
+    assert str(page.name) in run(f"judge outputs/sweeps/{page.name}")
 
 
 def test_two_processes_train_without_the_checkout(run):

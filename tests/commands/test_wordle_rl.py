@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from typing import NoReturn
 
 import pytest
 
@@ -39,7 +38,7 @@ def test_the_list_is_printed_without_heavy_imports():
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [("trian", "Did you mean 'train'?"), ("--fast", "--fast"), ("train modle=tiny", "model?")],
+    [("trian", "Did you mean 'train'?"), ("train modle=tiny", "model?")],
 )
 def test_wrong_input_ends_in_one_line_that_names_the_near_miss(line, said):
     done, _ = command("-m", "wordle_rl", *line.split())
@@ -47,20 +46,6 @@ def test_wrong_input_ends_in_one_line_that_names_the_near_miss(line, said):
     assert done.stderr.startswith("error: ") and said in done.stderr
 
 
-@pytest.mark.parametrize("error", [ValueError, OSError])
-def test_an_error_of_a_command_is_one_line_and_exit_code_2(error, monkeypatch, capsys):
-    def app(*_: object, **__: object) -> NoReturn:
-        raise error("no such\nrun")
-
-    monkeypatch.setattr(registry, "app", app)
-    with pytest.raises(SystemExit) as ended:
-        registry.run(["report", "x"])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == "error: no such run\n"
-
-
 def test_train_and_eval_leave_their_arguments_to_hydra():
     done, _ = command("-m", "wordle_rl", "train", "--cfg", "job", "seed=5")
     assert done.returncode == 0 and "\nseed: 5\n" in done.stdout
-    done, _ = command("-m", "wordle_rl", "eval", "--help")
-    assert done.returncode == 0 and "player=" in done.stdout

@@ -39,21 +39,14 @@ def test_a_run_folder_in_use_is_not_resumed_but_can_be_evaluated(
 
 KEPT = {
     "model=qwen3b": "keeps model",
-    "model.path=embedded/tiny": "keeps model",
     "words.protocol=all": "words",
-    "words.test=5": "words",
-    "prompt.think=true": "prompt",
     "rollout.form=fresh": "rollout.form",
     "output_dir=elsewhere": "output_dir",
     "init_from=conf": "init_from",
-    "init_checkpoint=last": "init_checkpoint",
     "reward=phase2": "single values",
     "+optim.foo=1": "+optim.foo=1",
-    "optim.foo=1": "optim.foo",
-    "optim=adamw": "single values",
     "optim.name=adamw": "optim.name",
     "optim.lr='[1'": "optim.lr",
-    "trainer.steps=0": "trainer.steps must be 1..",
     "trainer.steps=1": "trainer.steps must be 2 or more, because 2 are done, not 1",
 }
 
@@ -69,15 +62,7 @@ def test_a_resumed_run_stays_the_same_run(line: str, finished: Path, refused) ->
 
 SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "config.yaml is not YAML": (lambda r: (r / "config.yaml").write_text("a: [1"), "YAML"),
-    "config.yaml is not text": (
-        lambda r: (r / "config.yaml").write_bytes(b"\xff\xfe\x00"),
-        "not UTF-8",
-    ),
     "config.yaml is a list": (lambda r: (r / "config.yaml").write_text("- 1\n"), "config.yaml"),
-    "config.yaml is a folder": (
-        lambda r: ((r / "config.yaml").unlink(), (r / "config.yaml").mkdir()),
-        "cannot be read (Is a directory)",
-    ),
     "config.yaml has an evil target": (
         lambda r: (r / "config.yaml").write_text(
             (r / "config.yaml").read_text().replace("wordle_rl.policy.optim.Muon", "os.system")
@@ -106,39 +91,20 @@ def test_a_spoilt_run_folder_is_named(kind: str, run: Path, refused) -> None:
     assert contents(run) == before
 
 
-@pytest.mark.parametrize("part", ["model", "checkpoints/step_000002/model"])
-def test_a_run_on_all_words_is_not_gone_on_from_with_split_words(
-    part: str, other: Path, refused
-) -> None:
-    model = f"words.test=6 words.val=6 model.path={other / part}"
-    line = refused(training(model.replace("step_000002", "step_000001")))
-    assert str(other) in line and "words.protocol=all" in line
-    start = model.replace("step_000002", "step_000001")
-    assert build_experiment(resolve(composed(*start.split(), "words.protocol=all"))).test
-
-
 @pytest.mark.parametrize("part", ["model", "checkpoints/step_000001/model"])
-def test_a_copied_model_still_says_what_it_was_trained_on(
+def test_a_model_says_wherever_it_is_copied_what_it_was_trained_on(
     part: str, other: Path, tmp_path: Path, refused
 ) -> None:
-    model = shutil.copytree(other / part, tmp_path / "elsewhere" / "m")
-    line = f"words.test=6 words.val=6 model.path={model}"
-    told = refused(training(line))
-    assert str(model) in told and other.name in told and "words.protocol=all" in told
-    assert build_experiment(resolve(composed(*line.split(), "words.protocol=all"))).test
-    assert "prompt=letters: not symbols" in refused(
-        training(f"{line} words.protocol=all prompt=letters")
-    )
+    for model in (other / part, shutil.copytree(other / part, tmp_path / "elsewhere" / "m")):
+        line = f"words.test=6 words.val=6 model.path={model}"
+        told = refused(training(line))
+        assert str(model) in told and other.name in told and "words.protocol=all" in told
+        assert build_experiment(resolve(composed(*line.split(), "words.protocol=all"))).test
+        told = refused(training(f"{line} words.protocol=all prompt=letters"))
+        assert "prompt=letters: not symbols" in told
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "[]", "{}", '{"stages": []}', '{"stages": [{}]}', '{"stages": 5}',
-        '{"stages": [{"run": "a", "digests": []}]}',
-    ],
-    ids=range(7),
-)  # fmt: skip
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"stages": []}', '{"stages": [{}]}'])
 def test_a_broken_record_of_a_model_is_named(
     text: str, finished: Path, tmp_path: Path, refused
 ) -> None:
@@ -158,15 +124,8 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-@pytest.mark.parametrize("damage", [cut, flip])
-def test_a_damaged_checkpoint_is_passed_over_with_a_warning(damage, run: Path) -> None:
-    damage(run / "checkpoints" / "step_000002" / "model" / "model.safetensors")
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(run: Path) -> None:
+    cut(run / "checkpoints" / "step_000002" / "model" / "model.safetensors")
     with pytest.warns(UserWarning, match=r"step_000002.*going on from step_000001"):
         training(f"resume={run} trainer.steps=3")()
     assert [record["step"] for record in StepLog(run / "metrics.jsonl").read()] == [0, 1, 2, 3]

@@ -53,9 +53,13 @@ def looping(*arguments: str, code: str = LOOP) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize(
-    "arguments", [("loading", ""), ("held", "", "check"), ("held", "taken", "check")]
+    ("signum", "code", "arguments"),
+    [
+        (signal.SIGINT, 130, ("loading", "")),
+        (signal.SIGTERM, 143, ("held", "", "check")),
+        (signal.SIGINT, 130, ("held", "taken", "check")),
+    ],
 )
 def test_the_first_signal_ends_the_process_in_order(signum, code, arguments):
     process = looping(*arguments)
@@ -65,15 +69,13 @@ def test_the_first_signal_ends_the_process_in_order(signum, code, arguments):
     assert ("Ctrl-C again" in err) == (arguments[0] == "held") and "Traceback" not in err
 
 
-@pytest.mark.parametrize(("second", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_second_signal_ends_it_at_once(second, code):
+def test_a_second_signal_ends_it_at_once():
     process = looping("held", "")  # and never looks whether one has come
-    assert twice(process, second) == (code, "")
+    assert twice(process, signal.SIGINT) == (130, "")
 
 
-@pytest.mark.parametrize(("second", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_it_does_so_inside_a_long_call_and_takes_a_child_along_that_hangs(second, code):
-    assert twice(looping(code=BLOCKED), second) == (code, "")
+def test_it_does_so_inside_a_long_call_and_takes_a_child_along_that_hangs():
+    assert twice(looping(code=BLOCKED), signal.SIGTERM) == (143, "")
 
 
 def twice(process: subprocess.Popen[str], second: int) -> tuple[int, str]:

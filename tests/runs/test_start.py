@@ -41,8 +41,7 @@ def stopped(command: str, imported: str, signum: int) -> tuple[int, str]:
     ("command", "imported", "signum", "code"),
     [
         ("train.py output_dir={} num_generations=1", "omegaconf", signal.SIGINT, 130),
-        ("eval.py output_dir={} player=random", "wordle_rl.commands.build", signal.SIGTERM, 143),
-        ("-m wordle_rl runs {}", "typer", signal.SIGINT, 130),
+        ("-m wordle_rl runs {}", "typer", signal.SIGTERM, 143),
     ],
 )
 def test_a_signal_in_the_first_second_ends_a_command_without_a_traceback(
@@ -62,13 +61,12 @@ with whole_command():
 """
 
 
-@pytest.mark.parametrize(("reader", "shown"), [("true", b""), ("head -c 5", b"shown")])
-def test_a_reader_that_leaves_ends_a_command_without_a_word(reader: str, shown: bytes) -> None:
-    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(BODY)} | {reader}"
+def test_a_reader_that_leaves_ends_a_command_without_a_word() -> None:
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(BODY)} | head -c 5"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], cwd=ROOT, capture_output=True, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (1, shown, b"")
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"shown", b"")
 
 
 @pytest.mark.parametrize("name", ["josé", "élan=1", "中文"])

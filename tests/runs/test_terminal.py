@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from rich.console import Console
 
 from wordle_rl.runs.terminal import WIDEST, columns, shows_colours
@@ -16,33 +15,15 @@ class Terminal(io.StringIO):
         return True
 
 
-def open_terminal(monkeypatch: pytest.MonkeyPatch, width: int = 40) -> Terminal:
-    """Make the standard output a terminal. Not a fixture, as pytest replaces it."""
-    out = Terminal()
-    monkeypatch.setattr("sys.stdout", out)
-    monkeypatch.setenv("COLUMNS", str(width))
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    return out
-
-
-def test_a_table_fills_a_terminal_up_to_100_columns(monkeypatch, capsys):
+def test_a_table_fills_a_terminal_up_to_100_columns_and_knows_its_colours(monkeypatch):
     assert columns() == WIDEST and not shows_colours()  # in a pipe
-    open_terminal(monkeypatch)
-    assert columns() == 40
-    open_terminal(monkeypatch, 300)
-    assert columns() == WIDEST
-
-
-def test_a_terminal_is_one_under_the_bar_of_the_steps_too(monkeypatch):
-    terminal = open_terminal(monkeypatch)
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in (("COLUMNS", "40"), ("TERM", "xterm")):
+        monkeypatch.setenv(name, value)
     with show_steps(0, 10, Console(file=terminal, force_terminal=True, width=40)):
         assert columns() == 40 and shows_colours()
-
-
-@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colours_can_be_switched_off(name, value, monkeypatch):
-    open_terminal(monkeypatch)
-    assert shows_colours()
-    monkeypatch.setenv(name, value)
-    assert not shows_colours()
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert columns() == WIDEST and not shows_colours()

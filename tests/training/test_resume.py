@@ -234,9 +234,6 @@ def test_a_run_with_no_checkpoint_left_that_is_whole_ends_in_one_line(spoiled, c
     error = capsys.readouterr().err
     assert stop.value.code == 2 and "no unbroken checkpoint left" in error
     assert len(error.strip().splitlines()) == 1
-    assert resume(spoiled, "restart=true")["total_games"] == 3 * 4 * 2
-    [damaged] = spoiled.glob("checkpoints_damaged_*")
-    assert (damaged / "step_000003").is_dir()
 
 
 def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys):
@@ -259,3 +256,14 @@ def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys):
     assert resumes[1]["changes"] == resumes[3]["changes"] == {}
     assert resumes[2]["changes"] == {"trainer.steps": [3, 4], "optim.lr": [1e-5, 2e-5]}
     assert read_saved_config(RunFolder(folder)).optim.lr == 2e-5
+
+
+def test_a_run_without_its_checkpoints_is_refused_and_stays_as_it_is(spoiled, capsys):
+    shutil.rmtree(spoiled / "checkpoints")
+    before = (spoiled / "metrics.jsonl").read_bytes()
+    with pytest.raises(SystemExit) as refusal:
+        resume(spoiled)
+    error = capsys.readouterr().err
+    assert refusal.value.code == 2 and len(error.strip().splitlines()) == 1
+    assert "checkpoints holds no checkpoint any more" in error
+    assert (spoiled / "metrics.jsonl").read_bytes() == before

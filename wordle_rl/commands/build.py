@@ -62,7 +62,7 @@ from wordle_rl.words.splits import Splits, WordSettings
 KEYS = {  # the keys of a training config
     *("model", "backend", "algorithm", "reward", "rollout", "prompt", "words", "rules", "sampling"),
     *("curriculum", "history", "data", "trainer", "logger", "optim", "vllm"),
-    *("name", "seed", "output_dir", "resume", "restart"),
+    *("name", "seed", "output_dir", "resume"),
     *("init_from", "init_checkpoint", "allow_mismatch"),
 }
 PLAYERS: dict[str, Callable[[Knowledge], Player]] = {  # players for algorithms and histories
@@ -108,9 +108,12 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
     recipe, data = _build_recipe(config, settings, words, splits, model, backend)
-    given: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
-    _refuse(_rules_of_a_recipe(recipe, splits, given))
-    trainer = _count_epochs(given, recipe, data)
+    trainer: TrainerSettings = instantiate("trainer", config["trainer"], TrainerSettings)
+    _refuse(_rules_of_a_recipe(recipe, splits, trainer))
+    if trainer.epochs is not None:  # of the rows of data=, or else of the training secrets
+        count = len(recipe.secrets) if data is None else data.rows
+        steps = math.ceil(trainer.epochs * count / recipe.rollout.groups)
+        trainer = replace(trainer, steps=max(1, steps))
     knowledge, rules = recipe.knowledge, recipe.rules
     assert knowledge is not None
     most = {**config["history"], "least": 0, "most": trainer.validation_history}
@@ -149,7 +152,12 @@ def _build_recipe(
     rollout: RolloutSettings = instantiate("rollout", config["rollout"], RolloutSettings)
     earlier = build_history(config["history"], knowledge, rules)
     sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
-    algorithm = _build_algorithm(config["algorithm"], rollout, rules, sampling, earlier)
+    # It knows how long a rollout can be, and who draws its tokens.
+    answers = rollout.answers(rules, earlier.least if earlier else 0)
+    algorithm: Algorithm = instantiate(
+        "algorithm", config["algorithm"], Algorithm,
+        budget=sampling.max_tokens * answers, drawn_elsewhere=rollout.engine != "own",
+    )  # fmt: skip
     algorithm.check(rollout.num_generations)
     rollout.check(algorithm)
     if algorithm.imitates is None:
@@ -200,17 +208,12 @@ def _rules_of_a_step(
     sampling: Sampling,
     model: ModelSettings,
 ) -> Iterator[Rule]:
+    count, groups = backend.processes, rollout.groups
     number = "backend.devices" if backend.devices > 1 else "WORLD_SIZE"
-    yield (
-        algorithm.minibatches > rollout.groups,
-        f"algorithm.minibatches must be at most rollout.groups={rollout.groups}, because "
-        f"groups are not split, not {algorithm.minibatches}",
-    )
-    yield (
-        rollout.groups % backend.processes,
-        f"rollout.groups must be a multiple of {number}={backend.processes}, so that each "
-        f"process has the same number of groups, not {rollout.groups}",
-    )
+    most = f"algorithm.minibatches must be at most rollout.groups={groups}, because groups are not"
+    yield algorithm.minibatches > groups, f"{most} split, not {algorithm.minibatches}"
+    multiple = f"rollout.groups must be a multiple of {number}={count}, so that each process has"
+    yield groups % count, f"{multiple} the same number of groups, not {groups}"
     taught = algorithm.imitates
     yield (
         taught is not None and taught.on_policy and sampling.grammar is None,
@@ -235,11 +238,10 @@ def _rules_of_data(
         yield history, "history must be none with data=<file>, whose rows say where games begin"
         return
     taught, learn = algorithm.imitates, f"to learn the answers of data={data.name}, not"
-    option = option_of(algorithm)
     given = taught is not None and not taught.choices and not taught.slips
-    yield not given, f"algorithm must be sft {learn} {option}"
-    yield rollout.kind != "game", f"rollout must be game {learn} {rollout.kind}"
     count = rollout.num_generations
+    yield not given, f"algorithm must be sft {learn} {option_of(algorithm)}"
+    yield rollout.kind != "game", f"rollout must be game {learn} {rollout.kind}"
     yield count != 1, f"num_generations must be 1 {learn} {count}"
     yield rollout.form == "tool", f"rollout.form must be conversation or fresh {learn} tool"
 
@@ -252,21 +254,17 @@ def _rules_of_a_recipe(recipe: Recipe, splits: Splits, trainer: TrainerSettings)
         secrets = {*recipe.secrets, *recipe.allowed_secrets}
         yield (
             not taught.player.endswith("_allowed") and secrets - {*recipe.words.answers},
-            "algorithm.player must be random_consistent_allowed where words.protocol=allowed or "
-            "words.allowed_share makes any allowed word a secret, not "
-            f"{taught.player}, which finds answers alone",
+            "algorithm.player must be random_consistent_allowed where any allowed word can be the "
+            f"secret, not {taught.player}, which finds answers alone",
         )
-    most, turns = trainer.validation_history, recipe.rules.max_turns
     yield (
         trainer.epochs is not None and recipe.allowed_share,
         "trainer.epochs must be null with words.allowed_share, whose words have no epoch: set "
         "trainer.steps",
     )
-    yield (
-        most >= turns,
-        f"trainer.validation_history must be 0 to below rules.max_turns={turns}, so "
-        f"that a turn is left to play, not {most}",
-    )
+    most, turns = trainer.validation_history, recipe.rules.max_turns
+    below = f"trainer.validation_history must be 0 to below rules.max_turns={turns}"
+    yield most >= turns, f"{below}, so that a turn is left to play, not {most}"
 
 
 def _rules_of_thoughts(rewards: RewardSet, style: PromptStyle, where: str) -> Iterator[Rule]:
@@ -352,8 +350,8 @@ def build_teacher(
         raise ConfigError(
             f"algorithm.reasoning={length} needs a prompt that asks for it: set prompt.think=true"
         )
-    allowed = wanted.player.endswith("_allowed")
-    pool: Literal["answers", "allowed"] = "allowed" if allowed else "answers"
+    pool: Literal["answers", "allowed"]
+    pool = "allowed" if wanted.player.endswith("_allowed") else "answers"
     return TeacherSettings(
         player=player,
         mistakes=Mistakes(knowledge, pool) if wanted.slips else None,
@@ -363,17 +361,6 @@ def build_teacher(
         reasoning=None if length == "none" else Reasoning(knowledge, length),
         on_policy=knowledge.words.allowed if wanted.on_policy else None,
     )
-
-
-def _build_algorithm(
-    node: Any, rollout: RolloutSettings, rules: Rules, sampling: Sampling, earlier: History | None
-) -> Algorithm:
-    """Build the algorithm, which knows how long a rollout can be and who draws its tokens."""
-    answers = rollout.answers(rules, earlier.least if earlier else 0)
-    return instantiate(
-        "algorithm", node, Algorithm,
-        budget=sampling.max_tokens * answers, drawn_elsewhere=rollout.engine != "own",
-    )  # fmt: skip
 
 
 def _build_servers(
@@ -449,17 +436,3 @@ def _build_data(
         imitates=algorithm.imitates is not None,
         cache=cache_folder() / "datasets",
     )
-
-
-def _count_epochs(
-    trainer: TrainerSettings, recipe: Recipe, data: TrainingData | None
-) -> TrainerSettings:
-    """The settings with the steps that trainer.epochs asks for.
-
-    An epoch has a group for each row of data=, or else for each training secret.
-    """
-    if trainer.epochs is None:
-        return trainer
-    count = len(recipe.secrets) if data is None else data.rows
-    steps = math.ceil(trainer.epochs * count / recipe.rollout.groups)
-    return replace(trainer, steps=max(1, steps))

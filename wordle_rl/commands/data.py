@@ -1,4 +1,4 @@
-"""Makes files to train on."""
+"""wordle-rl data: makes files to train on."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def data(
     from collections import Counter
 
     from wordle_rl.data.write import Synthesis
-    from wordle_rl.runs.tables import FORMATS, file_digest, write_table
+    from wordle_rl.runs.files import file_digest
+    from wordle_rl.runs.tables import FORMATS, write_table
 
     check_range("count", count, 1, _MOST)
     path = output or Path("outputs") / "data" / f"{mode}.jsonl"

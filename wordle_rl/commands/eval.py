@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from omegaconf import DictConfig
@@ -18,7 +19,7 @@ from wordle_rl.commands.eval_players import (
     build_tournament,
     enter,
 )
-from wordle_rl.commands.eval_settings import add_run, read_settings
+from wordle_rl.commands.eval_settings import read_settings
 from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.summary import game_record, summarise
 from wordle_rl.evaluation.tables import report_table
@@ -36,8 +37,7 @@ from wordle_rl.training.progress import GameCount, announce
 def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
     """Play, write summary.json and games.jsonl, print the tables. Returns the summary."""
     with user_errors():
-        config = add_run(cfg, overrides)
-        settings = read_settings(config)
+        config, settings = read_settings(cfg, overrides)
         tournament = build_tournament(config, settings)
         knowledge = tournament.knowledge
         build_scripted(settings, knowledge)  # a wrong name is refused before anything is printed
@@ -46,8 +46,8 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         print(f"evaluation of {who} on {many}", flush=True)
         players, computing = build_players(config, tournament)
         own = players[0].name
-        if settings.opener is not None and settings.player != "entropy":
-            players = [player.after(settings.opener) for player in players]
+        if (word := settings.opener) is not None and settings.player != "entropy":
+            players = [replace(p, name=f"{p.name} after {word}", opener=word) for p in players]
         if settings.compare:
             rewards = build_reward_set(config["reward"], knowledge)
             solvers = [solver for solver in build_solvers(knowledge) if solver.name != own]
@@ -81,20 +81,19 @@ def evaluate(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 
 def play_all(player: LoadedPlayer) -> tuple[dict[str, Any], list[Game]]:
     """Play all games of the player's tournament. Returns the summary and the games."""
-    plan, name = player.tournament, player.name
-    samples = player.samples or plan.settings.samples
-    secrets = [secret for secret in plan.secrets for _ in range(samples)]
-    starts = [start for start in plan.starts for _ in range(samples)]
+    name, samples = player.name, player.samples or player.settings.samples
+    secrets = [secret for secret in player.secrets for _ in range(samples)]
+    starts = [start for start in player.starts for _ in range(samples)]
     print(f"{name} plays {len(secrets)} games", flush=True)
     begin, count = time.monotonic(), GameCount(len(secrets))
     with announce(lambda: f"{name}: {count}"):
-        limit = plan.settings.time_limit
+        limit = player.settings.time_limit
         games = player.play(secrets, starts=starts, time_limit=limit, count=count)
     seconds = time.monotonic() - begin
     with announce(f"{name}: judging {len(games)} games"):
         summary = summarise(
-            games, plan.knowledge, player=name, split=plan.split, rules=plan.rules,
-            seconds=seconds, regret=plan.regret, rewards=player.rewards,
+            games, player.knowledge, player=name, split=player.split, rules=player.rules,
+            seconds=seconds, regret=player.regret, rewards=player.rewards,
         )  # fmt: skip
     lineage = {} if player.lineage is None else {"lineage": player.lineage}
     return summary | lineage, games

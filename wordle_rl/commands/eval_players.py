@@ -16,13 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.backends import load_backend
-from wordle_rl.commands.build import (
-    PLAYERS,
-    build_backend_settings,
-    build_history,
-    build_style,
-)
-from wordle_rl.commands.eval_settings import EvalSettings, add_run, choose_model, read_settings
+from wordle_rl.commands.build import PLAYERS, build_backend_settings, build_history, build_style
+from wordle_rl.commands.eval_settings import EvalSettings, choose_model, read_settings
 from wordle_rl.commands.resume import check_match, check_secrets, describe_untaught_prompt
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.feedback_table import feedback_table
@@ -51,7 +46,7 @@ from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.instantiate import ConfigError, check_choice, instantiate
 from wordle_rl.training.progress import GameCount, announce
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits, WordSettings
@@ -64,17 +59,20 @@ _MOST_ALLOWED = 15_000  # up to so many allowed words, entropy over all of them 
 class Tournament:
     """The secrets and rules that every player plays."""
 
+    settings: EvalSettings
     knowledge: Knowledge
     regret: Regret
     rules: Rules
-    style: PromptStyle  # how models are asked
-    sampling: Sampling  # and how they draw their answers
-    splits: Splits
+    style: PromptStyle  # how a model is asked; a scripted player reads the board itself
+    sampling: Sampling  # and how it draws its answers
+    splits: Splits  # training, validation and test secrets
     secrets: tuple[str, ...]
     starts: tuple[State, ...]  # where the game on each secret begins
-    guesses: int  # most that were made before a game begins
     split: str
-    settings: EvalSettings
+
+    @property
+    def words(self) -> WordLists:
+        return self.knowledge.words
 
     def draws(self, first: int) -> Draws:
         """The random numbers of games. first: number of the first one."""
@@ -82,43 +80,16 @@ class Tournament:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadedPlayer:
+class LoadedPlayer(Tournament):
     """A player, with the words, rules, prompt and rewards that it plays by."""
 
     name: str  # in reports
     seat: Callable[[int], Seated]  # makes the player of a batch, from its first game's number
-    tournament: Tournament
     rewards: RewardSet  # what its games earn, such as player.rewards.score(game).total
     games_at_once: int = _GAMES_AT_ONCE
     lineage: str | None = None  # how a model was made, in one line
     samples: int | None = None  # games per secret, None for as many as the settings say
     opener: str | None = None  # a given first guess
-
-    @property
-    def splits(self) -> Splits:
-        """Training, validation and test secrets."""
-        return self.tournament.splits
-
-    @property
-    def words(self) -> WordLists:
-        return self.tournament.knowledge.words
-
-    @property
-    def knowledge(self) -> Knowledge:
-        return self.tournament.knowledge
-
-    @property
-    def rules(self) -> Rules:
-        return self.tournament.rules
-
-    @property
-    def style(self) -> PromptStyle:
-        """The prompt that a model gets. A scripted player reads the board itself."""
-        return self.tournament.style
-
-    def after(self, opener: str) -> LoadedPlayer:
-        """The same player with a given first guess."""
-        return replace(self, name=f"{self.name} after {opener}", opener=opener)
 
     def play(
         self,
@@ -143,11 +114,8 @@ class LoadedPlayer:
         count = count or GameCount(len(games))
         most, seconds = (self.games_at_once, math.inf) if time_limit is None else (1, time_limit)
         for start in range(0, len(games), most):
-            batch = games[start : start + most]
-            play(
-                self.seat(first + start), batch,
-                opener=self.opener, time_limit=seconds, watch=count.look,
-            )  # fmt: skip
+            batch, player = games[start : start + most], self.seat(first + start)
+            play(player, batch, opener=self.opener, time_limit=seconds, watch=count.look)
             count.next_batch()
         return games
 
@@ -159,9 +127,8 @@ class LoadedPlayer:
         games = new_games([self.words.answers[0]] * len(states), self.words, self.rules, states)
         for start in range(0, len(states), self.games_at_once):
             player = self.seat(first + start)
-            batch = games[start : start + self.games_at_once]
             by_turn: defaultdict[int, dict[int, Game]] = defaultdict(dict)
-            for number, game in enumerate(batch):
+            for number, game in enumerate(games[start : start + self.games_at_once]):
                 by_turn[game.state.turn][number] = game
             for turn in sorted(by_turn):
                 player(by_turn[turn], turn)
@@ -170,188 +137,6 @@ class LoadedPlayer:
     def guesses(self, states: Sequence[State], *, first: int = 0) -> list[str | None]:
         """One guess on each board. None where no guess could be read or the answer was cut off."""
         return [turn and turn.guess for turn in self.answers(states, first=first)]
-
-
-def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tournament:
-    """What every player plays. Raises ConfigError."""
-    listed: WordSettings = instantiate("words", config["words"], WordSettings)
-    words, splits = listed.load()
-    knowledge = Knowledge(words, feedback_table(words))
-    rules: Rules = instantiate("rules", config["rules"], Rules)
-    # A scripted player does not sample, but wrong settings are refused all the same.
-    sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
-    if settings.samples > 1 and settings.player is None and sampling.temperature == 0.0:
-        raise ConfigError(
-            "sampling.temperature must be above 0 where samples is above 1, because greedy games "
-            "on one secret are all alike, not 0: add sampling.temperature=1"
-        )
-    history = build_history(config["history"], knowledge, rules)
-    if history is not None and settings.opener is not None:
-        raise ConfigError("opener and history exclude each other: a game has one first guess")
-    if history is not None and settings.player == "tree":
-        raise ConfigError("player=tree needs history=none: a tree knows only its own guesses")
-    secrets = listed.eval_secrets(words, splits)[: settings.limit]
-    return Tournament(
-        knowledge=knowledge,
-        regret=Regret(knowledge, rules.max_turns, settings.tree),
-        rules=rules,
-        style=build_style(config, rules),
-        sampling=sampling,
-        splits=splits,
-        secrets=secrets,
-        starts=fixed_states(history, secrets, seed=settings.seed, max_turns=rules.max_turns),
-        guesses=history.most if history else 0,
-        split=listed.split,
-        settings=settings,
-    )
-
-
-# -- scripted players -----------------------------------------------------------------------------
-
-
-def build_scripted(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
-    """The scripted player of the settings, None for a model. Raises ConfigError."""
-    if settings.opener is not None and settings.opener not in knowledge.words.allowed_set:
-        raise ConfigError(f"opener must be one of the allowed words, not {settings.opener!r}")
-    if settings.player is None:
-        return None
-    players: dict[str, Callable[[], Player]] = {
-        **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
-        "entropy": lambda: _entropy(knowledge, settings.opener),
-        "random": lambda: RandomWord(knowledge.words),
-        "gibberish": Gibberish,
-        "tree": lambda: TreePlayer(settings.tree or ""),
-    }
-    if settings.player not in players:
-        raise ConfigError(f"player must be one of {', '.join(players)}, not {settings.player!r}")
-    return players[settings.player]()
-
-
-def _entropy(knowledge: Knowledge, opener: str | None = None) -> GreedyEntropy:
-    """Greedy entropy after an opener. None: SALET if it is allowed, else the best first guess."""
-    salet = "salet" if "salet" in knowledge.words.allowed_set else None
-    return GreedyEntropy(knowledge, opener=opener or salet)
-
-
-def build_solvers(knowledge: Knowledge) -> list[Player]:
-    """The scripted players in every table, as lower and upper bounds.
-
-    entropy_allowed takes 3 s more for the original lists. It is left out where it knows the same
-    words as entropy, and where its table would take gigabytes.
-    """
-    words = knowledge.words
-    unlike = len(words.answers) < len(words.allowed) <= _MOST_ALLOWED
-    return [
-        _entropy(knowledge),
-        *([PLAYERS["entropy_allowed"](knowledge)] if unlike else []),
-        RandomConsistent(knowledge, "answers"),
-        RandomConsistent(knowledge, "allowed"),
-        RandomWord(knowledge.words),
-    ]
-
-
-def enter(player: Player, tournament: Tournament, rewards: RewardSet) -> LoadedPlayer:
-    """Enter a scripted player. It writes its guesses as in a conversation, whatever form=."""
-
-    def seat(first: int) -> Seated:
-        return ScriptedPlayer(player=player, draws=tournament.draws(first))
-
-    return LoadedPlayer(name=player.name, seat=seat, tournament=tournament, rewards=rewards)
-
-
-# -- models ---------------------------------------------------------------------------------------
-
-
-def build_players(
-    config: dict[str, Any], tournament: Tournament
-) -> tuple[list[LoadedPlayer], dict[str, Any] | None]:
-    """Build the config's player, and record how a model computes: its precision and threads.
-
-    If a model plays several games per secret, its greedy games are the second player.
-    """
-    settings, knowledge = tournament.settings, tournament.knowledge
-    scripted = build_scripted(settings, knowledge)
-    form = settings.form if scripted is None else "conversation"
-    rewards = build_reward_set(config["reward"], knowledge, form)
-    if scripted is not None:
-        return [enter(scripted, tournament, rewards)], None
-    model = choose_model(config, settings)
-    policy = _load_policy(config, tournament, model)
-    style, sampling, train = tournament.style, tournament.sampling, tournament.splits.train
-    shots = draw_shots(settings.shots, train, knowledge, tournament.rules, settings.seed)
-    talk = build_form(form, Chat(policy.tokenizer), style, shots)
-    check_room(talk, sampling, model.max_context, guesses=tournament.guesses)
-    check_grammar(talk, sampling, knowledge.words.allowed_set)
-
-    def seat(first: int, sampling: Sampling = sampling) -> Seated:
-        draws = tournament.draws(first)
-        return ModelPlayer(engine=policy.engine(), form=talk, sampling=sampling, draws=draws)
-
-    _warn_of_known_secrets(tournament, model)
-    untrained = model.path == UNTRAINED
-    player = LoadedPlayer(
-        name=_name_player(model, settings, sampling), seat=seat, tournament=tournament,
-        rewards=rewards,
-        games_at_once=model.games_at_once,
-        lineage=describe_lineage(
-            stages_of(model.location), knowledge.words, tournament.splits, untrained=untrained
-        ),
-    )  # fmt: skip
-    greedy = replace(
-        player, name=f"greedy {player.name}", samples=1,
-        seat=partial(seat, sampling=replace(sampling, temperature=0.0)),
-    )  # fmt: skip
-    return [player, *([greedy] if settings.samples > 1 else [])], policy.computing.record()
-
-
-def _load_policy(config: dict[str, Any], tournament: Tournament, model: ModelSettings) -> Any:
-    """Load a model that may play here. Raises ConfigError, and prints how it computes."""
-    settings, style = tournament.settings, tournament.style
-    if not settings.allow_mismatch:
-        check_match(model.location, style, ("form", settings.form), tournament.knowledge.words)
-    if warning := describe_untaught_prompt(model.location, style):
-        print(warning, file=sys.stderr, flush=True)
-    backend = build_backend_settings(config["backend"], model)
-    if backend.devices > 1:
-        raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
-    module = load_backend(backend)
-    with announce(f"loading {model.path}"):
-        policy = module.build_policy(model, backend, temperature=1.0, optim=Optim())
-    for line in policy.computing.reasons:
-        print(line, flush=True)
-    return policy
-
-
-def _warn_of_known_secrets(tournament: Tournament, model: ModelSettings) -> None:
-    """Print a warning if training games of the model could have the secrets that it plays."""
-    if tournament.split == "test":
-        try:
-            words = tournament.knowledge.words
-            check_secrets("split", words, tournament.splits, model.location)
-        except ConfigError as error:
-            print(f"warning: {error}", file=sys.stderr)
-    elif tournament.split == "allowed":
-        stages = stages_of(model.location)
-        if any(s.get("protocol") == "allowed" or s.get("allowed_share") for s in stages):
-            print("warning: training games of the model could have these secrets", file=sys.stderr)
-
-
-def _name_player(model: ModelSettings, settings: EvalSettings, sampling: Sampling) -> str:
-    """The run with its checkpoint unless that is the best, or the model; and what helps it."""
-    if settings.run is None:
-        stages = stages_of(model.location)
-        name = stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
-    else:
-        run, played = RunFolder(Path(settings.run)), Path(model.path).parent
-        checkpoint = settings.checkpoint
-        if checkpoint == "best":  # unless it was lost and another one is used
-            best = CheckpointStore(run.checkpoints, read_only=True).best()
-            checkpoint = "" if played == best else played.name
-        name = f"{run.path.name} {Path(checkpoint).name}".strip()
-    helps = [f"{settings.shots} shots"] if settings.shots else []
-    if sampling.grammar is not None:
-        helps.append("grammar" if sampling.repeats else "grammar without repeats")
-    return ", ".join([name, *helps])
 
 
 def load_player(
@@ -375,10 +160,188 @@ def load_player(
         had = " and ".join(chosen) or "none"
         raise ConfigError(f"give one of run, model and player, not {had}")
     given = [*chosen, *settings]
-    config = add_run(compose_config("eval", given), given)
-    wanted = read_settings(config)
+    config, wanted = read_settings(compose_config("eval", given), given)
     if wanted.opener is not None and player != "entropy":
         raise ConfigError("opener is for player=entropy: give other players a board with its clue")
     tournament = build_tournament(config, wanted)
     with redirect_stdout(sys.stderr):
         return build_players(config, tournament)[0][0]
+
+
+def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tournament:
+    """What every player plays. Raises ConfigError."""
+    listed: WordSettings = instantiate("words", config["words"], WordSettings)
+    words, splits = listed.load()
+    knowledge = Knowledge(words, feedback_table(words))
+    rules: Rules = instantiate("rules", config["rules"], Rules)
+    # A scripted player does not sample, but wrong settings are refused all the same.
+    sampling: Sampling = instantiate("sampling", config["sampling"], Sampling)
+    history = build_history(config["history"], knowledge, rules)
+    if settings.samples > 1 and settings.player is None and sampling.temperature == 0.0:
+        raise ConfigError(
+            "sampling.temperature must be above 0 where samples is above 1, because greedy games "
+            "on one secret are all alike, not 0: add sampling.temperature=1"
+        )
+    if history is not None and settings.opener is not None:
+        raise ConfigError("opener and history exclude each other: a game has one first guess")
+    if history is not None and settings.player == "tree":
+        raise ConfigError("player=tree needs history=none: a tree knows only its own guesses")
+    secrets = listed.eval_secrets(words, splits)[: settings.limit]
+    return Tournament(
+        settings=settings,
+        knowledge=knowledge,
+        regret=Regret(knowledge, rules.max_turns, settings.tree),
+        rules=rules,
+        style=build_style(config, rules),
+        sampling=sampling,
+        splits=splits,
+        secrets=secrets,
+        starts=fixed_states(history, secrets, seed=settings.seed, max_turns=rules.max_turns),
+        split=listed.split,
+    )
+
+
+# -- scripted players -----------------------------------------------------------------------------
+
+
+def build_scripted(settings: EvalSettings, knowledge: Knowledge) -> Player | None:
+    """The scripted player of the settings, None for a model. Raises ConfigError."""
+    if settings.opener is not None and settings.opener not in knowledge.words.allowed_set:
+        raise ConfigError(f"opener must be one of the allowed words, not {settings.opener!r}")
+    if settings.player is None:
+        return None
+    players: dict[str, Callable[[], Player]] = {
+        **{name: partial(player, knowledge) for name, player in PLAYERS.items()},
+        "entropy": lambda: _entropy(knowledge, settings.opener),
+        "random": lambda: RandomWord(knowledge.words),
+        "gibberish": Gibberish,
+        "tree": lambda: TreePlayer(settings.tree or ""),
+    }
+    check_choice("player", settings.player, tuple(players))
+    return players[settings.player]()
+
+
+def _entropy(knowledge: Knowledge, opener: str | None = None) -> GreedyEntropy:
+    """Greedy entropy after an opener. None: SALET if it is allowed, else the best first guess."""
+    salet = "salet" if "salet" in knowledge.words.allowed_set else None
+    return GreedyEntropy(knowledge, opener=opener or salet)
+
+
+def build_solvers(knowledge: Knowledge) -> list[Player]:
+    """The scripted players in every table, as lower and upper bounds.
+
+    entropy_allowed takes 3 s more for the original lists. It is left out where it knows the same
+    words as entropy, and where its table would take gigabytes.
+    """
+    words = knowledge.words
+    unlike = len(words.answers) < len(words.allowed) <= _MOST_ALLOWED
+    return [
+        _entropy(knowledge),
+        *([PLAYERS["entropy_allowed"](knowledge)] if unlike else []),
+        RandomConsistent(knowledge, "answers"),
+        RandomConsistent(knowledge, "allowed"),
+        RandomWord(words),
+    ]
+
+
+def enter(player: Player, tournament: Tournament, rewards: RewardSet) -> LoadedPlayer:
+    """Enter a scripted player. It writes its guesses as in a conversation, whatever form=."""
+
+    def seat(first: int) -> Seated:
+        return ScriptedPlayer(player=player, draws=tournament.draws(first))
+
+    return LoadedPlayer(**vars(tournament), name=player.name, seat=seat, rewards=rewards)
+
+
+# -- models ---------------------------------------------------------------------------------------
+
+
+def build_players(
+    config: dict[str, Any], tournament: Tournament
+) -> tuple[list[LoadedPlayer], dict[str, Any] | None]:
+    """Build the config's player, and record how a model computes: its precision and threads.
+
+    If a model plays several games per secret, its greedy games are the second player.
+    """
+    settings, words = tournament.settings, tournament.words
+    scripted = build_scripted(settings, tournament.knowledge)
+    form = settings.form if scripted is None else "conversation"
+    rewards = build_reward_set(config["reward"], tournament.knowledge, form)
+    if scripted is not None:
+        return [enter(scripted, tournament, rewards)], None
+    model = choose_model(config, settings)
+    policy = _load_policy(config, tournament, model)
+    sampling, train = tournament.sampling, tournament.splits.train
+    shots = draw_shots(settings.shots, train, tournament.knowledge, tournament.rules, settings.seed)
+    talk = build_form(form, Chat(policy.tokenizer), tournament.style, shots)
+    given = max((len(state.clues) for state in tournament.starts), default=0)
+    check_room(talk, sampling, model.max_context, guesses=given)
+    check_grammar(talk, sampling, tournament.words.allowed_set)
+    _warn_of_known_secrets(tournament, model)
+
+    def seat(first: int, sampling: Sampling = sampling) -> Seated:
+        draws = tournament.draws(first)
+        return ModelPlayer(engine=policy.engine(), form=talk, sampling=sampling, draws=draws)
+
+    player = LoadedPlayer(
+        **vars(tournament), name=_name_player(model, settings, sampling), seat=seat,
+        rewards=rewards, games_at_once=model.games_at_once,
+        lineage=describe_lineage(
+            stages_of(model.location), words, tournament.splits,
+            untrained=model.path == UNTRAINED,
+        ),
+    )  # fmt: skip
+    if settings.samples == 1:
+        return [player], policy.computing.record()
+    greedily = partial(seat, sampling=replace(sampling, temperature=0.0))
+    greedy = replace(player, name=f"greedy {player.name}", samples=1, seat=greedily)
+    return [player, greedy], policy.computing.record()
+
+
+def _load_policy(config: dict[str, Any], tournament: Tournament, model: ModelSettings) -> Any:
+    """Load a model that may play here. Raises ConfigError, and prints how it computes."""
+    settings, style = tournament.settings, tournament.style
+    if not settings.allow_mismatch:
+        check_match(model.location, style, ("form", settings.form), tournament.words)
+    if warning := describe_untaught_prompt(model.location, style):
+        print(warning, file=sys.stderr, flush=True)
+    backend = build_backend_settings(config["backend"], model)
+    if backend.devices > 1:
+        raise ConfigError(f"backend.devices must be 1 in eval.py, not {backend.devices}")
+    module = load_backend(backend)
+    with announce(f"loading {model.path}"):
+        policy = module.build_policy(model, backend, temperature=1.0, optim=Optim())
+    for line in policy.computing.reasons:
+        print(line, flush=True)
+    return policy
+
+
+def _warn_of_known_secrets(tournament: Tournament, model: ModelSettings) -> None:
+    """Print a warning if training games of the model could have the secrets that it plays."""
+    if tournament.split == "test":
+        try:
+            check_secrets("split", tournament.words, tournament.splits, model.location)
+        except ConfigError as error:
+            print(f"warning: {error}", file=sys.stderr)
+    elif tournament.split == "allowed":
+        stages = stages_of(model.location)
+        if any(s.get("protocol") == "allowed" or s.get("allowed_share") for s in stages):
+            print("warning: training games of the model could have these secrets", file=sys.stderr)
+
+
+def _name_player(model: ModelSettings, settings: EvalSettings, sampling: Sampling) -> str:
+    """The run with its checkpoint unless that is the best, or the model; and what helps it."""
+    if settings.run is None:
+        stages = stages_of(model.location)
+        name = stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
+    else:
+        run, played = RunFolder(Path(settings.run)), Path(model.path).parent
+        name = run.path.name
+        if settings.checkpoint != "best":
+            name += f" {Path(settings.checkpoint).name}"
+        elif played != CheckpointStore(run.checkpoints, read_only=True).best():
+            name += f" {played.name}"  # the best one was lost
+    helps = [f"{settings.shots} shots"] if settings.shots else []
+    if sampling.grammar is not None:
+        helps.append("grammar" if sampling.repeats else "grammar without repeats")
+    return ", ".join([name, *helps])

@@ -83,17 +83,20 @@ class EvalSettings:
             check_above_zero("time_limit", self.time_limit, MOST, unit=" seconds")
 
 
-def read_settings(config: dict[str, Any]) -> EvalSettings:
-    """The settings of this command alone. Raises ConfigError for a config that lacks a part."""
-    check_keys(config, _PARTS | set(EvalSettings.__dataclass_fields__))
-    own = {k: v for k, v in config.items() if k in EvalSettings.__dataclass_fields__}
+def read_settings(cfg: DictConfig, overrides: Sequence[str]) -> tuple[dict[str, Any], EvalSettings]:
+    """The resolved config, and the settings of this command alone. Raises ValueError in one line.
+
+    A run's settings apply unless the command line overrides them. overrides: its arguments.
+    """
+    config = _add_run(cfg, list_keys(overrides))
+    names = set(EvalSettings.__dataclass_fields__)
+    check_keys(config, _PARTS | names)
     target = {"_target_": f"{EvalSettings.__module__}.EvalSettings"}
-    return instantiate("", target | own, EvalSettings)
+    own = {key: value for key, value in config.items() if key in names}
+    return config, instantiate("", target | own, EvalSettings)
 
 
-def add_run(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
-    """Resolve the config. A run's settings apply unless the command line overrides them."""
-    given = list_keys(overrides)
+def _add_run(cfg: DictConfig, given: set[str]) -> dict[str, Any]:
     if not _FOR_TRAINING & {key.partition(".")[0] for key in given}:
         with open_dict(cfg):
             for part in _FOR_TRAINING:

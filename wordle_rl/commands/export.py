@@ -1,20 +1,15 @@
-"""Writes a run's model for peft, transformers or mlx-lm."""
+"""wordle-rl export: writes a run's model for peft, transformers or mlx-lm."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
-    from wordle_rl.export.check import Change
-    from wordle_rl.export.formats import Format
-    from wordle_rl.export.source import Source
     from wordle_rl.runs.folder import RunFolder
 
-Checkpoint = Literal["best", "last", "start"]
-Precision = Literal["auto", "bfloat16", "float16", "float32"]
 _ADAPTER = "adapter_config.json"
 
 
@@ -32,8 +27,13 @@ def export(
     output: Annotated[
         str | None, typer.Option(help="new folder; default: in the run, named as the format")
     ] = None,
-    checkpoint: Annotated[Checkpoint, typer.Option(help="which of the run's")] = "best",
-    precision: Annotated[Precision, typer.Option(help="auto: the base's own")] = "auto",
+    checkpoint: Annotated[
+        Literal["best", "last", "start"], typer.Option(help="which of the run's")
+    ] = "best",
+    precision: Annotated[
+        Literal["auto", "bfloat16", "float16", "float32"],
+        typer.Option(help="auto: the base's own"),
+    ] = "auto",
     base: Annotated[
         str | None, typer.Option(help="of an adapter's folder: the model that the new one names")
     ] = None,
@@ -43,14 +43,12 @@ def export(
     An adapter is merged into whole weights. The folder also gets the tokenizer and a model card.
     Before it gets its name, the written weights are compared with the trained ones.
     """
-    from wordle_rl.commands.export_source import read_source
     from wordle_rl.runs.folder import find_run
     from wordle_rl.runs.instantiate import ConfigError
     from wordle_rl.runs.paths import ROOT
 
     if (ROOT / run / _ADAPTER).is_file():
-        _convert(ROOT / run, format, ROOT / output if output else None, base)
-        return
+        return _convert(ROOT / run, format, ROOT / output if output else None, base)
     if format == "mlx-adapter":
         raise ConfigError("format must be peft, merged or mlx for a run, not mlx-adapter")
     if base is not None:
@@ -66,22 +64,22 @@ def export(
     options = [("checkpoint", checkpoint, "best"), ("precision", precision, "auto")]
     given = "".join(f" --{key} {value}" for key, value, usual in options if value != usual)
     command = f"wordle-rl export {run} --format {format}{given}"
-    source = read_source(found, checkpoint)
-    written, change = _write(found, format, target, source, precision, command)
-    what = "adapter" if format == "peft" else f"{written} weights"
-    print(f"{what}: {change.describe()}\n{target}")
+    print(_write(found, format, target, checkpoint, precision, command))
 
 
 def _write(
-    run: RunFolder, form: Format, target: Path, source: Source, precision: Precision, command: str
-) -> tuple[str, Change]:
-    from wordle_rl.commands.export_source import list_facts, read_reports
+    run: RunFolder, form: Any, target: Path, checkpoint: Any, precision: Any, command: str
+) -> str:
+    """Write a run's model with its card. Returns what the terminal shows of it."""
+    from wordle_rl.commands.export_source import list_facts, read_reports, read_source
     from wordle_rl.export.card import describe, describe_change
     from wordle_rl.export.check import export as write
     from wordle_rl.runs.folder import given_name
 
-    def card(written: str, change: Change) -> str:
-        kind = "a LoRA adapter in PEFT's form" if form == "peft" else "whole weights"
+    source = read_source(run, checkpoint)
+    kind = "a LoRA adapter in PEFT's form" if form == "peft" else "whole weights"
+
+    def card(written: str, change: Any) -> str:
         return describe(
             source,
             title=given_name(run.path.name),
@@ -92,7 +90,8 @@ def _write(
             change=describe_change(change, written),
         )
 
-    return write(source, target, form, precision, card)
+    written, change = write(source, target, form, precision, card)
+    return f"{'adapter' if form == 'peft' else f'{written} weights'}: {change.describe()}\n{target}"
 
 
 def _convert(adapter: Path, form: str, target: Path | None, base: str | None) -> None:
@@ -102,12 +101,13 @@ def _convert(adapter: Path, form: str, target: Path | None, base: str | None) ->
 
     if form not in ("peft", "mlx-adapter"):
         raise ConfigError(
-            f"format must be peft or mlx-adapter for the folder of an adapter, not {form}: name "
-            "its run for whole weights"
+            f"format must be peft or mlx-adapter for the folder of an adapter, not {form}; its run "
+            f"has whole weights: wordle-rl export <run> --format {form}"
         )
     if target is None:
         raise ConfigError("output must be given for the folder of an adapter: --output <folder>")
-    if read_adapter_form(adapter) == form.removesuffix("-adapter"):
+    own = form.removesuffix("-adapter")
+    if read_adapter_form(adapter) == own:
         raise ConfigError(f"{adapter} has the form of {form} already")
     convert_adapter(adapter, target, base=base)
-    print(f"{target}: the adapter in the form of {form.removesuffix('-adapter')}")
+    print(f"{target}: the adapter in the form of {own}")

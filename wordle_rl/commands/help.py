@@ -123,11 +123,9 @@ def _collect_comments(
     return read_comments(CONF / "game.yaml") | read_comments(file) | said
 
 
-def _format_settings(values: Mapping[str, Any], comments: Mapping[str, str]) -> list[str]:
-    rows = (
-        _row(f"  {key}={_show(v)}", comments.get(key, ""), _COLUMN) for key, v in _flatten(values)
-    )
-    return [line for row in rows for line in row]
+def _format_settings(values: Mapping[str, Any], comments: Mapping[str, str]) -> Iterator[str]:
+    for key, value in _flatten(values):
+        yield from _row(f"  {key}={_show(value)}", comments.get(key, ""), _COLUMN)
 
 
 def _flatten(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Prints what a run would hold in memory."""
+"""wordle-rl memory: prints what a run would hold in memory."""
 
 from __future__ import annotations
 
@@ -29,22 +29,19 @@ def memory(
     """
     from wordle_rl.runs.config import compose_config
 
-    columns = list(spread(settings))
+    columns = dict(spread(settings))
     if len(columns) > _MOST_COLUMNS:
         raise ConfigError(
             f"the settings must make {_MOST_COLUMNS} columns or fewer, not {len(columns)}"
         )
-
-    def compose_all(*more: str) -> list[Any]:
-        return [compose_config("config", [*column, *more]) for _, column in columns]
-
-    configs = compose_all()
     chosen = any(setting.startswith("backend=") for setting in settings)
-    only = chosen or configs[0].model.get("backend") is not None
-    groups = [configs] if only else [compose_all(f"backend={b}") for b in _NAMES]
-    names = [name for name, _ in columns]
-    for number, group in enumerate(groups):
-        print(("\n" if number else "") + describe_plans(names, group), flush=True)
+    first = compose_config("config", next(iter(columns.values())))
+    only = chosen or first.model.get("backend") is not None
+    tables = []
+    for more in [[]] if only else [[f"backend={name}"] for name in _NAMES]:
+        configs = [compose_config("config", [*column, *more]) for column in columns.values()]
+        tables.append(describe_plans([*columns], configs))
+    print("\n\n".join(tables))
 
 
 def spread(overrides: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -64,12 +61,12 @@ def spread(overrides: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
 
 def describe_plans(names: Sequence[str], configs: Sequence[Any]) -> str:
     """The table of some composed configs that have one backend, and a line above it."""
-    from wordle_rl.backends.memory import Place, format_table, plan_memory
+    from wordle_rl.backends.memory import format_table, plan_memory
     from wordle_rl.commands.build import build_experiment, resolve
 
     setups = [build_experiment(resolve(cfg)) for cfg in configs]
     backend: Any = setups[0].backend
-    place: Place = "mlx" if backend.name == "mlx" else "cuda"
+    place: Any = "mlx" if backend.name == "mlx" else "cuda"
     if getattr(backend, "accelerator", "auto") in ("cpu", "mps"):
         place = backend.accelerator
     precision = backend.precision

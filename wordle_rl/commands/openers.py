@@ -1,4 +1,4 @@
-"""The command wordle-rl openers."""
+"""wordle-rl openers: scores every first guess by its information."""
 
 from __future__ import annotations
 
@@ -28,16 +28,10 @@ def openers(
     csv: Annotated[Path, typer.Option(help="file for all scores")] = Path("outputs/openers.csv"),
 ) -> None:
     """Score every first guess by its information."""
-    import re
-
     from wordle_rl.game.feedback_table import feedback_table
-    from wordle_rl.words.lists import WordListError, load_words
+    from wordle_rl.words.lists import load_words
 
-    try:
-        words = load_words(answers=answers, allowed=allowed, column=column)
-    except WordListError as error:
-        options = re.sub(r"\bwords\.(answers|allowed|column)\b", r"--\1", str(error))
-        raise WordListError(options) from None
+    words = load_words(answers=answers, allowed=allowed, column=column)
     scored = score_openers(words, feedback_table(words))
     print(scored.head(top).round(3).to_string())
     best = scored[scored.answer].iloc[0]

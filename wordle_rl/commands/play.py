@@ -1,4 +1,4 @@
-"""The command wordle-rl play."""
+"""wordle-rl play: a page to play beside a model or a solver."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def load_opponent(
         knowledge=loaded.knowledge,
         rules=loaded.rules,
         rewards=loaded.rewards,
-        secrets=loaded.tournament.secrets,
+        secrets=loaded.secrets,
         seat=lambda: loaded.seat(0),
     )

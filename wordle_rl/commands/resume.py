@@ -6,7 +6,6 @@ It also says what the record of a model has against using it: its secrets, its p
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from wordle_rl.policy.settings import MAIN, UNTRAINED
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.runs.checkpoints import MANIFEST, CheckpointStore, step_of
 from wordle_rl.runs.config import CONFIG, read_config
-from wordle_rl.runs.files import FolderError
+from wordle_rl.runs.files import file_digest
 from wordle_rl.runs.folder import LATEST, RunFolder, find_run
 from wordle_rl.runs.instantiate import ConfigError, check_choice
 from wordle_rl.runs.paths import ROOT, TRAIN
@@ -116,7 +115,7 @@ def begin_from(cfg: DictConfig, overrides: Iterable[str]) -> dict[str, Any] | No
         "run": str(folder.path),
         "checkpoint": cfg.init_checkpoint,
         "step": start.step,
-        "sha256": hashlib.sha256((start.path / MANIFEST).read_bytes()).hexdigest(),
+        "sha256": file_digest(start.path / MANIFEST),
     }
 
 
@@ -145,7 +144,7 @@ def build_resumed_config(
 ) -> tuple[DictConfig, dict[str, Any]]:
     """The saved config with single values replaced, and a record of the changes.
 
-    overrides: without resume and restart.
+    overrides: without resume.
     """
     saved = read_saved_config(folder)
     changes = {}
@@ -186,27 +185,16 @@ def keep_computing(folder: RunFolder, saved: DictConfig, changes: dict[str, Any]
     return config
 
 
-def check_begun(folder: RunFolder, *, restart: bool) -> None:
-    """Raise ConfigError if a run has lost its checkpoints, unless `restart` starts it over."""
+def check_begun(folder: RunFolder) -> None:
+    """Raise ConfigError if a run has lost its checkpoints."""
     store = CheckpointStore(folder.checkpoints, read_only=True)
-    if restart:
-        try:
-            whole = store.load_latest()
-        except FolderError:
-            whole = None
-        if whole is not None:
-            raise ConfigError(
-                f"restart=true is for a run without whole checkpoints, and {whole.path} is whole: "
-                "leave it out to continue, or start a new run"
-            )
-    elif store.latest() is not None:
+    if store.latest() is not None:
         return
-    began = "first_checkpoint" in folder.manifest()
     logged = max((record["step"] for record in folder.metrics_log().read()), default=0)
-    if (began or logged > 0) and not restart:
+    if "first_checkpoint" in folder.manifest() or logged > 0:
         raise ConfigError(
-            f"{store.folder} holds no checkpoint any more, so the run cannot continue; "
-            "restart=true starts it over from step 0, with empty logs"
+            f"{store.folder} holds no checkpoint any more, so the run cannot continue: start a new "
+            "one"
         )
     print("there is no checkpoint: the run starts over from step 0", flush=True)
 

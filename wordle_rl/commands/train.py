@@ -34,7 +34,7 @@ from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import fail, user_errors
 from wordle_rl.runs.files import FolderError, remove_temporary_files
 from wordle_rl.runs.folder import LATEST, UNFINISHED, RunFolder, find_run
-from wordle_rl.runs.instantiate import ConfigError, check_type
+from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
 from wordle_rl.runs.paths import CONF, EVAL, ROOT, TRAIN
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
@@ -68,7 +68,6 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         with user_errors():
             for study in (o.replace("'", "") for o in overrides if o.startswith("sweep=")):
                 raise ConfigError(f"{study} is a study: {TRAIN} -m {study}")
-            check_type("restart", cfg.restart, bool)
         open_run = start_run if cfg.resume is None else resume_run
         opened = open_run(cfg, overrides, stack)
         summary = _run_backend(opened, interrupts)
@@ -91,8 +90,6 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
 def start_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> Opened:
     """Start a new run in a new folder. stack: holds the folder's lock."""
     with user_errors():
-        if cfg.restart:
-            raise ConfigError("restart=true needs resume=<the run to start over>")
         start = begin_from(cfg, overrides)
         check_first_start()
         setup = build_experiment(resolve(cfg))
@@ -128,21 +125,19 @@ def resume_run(cfg: DictConfig, overrides: Sequence[str], stack: ExitStack) -> O
     With resume=latest, output_dir says where to look, and the newest run that did not finish is
     meant.
     """
-    dropped = {"restart", "resume"} | ({"output_dir"} if cfg.resume == LATEST else set())
+    dropped = {"resume", "output_dir"} if cfg.resume == LATEST else {"resume"}
     overrides = [o for o in overrides if o.partition("=")[0] not in dropped]
     with user_errors():
         outputs = ROOT / str(cfg.output_dir)
         folder = find_run(str(cfg.resume), "resume", *UNFINISHED, outputs=outputs)
         saved, changes = build_resumed_config(folder, overrides)
-        check_begun(folder, restart=cfg.restart)
+        check_begun(folder)
         setup = build_experiment(resolve(keep_computing(folder, saved, changes)))
         setup = replace(setup, config=resolve(saved))
         _check_launch(setup)
         _check_same_data(folder, setup)
         stack.enter_context(folder.lock())
         check_steps(folder, setup.trainer.steps)
-    if cfg.restart and any(folder.checkpoints.glob("*")):  # none of them is whole
-        folder.checkpoints.rename(folder.path / f"checkpoints_damaged_{time.time_ns()}")
     for place in (folder.path, folder.checkpoints):
         remove_temporary_files(place)
     folder.note_resume(step=count_steps(folder), command=sys.argv, changes=changes)

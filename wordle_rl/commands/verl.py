@@ -1,4 +1,4 @@
-"""Writes what verl needs to train on our games."""
+"""wordle-rl verl: writes what verl needs to train on our games."""
 
 from __future__ import annotations
 

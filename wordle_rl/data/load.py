@@ -19,9 +19,9 @@ from wordle_rl.data.rows import (
 )
 from wordle_rl.game.rules import Rules
 from wordle_rl.rollouts.given import GivenDialogue, GivenState, Rows
-from wordle_rl.runs.files import FolderError
+from wordle_rl.runs.files import FolderError, file_digest
 from wordle_rl.runs.instantiate import ConfigError
-from wordle_rl.runs.tables import Table, file_digest, read_table
+from wordle_rl.runs.tables import Table, read_table
 from wordle_rl.words.lists import WordLists
 
 _NAMED = 3  # bad rows that a line names

@@ -203,9 +203,7 @@ class CheckpointStore:
         return [paths[step] for step in sorted(paths, key=lambda step: (step > newest, -step))]
 
     def _all(self) -> list[Path]:
-        if not self.folder.is_dir():
-            return []
-        return [path for path in self.folder.iterdir() if _STEP.fullmatch(path.name)]
+        return [path for path in self.folder.glob("step_*") if _STEP.fullmatch(path.name)]
 
     def _prune(self) -> None:
         best = self.best()

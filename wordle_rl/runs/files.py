@@ -6,6 +6,7 @@ read has a limit of size and is checked, because it may come from somebody else.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -82,6 +83,12 @@ def check_all_entries(place: Any, entries: Mapping[str, Any], kinds: Mapping[str
     if missing := [name for name in kinds if name not in entries]:
         raise FolderError(f"{place}: {missing[0]} is missing")
     check_entries(place, entries, kinds)
+
+
+def file_digest(path: Path) -> str:
+    """Hex sha256 of a file, which is not read as a whole."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # -- writing --------------------------------------------------------------------------------------

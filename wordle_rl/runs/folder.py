@@ -38,9 +38,7 @@ BROKEN = (FolderError, OSError, KeyError, TypeError, ValueError)  # what a damag
 _REASON_LENGTH = 500  # characters that a manifest keeps of why a run failed
 _SETTING = re.compile(r"[+~]*([A-Za-z_][\w./@]*)=(.*)", re.S)
 # Settings that say nothing about what is learnt, but for some of them.
-_UNTOLD = re.compile(
-    r"name|output_dir|resume|restart|model|sweep|(hydra|logger|backend|trainer)([./].*)?"
-)
+_UNTOLD = re.compile(r"name|output_dir|resume|model|sweep|(hydra|logger|backend|trainer)([./].*)?")
 _TOLD = {"backend", "backend.precision", "trainer.steps", "trainer.epochs"}
 
 

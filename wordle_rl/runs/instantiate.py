@@ -126,23 +126,23 @@ def _type_name(hint: Any) -> str:
         return f"names with {_type_name(arguments[1])} each"
     if dataclasses.is_dataclass(hint):
         return "a group of settings"
-    names = {
-        Any: "a value",
-        int: "a whole number",
-        float: "a number",
-        bool: "true or false",
-        str: "text",
-    }
-    return {**names, NoneType: "null", dict: "names with values"}.get(hint, str(hint))
+    names = {Any: "a value", int: "a whole number", float: "a number", bool: "true or false"}
+    others = {str: "text", NoneType: "null", dict: "names with values"}
+    return {**names, **others}.get(hint, str(hint))
 
 
 def _class(key: str, target: Any, kind: type) -> type:
     cls = _named(key, target)
-    if not _is_protocol(kind) and not issubclass(cls, kind):
+    lacking = set(getattr(cls, "__abstractmethods__", ()))
+    if getattr(kind, "_is_protocol", False):
+        wanted = {name for name in vars(kind) if not name.startswith("_") or name == "__call__"}
+        lacking |= wanted - {*dir(cls), *(f.name for f in dataclasses.fields(cls))}
+    elif not issubclass(cls, kind):
         raise ConfigError(f"{key}._target_ must be a subclass of {kind.__name__}, not {target}")
-    if lacking := _lacking(cls, kind):
+    if lacking:
         raise ConfigError(
-            f"{key}._target_ must be of kind {kind.__name__}: {target} lacks {', '.join(lacking)}"
+            f"{key}._target_ must be of kind {kind.__name__}: {target} lacks "
+            f"{', '.join(sorted(lacking))}"
         )
     return cls
 
@@ -150,32 +150,18 @@ def _class(key: str, target: Any, kind: type) -> type:
 def _named(key: str, target: Any) -> Any:
     """The class of a `_target_`. Raises ConfigError naming the key when it is not allowed."""
     module, _, name = str(target).rpartition(".")
-    what = f"a dataclass of {PACKAGE}*"
-    other = ConfigError(f"{key}._target_ must be {what}, not {target!r}")
+    what = f"{key}._target_ must be a dataclass of {PACKAGE}*"
+    other = ConfigError(f"{what}, not {target!r}")
     if not module.startswith(PACKAGE) or f"{module}.".startswith(BACKENDS):
         raise other
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ImportError as error:
-        told = f"{module} cannot be imported: {error}"
-        raise ConfigError(f"{key}._target_ must be {what}: {told}") from error
+        raise ConfigError(f"{what}: {module} cannot be imported: {error}") from error
     if found is None:
-        raise ConfigError(f"{key}._target_ must be {what}: {module} has no {name}")
+        raise ConfigError(f"{what}: {module} has no {name}")
     if not isinstance(found, type) or not found.__module__.startswith(PACKAGE):
         raise other
     if not dataclasses.is_dataclass(found):
-        raise ConfigError(f"{key}._target_ must be {what}: {target} lacks @dataclass")
+        raise ConfigError(f"{what}: {target} lacks @dataclass")
     return found
-
-
-def _is_protocol(kind: type) -> bool:
-    return getattr(kind, "_is_protocol", False)
-
-
-def _lacking(cls: type, kind: type) -> list[str]:
-    """Names of the kind's members that a class lacks."""
-    lacking = set(getattr(cls, "__abstractmethods__", ()))
-    if _is_protocol(kind):
-        wanted = {name for name in vars(kind) if not name.startswith("_") or name == "__call__"}
-        lacking |= wanted - {*dir(cls), *(f.name for f in dataclasses.fields(cls))}
-    return sorted(lacking)

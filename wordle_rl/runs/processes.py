@@ -96,14 +96,9 @@ def read_launch() -> Launch | None:
             "start the processes with torchrun, or unset WORLD_SIZE"
         )
     given = {name: os.environ[name] for name in _NUMBERS}
-    for name, text in given.items():
-        if not text.isdecimal():
-            raise ConfigError(f"{name} must be a whole number in the environment, not {text!r}")
+    if not all(map(str.isdecimal, given.values())):
+        raise ConfigError(f"these must be whole numbers in the environment: {given}")
     rank, world, local_rank, local_size, port = map(int, given.values())
-    if rank >= world or local_rank >= local_size:
-        raise ConfigError(
-            f"RANK must be below WORLD_SIZE and LOCAL_RANK below LOCAL_WORLD_SIZE, not {given}"
-        )
     return Launch(
         rank=rank, size=world, local_rank=local_rank, local_size=local_size,
         address=os.environ["MASTER_ADDR"], port=port,

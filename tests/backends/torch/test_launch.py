@@ -48,10 +48,7 @@ def test_a_process_knows_its_place_from_torchruns_variables(launched):
     ("name", "value", "said"),
     [
         ("LOCAL_RANK", None, "WORLD_SIZE=8 is in the environment without LOCAL_RANK"),
-        ("RANK", "8", "RANK must be below WORLD_SIZE"),
-        ("LOCAL_RANK", "4", "LOCAL_RANK below LOCAL_WORLD_SIZE"),
-        ("MASTER_PORT", "http", "MASTER_PORT must be a whole number in the environment"),
-        ("WORLD_SIZE", "many", "WORLD_SIZE must be a whole number in the environment"),
+        ("MASTER_PORT", "http", "must be whole numbers in the environment: .*'http'"),
     ],
 )
 def test_variables_that_do_not_fit_are_one_line(name, value, said, launched):

@@ -282,11 +282,6 @@ def advantages_of(algorithm: Algorithm, told: StepOutcomes) -> list[list[float]]
     return [a.tolist() for a in algorithm.advantages(told).per_turn]
 
 
-def test_groups_need_not_be_neighbours_nor_of_one_size():
-    told = outcomes([1.0, 7.0, 3.0, 9.0, 8.0], [4, 1, 4, 1, 1])
-    assert advantages_of(Rloo(), told) == [[-2.0], [-1.5], [2.0], [1.5], [0.0]]
-
-
 def test_expert_iteration_keeps_the_best_win_of_each_group_and_nothing_of_a_group_without():
     told = outcomes(
         [3.0, 9.0, 5.0, 5.0, 1.0, 1.0], [0, 0, 0, 0, 1, 1],

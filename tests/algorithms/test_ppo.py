@@ -199,9 +199,8 @@ def test_values_are_those_of_the_hidden_state_before_each_sampled_token():
             assert values[row, place] == pytest.approx(known, abs=1e-5)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_head_learns_what_states_are_worth_though_the_model_rests(precision):
-    policy = policy_with_head(precision=precision, lr=4e-2)
+def test_a_head_learns_what_states_are_worth_though_the_model_rests():
+    policy = policy_with_head(precision="bf16", lr=4e-2)
     algorithm = Ppo(value_clip=0.0)
     batch = replace(values_batch(), advantages=np.zeros_like(values_batch().advantages))
     for parameter in policy.model.parameters():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import random
@@ -136,8 +137,10 @@ MOVING: dict[str, list[str]] = {  # those that change within a few steps, and wh
 
 @pytest.mark.parametrize("name", OPTIONS["curriculum"])
 def test_a_restored_curriculum_plans_what_the_one_that_never_stopped_plans(name, words):  # row 22
+    first: Curriculum = curriculum(words, f"curriculum={name}", *MOVING.get(name, []))[0]
+
     def fresh() -> Curriculum:
-        return curriculum(words, f"curriculum={name}", *MOVING.get(name, []))[0]
+        return copy.deepcopy(first)
 
     def telling(one: Curriculum) -> Any:
         plan = one.plan()

@@ -10,11 +10,8 @@ import pytest
 
 from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
 from wordle_rl.algorithms.base import Advantages
-from wordle_rl.algorithms.dapo import Dapo
-from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
-from wordle_rl.algorithms.rloo import Rloo
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
@@ -137,7 +134,7 @@ def test_letters_are_added_to_the_advantage_of_their_turn():
 
 @pytest.mark.parametrize(
     "algorithm",
-    [Grpo(beta=0.0), DrGrpo(normalizer=12.0), Dapo(resample=0, overlong="none"), Gspo(), Rloo()],
+    [Grpo(beta=0.0), Gspo()],
     ids=lambda algorithm: type(algorithm).__name__,
 )
 def test_a_step_learns_from_letters_where_no_turn_has_an_advantage(monkeypatch, algorithm):

@@ -191,11 +191,8 @@ class GameCache:
                 layer.values = layer.values.gather(2, index)
 
 
-def generate_player(
-    model: Any, scene: Scene, settings: GenerateSettings, sampling: Sampling
-) -> FreshPlayer:
-    kind = CachedPlayer if settings.keeps_cache else FreshPlayer
-    return kind(model, scene, settings, sampling)
+def generate_player(model: Any, scene: Scene, settings: GenerateSettings, *more: Any) -> Any:
+    return (CachedPlayer if settings.keeps_cache else FreshPlayer)(model, scene, settings, *more)
 
 
 def generate_games(
@@ -209,10 +206,7 @@ def generate_games(
 
 
 def fastest_generate(scene: Scene, choices: list[GenerateSettings]) -> GenerateSettings:
-    """The settings with which generate plays the scene's games fastest, precision included.
-
-    The precision is chosen with the first settings and fewer games.
-    """
+    """The fastest settings. The precision is chosen with the first ones and fewer games."""
     models = {precision: copy_to_play(scene.network, precision) for precision in DTYPES}
 
     def tried(scene: Scene, choices: list[GenerateSettings]) -> GenerateSettings:

@@ -70,26 +70,6 @@ class OwnGeneration(FreshPlayer):
         return self.trainer._generate_single_turn(rows, None, {}, num_generations=1)[0]
 
 
-class Observed(GRPOTrainer):
-    """A GRPOTrainer that keeps the log-probs it computes."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        # Of the completion, by the ids of the whole sequence.
-        self.logprobs: dict[tuple[int, ...], torch.Tensor] = {}
-
-    def _get_per_token_logps_and_entropies(
-        self, model: Any, input_ids: Any, attention_mask: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        out = super()._get_per_token_logps_and_entropies(
-            model, input_ids, attention_mask, *args, **kwargs
-        )
-        for row, mask, logprobs in zip(input_ids, attention_mask.bool(), out[0], strict=True):
-            behind = mask[-len(logprobs) :]
-            self.logprobs[tuple(row[mask].tolist())] = logprobs.detach()[behind]
-        return out
-
-
 class Recorder(TrainerCallback):
     """Times each step, calls `between` after it, and keeps gradients if asked to."""
 
@@ -146,7 +126,7 @@ class TrlGames:
         rows = steps * scene.games // GROUP
         prompt = [{"role": "system", "content": scene.recipe.style.system}]
         with tempfile.TemporaryDirectory() as folder:
-            self.trainer = Observed(
+            self.trainer = GRPOTrainer(
                 model=network,
                 args=self._arguments(folder, steps),
                 reward_funcs=self._reward,

@@ -177,14 +177,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--prompts", type=int, default=8, help="a multiple of 4")
-    parser.add_argument("--answers", type=int, default=4, help="per prompt")
-    parser.add_argument("--tokens", type=int, default=32, help="of each answer")
     parser.add_argument("--repeats", type=int, default=5, help="timed steps of each contestant")
     parser.add_argument("--smoke", action="store_true", help="smallest size: does it still work?")
     given = parser.parse_args()
-    if given.smoke:
-        given.prompts, given.answers, given.tokens, given.repeats = 4, 2, 4, 1
+    given.prompts, given.answers, given.tokens = (4, 2, 4) if given.smoke else (8, 4, 32)
+    given.repeats = 1 if given.smoke else given.repeats
     runs: dict[str, Any] = {name: Ours(beta, given) for name, beta in OURS.items()}
     for run in runs.values():
         run(given.repeats)  # warms up

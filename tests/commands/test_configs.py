@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from tests.helpers.configs import GROUPS, OPTIONS, composed
@@ -68,6 +69,18 @@ def test_every_setting_of_every_option_is_read_by_the_program() -> None:  # row 
         fields = dataclasses.fields(getattr(importlib.import_module(module), name))
         assert {field.name for field in fields} <= read, target
     assert read >= KEYS
+
+
+@pytest.mark.parametrize("key", ["num_generations", "rollout.num_generations"])
+@pytest.mark.parametrize("chosen", ["rollout=game", "rollout=best_of", "experiment=quick"])
+def test_any_number_of_generations_can_be_chosen_by_either_name(key: str, chosen: str) -> None:
+    assert resolve(composed(chosen, f"{key}=12"))["rollout"]["num_generations"] == 12
+    assert resolve(composed("model=gemma4b-mlx"))["rollout"]["num_generations"] == 4
+
+
+def test_train_alone_is_the_demo() -> None:
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        assert compose("config") == composed("experiment=demo")
 
 
 def test_a_model_may_choose_its_optimizer_and_the_command_line_overrules_it() -> None:

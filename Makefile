@@ -15,7 +15,6 @@ WORKERS ?= 2  # processes of the quick tests
 # Passed on to the command: make demo ARGS="seed=1"
 ARGS ?=
 TORCH = "$$(grep '^torch==' $(1))"
-# Installs into the environment $(1), by uv where it is on the PATH.
 UV := $(shell command -v uv)
 install = $(if $(UV),$(UV) pip install --python $(1)/bin/python,$(1)/bin/python -m pip install)
 

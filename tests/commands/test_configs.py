@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from tests.helpers.configs import GROUPS, OPTIONS, composed
 from wordle_rl.commands import eval_players as players
 from wordle_rl.commands.build import KEYS, build_experiment, build_model_settings, resolve
+from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT
 
@@ -81,6 +82,14 @@ def test_any_number_of_generations_can_be_chosen_by_either_name(key: str, chosen
 def test_train_alone_is_the_demo() -> None:
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         assert compose("config") == composed("experiment=demo")
+
+
+def test_a_model_alone_starts_from_its_own_settings_and_not_the_demos() -> None:
+    assert compose_config("config", ["model=qwen3b", "reward=phase2"]) == composed(
+        "experiment=none", "model=qwen3b", "reward=phase2"
+    )
+    chosen = ["experiment=demo", "model=micro"]
+    assert compose_config("config", chosen) == composed(*chosen)
 
 
 def test_a_model_may_choose_its_optimizer_and_the_command_line_overrules_it() -> None:

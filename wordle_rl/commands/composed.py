@@ -12,7 +12,7 @@ import sys
 import warnings
 from typing import Any
 
-from wordle_rl.runs.config import compose_config, quoted
+from wordle_rl.runs.config import compose_config, quoted, with_experiment
 from wordle_rl.runs.errors import fail, whole_command
 from wordle_rl.runs.paths import CONF
 from wordle_rl.runs.processes import read_launch
@@ -41,7 +41,7 @@ def run_composed(name: str) -> None:
             settings = [argument for argument in sys.argv[1:] if not argument.startswith("-")]
             print(format_help(name, compose_config(name, settings, with_hydra=True)))
         else:
-            sys.argv = [quoted(argument) for argument in sys.argv]
+            sys.argv = [quoted(argument) for argument in with_experiment(name, sys.argv)]
             _run_hydra(name)
 
 

@@ -35,10 +35,22 @@ def compose_config(name: str, settings: Sequence[str] = (), *, with_hydra: bool 
     conf = {"version_base": "1.3", "config_dir": str(CONF)}
     with nullcontext() if runs else initialize_config_dir(**conf):
         try:
-            given = [quoted(setting) for setting in settings]
+            given = [quoted(setting) for setting in with_experiment(name, settings)]
             return compose(name, overrides=given, return_hydra_config=with_hydra)
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(" ".join(describe_hydra_error(error).split())) from None
+
+
+def with_experiment(name: str, settings: Sequence[str]) -> list[str]:
+    """Settings of train.py with experiment=none where they choose a model and no experiment.
+
+    Alone, train.py runs the demo, whose settings suit its own small model and no other.
+    """
+    given = [*settings]
+    chosen = [setting.partition("=")[0] for setting in given]
+    if name == "config" and "model" in chosen and "experiment" not in chosen:
+        given.insert(chosen.index("model"), "experiment=none")
+    return given
 
 
 def keep_config(folder: RunFolder, config: dict[str, Any]) -> None:

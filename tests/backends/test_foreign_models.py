@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from tests.helpers.commands import evaluation, trained, training
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -44,33 +43,27 @@ class Evil:
         return os.mkdir, (str(self.folder),)
 
 
-def states(path: Path, change: Callable[[list[Any]], object]) -> None:
-    saved = torch.load(path, weights_only=True)
+def states(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    saved = load_file(path)
     change(saved)
-    torch.save(saved, path)
-
-
-def first(saved: list[Any]) -> dict[str, Any]:
-    return next(iter(saved[0]["state"].values()))
+    save_file(saved, path)
 
 
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-MODEL, OPTIMIZER = "model/model.safetensors", "optimizer.pt"
+MODEL, OPTIMIZER = "model/model.safetensors", "optimizer.safetensors"
 GARBAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
     "weights: text": (MODEL, lambda p: p.write_text("garbage")),
     "weights: torn": (MODEL, cut),
     "weights: others": (MODEL, lambda p: save_file({"a": torch.zeros(3)}, p)),
-    "optimiser: bare code": (
-        OPTIMIZER, lambda p: p.write_bytes(pickle.dumps(Evil(p.with_name("made")))),
-    ),
+    "optimiser: code": (OPTIMIZER, lambda p: torch.save(Evil(p.with_name("made")), p)),
     "optimiser: another shape": (
-        OPTIMIZER, lambda p: states(p, lambda s: first(s).update(exp_avg=torch.zeros(3))),
+        OPTIMIZER, lambda p: states(p, lambda s: s.update({"0.0.exp_avg": torch.zeros(3)})),
     ),
     "optimiser: an entry less": (
-        OPTIMIZER, lambda p: states(p, lambda s: first(s).pop("exp_avg_sq")),
+        OPTIMIZER, lambda p: states(p, lambda s: s.pop("0.0.exp_avg_sq")),
     ),
     "state: text": ("state.json", lambda p: p.write_text("garbage")),
 }  # fmt: skip
@@ -95,7 +88,8 @@ def test_garbage_with_right_digests_is_named(kind: str, run: Path, refused: Call
 
 def test_a_state_of_the_optimiser_that_saw_only_some_weights_is_taken(run: Path) -> None:
     checkpoint = run / "checkpoints" / "step_000002"
-    states(checkpoint / OPTIMIZER, lambda s: s[0]["state"].popitem())
+    names = ("step", "exp_avg", "exp_avg_sq")
+    states(checkpoint / OPTIMIZER, lambda s: [s.pop(f"0.0.{name}") for name in names])
     reseal(checkpoint, 2)
     training(f"resume={run} trainer.steps=3")()
 

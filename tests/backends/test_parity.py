@@ -86,11 +86,11 @@ class Pair:
             weight = self.mlx.weights[name]
             new[name] = mx.array(random.normal(size=weight.shape).astype(np.float32) * size)
         self.mlx.weights = new
-        self.mlx._refresh_copy()
+        self.mlx.refresh_copy()
         with torch.no_grad():
             for name, parameter in self.trained():
                 parameter.copy_(torch.from_numpy(np.array(new[name]).T))
-        self.torch._trained.refresh_copy()
+        self.torch.refresh_copy()
 
     def trained(self) -> list[tuple[str, torch.nn.Parameter]]:
         """torch's adapter matrices, by the name of mlx-lm's, which are their transposes."""
@@ -292,7 +292,7 @@ def test_muon_takes_the_steps_of_torchs(shape):
     start, *slopes = random.normal(size=(4, *shape)).astype(np.float32)
     optim = Optim(name="muon", lr=0.1, weight_decay=0.1, momentum=0.9, rest_lr_ratio=0.5)
     weights = {"layer": mx.array(start), "embed_tokens": mx.array(start)}
-    ours = Optimizers(weights, {"embed_tokens"}, optim)
+    ours = Optimizers(weights, optim)
     ours.set_learning_rate(0.1)
     layer, table = (torch.nn.Parameter(torch.from_numpy(start.copy())) for _ in range(2))
     theirs = [

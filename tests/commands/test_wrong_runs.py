@@ -132,11 +132,11 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_warning(run: Path) -> None:
 
 
 def test_without_any_whole_checkpoint_nothing_is_touched(run: Path, refused) -> None:
-    for path in run.glob("checkpoints/step_*/optimizer.pt"):
+    for path in run.glob("checkpoints/step_*/optimizer.safetensors"):
         cut(path)
     before = contents(run)
-    assert "step_000002/optimizer.pt" in refused(training(f"resume={run} trainer.steps=3"))
-    assert "optimizer.pt" in refused(evaluation(f"run={run} output_dir={run.parent}"))
+    assert "step_000002/optimizer.safetensors" in refused(training(f"resume={run} trainer.steps=3"))
+    assert "optimizer.safetensors" in refused(evaluation(f"run={run} output_dir={run.parent}"))
     assert contents(run) == before
 
 

@@ -22,7 +22,6 @@ from tests.helpers.tiny import (
 )
 from wordle_rl.algorithms.dpo import Dpo
 from wordle_rl.algorithms.grpo import Grpo
-from wordle_rl.backends.torch.micro_batches import MicroBatches
 from wordle_rl.backends.torch.policy import TorchPolicy
 from wordle_rl.policy.batch import (
     Batch,
@@ -131,8 +130,8 @@ def test_prompts_apart_and_together_give_the_same_gradient():
     batch = replace(batch, advantages=signs, sampler_logprobs=policy.score(batch))
     found = []
     for by_prompt, parts in (True, 3), (False, 1):
-        policy._micro_batches, seen = MicroBatches(1000, by_prompt=by_prompt), []
-        policy._micro_batches.run(batch, seen.append)
+        policy.shares_openings, seen = by_prompt, []
+        policy.run_micro_batches(batch, seen.append)
         assert len(seen) == parts
         found.append(gradients(policy, batch, Grpo(beta=0.0)))
     apart, together = found

@@ -1,10 +1,10 @@
 """Runs models: the only folder that imports torch, lightning, transformers, peft or MLX.
 
 torch/ is backend=lightning, mlx/ is backend=mlx. Both have the same files: backend.py trains a run,
-policy.py scores and updates a model, engine.py plays and draws tokens, load.py loads, loss.py
-computes the loss of a micro-batch, optimizers.py steps. The files beside the two folders serve
-both: the rollout engine, tokenizer and chat template, loggers, the embedded model, LoRA adapters,
-memory plans, and the checks and messages for models that cannot be loaded.
+policy.py computes log-probabilities and gradients, optimizers.py steps, engine.py plays and draws
+tokens, load.py loads. The files beside the two folders serve both: the update of a policy, the
+rollout engine, tokenizer and chat template, loggers, the embedded model, LoRA adapters, memory
+plans, and the checks and messages for models that cannot be loaded.
 
 Commands import a backend late, through load_backend().
 """

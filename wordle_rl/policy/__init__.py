@@ -3,6 +3,6 @@
 policy.py is the protocol of a model that plays, scores and learns; engine.py is its rollout part,
 with its tokenizer. batch.py holds what a model is trained on and splits it into minibatches and
 micro-batches. settings.py, sampling.py and optim.py are the settings of model=, backend=, vllm=,
-sampling= and optim. Backends share the arithmetic in weighted_loss.py, update_metrics.py and
-computing.py (precision and threads). lineage.py records what a model was trained on.
+sampling= and optim. computing.py chooses precision and threads by timing. lineage.py records what a
+model was trained on.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,6 +43,11 @@ class Optim:
                 raise ValueError(f"optim.{name} must be 0 to below 1, not {getattr(self, name)}")
         check_range("optim.clip_grad_norm", self.clip_grad_norm, 0, MOST)
 
+    @property
+    def rest_share(self) -> float:
+        """Share of the learning rate for weights that are no matrices of a layer."""
+        return self.rest_lr_ratio if self.name == "muon" else 1.0
+
     def lr_at(self, step: int, steps: int) -> float:
         """Learning rate of a step 0..steps-1."""
         if step < self.warmup_steps:
@@ -69,3 +75,8 @@ class Muon(Optim):
     """
 
     name: Literal["muon"] = "muon"
+
+
+def muon_size(shape: Sequence[int]) -> float:
+    """Size of Muon's step, which makes it as large as AdamW's. Source: arXiv 2502.16982."""
+    return 0.2 * max(shape) ** 0.5

@@ -23,7 +23,7 @@ def test_every_setting_of_the_backend_changes_what_is_built(monkeypatch):  # row
         layer = type(policy.lm.model.layers[0]).__name__
         return {
             "precision": policy._weights_in_use["model.norm.weight"].dtype == mx.bfloat16,
-            "micro_batch_tokens": policy._micro_batch_tokens,
+            "micro_batch_tokens": policy.micro_batch_tokens,
             "gradient_checkpointing": layer == "Checkpointed",
             "cache_gb": cached[-1],
         }

@@ -94,8 +94,8 @@ def test_layers_computed_again_give_the_same_gradient_from_less_memory(name, mod
 
 def test_layers_are_as_before_when_a_forward_pass_failed(monkeypatch):
     policy = policy_of(gemma(), gradient_checkpointing=True)
-    monkeypatch.setattr(policy._trained.lm, "_head", None)  # in the trunk all is well
-    layers = find_layers(policy._trained.lm._trunk)
+    monkeypatch.setattr(policy.lm, "_head", None)  # in the trunk all is well
+    layers = find_layers(policy.lm._trunk)
     with pytest.raises(AttributeError):
         policy.update(eight_rows(), PLAIN)
     assert len(layers) == 3 and not any("forward" in vars(layer) for layer in layers)
@@ -115,7 +115,7 @@ def test_the_setting_decides_whether_layers_are_computed_again(on):
         accelerator="cpu", precision="fp32", threads=1, gradient_checkpointing=on
     )
     policy = build_policy(model, backend, temperature=1.0, optim=Optim(lr=1e-3))
-    assert bool(policy._trained.lm._recomputed) == on
+    assert bool(policy.lm._recomputed) == on
 
 
 # -- logits in parts ------------------------------------------------------------------------------
@@ -233,13 +233,13 @@ def test_memory_may_run_out_again_and_again(capsys):
     real = policy.backward
 
     def backward(loss: torch.Tensor) -> None:
-        if policy._micro_batches.tokens > 24:
+        if policy.micro_batch_tokens > 24:
             raise CUDA
         real(loss)
 
     policy.backward = backward
     assert_near(gradients(policy, eight_rows(), PLAIN), gradients(exact, eight_rows(), PLAIN))
-    assert policy._micro_batches.tokens == 24  # 8 x 12 was too much, and 4 x 12
+    assert policy.micro_batch_tokens == 24  # 8 x 12 was too much, and 4 x 12
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 

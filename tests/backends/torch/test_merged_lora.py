@@ -11,7 +11,6 @@ import torch
 from tests.helpers.tiny import batch_of, gemma, lora_of, policy_of
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.torch.fast.merged_lora import MergedLinear, merge_adapter
-from wordle_rl.backends.torch.trained_model import TrainedModel
 
 ROWS = [([3, 9, 4, 30, 31, 5, 20], [0, 0, 0, 1, 1, 0, 1]), ([3, 9, 7], [0, 0, 1])]
 
@@ -56,4 +55,4 @@ def test_other_adapters_and_models_go_through_peft(model_folder):
     inner = lora_of(model_folder).unload()
     assert merge_adapter(get_peft_model(inner, dora)) is None
     other = get_peft_model(gemma(), LoraConfig(r=2, target_modules="all-linear"))
-    assert TrainedModel(other, "fp32", checkpointing=False).lm.model is other
+    assert policy_of(other).lm.model is other

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from tests.helpers.tiny import lora_of, policy_of, qwen, qwen_like_tokenizer
+from tests.helpers.updates import trained
 from wordle_rl.backends.torch.optimizers import build_optimizers
 from wordle_rl.policy.optim import Optim
 
@@ -50,7 +51,7 @@ def test_a_step_of_muon_has_the_published_size_in_every_direction():
     torch.manual_seed(0)
     for parameter in policy.trainable:
         parameter.grad = torch.randn_like(parameter) * 1e-3
-    policy._step(0.0)
+    policy._take_step()
     values = torch.linalg.svdvals(weight.detach() - before)
     size = 0.2 * 1e-2 * max(weight.shape) ** 0.5
     assert (values > 0.6 * size).all() and (values < 1.3 * size).all()
@@ -70,6 +71,6 @@ def muon_weights(policy) -> set:
 
 
 def test_a_checkpoint_of_another_optimiser_is_refused(tmp_path):
-    policy_of(qwen(), name="muon").save(tmp_path)
+    trained(policy_of(qwen(), name="muon"), 1).save(tmp_path)
     with pytest.raises(ValueError, match=r"choose optim="):
         policy_of(qwen()).load(tmp_path)

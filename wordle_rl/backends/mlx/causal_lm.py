@@ -7,9 +7,8 @@ reference is just another set of weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,18 +18,11 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from wordle_rl.backends.mlx.cache import LayerCache, check_caches
 from wordle_rl.backends.mlx.save import Weights
-from wordle_rl.policy.grammar import LOW
+from wordle_rl.backends.policy import Wanted
+from wordle_rl.policy.batch import LOGITS_BYTES
+from wordle_rl.policy.grammar import LOW, Options
 
-_LOGITS = 2**26  # most logits computed at once: 256 MB in float32
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenOutputs:
-    """What one forward pass says of each trained token. All arrays are [M]."""
-
-    logprobs: mx.array  # natural log
-    entropy: mx.array | None  # of the distribution that the token was drawn from
-    values: mx.array | None  # before it was drawn
+_BYTES = 4  # of a float32 logit
 
 
 class ValueHead(nn.Module):
@@ -79,10 +71,17 @@ class MlxLM:
         self.model.update(tree_unflatten(list(weights.items())))
         self._held = {**self._held, **weights}
 
-    def compute_logits(self, hidden: mx.array) -> mx.array:
-        """float32 logits [..., V] of hidden states [..., H]."""
+    def compute_logits(self, hidden: mx.array, options: Options | None = None) -> mx.array:
+        """float32 logits [..., V] of hidden states [..., H].
+
+        options: of n hidden states [n, H]; the logits are [n, U] then.
+        """
         head = self._embedding.as_linear if self._head is None else self._head
-        return head(hidden).astype(mx.float32)
+        logits = head(hidden).astype(mx.float32)
+        if options is None:
+            return logits
+        tokens, closed = mx.array(options.tokens), mx.array(options.closed)  # pyright: ignore
+        return mx.where(closed, LOW, logits[:, tokens])
 
     def compute_hidden(self, ids: mx.array, caches: Sequence[LayerCache] | None = None) -> mx.array:
         """Hidden states [N, T, H] of whole sequences, padded on the right.
@@ -97,54 +96,48 @@ class MlxLM:
         self.model.value_head = head
         return {f"value_head.{name}": weight for name, weight in head.items()}
 
-    def compute_token_outputs(
+    def read_places(
         self,
-        arrays: Mapping[str, mx.array],
+        ids: mx.array,
+        places: mx.array,
+        wanted: Wanted,
         temperature: float,
         *,
         entropy: bool = False,
         values: bool = False,
-    ) -> TokenOutputs:
-        """Scores the tokens at flat places [M] of ids [N, T]. The head runs only there.
+    ) -> dict[str, mx.array]:
+        """`logprobs` [P], and perhaps `entropy` and `values`, of flat places [P] of ids [N, T].
 
-        Place n T + t is token t of row n, and t must not be 0. arrays: `ids` and `places`; to
-        score other tokens than those in ids, also `choices` [M, K] and their `shares` [M, K].
-        Under a grammar, `tokens` [U] and `closed` [M, U] are its Options, and the choices are
-        places among these tokens.
+        Place n T + t is token t of row n, and t must not be 0. The head runs only there.
         """
-        ids, places = arrays["ids"], arrays["places"]
         hidden = self.compute_hidden(ids)
         hidden = hidden.reshape(-1, hidden.shape[-1])[places - 1]
-        choices = arrays.get("choices", ids.reshape(-1)[places][:, None])
-        shares, tokens, closed = (arrays.get(name) for name in ("shares", "tokens", "closed"))
 
-        def compute_part(hidden: mx.array, start: int, end: int) -> tuple[mx.array, ...]:
-            part = None if shares is None else shares[start:end]
-            logits = self.compute_logits(hidden)
-            if tokens is not None and closed is not None:
-                logits = close_logits(logits, tokens, closed[start:end])
-            return _score_choices(logits / temperature, choices[start:end], part, entropy)
+        def read(hidden: mx.array, start: int) -> tuple[mx.array, ...]:
+            part = wanted.part(start, len(hidden))
+            place, columns, shares = map(mx.array, (part.place, part.columns, part.shares))
+            logits = self.compute_logits(hidden, part.options) / temperature
+            normalizer = mx.logsumexp(logits, axis=-1)
+            chosen = mx.zeros(len(hidden)).at[place].add(logits[place, columns] * shares)
+            if not entropy:
+                return (chosen - normalizer,)
+            expected = (mx.exp(logits - normalizer[:, None]) * logits).sum(-1)
+            return chosen - normalizer, normalizer - expected
 
-        count, size = len(places), max(_LOGITS // self.vocabulary, 1)
-        if count <= size:
-            found = compute_part(hidden, 0, count)
+        count, most = len(places), max(LOGITS_BYTES // (_BYTES * self.vocabulary), 1)
+        if count <= most:
+            found = read(hidden, 0)
         else:
             # The backward pass computes the logits of each part again. With a large vocabulary,
             # keeping them would need more memory than the model.
             module = self._embedding if self._head is None else self._head
-            starts = range(0, count, size)
             parts = [
-                recompute(module, partial(compute_part, start=i, end=i + size))(
-                    hidden[i : i + size]
-                )
-                for i in starts
+                recompute(module, partial(read, start=start))(hidden[start : start + most])
+                for start in range(0, count, most)
             ]
             found = tuple(mx.concatenate(list(column)) for column in zip(*parts, strict=True))
-        return TokenOutputs(
-            logprobs=found[0],
-            entropy=found[1] if entropy else None,
-            values=self.model.value_head(hidden) if values else None,
-        )
+        outputs = dict(zip(("logprobs", "entropy"), found, strict=False))
+        return outputs | ({"values": self.model.value_head(hidden)} if values else {})
 
     def checkpoint_layers(self) -> None:
         """Recompute each layer in the backward pass instead of keeping its activations."""
@@ -170,24 +163,6 @@ class MlxLM:
                 "Qwen2 and Gemma 3 work"
             )
         check_caches(self.model)
-
-
-def close_logits(logits: mx.array, tokens: mx.array, closed: mx.array) -> mx.array:
-    """The logits [n, U] of a grammar's Options, of logits [n, V]."""
-    return mx.where(closed, LOW, logits[:, tokens])
-
-
-def _score_choices(
-    logits: mx.array, choices: mx.array, shares: mx.array | None, entropy: bool
-) -> tuple[mx.array, ...]:
-    """Log-probabilities [M], averaged by shares if given, and entropies [M] if wanted."""
-    normalizer = mx.logsumexp(logits, axis=-1)
-    chosen = mx.take_along_axis(logits, choices, axis=1)
-    chosen = chosen[:, 0] if shares is None else (chosen * shares).sum(-1)
-    logprobs = chosen - normalizer
-    if not entropy:
-        return (logprobs,)
-    return logprobs, normalizer - (mx.exp(logits - normalizer[:, None]) * logits).sum(-1)
 
 
 def count_parameters(model: Any) -> int:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from wordle_rl.backends.engine import CachedEngine, Ints
 from wordle_rl.backends.mlx.cache import LayerCache
-from wordle_rl.backends.mlx.causal_lm import MlxLM, close_logits
+from wordle_rl.backends.mlx.causal_lm import MlxLM
 from wordle_rl.backends.mlx.save import Weights
 from wordle_rl.policy.engine import NotFinite
 from wordle_rl.policy.grammar import Options
@@ -57,11 +57,7 @@ class MlxRows:
 
     def compute_logits(self, hidden: mx.array, options: Options | None = None) -> mx.array:
         with self._lm.use_weights(self._weights):
-            logits = self._lm.compute_logits(hidden)
-        if options is None:
-            return logits
-        tokens, closed = mx.array(options.tokens), mx.array(options.closed)  # pyright: ignore
-        return close_logits(logits, tokens, closed)
+            return self._lm.compute_logits(hidden, options)
 
     def draw(
         self, logits: mx.array, sampling: Sampling, uniforms: NDArray[np.float64]

@@ -1,8 +1,8 @@
-"""The policy on MLX: rollouts, scores and updates of one language model.
+"""The policy on MLX: one language model, fully trained or with a LoRA adapter.
 
-Full fine-tuning or LoRA. Trained weights are kept in float32. With precision bf16 a fully trained
-model plays, scores and learns through bfloat16 copies of them. MLX arrays never change, so keeping
-a set of weights as the reference costs nothing until an update creates new ones.
+Trained weights are kept in float32. With precision bf16 a fully trained model plays, scores and
+learns through bfloat16 copies of them. MLX arrays never change, so keeping a set of weights as the
+reference costs nothing until an update creates new ones.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from mlx.utils import tree_flatten
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.engine import CachedEngine
-from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.mlx.causal_lm import MlxLM, count_parameters
 from wordle_rl.backends.mlx.engine import build_engine
 from wordle_rl.backends.mlx.load import LoadedModel
-from wordle_rl.backends.mlx.loss import Arrays, MicroBatch, compute_loss
 from wordle_rl.backends.mlx.optimizers import Optimizers, clip_gradients
 from wordle_rl.backends.mlx.save import (
     VALUE_HEAD_PREFIX,
@@ -28,22 +26,27 @@ from wordle_rl.backends.mlx.save import (
     load_weights,
     save_model_or_adapter,
 )
-from wordle_rl.policy.batch import Batch, FloatArray, split_micro_batches
-from wordle_rl.policy.computing import Computing, Precision
+from wordle_rl.backends.policy import (
+    LanguagePolicy,
+    Rows,
+    TokenOutputs,
+    Wanted,
+    compute_loss,
+)
+from wordle_rl.policy.batch import Batch, FloatArray
+from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.settings import LM_HEAD
-from wordle_rl.policy.update_metrics import UpdateMetrics
-from wordle_rl.runs.processes import ALONE, Processes
-from wordle_rl.runs.timing import Timers
 
 _OPTIMIZER = "optimizer.safetensors"
 
 
-class MlxPolicy:
+class MlxPolicy(LanguagePolicy):
     """Implements wordle_rl.policy.policy.Policy on one device.
 
     micro_batch_tokens: padded tokens per forward and backward pass.
     """
+
+    _reference: Weights | None
 
     def __init__(
         self,
@@ -56,30 +59,21 @@ class MlxPolicy:
         max_context: int = 1024,
         gradient_checkpointing: bool = False,
     ) -> None:
+        super().__init__(
+            loaded.tokenizer, temperature=temperature, optim=optim, precision=precision,
+            micro_batch_tokens=micro_batch_tokens, max_context=max_context,
+        )  # fmt: skip
         self.loaded = loaded
-        self.tokenizer: HFTokenizer = loaded.tokenizer
-        self.timers = Timers()
-        self.processes: Processes = ALONE
-        self.computing = Computing(precision=precision)  # replaced by the timed choice
-        self.optim = optim
         loaded.model.eval()  # dropout stays off: scores must not depend on chance
         self.weights: Weights = dict(tree_flatten(loaded.model.trainable_parameters()))
-        self.optimizers = self._build_optimizers()
-        self._temperature = temperature
-        self._micro_batch_tokens = micro_batch_tokens
+        self.optimizers = Optimizers(self.weights, optim, precision)
+        self._gradients: Weights = {}
         self._is_lora = loaded.adapter is not None
         self._has_copy = precision == "bf16" and not self._is_lora
         self.lm = MlxLM(loaded.model)
         if gradient_checkpointing:
             self.lm.checkpoint_layers()
-        self._max_context = max_context
-        self._reference: Weights | None = None
-        self._refresh_copy()
-
-    def _build_optimizers(self) -> Optimizers:
-        tables = {n for n in self.weights if "embed_tokens" in n or LM_HEAD in n}
-        head = {n for n in self.weights if n.startswith(VALUE_HEAD_PREFIX)}
-        return Optimizers(self.weights, tables, self.optim, head, self.computing.precision)
+        self.refresh_copy()
 
     @property
     def device_bytes(self) -> int:
@@ -104,87 +98,88 @@ class MlxPolicy:
         """Make the current weights the reference."""
         self._reference = dict(self._weights_in_use)
 
-    def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
-        """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
-        weights = self._reference if reference else self._weights_in_use
-        if weights is None:
-            raise RuntimeError("keep_reference() was not called before a reference score")
-        with self.timers("reference" if reference else "score"):
-            return self._compute_output("logprobs", weights, batch)
-
     def add_value_head(self) -> None:
         """Add a linear head that learns values from the trunk's hidden states."""
         self.weights = self.weights | self.lm.add_value_head()
-        self.optimizers = self._build_optimizers()
-        self._refresh_copy()
+        self.optimizers = Optimizers(self.weights, self.optim, self.computing.precision)
+        self.refresh_copy()
 
-    def values(self, batch: Batch) -> FloatArray:
-        """What the value head says [N, T] before each trained token is drawn, else 0."""
-        if not any(name.startswith(VALUE_HEAD_PREFIX) for name in self.weights):
+    def _read(
+        self, batch: Batch, rows: Rows, *, reference: bool = False, values: bool = False
+    ) -> FloatArray:
+        weights = self._weights_in_use
+        if reference:
+            assert self._reference is not None
+            weights = self._reference
+        outputs = self._compute_outputs(weights, batch, rows, values=values)
+        return np.array(outputs.values if values else outputs.logprobs)
+
+    def _compute_outputs(
+        self,
+        weights: Weights,
+        batch: Batch,
+        rows: Rows,
+        *,
+        entropy: bool = False,
+        values: bool = False,
+    ) -> TokenOutputs:
+        """One forward pass over some rows of a batch. entropy and values are optional."""
+        if values and VALUE_HEAD_PREFIX + "weight" not in weights:
             raise RuntimeError("add_value_head() was not called before values were asked for")
-        with self.timers("values"):
-            return self._compute_output("values", self._weights_in_use, batch)
+        width = int(batch.lengths[rows].max())
+        trained = batch.trained[rows, :width]
+        places = mx.array(np.flatnonzero(trained))
+        with self.lm.use_weights(weights):
+            found = self.lm.read_places(
+                mx.array(batch.ids[rows, :width].astype(np.int32)), places,
+                Wanted.of(batch, rows, trained), self._temperature, entropy=entropy,
+                values=values,
+            )  # fmt: skip
 
-    def _compute_output(self, name: str, weights: Weights, batch: Batch) -> FloatArray:
-        """One of the TokenOutputs at the trained tokens of a batch [N, T], else 0."""
+        def place(values: mx.array) -> mx.array:
+            return mx.zeros((trained.size,)).at[places].add(values).reshape(trained.shape)
 
-        def compute(arrays: Arrays) -> mx.array:
-            with self.lm.use_weights(weights):
-                outputs = self.lm.compute_token_outputs(
-                    arrays, self._temperature, values=name == "values"
-                )
-            return getattr(outputs, name)
+        return TokenOutputs(**{name: place(values) for name, values in found.items()})
 
-        out = np.zeros(batch.ids.shape, np.float32)
-        for rows in split_micro_batches(batch, self._micro_batch_tokens):
-            part = MicroBatch(batch, rows)
-            found = part.place(np.array(compute(part.scored)))
-            out[rows, : found.shape[1]] = found
-        return out
+    def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:
+        with self.timers("update"):
+            parts, new = self._compute_gradient(batch, rows, algorithm)
+            held = self._gradients
+            # Contiguous, because a sum over a transposed array is rounded in another order.
+            new = {n: held[n] + g if held else mx.contiguous(g) for n, g in new.items()}
+            mx.eval(parts, new)
+            self._gradients = new
+        return {name: value.item() for name, value in parts.items()}
 
-    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
-        """One optimiser step on the weighted loss of a batch, in micro-batches.
-
-        Returns metrics. `update/skipped` is 1 when a loss or gradient was not finite and the
-        weights stayed as they were.
-        """
-        metrics = UpdateMetrics(tokens=float(batch.trained.sum()))
-        gradients = {name: mx.zeros_like(weight) for name, weight in self.weights.items()}
-        for rows in split_micro_batches(batch, self._micro_batch_tokens):
-            with self.timers("update"):
-                part = MicroBatch(batch, rows)
-                loss, parts, new = self._compute_gradient(part, algorithm)
-                gradients = {name: gradients[name] + new[name] for name in gradients}
-                mx.eval(loss, parts, gradients)
-            metrics.add(loss.item(), {name: value.item() for name, value in parts.items()})
-        with self.timers("optimizer"):
-            norm, skipped = self._step(gradients, metrics.loss)
-        return metrics.to_dict(grad_norm=norm, skipped=skipped)
-
-    def _compute_gradient(self, part: MicroBatch, algorithm: Algorithm) -> Any:
-        """Loss, metrics, and the gradient by name."""
+    def _compute_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> Any:
+        """The metrics of some rows, and their gradient by name."""
 
         def compute(weights: Weights) -> Any:
-            with self.lm.use_weights(self._copy(weights)):
-                outputs = self.lm.compute_token_outputs(
-                    part.arrays, self._temperature,
-                    entropy=algorithm.needs_entropy, values=algorithm.needs_values,
-                )  # fmt: skip
-            return compute_loss(algorithm, outputs, part.arrays)
+            outputs = self._compute_outputs(
+                self._copy(weights), batch, rows,
+                entropy=algorithm.needs_entropy, values=algorithm.needs_values,
+            )  # fmt: skip
+            return compute_loss(mx, algorithm, outputs, batch, rows, mx.array)
 
-        (loss, parts), gradients = mx.value_and_grad(compute)(self.weights)
-        return loss, parts, gradients
+        (_, parts), gradients = mx.value_and_grad(compute)(self.weights)
+        return parts, gradients
 
-    def _step(self, gradients: Weights, loss: float) -> tuple[float, bool]:
-        gradients, norm = clip_gradients(gradients, self.optim.clip_grad_norm)
-        skipped = not (np.isfinite(norm) and np.isfinite(loss))
-        if not skipped:
-            self.apply_gradients(gradients)
-        return norm, skipped
+    def _drop_gradients(self) -> None:
+        self._gradients = {}
+
+    def _clip_gradients(self) -> float:
+        if not self._gradients:  # there was nothing to train
+            return 0.0
+        self._gradients, norm = clip_gradients(self._gradients, self.optim.clip_grad_norm)
+        return norm
+
+    def _take_step(self) -> None:
+        if self._gradients:
+            self.apply_gradients(self._gradients)
 
     def apply_gradients(self, gradients: Weights) -> None:
         self.weights = self.optimizers.apply(self.weights, gradients)
-        self._refresh_copy()
+        self.refresh_copy()
 
     def _copy(self, weights: Weights) -> Weights:
         """The weights that compute: the trained weights themselves, or bfloat16 copies of them."""
@@ -195,7 +190,8 @@ class MlxPolicy:
             for name, weight in weights.items()
         }
 
-    def _refresh_copy(self) -> None:
+    def refresh_copy(self) -> None:
+        """Let the weights that compute follow the trained ones, after those changed."""
         self._weights_in_use = self._copy(self.weights)
         self.lm.set_weights(self._weights_in_use)
         mx.eval(self._weights_in_use)
@@ -221,4 +217,4 @@ class MlxPolicy:
         weights = load_weights(folder / "model", self.weights, is_lora=self._is_lora)
         self.optimizers.load(folder / _OPTIMIZER)
         self.weights = weights
-        self._refresh_copy()
+        self.refresh_copy()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
+from wordle_rl.backends.saved_weights import read_weights
 from wordle_rl.policy.computing import Precision
-from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.optim import Optim, muon_size
 from wordle_rl.runs.checkpoints import CheckpointError
+
+# What an optimiser keeps of each weight, in the weight's shape unless it is a number.
+_MUON, _ADAMW = ("momentum_buffer",), ("step", "exp_avg", "exp_avg_sq")
+_SCALAR = {"step": torch.Size()}
 
 
 class ExactMuon(torch.optim.Muon):
@@ -31,19 +37,18 @@ class ExactMuon(torch.optim.Muon):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._move(parameter, group)
+                    self._move(parameter, parameter.grad, group)
         return loss
 
-    def _move(self, parameter: torch.Tensor, group: dict[str, Any]) -> None:
-        gradient, state = parameter.grad, self.state[parameter]
-        assert gradient is not None
+    def _move(self, parameter: torch.Tensor, gradient: torch.Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(gradient)
         average = state["momentum_buffer"].lerp_(gradient, 1.0 - group["momentum"])
         ahead = gradient.lerp(average, group["momentum"])  # Nesterov momentum
         parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
-        size = 0.2 * max(parameter.shape) ** 0.5  # match_rms_adamw, arXiv 2502.16982
-        parameter.sub_(orthogonalize(ahead, group), alpha=group["lr"] * size)
+        step = group["lr"] * muon_size(parameter.shape)
+        parameter.sub_(orthogonalize(ahead, group), alpha=step)
 
 
 def orthogonalize(matrix: torch.Tensor, settings: Mapping[str, Any]) -> torch.Tensor:
@@ -65,18 +70,21 @@ def orthogonalize(matrix: torch.Tensor, settings: Mapping[str, Any]) -> torch.Te
 def build_optimizers(model: nn.Module, optim: Optim, precision: Precision = "fp32") -> list[Any]:
     """The optimisers of a model's trainable parameters, each parameter in exactly one.
 
-    precision: what Muon multiplies matrices in. The weights are always float32.
+    precision: what Muon multiplies matrices in. The weights are always float32. The entry `share`
+    of their groups is the share of the learning rate that these learn with.
     """
     trainable = [p for p in model.parameters() if p.requires_grad]
     matrices = _find_layer_matrices(model) if optim.name == "muon" else set()
-    rest = [p for p in trainable if p not in matrices]
     optimizers: list[Any] = []
-    if rest:
-        optimizers.append(build_adamw(rest, optim, optim.weight_decay))
+    if rest := [p for p in trainable if p not in matrices]:
+        decay = optim.weight_decay
+        optimizers.append(build_adamw(rest, optim, weight_decay=decay, share=optim.rest_share))
     if matrices:
+        kind = ExactMuon if precision == "fp32" else torch.optim.Muon
+        group = {"params": [p for p in trainable if p in matrices], "share": 1.0}
         optimizers.append(
-            (ExactMuon if precision == "fp32" else torch.optim.Muon)(
-                [p for p in trainable if p in matrices],
+            kind(
+                [group],  # pyright: ignore[reportArgumentType]
                 lr=optim.lr,
                 momentum=optim.momentum,
                 weight_decay=optim.weight_decay,
@@ -87,69 +95,51 @@ def build_optimizers(model: nn.Module, optim: Optim, precision: Precision = "fp3
 
 
 def build_adamw(
-    parameters: Iterable[nn.Parameter], optim: Optim, weight_decay: float
+    parameters: list[nn.Parameter], optim: Optim, *, weight_decay: float, share: float = 1.0
 ) -> torch.optim.AdamW:
-    """AdamW with the rates of the settings."""
+    """AdamW with the rates of the settings. share: of the learning rate."""
+    group = {"params": parameters, "share": share}
     betas = (optim.beta1, optim.beta2)
-    return torch.optim.AdamW(parameters, lr=optim.lr, betas=betas, weight_decay=weight_decay)
+    return torch.optim.AdamW([group], lr=optim.lr, betas=betas, weight_decay=weight_decay)
+
+
+def save_states(optimizers: list[Any], file: Path) -> None:
+    """Write the optimisers' states: for each weight that was trained, what its optimiser keeps."""
+    tensors = {
+        f"{number}.{weight}.{name}": value.contiguous()
+        for number, optimizer in enumerate(optimizers)
+        for weight, state in optimizer.state_dict()["state"].items()
+        for name, value in state.items()
+    }
+    save_file(tensors, file)
 
 
 def load_states(optimizers: list[Any], file: Path) -> None:
-    """Restore the optimisers' states from a checkpoint, but keep the current settings.
+    """Restore what save_states() wrote, but keep the current settings.
 
     Raises CheckpointError, before anything is changed, unless the states fit these optimisers.
     """
-    try:
-        saved = torch.load(file, weights_only=True)
-    except Exception as error:  # zip files and the restricted pickle raise many kinds
-        raise CheckpointError(f"{file}: cannot be read ({str(error)[:200]})") from None
-    own = [optimizer.state_dict() for optimizer in optimizers]
-    try:
-        layout, held = _describe_states(saved), [state["state"] for state in saved]
-    except (TypeError, KeyError, AttributeError):
-        raise CheckpointError(f"{file} does not hold the states of optimisers") from None
-    if layout != _describe_states(own):
+    saved = read_weights(file)
+    trained = {name.rpartition(".")[0] for name in saved}
+    expected: dict[str, torch.Size] = {}
+    for number, optimizer in enumerate(optimizers):
+        names = _MUON if isinstance(optimizer, torch.optim.Muon) else _ADAMW
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        for i, weight in enumerate(weights):
+            if f"{number}.{i}" in trained:
+                shapes = {name: weight.shape for name in names} | _SCALAR
+                expected |= {f"{number}.{i}.{name}": shapes[name] for name in names}
+    if {name: value.shape for name, value in saved.items()} != expected:
         raise CheckpointError(
-            f"{file} was written with another optimiser, or version of torch: choose optim= as it "
-            "was then"
+            f"{file} was written with another optimiser or model: choose optim= as it was then"
         )
-    if not all(map(_fits, optimizers, held)):
-        raise CheckpointError(f"{file}: the optimiser's state belongs to another model")
-    for optimizer, state, mine in zip(optimizers, held, own, strict=True):
+    states: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
+    for name, value in saved.items():
+        number, i, key = name.split(".")
+        states[int(number)].setdefault(int(i), {})[key] = value
+    for optimizer, state in zip(optimizers, states, strict=True):
         # A resumed run may have changed the settings.
-        optimizer.load_state_dict({**mine, "state": state})
-
-
-def _describe_states(states: list[dict[str, Any]]) -> list[list[Any]]:
-    """What tells optimisers apart: the names of their settings and the numbers of their weights."""
-    return [[(set(g), g["params"]) for g in state["param_groups"]] for state in states]
-
-
-def _fits(optimizer: Any, state: Any) -> bool:
-    """Whether the state of each weight that has one fits this optimiser in names and shapes."""
-    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-    muon = isinstance(optimizer, torch.optim.Muon)
-    names = {"momentum_buffer"} if muon else {"step", "exp_avg", "exp_avg_sq"}
-    return isinstance(state, dict) and all(
-        i in range(len(weights))
-        and isinstance(held, dict)
-        and held.keys() == names
-        and all(
-            isinstance(value, torch.Tensor)
-            and value.is_floating_point()
-            and value.shape == (() if name == "step" else weights[i].shape)
-            for name, value in held.items()
-        )
-        for i, held in state.items()
-    )
-
-
-def set_learning_rate(optimizers: list[Any], optim: Optim, lr: float) -> None:
-    """Set the rate of the next steps: lr, or its share for what Muon leaves to AdamW."""
-    for optimizer in optimizers:
-        rest = optim.name == "muon" and isinstance(optimizer, torch.optim.AdamW)
-        for group in optimizer.param_groups:
-            group["lr"] = lr * optim.rest_lr_ratio if rest else lr
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
 def _find_layer_matrices(model: nn.Module) -> set[nn.Parameter]:

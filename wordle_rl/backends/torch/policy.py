@@ -1,13 +1,16 @@
-"""The policy on torch: rollouts, scores and updates of one causal language model.
+"""The policy on torch: one causal language model, fully trained or with a LoRA adapter.
 
-Full fine-tuning or LoRA. Trained weights are kept in float32. With precision bf16 a fully trained
-model plays, scores and learns through one bfloat16 copy, which every update refreshes.
+Trained weights are float32. With precision bf16 a fully trained model plays, scores and learns
+through one bfloat16 copy, which every update refreshes. Under LoRA the frozen base was loaded in
+bfloat16 already. On the CPU it computes through sums of base and adapter where it can, elsewhere
+through peft.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+import copy
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +21,35 @@ from torch import nn
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.engine import CachedEngine
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.backends.policy import LanguagePolicy, Rows, compute_loss
+from wordle_rl.backends.torch.adapters import save_adapter
+from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.engine import build_engine
-from wordle_rl.backends.torch.loss import compute_loss
-from wordle_rl.backends.torch.micro_batches import MicroBatches
+from wordle_rl.backends.torch.fast.merged_lora import merge_adapter, refresh_sums
+from wordle_rl.backends.torch.fast.rollouts import can_be_fast
+from wordle_rl.backends.torch.load import load_weights
 from wordle_rl.backends.torch.optimizers import (
     build_adamw,
     build_optimizers,
     load_states,
-    set_learning_rate,
+    save_states,
 )
-from wordle_rl.backends.torch.token_outputs import compute_token_outputs
-from wordle_rl.backends.torch.trained_model import TrainedModel
-from wordle_rl.backends.torch.value_head import ValueHead
+from wordle_rl.backends.torch.token_outputs import ValueHead, compute_token_outputs
 from wordle_rl.policy.batch import Batch, FloatArray
-from wordle_rl.policy.computing import Computing, Precision
+from wordle_rl.policy.computing import Precision
 from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.update_metrics import UpdateMetrics, merge_metrics
-from wordle_rl.runs.processes import ALONE, Processes
-from wordle_rl.runs.timing import Timers
+
+_OPTIMIZER = "optimizer.safetensors"
 
 
-class TorchPolicy:
+class TorchPolicy(LanguagePolicy):
     """Implements wordle_rl.policy.policy.Policy on one device per process.
 
     model: a transformers or peft model on its device. Only parameters with requires_grad are
     trained. micro_batch_tokens: padded tokens per forward and backward pass.
     """
+
+    _reference: CausalLM | None
 
     def __init__(
         self,
@@ -57,167 +63,195 @@ class TorchPolicy:
         max_context: int = 1024,
         gradient_checkpointing: bool = False,
     ) -> None:
-        if precision not in ("fp32", "bf16"):
-            raise ValueError(f"backend.precision must be fp32 or bf16, not {precision!r}")
+        super().__init__(
+            tokenizer, temperature=temperature, optim=optim, precision=precision,
+            micro_batch_tokens=micro_batch_tokens, max_context=max_context,
+        )  # fmt: skip
+        model.eval()  # dropout stays off: scores must not depend on chance
         self.model = model
-        self.tokenizer = tokenizer
-        self.timers = Timers()
-        self.processes: Processes = ALONE  # replaced when more processes start
-        self.computing = Computing(precision=precision)  # replaced by the timed choice
-        self.optim = optim
         self.trainable = [p for p in model.parameters() if p.requires_grad]
         self.optimizers = build_optimizers(model, optim, precision)
         # Lightning replaces these two with its own.
         self.backward: Callable[[torch.Tensor], None] = torch.Tensor.backward
         self.apply_gradients: list[Callable[[], Any]] = [o.step for o in self.optimizers]
-        self._temperature = temperature
-        self._max_context = max_context
-        self._trained = TrainedModel(model, precision, checkpointing=gradient_checkpointing)
-        self._micro_batches = MicroBatches(
-            micro_batch_tokens, by_prompt=self._trained.lm.shares_openings
-        )
+        self._is_lora = hasattr(model, "peft_config")
+        self._has_copy = precision == "bf16" and not self._is_lora
+        on_cpu = next(model.parameters()).device.type == "cpu"
+        self._merged = merge_for_speed(model) if self._is_lora and on_cpu else None
+        computes = _copy_in_bfloat16(model) if self._has_copy else self._merged or model
+        self.lm = CausalLM(computes, checkpointing=gradient_checkpointing)
+        self.shares_openings = self.lm.shares_openings
         self._value_head: ValueHead | None = None
-        self._value_optimizer: torch.optim.Optimizer | None = None  # the last of optimizers
 
     @property
     def device(self) -> torch.device:
-        return self._trained.lm.device
+        return self.lm.device
 
     @property
     def device_bytes(self) -> int:
         """Memory that torch holds on the accelerator, in use or not; 0 on the CPU."""
-        return measure_device_memory(self.device)
+        if self.device.type == "cuda":
+            return torch.cuda.memory_reserved(self.device)
+        return torch.mps.driver_allocated_memory() if self.device.type == "mps" else 0
 
     @property
     def num_parameters(self) -> tuple[int, int]:
-        """Trainable and all parameters."""
-        return count_weights(self.trainable), count_weights(self.model.parameters())
+        """Trainable and all parameters. A byte of a quantised base holds two."""
+
+        def count(parameters: Iterable[nn.Parameter]) -> int:
+            return sum(p.numel() * (2 if p.dtype == torch.uint8 else 1) for p in parameters)
+
+        return count(self.trainable), count(self.model.parameters())
 
     def engine(self) -> CachedEngine:
         """A fresh engine on the current weights."""
         return build_engine(
-            self._trained.lm,
-            stop_ids=self.tokenizer.stop_ids,
-            max_context=self._max_context,
+            self.lm, stop_ids=self.tokenizer.stop_ids, max_context=self._max_context,
             timers=self.timers,
-        )
+        )  # fmt: skip
 
     def keep_reference(self) -> None:
         """Make the current weights the reference."""
-        self._trained.keep_reference()
+        if self._merged is not None:
+            self._reference = CausalLM(merge_adapter(self.model))
+            return
+        if not self._is_lora:
+            self._reference = CausalLM(copy.deepcopy(self.lm.model).requires_grad_(False))
+            return
+        model: Any = self.model
+        if "reference" not in model.peft_config:
+            model.add_adapter("reference", model.peft_config["default"])
+            model.eval()  # the new adapter comes with dropout on
+        state = model.state_dict()
+        with torch.no_grad():
+            for name, tensor in state.items():
+                if ".reference." in name:
+                    tensor.copy_(state[name.replace(".reference.", ".default.")])
+        model.set_adapter("default")
+        for name, parameter in model.named_parameters():
+            if ".reference." in name:
+                parameter.requires_grad_(False)
+        self._reference = self.lm
+
+    @contextmanager
+    def _use_reference(self) -> Iterator[CausalLM]:
+        """The reference. As an adapter of the same model it takes the policy's place."""
+        assert self._reference is not None
+        if self._reference is not self.lm:
+            yield self._reference
+            return
+        model: Any = self.model
+        model.set_adapter("reference", inference_mode=True)
+        try:
+            yield self._reference
+        finally:
+            model.set_adapter("default")
 
     def add_value_head(self) -> None:
         """Add a linear head that learns values from the trunk's hidden states."""
-        self._value_head = ValueHead(self._trained.lm.config.hidden_size).to(self.device)
-        self._value_optimizer = build_adamw(self._value_head.parameters(), self.optim, 0.0)
-        self.trainable += self._value_head.parameters()
-        self.optimizers.append(self._value_optimizer)
-        self.apply_gradients.append(self._value_optimizer.step)
-
-    def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
-        """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
-        with self.timers("reference" if reference else "score"):
-            return self._read(batch, reference=reference)
-
-    def values(self, batch: Batch) -> FloatArray:
-        """What the value head says [N, T] before each trained token is drawn, else 0."""
-        head = self._need_value_head()
-        with self.timers("values"):
-            return self._read(batch, head)
-
-    @torch.inference_mode()
-    def _read(
-        self, batch: Batch, value_head: ValueHead | None = None, *, reference: bool = False
-    ) -> FloatArray:
-        """What the value head says [N, T], or without one the log-probabilities."""
-        trained, temperature = self._trained, self._temperature
-        out = np.zeros(batch.ids.shape, np.float32)
-
-        def read(rows: np.ndarray) -> None:
-            with trained.use_reference() if reference else nullcontext(trained.lm) as lm:
-                outputs = compute_token_outputs(
-                    lm, batch, rows, temperature=temperature, value_head=value_head
-                )
-            found = outputs.logprobs if outputs.values is None else outputs.values
-            out[rows, : found.shape[1]] = found.float().cpu().numpy()
-
-        self._micro_batches.run(batch, read)
-        return out
+        self._value_head = ValueHead(self.lm.config.hidden_size).to(self.device)
+        parameters = list(self._value_head.parameters())
+        self.trainable += parameters
+        self.optimizers.append(build_adamw(parameters, self.optim, weight_decay=0.0))
+        self.apply_gradients.append(self.optimizers[-1].step)
 
     def _need_value_head(self) -> ValueHead:
         if self._value_head is None:
             raise RuntimeError("add_value_head() was not called before values were asked for")
         return self._value_head
 
-    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
-        """One optimiser step on the weighted loss of a batch, in micro-batches.
+    @torch.inference_mode()
+    def _read(
+        self, batch: Batch, rows: Rows, *, reference: bool = False, values: bool = False
+    ) -> FloatArray:
+        head = self._need_value_head() if values else None
+        with self._use_reference() if reference else nullcontext(self.lm) as lm:
+            outputs = compute_token_outputs(
+                lm, batch, rows, temperature=self._temperature, value_head=head
+            )
+        return (outputs.logprobs if head is None else outputs.values).cpu().numpy()
 
-        Returns metrics. `update/skipped` is 1 when a loss or gradient was not finite and the
-        weights stayed as they were. `update/halved` counts how often micro-batches were halved
-        since the last update, because memory ran out. Raises DoesNotFit.
-        """
-        metrics = UpdateMetrics(tokens=float(batch.trained.sum()))
-
-        def begin() -> None:
-            metrics.reset()
-            self._drop_gradients()
-
-        def learn(rows: np.ndarray) -> None:
-            with self.timers("forward"):
-                loss, parts = self._compute_loss(batch, rows, algorithm)
-            with self.timers("backward"):
-                self.backward(loss)
-                self._trained.gather_gradients()
-            metrics.add(loss.item(), parts)
-
-        self._micro_batches.run(batch, learn, begin)
-        metrics.halved = self._micro_batches.take_halved()
-        if self.processes.size > 1:
-            with self.timers("processes"):
-                metrics = add_up_processes(self.processes, self.trainable, metrics)
-        with self.timers("optimizer"):
-            norm, skipped = self._step(metrics.loss)
-        return metrics.to_dict(grad_norm=norm, skipped=skipped)
+    def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:
+        with self.timers("forward"):
+            loss, parts = self._compute_loss(batch, rows, algorithm)
+        with self.timers("backward"):
+            self.backward(loss)
+            self._gather_gradients()
+        return {name: value.item() for name, value in parts.items()}
 
     def _compute_loss(
-        self, batch: Batch, rows: np.ndarray, algorithm: Algorithm
-    ) -> tuple[torch.Tensor, dict[str, float]]:
+        self, batch: Batch, rows: Rows, algorithm: Algorithm
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         outputs = compute_token_outputs(
-            self._trained.lm, batch, rows,
-            temperature=self._temperature,
-            entropy=algorithm.needs_entropy,
+            self.lm, batch, rows, temperature=self._temperature, entropy=algorithm.needs_entropy,
             value_head=self._need_value_head() if algorithm.needs_values else None,
         )  # fmt: skip
-        return compute_loss(algorithm, outputs, batch, rows)
 
-    def _step(self, loss: float) -> tuple[float, bool]:
-        limit = self.optim.clip_grad_norm
-        norm = float(torch.nn.utils.clip_grad_norm_(self.trainable, limit or float("inf")))
-        skipped = not (np.isfinite(norm) and np.isfinite(loss))
-        if not skipped:
-            for apply in self.apply_gradients:
-                apply()
-            self._trained.refresh_copy()
-        self._drop_gradients()
-        return norm, skipped
+        def to_tensor(values: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(values).to(self.device)
+
+        return compute_loss(torch, algorithm, outputs, batch, rows, to_tensor)
+
+    def _gather_gradients(self) -> None:
+        """Add the copy's gradients to the gradients of the float32 weights."""
+        for copied, master in self._copied_and_masters():
+            if copied.grad is not None:
+                gradient = copied.grad.float()
+                master.grad = gradient if master.grad is None else master.grad.add_(gradient)
+                copied.grad = None
+
+    def _share_gradients(self) -> None:
+        have = self.processes.gather([parameter.grad is not None for parameter in self.trainable])
+        anywhere = map(any, zip(*have, strict=True))
+        for parameter, needed in zip(self.trainable, anywhere, strict=True):
+            if needed and parameter.grad is None:  # nothing to train in this process
+                parameter.grad = torch.zeros_like(parameter)
+        self.processes.add_up([p.grad for p in self.trainable if p.grad is not None])
+
+    def _clip_gradients(self) -> float:
+        limit = self.optim.clip_grad_norm or float("inf")
+        return float(torch.nn.utils.clip_grad_norm_(self.trainable, limit))
+
+    def _take_step(self) -> None:
+        for apply in self.apply_gradients:
+            apply()
+        self.refresh_copy()
 
     def _drop_gradients(self) -> None:
         for parameter in self.trainable:
             parameter.grad = None
-        self._trained.drop_copied_gradients()
+        for copied, _ in self._copied_and_masters():
+            copied.grad = None
+
+    def _copied_and_masters(self) -> Iterable[tuple[nn.Parameter, nn.Parameter]]:
+        """Each parameter of the bfloat16 copy, if there is one, with the one it was copied from."""
+        if not self._has_copy:
+            return ()
+        return zip(self.lm.model.parameters(), self.model.parameters(), strict=True)
+
+    @torch.no_grad()
+    def refresh_copy(self) -> None:
+        """Let the weights that compute follow the trained ones, after those changed."""
+        if self._merged is not None:
+            refresh_sums(self._merged)
+        for copied, master in self._copied_and_masters():
+            copied.copy_(master)
 
     def set_learning_rate(self, lr: float) -> None:
-        set_learning_rate(self.optimizers, self.optim, lr)
-        if self._value_optimizer is not None:  # a new head always learns at the full rate
-            for group in self._value_optimizer.param_groups:
-                group["lr"] = lr
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = lr * group["share"]
 
     def export(self, folder: Path) -> None:
         """Write the model (or LoRA adapter) and tokenizer as transformers and peft load them.
 
         A value head is written beside them, in value_head.safetensors.
         """
-        self._trained.save(folder)
+        model: Any = self.model
+        if self._is_lora:
+            save_adapter(model, folder)
+        else:
+            model.save_pretrained(folder)
         self.tokenizer.inner.save_pretrained(folder)
         if self._value_head is not None:
             self._value_head.save(folder)
@@ -225,44 +259,29 @@ class TorchPolicy:
     def save(self, folder: Path) -> None:
         """Write everything a resumed run needs: export() and the optimisers' states."""
         self.export(folder / "model")
-        states = [optimizer.state_dict() for optimizer in self.optimizers]
-        # Python opens the file, because torch's own errors do not say why a write failed.
-        with open(folder / "optimizer.pt", "wb") as file:
-            torch.save(states, file)
+        save_states(self.optimizers, folder / _OPTIMIZER)
 
     def load(self, folder: Path) -> None:
         """Restore what save() wrote. The reference does not change.
 
         Raises CheckpointError when another model wrote it, or it cannot be read.
         """
-        self._trained.load(folder / "model")
+        load_weights(self.model, folder / "model", is_lora=self._is_lora)
         if self._value_head is not None:
             self._value_head.load(folder / "model")
-        load_states(self.optimizers, folder / "optimizer.pt")
-        self._trained.refresh_copy()
+        load_states(self.optimizers, folder / _OPTIMIZER)
+        self.refresh_copy()
 
 
-def count_weights(parameters: Iterable[nn.Parameter]) -> int:
-    """How many weights the parameters hold. A byte of a quantised base holds two."""
-    return sum(p.numel() * (2 if p.dtype == torch.uint8 else 1) for p in parameters)
+def merge_for_speed(model: Any) -> nn.Module | None:
+    """A copy of a LoRA model with merged matrices, if the layers written out can compute it."""
+    merged = merge_adapter(model)
+    return merged if merged is not None and can_be_fast(merged) else None
 
 
-def measure_device_memory(device: torch.device) -> int:
-    """Bytes that torch holds on an accelerator, in use or not; 0 on the CPU."""
-    if device.type == "cuda":
-        return torch.cuda.memory_reserved(device)
-    return torch.mps.driver_allocated_memory() if device.type == "mps" else 0
-
-
-def add_up_processes(
-    processes: Processes, trainable: Sequence[nn.Parameter], metrics: UpdateMetrics
-) -> UpdateMetrics:
-    """Sum the gradients over all processes, and return the metrics of them all."""
-    has_gradient = [parameter.grad is not None for parameter in trainable]
-    gathered = processes.gather((metrics, has_gradient))
-    parts, have = zip(*gathered, strict=True)
-    for parameter, anywhere in zip(trainable, map(any, zip(*have, strict=True)), strict=True):
-        if anywhere and parameter.grad is None:  # nothing to train in this process
-            parameter.grad = torch.zeros_like(parameter)
-    processes.add_up([parameter.grad for parameter in trainable if parameter.grad is not None])
-    return merge_metrics(parts)
+def _copy_in_bfloat16(model: nn.Module) -> nn.Module:
+    """A copy with bfloat16 weights. Buffers, such as rotary frequencies, keep their precision."""
+    copied = copy.deepcopy(model)
+    for parameter in copied.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16)
+    return copied

@@ -2,59 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
-import numpy as np
 import torch
+from safetensors.torch import save_file
+from torch import nn
 
+from wordle_rl.backends.policy import Rows, TokenOutputs, Wanted
+from wordle_rl.backends.saved_weights import VALUE_HEAD, check_fit, read_weights
 from wordle_rl.backends.torch.causal_lm import CausalLM
 from wordle_rl.backends.torch.recompute import recompute
-from wordle_rl.backends.torch.value_head import ValueHead
-from wordle_rl.policy.batch import LOGITS_BYTES, Batch, Targets
-from wordle_rl.policy.grammar import Choices, Options
+from wordle_rl.policy.batch import LOGITS_BYTES, Batch
 
 _BYTES = 4  # of a float32 logit
 
 
-@dataclass(frozen=True, kw_only=True)
-class TokenOutputs:
-    """All tensors are [rows, T], and 0 where no token is trained."""
+class ValueHead(nn.Module):
+    """A linear function in float32 that starts at 0 everywhere."""
 
-    logprobs: torch.Tensor  # natural log
-    entropy: torch.Tensor | None  # of the distribution that the token was drawn from
-    values: torch.Tensor | None  # before it was drawn
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(hidden_size))
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Values [...] of hidden states [..., H]."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            return hidden.float() @ self.weight + self.bias
+
+    def save(self, folder: Path) -> None:
+        save_file(self.state_dict(), folder / VALUE_HEAD)
+
+    def load(self, folder: Path) -> None:
+        """Restore what save() wrote. Raises CheckpointError unless it fits this head."""
+        file = folder / VALUE_HEAD
+        saved = read_weights(file)
+        check_fit(file, saved, self.state_dict())
+        self.load_state_dict(saved)
 
 
 def compute_token_outputs(
     lm: CausalLM,
     batch: Batch,
-    rows: np.ndarray,
+    rows: Rows,
     *,
     temperature: float,
     entropy: bool = False,
     value_head: ValueHead | None = None,
 ) -> TokenOutputs:
     """One forward pass over some rows of a batch. entropy and values are optional."""
-    width = max(int(batch.lengths[rows].max()), 1)  # rows may hold nothing but padding
+    width = int(batch.lengths[rows].max())
+    marks = batch.trained[rows, :width]
+    wanted = Wanted.of(batch, rows, marks)
     ids = torch.from_numpy(batch.ids[rows, :width]).to(lm.device)
-    trained = torch.from_numpy(batch.trained[rows, :width]).to(lm.device)
+    trained = torch.from_numpy(marks).to(lm.device)
     # Place t - 1 predicts the token at place t. The head runs only where a token is trained.
     states = lm.compute_states(ids, trained[:, 1:])
-    if batch.distributions is None:
-        wanted: WantedTokens | WantedMeans = WantedTokens(ids[:, 1:][trained[:, 1:]])
-    else:
-        wanted = WantedMeans(trained, [batch.distributions[row] for row in rows])
 
     def place(found: torch.Tensor) -> torch.Tensor:
         return torch.zeros(ids.shape, device=ids.device).masked_scatter(trained, found)
 
-    choices = None
-    if batch.choices is not None:
-        choices = [some for row in rows for some in batch.choices[row]]
-    logprobs, *entropies = read_states(
-        lm, states, wanted, temperature=temperature, entropy=entropy, choices=choices
-    )
+    logprobs, *entropies = read_states(lm, states, wanted, temperature=temperature, entropy=entropy)
     return TokenOutputs(
         logprobs=place(logprobs),
         entropy=place(entropies[0]) if entropy else None,
@@ -65,40 +73,30 @@ def compute_token_outputs(
 def read_states(
     lm: CausalLM,
     states: torch.Tensor,
-    wanted: WantedTokens | WantedMeans,
+    wanted: Wanted,
     *,
     temperature: float,
     entropy: bool = False,
-    choices: Sequence[Choices] | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """Log-probabilities [P], and perhaps entropies [P], of trained places.
 
-    states: [P, H] before each of them. choices: [P] what each token was drawn from.
+    states: [P, H] before each of them. Their logits take at most LOGITS_BYTES at once.
     """
+    most = max(LOGITS_BYTES // (_BYTES * lm.vocabulary), 1)  # states
 
     def read(states: torch.Tensor, start: int) -> tuple[torch.Tensor, ...]:
-        here = None if choices is None else Options.of(choices[start : start + len(states)])
-        logits = lm.compute_logits(states, here) / temperature
-        chosen = wanted.find(logits, start, here)
+        part = wanted.part(start, len(states))
+        logits = lm.compute_logits(states, part.options) / temperature
         normalizer = torch.logsumexp(logits, dim=-1)
+        arrays = (part.place, part.columns, part.shares)
+        place, columns, shares = (torch.from_numpy(array).to(logits.device) for array in arrays)
+        # Of several tokens at one place, their mean.
+        chosen = torch.zeros_like(normalizer).index_add(0, place, logits[place, columns] * shares)
         logprobs = chosen - normalizer
         if not entropy:
             return (logprobs,)
         return logprobs, normalizer - ((logits - normalizer[:, None]).exp() * logits).sum(-1)
 
-    return _read_in_parts(read, states, lm.vocabulary)
-
-
-def _read_in_parts(
-    read: Callable[[torch.Tensor, int], tuple[torch.Tensor, ...]],
-    states: torch.Tensor,
-    vocabulary: int,
-) -> tuple[torch.Tensor, ...]:
-    """What `read` finds in states [P, H], whose logits take at most LOGITS_BYTES at once.
-
-    read: takes some states and the number of the first one.
-    """
-    most = max(LOGITS_BYTES // (_BYTES * vocabulary), 1)
     if len(states) <= most:
         return read(states, 0)
     # The backward pass computes the logits of each part again. With a large vocabulary, keeping
@@ -108,45 +106,3 @@ def _read_in_parts(
         for start in range(0, len(states), most)
     ]
     return tuple(torch.cat(found) for found in zip(*parts, strict=True))
-
-
-class WantedTokens:
-    """One token at each trained place. ids: [all trained places]."""
-
-    def __init__(self, ids: torch.Tensor) -> None:
-        self._ids = ids
-
-    def find(
-        self, logits: torch.Tensor, start: int, options: Options | None = None
-    ) -> torch.Tensor:
-        """The logits [P] wanted at trained places, the first of which is number `start`."""
-        ids = self._ids[start : start + len(logits)]
-        places = ids
-        if options is not None:
-            places = torch.searchsorted(torch.from_numpy(options.tokens).to(ids.device), ids)
-        return logits.gather(1, places[:, None])[:, 0]
-
-
-class WantedMeans:
-    """The mean logit over the target tokens of each trained place."""
-
-    def __init__(self, trained: torch.Tensor, targets: Sequence[Targets]) -> None:
-        """trained: [rows, T]. targets: one per row."""
-        # Trained places are numbered through all rows, one row after the other.
-        number = trained.flatten().cumsum(0).view(trained.shape) - 1
-        parts = [number[row, torch.from_numpy(t.places)] for row, t in enumerate(targets)]
-        self._number = torch.cat(parts)
-        ids = np.concatenate([t.ids for t in targets])
-        shares = np.concatenate([t.probabilities for t in targets])
-        self._ids = torch.from_numpy(ids).to(trained.device)
-        self._shares = torch.from_numpy(shares).to(trained.device)
-
-    def find(
-        self, logits: torch.Tensor, start: int, options: Options | None = None
-    ) -> torch.Tensor:
-        """As WantedTokens.find."""
-        assert options is None, "what is imitated is scored over the whole vocabulary"
-        place = self._number - start
-        inside = (place >= 0) & (place < len(logits))
-        place, ids, shares = place[inside], self._ids[inside], self._shares[inside]
-        return logits.new_zeros(len(logits)).index_add(0, place, logits[place, ids] * shares)

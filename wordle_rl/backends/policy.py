@@ -1,0 +1,314 @@
+"""What a policy does on every backend: micro-batches, the loss, metrics, updates that fail.
+
+torch/policy.py and mlx/policy.py add how a model computes, and what its gradients and weights are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.algorithms.base import Algorithm, LossInputs, constant
+from wordle_rl.backends.hf_tokenizer import HFTokenizer
+from wordle_rl.policy.batch import (
+    Batch,
+    DoesNotFit,
+    FloatArray,
+    ran_out_of_memory,
+    split_by_prompt,
+    split_micro_batches,
+)
+from wordle_rl.policy.computing import Computing, Precision
+from wordle_rl.policy.grammar import Choices, Options
+from wordle_rl.policy.optim import Optim
+from wordle_rl.policy.policy import LARGEST
+from wordle_rl.runs.processes import ALONE, Processes
+from wordle_rl.runs.timing import Timers
+from wordle_rl.training.progress import print_line
+
+Rows = NDArray[np.int64]  # [R] numbers of some rows of a batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenOutputs:
+    """What one forward pass says of each token. The backend's arrays [R, T], 0 if not trained."""
+
+    logprobs: Any  # natural log
+    entropy: Any = None  # of the distribution that the token was drawn from
+    values: Any = None  # of the value head, before it was drawn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The tokens to score at P places side by side, whose logits are [P, U].
+
+    place, columns, shares: [E] number of a place, column of a token in its logits, and how much it
+    counts in the score of the place.
+    """
+
+    place: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    shares: FloatArray
+    options: Options | None  # that the logits are of. None: the whole vocabulary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The tokens to score at the trained places of some rows, which are numbered row by row.
+
+    place, ids, shares: [E] as in Part. choices: of each place, what its token was drawn from.
+    """
+
+    place: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    shares: FloatArray
+    choices: list[Choices] | None = None
+
+    @classmethod
+    def of(cls, batch: Batch, rows: Rows, trained: NDArray[np.bool_]) -> Wanted:
+        """trained: [R, T] of these rows."""
+        if batch.distributions is None:
+            ids = batch.ids[rows, : trained.shape[1]][trained]
+            ones, choices = np.ones(len(ids), np.float32), None
+            if batch.choices is not None:
+                choices = [some for row in rows for some in batch.choices[row]]
+            return cls(place=np.arange(len(ids)), ids=ids, shares=ones, choices=choices)
+        number = trained.cumsum().reshape(trained.shape) - 1
+        targets = [batch.distributions[row] for row in rows]
+        return cls(
+            place=np.concatenate([number[row, t.places] for row, t in enumerate(targets)]),
+            ids=np.concatenate([t.ids for t in targets]),
+            shares=np.concatenate([t.probabilities for t in targets]),
+        )
+
+    def part(self, start: int, count: int) -> Part:
+        """What is wanted at some of the places, from number `start` on."""
+        inside = (self.place >= start) & (self.place < start + count)
+        options, columns = None, self.ids[inside]
+        if self.choices is not None:
+            options = Options.of(self.choices[start : start + count])
+            columns = np.searchsorted(options.tokens, columns)
+        return Part(
+            place=self.place[inside] - start, columns=columns, shares=self.shares[inside],
+            options=options,
+        )  # fmt: skip
+
+
+class LanguagePolicy(ABC):
+    """The part of wordle_rl.policy.policy.Policy that does not depend on the backend."""
+
+    shares_openings = False  # whether the model computes once what all rows begin with
+
+    def __init__(
+        self,
+        tokenizer: HFTokenizer,
+        *,
+        temperature: float,
+        optim: Optim,
+        precision: Precision,
+        micro_batch_tokens: int,
+        max_context: int,
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.timers = Timers()
+        self.processes: Processes = ALONE  # replaced when more processes start
+        self.computing = Computing(precision=precision)  # replaced by the timed choice
+        self.optim = optim
+        self.micro_batch_tokens = micro_batch_tokens  # halved when memory runs out
+        self._temperature, self._max_context = temperature, max_context
+        self._reference: Any = None  # what keep_reference() kept
+        self._halved = 0  # times since the last update
+
+    @abstractmethod
+    def _read(
+        self, batch: Batch, rows: Rows, *, reference: bool = False, values: bool = False
+    ) -> FloatArray:
+        """What the model says of some rows [R, T]: values, or the tokens' log-probabilities."""
+
+    @abstractmethod
+    def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:
+        """Add up the gradient of some rows. Returns what compute_loss() says of them."""
+
+    @abstractmethod
+    def _drop_gradients(self) -> None: ...
+
+    @abstractmethod
+    def _clip_gradients(self) -> float:
+        """Scale the gradients to at most optim.clip_grad_norm. Returns their norm before."""
+
+    @abstractmethod
+    def _take_step(self) -> None:
+        """Change the weights by one step of the optimisers."""
+
+    def _share_gradients(self) -> None:
+        """Replace the gradients by their sums over all processes."""
+        raise NotImplementedError
+
+    def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:
+        """Log-probabilities [N, T] of the trained tokens as the trainer sees them, else 0."""
+        if reference and self._reference is None:
+            raise RuntimeError("keep_reference() was not called before a reference score")
+        with self.timers("reference" if reference else "score"):
+            return self._read_all(batch, reference=reference)
+
+    def values(self, batch: Batch) -> FloatArray:
+        """What the value head says [N, T] before each trained token is drawn, else 0."""
+        with self.timers("values"):
+            return self._read_all(batch, values=True)
+
+    def _read_all(self, batch: Batch, **what: bool) -> FloatArray:
+        out = np.zeros(batch.ids.shape, np.float32)
+
+        def read(rows: Rows) -> None:
+            found = self._read(batch, rows, **what)
+            out[rows, : found.shape[1]] = found
+
+        self.run_micro_batches(batch, read)
+        return out
+
+    def update(self, batch: Batch, algorithm: Algorithm) -> dict[str, float]:
+        """One optimiser step on the weighted loss of a batch, in micro-batches.
+
+        Returns metrics. `update/skipped` is 1 when a loss or gradient was not finite and the
+        weights stayed as they were. `update/halved` counts how often micro-batches were halved
+        since the last update, because memory ran out. Raises DoesNotFit.
+        """
+        totals: dict[str, float] = {}
+
+        def begin() -> None:
+            totals.clear()
+            totals.update({"loss": 0.0, **dict.fromkeys(LARGEST, 0.0)})
+            self._drop_gradients()
+
+        def learn(rows: Rows) -> None:
+            _merge(totals, self._add_gradient(batch, rows, algorithm))
+
+        self.run_micro_batches(batch, learn, begin)
+        totals |= {"tokens": float(batch.trained.sum()), "halved": float(self._halved)}
+        self._halved = 0
+        if self.processes.size > 1:
+            with self.timers("processes"):
+                first, *others = self.processes.gather(totals)
+                totals = dict(first)
+                for other in others:
+                    _merge(totals, other)
+                self._share_gradients()
+        with self.timers("optimizer"):
+            norm = self._clip_gradients()
+            skipped = not (np.isfinite(norm) and np.isfinite(totals["loss"]))
+            if not skipped:
+                self._take_step()
+            self._drop_gradients()
+        return _name_metrics(totals) | {"grad_norm": norm, "update/skipped": float(skipped)}
+
+    def run_micro_batches(
+        self, batch: Batch, work: Callable[[Rows], None], begin: Callable[[], None] = lambda: None
+    ) -> None:
+        """Do the work on the rows of each micro-batch that has a trained token.
+
+        When one of them does not fit into memory, the limit becomes half its size for the rest of
+        the run, and all work begins again. begin: called first, and again then, because a failed
+        backward pass may have left a part of its gradient. Raises DoesNotFit when a micro-batch
+        does not fit that cannot be split.
+        """
+        while (failed := self._try(batch, work, begin)) is not None:
+            width = int(batch.lengths[failed].max())
+            if len(failed) == 1 or (batch.units is not None and len(set(batch.units[failed])) == 1):
+                raise DoesNotFit(sequences=len(failed), tokens=width)
+            self.micro_batch_tokens = len(failed) * width // 2
+            self._halved += 1
+            print_line(
+                f"out of memory with {len(failed)} x {width} tokens: from now on a micro-batch has "
+                f"at most {self.micro_batch_tokens}, as with "
+                f"backend.micro_batch_tokens={self.micro_batch_tokens}"
+            )
+
+    def _try(
+        self, batch: Batch, work: Callable[[Rows], None], begin: Callable[[], None]
+    ) -> Rows | None:
+        """Do all the work. Returns the rows that did not fit into memory, if there are any."""
+        begin()
+        split = split_by_prompt if self.shares_openings else split_micro_batches
+        for rows in split(batch, self.micro_batch_tokens):
+            try:
+                if batch.trained[rows].any():
+                    work(rows)
+            except RuntimeError as error:
+                if not ran_out_of_memory(error):
+                    raise
+                return rows  # the error goes, and with it the tensors that its frames hold
+        return None
+
+
+def compute_loss(
+    xp: Any,
+    algorithm: Algorithm,
+    outputs: TokenOutputs,
+    batch: Batch,
+    rows: Rows,
+    to_array: Callable[[NDArray], Any],
+) -> tuple[Any, dict[str, Any]]:
+    """The loss of some rows, and their part of an update's metrics.
+
+    xp: the array namespace, torch or mlx.core. to_array: makes one of its arrays of numpy's. A
+    metric is a sum over the trained tokens, or their largest value if it is in LARGEST.
+    """
+
+    def part(values: FloatArray | None) -> Any:
+        if values is None:
+            return None
+        return to_array(values[rows, : outputs.logprobs.shape[1]].astype(np.float32, copy=False))
+
+    logprobs = constant(xp, outputs.logprobs)
+    trained = to_array(batch.trained[rows, : logprobs.shape[1]])
+    inputs = LossInputs(
+        logprobs=outputs.logprobs,
+        old_logprobs=logprobs if batch.old_logprobs is None else part(batch.old_logprobs),
+        sampler_logprobs=part(batch.sampler_logprobs),
+        advantages=part(batch.advantages),
+        trained=trained,
+        units=to_array(rows if batch.units is None else batch.units[rows]),
+        ref_logprobs=part(batch.ref_logprobs),
+        entropy=outputs.entropy,
+        values=outputs.values,
+        old_values=part(batch.old_values),
+        targets=part(batch.targets),
+        target_scale=batch.target_scale,
+    )
+    per_token, metrics = algorithm.loss(xp, inputs)
+    gap = xp.abs(logprobs - inputs.sampler_logprobs)
+    metrics |= {"sampler_gap": gap, "surprise": -logprobs}
+    sums = {
+        name: xp.sum(xp.where(trained, constant(xp, values), 0.0))
+        for name, values in metrics.items()
+    }
+    loss = xp.sum(per_token * part(batch.weights))
+    return loss, {
+        **sums,
+        "loss": constant(xp, loss),
+        "ratio_gap": xp.max(xp.abs(xp.exp(logprobs - inputs.old_logprobs) - 1)),
+        "largest_sampler_gap": xp.max(gap),
+    }
+
+
+def _merge(totals: dict[str, float], part: Mapping[str, float]) -> None:
+    """Add the metrics of a micro-batch or process."""
+    for name, value in part.items():
+        had = totals.get(name, 0.0)
+        totals[name] = max(had, value) if name in LARGEST else had + value
+
+
+def _name_metrics(totals: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of an update by name: sums become means over the trained tokens."""
+    rest = dict(totals)
+    loss, halved, tokens = (rest.pop(name) for name in ("loss", "halved", "tokens"))
+    means = {
+        f"policy/{name}": value if name in LARGEST else value / max(tokens, 1.0)
+        for name, value in rest.items()
+    }
+    return {**means, "loss": loss, "update/halved": halved}

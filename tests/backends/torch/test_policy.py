@@ -111,7 +111,8 @@ def test_under_lightning_dropout_stays_off_and_updates_are_the_same(adapter):  #
             accelerator="cpu", devices=1, max_epochs=1, logger=False, enable_checkpointing=False,
             enable_progress_bar=False, enable_model_summary=False,
         )  # fmt: skip
-        loader: Any = DataLoader(lightning_backend.StepNumbers(0, 3), batch_size=None)
+        numbers: Any = range(3)
+        loader: Any = DataLoader(numbers, batch_size=None)
         trainer.fit(lightning_backend.TrainingModule(policy, steps), loader)
     assert steps.modes == [False] * 3
     alone = trained(policy_of(lora_of(adapter)), updates=3)

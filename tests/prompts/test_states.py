@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from wordle_rl.game.rules import Clue, State, feedback_code
-from wordle_rl.prompts.styles import Letters, Places, Symbols, WholeState
+from wordle_rl.prompts.styles import Letters, Places, Spelled, Symbols, WholeState
 from wordle_rl.words.lists import WordLists, load_words
 
 TIMES = {"once": 1, "twice": 2, "three times": 3, "four times": 4, "five times": 5}
@@ -83,6 +83,30 @@ def left_by_marks(text: str) -> np.ndarray:
     return fits
 
 
+def left_by_spelled(text: str) -> np.ndarray:
+    """[answers] which of them fit a text of prompt=spelled."""
+    fits = np.ones(len(letters()), bool)
+    for line in text.lower().splitlines():
+        head, _, rest = line.partition(": ")
+        if head == "count":
+            for letter, kind, times in re.findall(
+                r"(\w) (exactly|at least) ((?:\w+ times|\w+))", rest
+            ):
+                has, told = copies(letter), TIMES[times]
+                fits &= has == told if kind == "exactly" else has >= told
+            continue
+        for place, item in enumerate(rest.split()):
+            if head == "not":
+                fits &= copies(item) == 0
+            elif head == "has":
+                barred = places(" ".join(item[1:]))
+                fits &= (copies(item[0]) > 0) & (letters()[:, barred] != item[0]).all(axis=1)
+            else:
+                assert head == "word", line
+                fits &= True if item == "_" else letters()[:, place] == item
+    return fits
+
+
 def states(count: int, seed: int = 0) -> Iterator[State]:
     """Of games of one to five guesses; every third guess has a letter twice."""
     draw = random.Random(seed)
@@ -105,6 +129,7 @@ def left_by_clues(state: State) -> np.ndarray:
 READERS = [
     (WholeState(), left_by_a_state),
     (Symbols(), left_by_marks), (Letters(), left_by_marks), (Places(), left_by_marks),
+    (Spelled(), left_by_spelled),
 ]  # fmt: skip
 
 

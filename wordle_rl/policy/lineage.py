@@ -74,8 +74,8 @@ def write_stages(folder: Path, stages: Sequence[Stage]) -> None:
 
 
 def prompt_name(style: PromptStyle) -> str:
-    """The value of prompt= that gives this style."""
-    return style.name + "_think" * style.think
+    """The style as the command line chooses it behind prompt=."""
+    return style.name + " prompt.think=true" * style.think
 
 
 def _read(file: Path) -> list[Stage]:

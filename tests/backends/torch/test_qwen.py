@@ -53,7 +53,7 @@ def run_folder(small_qwen: Path, tmp_path_factory) -> Path:
 
 def test_three_steps_train_only_the_adapter(run_folder: Path) -> None:
     manifest = json.loads((run_folder / "manifest.json").read_text())
-    assert manifest["status"] == "finished" and manifest["prompt"] == "state_think"
+    assert manifest["status"] == "finished" and manifest["prompt"] == "state prompt.think=true"
     assert not (run_folder / "model" / "model.safetensors").exists()
     config = json.loads((run_folder / "model" / "adapter_config.json").read_text())
     assert config["r"] == 32 and config["lora_alpha"] == 64

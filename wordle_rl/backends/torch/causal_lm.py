@@ -15,6 +15,7 @@ from transformers import DynamicCache
 from wordle_rl.backends.torch.cache import SlotCache
 from wordle_rl.backends.torch.families import last_place
 from wordle_rl.backends.torch.fast import training as fast_training
+from wordle_rl.backends.torch.fast.merged_lora import MergedLinear
 from wordle_rl.backends.torch.fast.rollouts import FastQwen2, can_be_fast
 from wordle_rl.backends.torch.recompute import find_layers, recompute_layers
 from wordle_rl.policy.grammar import LOW, Options
@@ -46,6 +47,7 @@ class CausalLM:
         self._scale = getattr(self.config, "final_logit_softcapping", None)
         self._window: int = getattr(self.config, "sliding_window", None) or 0
         self._layer_types: list[str] | None = getattr(self.config, "layer_types", None)
+        self._is_merged = any(isinstance(part, MergedLinear) for part in model.modules())
         self._recomputed = find_layers(self._trunk) if checkpointing else []
         self._last_place = last_place(self.config)
 
@@ -61,6 +63,12 @@ class CausalLM:
     @property
     def device(self) -> torch.device:
         return self._head.weight.device
+
+    @property
+    def frozen_head(self) -> torch.Tensor | None:
+        """Weights [V, H] of a head that is never trained, if its logits are a plain product."""
+        plain = type(self._head) is nn.Linear and self._scale is None
+        return self._head.weight if self._is_merged and plain else None
 
     def compute_logits(self, hidden: torch.Tensor, options: Options | None = None) -> torch.Tensor:
         """float32 logits [..., V] of hidden states [..., H].

@@ -11,6 +11,7 @@ from torch import nn
 from wordle_rl.backends.policy import Rows, TokenOutputs, Wanted
 from wordle_rl.backends.saved_weights import VALUE_HEAD, check_fit, read_weights
 from wordle_rl.backends.torch.causal_lm import CausalLM
+from wordle_rl.backends.torch.fast.frozen_head import compute_logprobs
 from wordle_rl.backends.torch.recompute import recompute
 from wordle_rl.policy.batch import LOGITS_BYTES, Batch
 
@@ -97,6 +98,8 @@ def read_states(
             return (logprobs,)
         return logprobs, normalizer - ((logits - normalizer[:, None]).exp() * logits).sum(-1)
 
+    if not entropy and lm.frozen_head is not None:
+        return (compute_logprobs(lm, states, wanted, temperature, most),)
     if len(states) <= most:
         return read(states, 0)
     # The backward pass computes the logits of each part again. With a large vocabulary, keeping

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.played_games import WORDS, given, played, summary_of
-from wordle_rl.evaluation.results import depth_metrics, pass_at_k, passes, results_by_depth
+from wordle_rl.evaluation.pass_at_k import pass_at_k, passes
+from wordle_rl.evaluation.results import depth_metrics, results_by_depth
 from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Clue, Game, State
 

@@ -27,7 +27,7 @@ KNOWLEDGE = Knowledge(WORDS, build_table(WORDS))
 
 def opponent_of(player: Player, rules: Rules | None = None) -> Opponent:
     return Opponent(
-        name=player.name, knowledge=KNOWLEDGE, rules=rules or Rules(),
+        knowledge=KNOWLEDGE, rules=rules or Rules(),
         rewards=RewardSet(components={"win": Win()}, weights={"win": 1.0}),
         secrets=ANSWERS, seat=lambda: ScriptedPlayer(player=player, draws=Draws(seed=0)),
     )  # fmt: skip

@@ -174,7 +174,7 @@ def test_a_best_checkpoint_that_is_the_start_is_taken_only_when_it_is_meant(
 
 OTHERS = {
     "prompt=symbols": "prompt=symbols: not letters as in",
-    "prompt=letters prompt.think=true": "prompt=letters_think: not letters as in",
+    "prompt=letters prompt.think=true": "prompt=letters prompt.think=true: not letters as in",
     "rollout.form=conversation": "rollout.form=conversation: not fresh as in",
     "words.protocol=all words.answers={list}": "words: other word lists",
 }

@@ -55,7 +55,6 @@ def load_opponent(
     given = [*settings, *([] if run is None else [f"checkpoint={checkpoint}"])]
     loaded = load_player(model=model, player=player, run=run, settings=given)
     return Opponent(
-        name=loaded.name,
         knowledge=loaded.knowledge,
         rules=loaded.rules,
         rewards=loaded.rewards,

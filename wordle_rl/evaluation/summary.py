@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wordle_rl.evaluation.habits import discoveries, later_guesses
+from wordle_rl.evaluation.pass_at_k import passes
 from wordle_rl.evaluation.results import (
     count_results,
     given_guesses,
     needed_guesses,
-    passes,
     results_by_depth,
 )
 from wordle_rl.evaluation.skill import by_turn, skills, summary

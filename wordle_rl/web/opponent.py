@@ -47,7 +47,6 @@ class WatchedGame:
 class Opponent:
     """A player with the word lists, rules and rewards that it plays by."""
 
-    name: str
     knowledge: Knowledge
     rules: Rules
     rewards: RewardSet

@@ -12,7 +12,7 @@ from tests.helpers.tiny import plain_copy, policy_of, qwen, qwen_like_tokenizer
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.rules import Rules, TurnKind
-from wordle_rl.policy.grammar import AnswerTree, Place
+from wordle_rl.policy.grammar import AnswerTree, OpenAnswer
 from wordle_rl.policy.sampling import Draws, Sampling, uniforms
 from wordle_rl.prompts.styles import Spelled, Symbols
 from wordle_rl.rollouts.chat import Chat
@@ -31,8 +31,8 @@ REWARDS = np.array([1.0, -0.5, 0.25, 2.0, 0.0, -1.5])
 TEMPERATURE = 0.7
 
 
-def place_of(first: int | None) -> Place:
-    return Place(TREE) if first is None else Place(TREE, (WORDS[first],))
+def place_of(first: int | None) -> OpenAnswer:
+    return OpenAnswer(TREE) if first is None else OpenAnswer(TREE, (WORDS[first],))
 
 
 def words_logprob(plain: Any, prompt: list[int], word: tuple[int, ...], left: list[tuple]) -> Any:

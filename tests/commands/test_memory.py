@@ -80,6 +80,9 @@ def test_a_game_is_as_long_as_its_settings_allow(slim):
     assert turn.held_out.whole == whole
     taught = plan_memory(setup(slim, "algorithm=sft"), "cuda", "bf16")
     assert (taught.games, taught.held_out.whole) == (0, whole) and taught.game.whole < whole / 2
+    distilled = ["algorithm=distill", "algorithm.on_policy=true", "algorithm.slips=0"]
+    own = setup(slim, *distilled, "sampling.grammar=words", "rollout.groups=4", "num_generations=1")
+    assert plan_memory(own, "cuda", "bf16").games == 4  # the model plays, and is taught
 
 
 def test_a_run_that_cannot_play_names_the_number_of_games(slim):

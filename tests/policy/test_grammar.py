@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from wordle_rl.policy.grammar import AnswerTree, Place
+from wordle_rl.policy.grammar import AnswerTree, OpenAnswer
 
 
-def texts_of(place: Place | None) -> set[tuple[int, ...]]:
+def texts_of(place: OpenAnswer | None) -> set[tuple[int, ...]]:
     """All answers that can be drawn from a place on."""
     if place is None:
         return {()}
@@ -30,7 +30,7 @@ def some_answers(seed: int) -> list[tuple[int, ...]]:
 def test_a_place_leads_to_every_answer_but_those_taken_out(seed):
     answers = some_answers(seed)
     tree = AnswerTree.grow((str(i), ids) for i, ids in enumerate(answers))
-    assert texts_of(Place(tree)) == set(answers)
+    assert texts_of(OpenAnswer(tree)) == set(answers)
     for count in (1, 5, 19):
         without = answers[:count]
-        assert texts_of(Place(tree, tuple(without))) == set(answers[count:])
+        assert texts_of(OpenAnswer(tree, tuple(without))) == set(answers[count:])

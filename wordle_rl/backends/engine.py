@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.policy.engine import Completion, Prompts, StopReason, check_prompts
-from wordle_rl.policy.grammar import Choices, Options, Place
+from wordle_rl.policy.grammar import Choices, OpenAnswer, Options
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.timing import Timers
 
@@ -69,7 +69,9 @@ class Model(Protocol):
 class _Answer:
     """An answer while it is drawn: token by token, with those that the grammar forces."""
 
-    def __init__(self, room: int, most: int, stop_ids: frozenset[int], place: Place | None) -> None:
+    def __init__(
+        self, room: int, most: int, stop_ids: frozenset[int], place: OpenAnswer | None
+    ) -> None:
         """room: tokens that the context holds. most: tokens of an answer. place: None is free."""
         self.ids: list[int] = []
         self.fed = 0  # ids whose keys and values are computed
@@ -140,7 +142,7 @@ class CachedEngine:
         prompts: Prompts,
         sampling: Sampling,
         uniforms: NDArray[np.float64],
-        grammar: Sequence[Place] | None = None,
+        grammar: Sequence[OpenAnswer] | None = None,
     ) -> list[Completion]:
         """See wordle_rl.policy.engine.Engine."""
         if not prompts:

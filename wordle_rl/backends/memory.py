@@ -347,7 +347,8 @@ def plan_memory(setup: Experiment, place: Place, precision: str) -> Plan:
 def _count_training_games(setup: Experiment) -> int:
     """The most games that the model of a process plays side by side in training."""
     recipe, rollout = setup.recipe, setup.recipe.rollout
-    if recipe.teacher is not None or recipe.dialogues is not None:
+    scripted = recipe.teacher is not None and recipe.teacher.on_policy is None
+    if scripted or recipe.dialogues is not None:
         return 0
     size, most = rollout.num_generations, rollout.games_at_once
     games = rollout.groups // setup.backend.processes * size

@@ -146,7 +146,7 @@ class LanguagePolicy(ABC):
         """Change the weights by one step of the optimisers."""
 
     def _share_gradients(self) -> None:
-        """Replace the gradients by their sums over all processes."""
+        """Replace the gradients by their sums over all processes, on a backend that has several."""
         raise NotImplementedError
 
     def score(self, batch: Batch, *, reference: bool = False) -> FloatArray:

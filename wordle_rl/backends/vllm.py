@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.policy.batch import Batch
 from wordle_rl.policy.engine import Completion, EngineLost, Prompts, StopReason, check_prompts
-from wordle_rl.policy.grammar import Place
+from wordle_rl.policy.grammar import OpenAnswer
 from wordle_rl.policy.policy import Policy
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import ServerSettings
@@ -236,7 +236,7 @@ class VllmEngine:
         prompts: Prompts,
         sampling: Sampling,
         uniforms: NDArray[np.float64],
-        grammar: Sequence[Place] | None = None,
+        grammar: Sequence[OpenAnswer] | None = None,
     ) -> list[Completion]:
         """See wordle_rl.policy.engine.Engine. Raises EngineLost. It takes no grammar."""
         assert grammar is None, "the config refuses sampling.grammar with servers"

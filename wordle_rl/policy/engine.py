@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.policy.grammar import Choices, Place
+from wordle_rl.policy.grammar import Choices, OpenAnswer
 from wordle_rl.policy.sampling import Sampling
 
 Prompts = Sequence[Sequence[int]]
@@ -93,7 +93,7 @@ class Engine(Protocol):
         prompts: Prompts,
         sampling: Sampling,
         uniforms: NDArray[np.float64],
-        grammar: Sequence[Place] | None = None,
+        grammar: Sequence[OpenAnswer] | None = None,
     ) -> list[Completion]:
         """Draw one answer to each prompt.
 

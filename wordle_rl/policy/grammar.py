@@ -88,8 +88,8 @@ class AnswerTree:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an answer is in a tree, and which answers of the tree are not allowed there.
+class OpenAnswer:
+    """How far an answer has come in a tree, and which answers of the tree it may not become.
 
     without: the rest of the tokens of each answer that is taken out. They differ.
     """
@@ -107,12 +107,12 @@ class Place:
         left = [token for token, below in branches.items() if _size(below) > gone[token]]
         return np.array(sorted(left), np.int64)
 
-    def after(self, token: int) -> Place | None:
-        """The place behind one of the choices, None at the answer's end."""
+    def after(self, token: int) -> OpenAnswer | None:
+        """The same answer with one of the choices added, None when it is complete."""
         below = self.tree.branches[token]
         if isinstance(below, str):
             return None
-        return Place(below, tuple(rest[1:] for rest in self.without if rest[0] == token))
+        return OpenAnswer(below, tuple(rest[1:] for rest in self.without if rest[0] == token))
 
 
 def _size(below: AnswerTree | str) -> int:

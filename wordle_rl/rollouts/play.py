@@ -16,7 +16,7 @@ from wordle_rl.game.players import guess_text
 from wordle_rl.game.rules import Game, GameStatus, Rules, State
 from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.engine import Engine, StopReason
-from wordle_rl.policy.grammar import AnswerTree, Place
+from wordle_rl.policy.grammar import AnswerTree, OpenAnswer
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.talk import Talk
@@ -165,13 +165,13 @@ def hear(form: Form, game: Game, talk: Talk | None, max_context: int) -> Talk | 
     return talk
 
 
-def begin_answer(form: Form, game: Game, *, repeats: bool) -> Place:
+def begin_answer(form: Form, game: Game, *, repeats: bool) -> OpenAnswer:
     """Where an answer begins that guesses an allowed word. repeats: also one guessed before."""
     tree = grow_tree(form, game.allowed)
     if repeats:
-        return Place(tree)
+        return OpenAnswer(tree)
     guessed = {clue.guess for clue in game.state.clues if clue.guess in game.allowed}
-    return Place(tree, tuple(form.chat.answer(form.write(word)) for word in sorted(guessed)))
+    return OpenAnswer(tree, tuple(form.chat.answer(form.write(word)) for word in sorted(guessed)))
 
 
 @lru_cache(maxsize=2)

@@ -33,7 +33,7 @@ class StudySweeper(Sweeper):
     def sweep(self, arguments: list[str]) -> None:
         """Run a study. arguments: the overrides of the command line without hydra's own."""
         from wordle_rl.commands.build import build_experiment
-        from wordle_rl.sweeps.study import run_study
+        from wordle_rl.sweeps.run import run_study
 
         with user_errors():
             run_study(self.plan(arguments), build_experiment)

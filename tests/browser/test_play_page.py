@@ -12,8 +12,7 @@ from tests.helpers.web_page import KNOWLEDGE, load, opponent_of, served_page
 from wordle_rl.commands.play import load_opponent
 from wordle_rl.game.players import Player
 from wordle_rl.game.rules import State, marks
-from wordle_rl.web.choices import Choice, Choices
-from wordle_rl.web.opponent import Opponent
+from wordle_rl.web.opponent import Choice, Choices, Opponent
 from wordle_rl.web.server import Page
 
 pytestmark = NEEDS_BROWSER

@@ -12,7 +12,8 @@ from omegaconf import OmegaConf
 
 from tests.helpers.configs import GROUPS, OPTIONS, composed
 from wordle_rl.commands import eval_players as players
-from wordle_rl.commands.build import KEYS, build_experiment, build_model_settings, resolve
+from wordle_rl.commands.build import KEYS, build_experiment, resolve
+from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.runs.config import compose_config
 from wordle_rl.runs.instantiate import ConfigError, instantiate
 from wordle_rl.runs.paths import ROOT
@@ -38,7 +39,7 @@ def test_every_key_of_a_component_reaches_it(backend: str) -> None:  # row 24
         for key, value in config[group].items():
             if key != "_target_":
                 assert getattr(built, key) == value
-    assert build_model_settings(config["model"]).name == "tiny"
+    assert instantiate("model", config["model"], ModelSettings).name == "tiny"
 
 
 def names_read(node: ast.AST) -> Iterator[str]:
@@ -108,7 +109,7 @@ def test_what_a_model_chooses_for_training_does_not_disturb_its_evaluation(name:
     if name.startswith("smollm2"):  # fetched or not
         given.append("model.path=embedded/micro")
     config, _ = players.read_settings(composed(*given, name="eval"), given)
-    assert build_model_settings(config["model"]).name == name
+    assert instantiate("model", config["model"], ModelSettings).name == name
 
 
 def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:

@@ -126,18 +126,6 @@ def test_a_model_plays_on_from_a_given_opener(tmp_path: Path) -> None:
     assert summary["reward"] == pytest.approx(sum(summary["reward_parts"].values()), abs=1e-6)
 
 
-def test_a_decision_tree_is_played_from_its_file(tmp_path: Path) -> None:
-    words = tmp_path / "words.txt"
-    words.write_text("crane\nmoist\nslate\n")
-    tree = tmp_path / "tree.txt"
-    tree.write_text("slate\nslate crane\nslate moist\n")
-    summary = play(
-        tmp_path / "out", "player=tree", f"tree={tree}", f"words.answers={words}",
-        "words.split=all", "words.test=1", "words.val=1",
-    )  # fmt: skip
-    assert summary["wins"] == 3 and summary["mean_guesses"] == pytest.approx(5 / 3)
-
-
 SMALL_MODEL = ("model=micro", "backend.threads=1", "backend.precision=fp32")
 
 

@@ -131,7 +131,7 @@ def test_a_number_out_of_its_range_is_refused_by_name(choice: str) -> None:
 def test_a_number_of_the_eval_command_out_of_its_range_is_refused_by_name() -> None:
     config = resolve(composed(name="eval"))
     own = {k: v for k, v in config.items() if k in EvalSettings.__dataclass_fields__}
-    node = {"_target_": "wordle_rl.commands.eval_settings.EvalSettings", **own}
+    node = {"_target_": "wordle_rl.commands.eval_players.EvalSettings", **own}
     found = dict(settings(node))
     assert {("samples",), ("limit",), ("time_limit",), ("show",), ("seed",)} <= set(found)
     faults = [

@@ -34,7 +34,7 @@ def test_the_page_is_written_into_the_run_folder_or_elsewhere(tmp_path, capsys):
 def test_its_pictures_are_written_beside_it(tmp_path, capsys):
     run = make_run(tmp_path)
     report(run, "--png")
-    pictures = ["players", "player_guesses", "wins", "guesses", "totals", *BOARDS]
+    pictures = ["players", "player_guesses", "wins", "guesses", *BOARDS]
     files = [run / "report.html", *(run / f"{name}.png" for name in pictures)]
     assert capsys.readouterr().out.split() == [str(file) for file in files]
     assert all(file.stat().st_size > 4_000 for file in files)

@@ -14,7 +14,7 @@ from wordle_rl.evaluation.regret import Regret
 from wordle_rl.evaluation.skill import skill_metrics, skills, summary
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code, marks
+from wordle_rl.game.rules import Clue, Rules, State, feedback_code, marks
 from wordle_rl.words.lists import WordLists
 
 ANSWERS = tuple(sorted({f"{a}{b}{c}er" for a in "bcdfl" for b in "ao" for c in "nstv"}))
@@ -107,22 +107,14 @@ def test_the_best_player_needs_what_is_published_for_greedy_entropy_from_salet(o
     assert max(needed) <= 6  # no loss
 
 
-def test_regret_is_the_mean_of_guesses_beyond_those_of_the_best_player(tmp_path):
-    tree = tmp_path / "tree.txt"
+def test_regret_is_the_mean_of_guesses_beyond_those_of_the_best_player():
     words = WordLists(answers=("crane", "moist", "slate"), allowed=("crane", "moist", "slate"))
-    tree.write_text("slate\nslate crane\nslate moist\n")
-    regret = Regret(Knowledge(words, build_table(words)), 3, tree)
-    assert [regret.needed(word) for word in words.answers] == [2, 2, 1]
-
-    def game(secret: str, *guesses: str | None) -> Game:
-        game = Game(secret, words.allowed_set, Rules(max_turns=3))
-        for guess in guesses:
-            game.play(guess)
-        return game
-
-    assert regret.mean([game("crane", "slate", "crane")]) == 0.0
-    assert regret.mean([game("crane", "crane")]) == -1.0
-    lost = game("slate", None, "moist", "crane")
-    assert regret.mean([lost]) == 3.0  # lost in three is four, the tree's first guess wins
-    assert regret.mean([lost, game("crane", "crane")]) == 1.0
+    regret = Regret(Knowledge(words, build_table(words)), 3)  # crane tells the others apart
+    assert [regret.needed(word) for word in words.answers] == [1, 2, 2]
+    game = partial(played_with, words.allowed_set, rules=Rules(max_turns=3))
+    assert regret.mean([game("crane", "slate", "crane")]) == 1.0
+    assert regret.mean([game("slate", "slate")]) == -1.0
+    lost = game("crane", None, "moist", "slate")
+    assert regret.mean([lost]) == 3.0  # lost in three is four, the best player's first guess wins
+    assert regret.mean([lost, game("slate", "slate")]) == 1.0
     assert regret.mean([game("crane", "slate")]) is None  # still going

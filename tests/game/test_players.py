@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from wordle_rl.game.players import (
     Player,
     RandomConsistent,
     RandomWord,
-    TreePlayer,
 )
 from wordle_rl.game.rules import Clue, Game, Rules, State, feedback_code
 from wordle_rl.prompts.parser import parse
@@ -170,40 +168,3 @@ def test_mistakes_are_made_with_the_words_of_the_pool(small: Knowledge, pool: An
     known = {*(small.words.answers if pool == "answers" else small.words.allowed)}
     assert words <= known and 0.5 < sum(g in words for g in made) / 400 < 0.9
     assert bool(words - {*small.words.answers}) == (pool == "allowed")
-
-
-def tree(tmp_path: Path, text: str) -> TreePlayer:
-    path = tmp_path / "tree.txt"
-    path.write_text(text, encoding="utf-8")
-    return TreePlayer(path)
-
-
-def test_tree_player_finds_every_secret_of_its_file_along_its_line(tmp_path):
-    lines = ["salet abled badge", "salet abled", "salet", "salet courd brick", "salet,courd,mourn"]
-    player = tree(tmp_path, "# comment\n\n" + "\n".join(lines) + "\n")
-    assert player.answers == {"badge", "abled", "salet", "brick", "mourn"}
-    words = load_words()
-    games = [Game(secret, words.allowed_set) for secret in sorted(player.answers)]
-    rows = [line.replace(",", " ").split() for line in lines]
-    expected = {row[-1]: row for row in rows}
-    for game in games:
-        while game.status == "playing":
-            game.play(player.choose(game.state))
-        assert list(game.state.guesses) == expected[game.secret]
-    with pytest.raises(ValueError, match="no guess after SALET -xxxx"):
-        player.choose(State((Clue("salet", 81),), 1))
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("salet crane\nsalet brick\nsalet mourn\n", "row 3: guesses 'mourn' after"),
-        ("salet crane\nraise brick\n", "'raise' for the empty board, an earlier game 'salet'"),
-        ("salet crane\nsalet crane\n", "row 2: an earlier game also ends with 'crane'"),
-        ("salet cr\u0430ne\n", "row 1: .* is not five letters"),
-        ("# nothing\n\n", "no games in it"),
-    ],
-)
-def test_faulty_tree_is_told_with_its_file(tmp_path, text, told):
-    with pytest.raises(ValueError, match=rf"tree\.txt.*{told}"):
-        tree(tmp_path, text)

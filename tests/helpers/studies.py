@@ -2,36 +2,48 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import optuna
 
+from wordle_rl.sweeps import run, trial
 from wordle_rl.sweeps.plan import StudyPlan, plan_study
-from wordle_rl.sweeps.run import run_trials
 
-TESTS = Path(__file__).resolve().parent
-FAKE = [sys.executable, str(TESTS / "fake_train.py")]
+FAKE = [sys.executable, str(Path(__file__).with_name("fake_train.py"))]
 
 
 def plan_of(root: Path, **node: Any) -> StudyPlan:
     """A study in a folder: a grid over x, unless the node says otherwise."""
-    about = {"name": "study", "params": {"x": "choice(0.1, 0.9, 0.5)"}, "command": FAKE,
-             "folder": str(root / "study"), "poll": 0.05, **node}  # fmt: skip
+    about = {"name": "study", "params": {"x": "choice(0.1, 0.9, 0.5)"},
+             "folder": str(root / "study"), **node}  # fmt: skip
     rollout = {"groups": 4, "num_generations": 2}
     return plan_study(about, [], lambda overrides: {"rollout": rollout})
 
 
+def run_fakes(root: Path, **node: Any) -> None:
+    """Do a study whose trials are fake_train.py, and look at them often."""
+    with (
+        patch.object(trial, "train_command", lambda: FAKE),
+        patch.object(trial, "POLL", 0.05),
+        patch.object(run, "POLL", 0.05),
+    ):
+        run.run_trials(plan_of(root, **node))
+
+
 def work(root: Path, **node: Any) -> list[str]:
     """Do a study in this process. Returns the lines that it printed."""
-    said: list[str] = []
-    run_trials(plan_of(root, **node), said.append)
-    return said
+    with redirect_stdout(io.StringIO()) as said:
+        run_fakes(root, **node)
+    return said.getvalue().splitlines()
 
 
 def worker(root: Path, fake: Mapping[str, Any], **node: Any) -> subprocess.Popen[str]:
@@ -62,4 +74,4 @@ def steps_done(root: Path) -> dict[str, list[int]]:
 
 
 if __name__ == "__main__":
-    run_trials(plan_of(Path(sys.argv[1]), **json.loads(sys.argv[2])))
+    run_fakes(Path(sys.argv[1]), **json.loads(sys.argv[2]))

@@ -15,8 +15,7 @@ from wordle_rl.policy.sampling import Draws
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rewards.win import Win
 from wordle_rl.rollouts.teacher import ScriptedPlayer
-from wordle_rl.web.choices import Choice, Choices
-from wordle_rl.web.opponent import Opponent
+from wordle_rl.web.opponent import Choice, Choices, Opponent
 from wordle_rl.web.server import Page, build_app
 from wordle_rl.words.lists import WordLists
 

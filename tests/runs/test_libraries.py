@@ -77,11 +77,14 @@ def test_an_adapter_without_peft_is_no_damaged_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from wordle_rl.backends.torch.load import load_model
-    from wordle_rl.commands.build import build_model_settings, resolve
+    from wordle_rl.commands.build import resolve
+    from wordle_rl.policy.settings import ModelSettings
+    from wordle_rl.runs.instantiate import instantiate
 
     for name in ("adapter_config.json", "adapter_model.safetensors"):
         (tmp_path / name).write_text('{"peft_type": "LORA"}')
-    settings = build_model_settings(resolve(composed(f"model.path={tmp_path}"))["model"])
+    config = resolve(composed(f"model.path={tmp_path}"))
+    settings = instantiate("model", config["model"], ModelSettings)
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ModuleNotFoundError) as caught:
         load_model(settings, precision="fp32", device="cpu")

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from tests.helpers.studies import plan_of, states, stored, work
-from wordle_rl.sweeps import study
+from wordle_rl.sweeps import run
 from wordle_rl.sweeps.results import write_record
 
 NODE = {
@@ -118,14 +118,14 @@ def test_a_password_is_in_no_file(tmp_path, monkeypatch):
 def test_a_study_ends_with_its_arms_and_the_shipped_verdicts_beside_its_own(
     root, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setattr(study, "ROOT", tmp_path)
+    monkeypatch.setattr(run, "ROOT", tmp_path)
     copy_files(root, tmp_path / "sweeps")
-    study.print_verdicts(root / "study")
+    run.print_verdicts(root / "study")
     arms, verdicts = capsys.readouterr().out.strip().split("\n\n")
     titles, low, high = arms.splitlines()
     assert titles.split("  ")[0] == "arm" and low.startswith("low") and "49.5 ±" in high
     title, row, *_ = verdicts.splitlines()
     assert title.split() == ["comparison", "here", "shipped"]
     assert row.startswith("high, too against low") and row.count("better, +40.00") == 2
-    study.print_verdicts(tmp_path / "sweeps" / "study")
+    run.print_verdicts(tmp_path / "sweeps" / "study")
     assert capsys.readouterr().out.split("\n\n")[-1].split()[:2] == ["comparison", "here"]

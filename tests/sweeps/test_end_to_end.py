@@ -24,7 +24,7 @@ STUDY = [
     "hydra.sweeper.name=tiny", "hydra.sweeper.jobs=2",
     "hydra.sweeper.budget.games=16", "hydra.sweeper.budget.games_per_step=8",
     "hydra.sweeper.budget.validations=2", "hydra.sweeper.confirm_seeds=[]",
-    "hydra.sweeper.poll=0.2", "hydra.sweeper.analysis.pilot=null", "seed=0",
+    "hydra.sweeper.analysis.pilot=null", "seed=0",
 ]  # fmt: skip
 
 

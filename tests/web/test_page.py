@@ -13,7 +13,7 @@ from tests.helpers.web_page import ANSWERS, load, small_page
 from wordle_rl.commands.play import play
 from wordle_rl.game.rules import marks
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.web.choices import Choice, Choices, list_choices
+from wordle_rl.web.opponent import Choice, Choices, list_choices
 from wordle_rl.web.server import Page, build_app, serve
 
 

@@ -34,7 +34,6 @@ from wordle_rl.policy.sampling import Sampling
 from wordle_rl.policy.settings import (
     BackendSettings,
     LightningSettings,
-    LoraSettings,
     MlxSettings,
     ModelSettings,
     ServerSettings,
@@ -103,7 +102,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
     for name, kind in {"name": str, "output_dir": str, "seed": int, "allow_mismatch": bool}.items():
         check_type(name, config[name], kind)
     check_seed("seed", config["seed"])
-    model = build_model_settings(config["model"])
+    model: ModelSettings = instantiate("model", config["model"], ModelSettings)
     backend = build_backend_settings(config["backend"], model)
     settings: WordSettings = instantiate("words", config["words"], WordSettings)
     words, splits = settings.load()
@@ -122,7 +121,7 @@ def build_experiment(config: dict[str, Any]) -> Experiment:
         words=words,
         splits=splits,
         knowledge=knowledge,
-        regret=Regret(knowledge, rules.max_turns, trainer.tree, setting="trainer.tree"),
+        regret=Regret(knowledge, rules.max_turns),
         model=model,
         backend=backend,
         optim=instantiate("optim", config["optim"], Optim),
@@ -278,14 +277,6 @@ def _rules_of_thoughts(rewards: RewardSet, style: PromptStyle, where: str) -> It
 
 
 # -- parts ----------------------------------------------------------------------------------------
-
-
-def build_model_settings(node: Any) -> ModelSettings:
-    if not isinstance(node, Mapping) or not isinstance(node.get("lora"), Mapping):
-        return instantiate("model", node, ModelSettings)
-    target = {"_target_": f"{LoraSettings.__module__}.{LoraSettings.__name__}"}
-    lora = instantiate("model.lora", {**target, **node["lora"]}, LoraSettings)
-    return instantiate("model", {**node, "lora": lora}, ModelSettings)
 
 
 def build_backend_settings(node: Any, model: ModelSettings) -> BackendSettings:

@@ -18,8 +18,8 @@ from wordle_rl.commands.eval_players import (
     build_solvers,
     build_tournament,
     enter,
+    read_settings,
 )
-from wordle_rl.commands.eval_settings import read_settings
 from wordle_rl.evaluation.boards import boards_side_by_side
 from wordle_rl.evaluation.summary import game_record, summarise
 from wordle_rl.evaluation.tables import report_table

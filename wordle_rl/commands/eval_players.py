@@ -6,6 +6,7 @@ They are loaded with the settings of conf/eval.yaml and play the same secrets by
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -15,10 +16,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from omegaconf import DictConfig, open_dict
+
 from wordle_rl.backends import load_backend
-from wordle_rl.commands.build import PLAYERS, build_backend_settings, build_history, build_style
-from wordle_rl.commands.eval_settings import EvalSettings, choose_model, read_settings
-from wordle_rl.commands.resume import check_match, check_secrets, describe_untaught_prompt
+from wordle_rl.commands.build import (
+    PLAYERS,
+    build_backend_settings,
+    build_history,
+    build_style,
+    check_keys,
+    resolve,
+)
+from wordle_rl.commands.resume import (
+    adopt,
+    check_match,
+    check_secrets,
+    describe_untaught_prompt,
+    list_keys,
+    read_saved_config,
+)
 from wordle_rl.evaluation.regret import Regret
 from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.game.knowledge import Knowledge
@@ -28,31 +44,140 @@ from wordle_rl.game.players import (
     Player,
     RandomConsistent,
     RandomWord,
-    TreePlayer,
 )
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
 from wordle_rl.policy.lineage import describe_lineage, stages_of
 from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.sampling import Draws, Sampling, Stream
-from wordle_rl.policy.settings import UNTRAINED, ModelSettings
+from wordle_rl.policy.settings import MAIN, UNTRAINED, ModelSettings
 from wordle_rl.prompts.styles import PromptStyle
 from wordle_rl.rewards.scoring import RewardSet, build_reward_set
 from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import build_form, check_room
+from wordle_rl.rollouts.forms import FORMS, build_form, check_room
 from wordle_rl.rollouts.history import fixed_states
 from wordle_rl.rollouts.play import ModelPlayer, check_grammar, new_games, play
 from wordle_rl.rollouts.play import Player as Seated
 from wordle_rl.rollouts.teacher import ScriptedPlayer, draw_shots
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.config import compose_config
-from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.instantiate import ConfigError, check_choice, instantiate
+from wordle_rl.runs.folder import RunFolder, find_run
+from wordle_rl.runs.instantiate import (
+    MOST,
+    MOST_GAMES,
+    MOST_SAMPLES,
+    ConfigError,
+    check_above_zero,
+    check_choice,
+    check_range,
+    check_seed,
+    instantiate,
+)
+from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.progress import GameCount, announce
 from wordle_rl.words.lists import WordLists
 from wordle_rl.words.splits import Splits, WordSettings
 
 _GAMES_AT_ONCE = 512
 _MOST_ALLOWED = 15_000  # up to so many allowed words, entropy over all of them is cheap enough
+_MOST_SHOTS = 100
+_FOR_TRAINING = {"optim", "rollout", "num_generations"}  # a model's file may choose these
+_FROM_RUN = ("model", "prompt", "reward", "words", "rules")  # taken from a run unless overridden
+_PARTS = {"model", "backend", "prompt", "reward", "words", "rules", "sampling", "history"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalSettings:
+    """What to evaluate and how, see conf/eval.yaml."""
+
+    run: str | None = None
+    checkpoint: str = "best"
+    player: str | None = None
+    form: str = "conversation"
+    allow_mismatch: bool = False
+    opener: str | None = None
+    compare: bool = True
+    shots: int = 0
+    samples: int = 1
+    limit: int | None = None
+    time_limit: float | None = None
+    show: int = 4
+    seed: int = 0
+    output_dir: str = "outputs"
+    json: bool = False
+
+    def __post_init__(self) -> None:
+        if self.opener is not None:  # pages show words in capitals
+            object.__setattr__(self, "opener", self.opener.lower())
+        for wrong, told in (
+            (self.player and self.run, "player and run exclude each other: give one of them"),
+            (self.checkpoint != "best" and not self.run, "checkpoint needs run=<its run>"),
+            (self.shots and self.player, "player and shots exclude each other: only a model reads"),
+            (self.shots and self.form == "tool", "shots needs form=conversation or fresh"),
+        ):
+            if wrong:
+                raise ConfigError(told)
+        check_choice("form", self.form, FORMS)
+        check_seed("seed", self.seed)
+        check_range("shots", self.shots, 0, _MOST_SHOTS)
+        check_range("samples", self.samples, 1, MOST_SAMPLES)
+        check_range("show", self.show, 0, MOST_GAMES)
+        if self.limit is not None:
+            check_range("limit", self.limit, 1, MOST)
+        if self.time_limit is not None:
+            check_above_zero("time_limit", self.time_limit, MOST, unit=" seconds")
+
+
+def read_settings(cfg: DictConfig, overrides: Sequence[str]) -> tuple[dict[str, Any], EvalSettings]:
+    """The resolved config, and the settings of this command alone. Raises ValueError in one line.
+
+    A run's settings apply unless the command line overrides them. overrides: its arguments.
+    """
+    config = _add_run(cfg, list_keys(overrides))
+    names = set(EvalSettings.__dataclass_fields__)
+    check_keys(config, _PARTS | names)
+    return config, instantiate("", {k: v for k, v in config.items() if k in names}, EvalSettings)
+
+
+def _add_run(cfg: DictConfig, given: set[str]) -> dict[str, Any]:
+    if not _FOR_TRAINING & {key.partition(".")[0] for key in given}:
+        with open_dict(cfg):
+            for part in _FOR_TRAINING:
+                cfg.pop(part, None)
+    if cfg.player is not None and "model" in given:
+        raise ConfigError("player and model exclude each other: give one of them")
+    if cfg.run is None:
+        return resolve(cfg)
+    folder = find_run(str(cfg.run), outputs=ROOT / str(cfg.output_dir))
+    saved = read_saved_config(folder)
+    if other := [key for key in sorted(given) if re.match(r"model$|model\.(path|lora|shape)", key)]:
+        raise ConfigError(f"{other[0]} and run exclude each other: a run has its own model")
+    # Checkpoints need their run's backend, but this command chooses how that computes.
+    backend = ["backend"] if saved.backend._target_ != cfg.backend._target_ else []
+    for node in (*_FROM_RUN, *backend):
+        adopt(cfg, saved, node, given)
+    config = resolve(cfg)
+    if "form" not in given:
+        config["form"] = saved.rollout.form
+    if "words" not in given and "words.split" not in given:
+        config["words"]["split"] = "all" if config["words"]["protocol"] == "all" else "test"
+    config["run"] = str(folder.path)
+    return config
+
+
+def choose_model(config: dict[str, Any], settings: EvalSettings) -> ModelSettings:
+    """The model's settings. With a run, their path is in the chosen checkpoint, verified."""
+    which, model = settings.checkpoint, config["model"]
+    if settings.run is not None and which != "start":
+        store = CheckpointStore(RunFolder(Path(settings.run)).checkpoints, read_only=True)
+        found = {"best": store.best(), "last": store.latest()}.get(which, ROOT / which)
+        if found is None or not found.is_dir():
+            raise ConfigError(
+                f"checkpoint must be best, last, start or a checkpoint's folder, and "
+                f"{store.folder} has no {which}"
+            )
+        path = str(store.verify(found).path / "model")
+        model = {**model, "path": path, "revision": MAIN, "shape": {}, "lora": None}
+    return instantiate("model", model, ModelSettings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,13 +309,11 @@ def build_tournament(config: dict[str, Any], settings: EvalSettings) -> Tourname
         )
     if history is not None and settings.opener is not None:
         raise ConfigError("opener and history exclude each other: a game has one first guess")
-    if history is not None and settings.player == "tree":
-        raise ConfigError("player=tree needs history=none: a tree knows only its own guesses")
     secrets = listed.eval_secrets(words, splits)[: settings.limit]
     return Tournament(
         settings=settings,
         knowledge=knowledge,
-        regret=Regret(knowledge, rules.max_turns, settings.tree),
+        regret=Regret(knowledge, rules.max_turns),
         rules=rules,
         style=build_style(config, rules),
         sampling=sampling,
@@ -215,7 +338,6 @@ def build_scripted(settings: EvalSettings, knowledge: Knowledge) -> Player | Non
         "entropy": lambda: _entropy(knowledge, settings.opener),
         "random": lambda: RandomWord(knowledge.words),
         "gibberish": Gibberish,
-        "tree": lambda: TreePlayer(settings.tree or ""),
     }
     check_choice("player", settings.player, tuple(players))
     return players[settings.player]()
@@ -331,16 +453,12 @@ def _warn_of_known_secrets(tournament: Tournament, model: ModelSettings) -> None
 
 def _name_player(model: ModelSettings, settings: EvalSettings, sampling: Sampling) -> str:
     """The run with its checkpoint unless that is the best, or the model; and what helps it."""
-    if settings.run is None:
+    if settings.run is not None:
+        which = "" if settings.checkpoint == "best" else f" {Path(settings.checkpoint).name}"
+        name = f"{Path(settings.run).name}{which}"
+    else:
         stages = stages_of(model.location)
         name = stages[-1]["run"] if stages and "embedded" not in stages[-1] else model.name
-    else:
-        run, played = RunFolder(Path(settings.run)), Path(model.path).parent
-        name = run.path.name
-        if settings.checkpoint != "best":
-            name += f" {Path(settings.checkpoint).name}"
-        elif played != CheckpointStore(run.checkpoints, read_only=True).best():
-            name += f" {played.name}"  # the best one was lost
     helps = [f"{settings.shots} shots"] if settings.shots else []
     if sampling.grammar is not None:
         helps.append("grammar" if sampling.repeats else "grammar without repeats")

@@ -15,18 +15,17 @@ from typing import Any, Literal
 
 from wordle_rl.commands.build import (
     build_backend_settings,
-    build_model_settings,
     build_style,
     resolve,
 )
 from wordle_rl.commands.resume import read_saved_config
-from wordle_rl.export.source import Source, Start
+from wordle_rl.export.formats import Source, Start
 from wordle_rl.game.rules import Rules
 from wordle_rl.policy.lineage import describe_lineage, stages_of
 from wordle_rl.policy.sampling import Sampling
-from wordle_rl.policy.settings import MAIN, UNTRAINED, LightningSettings
+from wordle_rl.policy.settings import MAIN, UNTRAINED, LightningSettings, ModelSettings
 from wordle_rl.runs.checkpoints import CheckpointStore
-from wordle_rl.runs.folder import RunFolder, describe_environment
+from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.words.splits import WordSettings
 
@@ -41,14 +40,14 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
     found = store.load_named(checkpoint, "--checkpoint ")
     folder = found.path / "model"
     own = {"path": str(folder), "revision": MAIN, "shape": {}, "lora": None, "quantize": None}
-    model = build_model_settings({**config["model"], **own})
+    model: ModelSettings = instantiate("model", {**config["model"], **own}, ModelSettings)
     words, splits = instantiate("words", config["words"], WordSettings).load()
     rules: Rules = instantiate("rules", config["rules"], Rules)
     chosen: Any = build_backend_settings(config["backend"], model)
     backend = replace(chosen, precision="fp32")
     if isinstance(backend, LightningSettings):
         backend = replace(backend, accelerator="cpu", devices=1)
-    start = _find_start(run, folder, config["model"])
+    start = _find_start(folder, config["model"])
     untrained = start.name == UNTRAINED
     return Source(
         step=found.step,
@@ -65,11 +64,8 @@ def read_source(run: RunFolder, checkpoint: Literal["best", "last", "start"]) ->
     )
 
 
-def _find_start(run: RunFolder, folder: Path, model: Mapping[str, Any]) -> Start:
-    """The base of an adapter. For other models, the start of the first run, as far as it is known.
-
-    Runs that began from another run are followed as long as their folders are there.
-    """
+def _find_start(folder: Path, model: Mapping[str, Any]) -> Start:
+    """The base of an adapter. For other models, the start of the first run that made them."""
     from wordle_rl.backends.adapters import (
         find_base_name,
         is_adapter,
@@ -77,26 +73,15 @@ def _find_start(run: RunFolder, folder: Path, model: Mapping[str, Any]) -> Start
         read_adapter_form,
     )
 
-    rounded = model.get("quantize")
-    adapted = is_adapter(folder)
-    if adapted:
+    name, revision, stages = str(model["path"]), model.get("revision"), stages_of(folder)
+    if adapted := is_adapter(folder):
         name = find_base_name(folder, read_adapter_form(folder))
         revision = read_adapter_config(folder).get("revision")
-    else:
-        seen = {run.path.resolve()}
-        while (earlier := _find_maker(str(model["path"]))) and earlier.path not in seen:
-            seen.add(earlier.path)
-            model = resolve(read_saved_config(earlier))["model"]
-        name, revision = str(model["path"]), model.get("revision")
-    return Start(name=name, revision=str(revision or MAIN), adapted=adapted, rounded=rounded)
-
-
-def _find_maker(model: str) -> RunFolder | None:
-    """The run that a model folder belongs to: <run>/model or a checkpoint; None for others."""
-    for folder in list(Path(model).resolve().parents)[:3]:
-        if (folder / "manifest.json").is_file() and (folder / "checkpoints").is_dir():
-            return RunFolder(folder)
-    return None
+    elif len(stages) > 1 and Path(name).is_dir():  # the model of another run
+        name = stages[0].get("start", name)
+    return Start(
+        name=name, revision=str(revision or MAIN), adapted=adapted, rounded=model.get("quantize")
+    )
 
 
 def read_reports(run: RunFolder, step: int) -> list[tuple[str, dict[str, Any]]]:
@@ -112,7 +97,9 @@ def read_reports(run: RunFolder, step: int) -> list[tuple[str, dict[str, Any]]]:
 
 def list_facts(run: RunFolder, *more: str) -> list[str]:
     """How a run's model was made, a line each. more: lines after the command."""
-    manifest, here = run.manifest(), describe_environment()
+    manifest = run.manifest()
+    versions = manifest.get("versions", {})
+    used = ", ".join(f"{name} {versions[name]}" for name in _SHOWN if name in versions)
     resumes = [resume.get("command", []) for resume in manifest.get("resumes", [])]
     commands = [
         shlex.join(["python", *(_QUOTED.sub(r"\1", word) for word in command)])
@@ -123,11 +110,5 @@ def list_facts(run: RunFolder, *more: str) -> list[str]:
         *more,
         f"Run `{run.path.name}`: began {manifest.get('started')}, {manifest.get('status')} "
         f"{manifest.get('status_since', '')}.",
-        f"Trained with Python {manifest.get('python')}, {_list_versions(manifest)}.",
-        f"Written with Python {here['python']}, {_list_versions(here)}.",
+        f"Trained with Python {manifest.get('python')}, {used}.",
     ]
-
-
-def _list_versions(record: Mapping[str, Any]) -> str:
-    versions = record.get("versions", {})
-    return ", ".join(f"{name} {versions[name]}" for name in _SHOWN if name in versions)

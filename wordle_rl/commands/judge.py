@@ -1,6 +1,6 @@
 """wordle-rl judge: judges a study from its files, or says what one can find.
 
-python train.py -m sweep=<study> runs a study, see wordle_rl/sweeps/study.py.
+python train.py -m sweep=<study> runs a study, see wordle_rl/sweeps/run.py.
 """
 
 from __future__ import annotations

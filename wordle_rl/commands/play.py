@@ -23,7 +23,7 @@ def play(
     from wordle_rl.data.rows import read_word
     from wordle_rl.runs.folder import find_run
     from wordle_rl.runs.instantiate import ConfigError, check_choice
-    from wordle_rl.web.choices import CHECKPOINTS, SCRIPTED, Choices, list_choices
+    from wordle_rl.web.opponent import CHECKPOINTS, SCRIPTED, Choices, list_choices
     from wordle_rl.web.server import Page, pick_secret, serve
 
     if sum(each is not None for each in (model, run, player)) > 1:

@@ -73,7 +73,8 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         summary = _run_backend(opened, interrupts)
     folder = opened.folder
     print(f"\nrun folder: {folder.path}\nfull games: {EVAL} run={folder.path}")
-    write_page(folder)
+    if opened.setup.trainer.report:
+        write_page(folder)
     if opened.setup.logger.tensorboard:
         print(f"curves: tensorboard --logdir {folder.path.parent}")
     lines = [

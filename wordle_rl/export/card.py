@@ -10,11 +10,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from wordle_rl.export.check import ROUNDING, Change
-from wordle_rl.export.formats import Format
-from wordle_rl.export.source import Source, Start
+from wordle_rl.export.formats import Format, Source, Start
 from wordle_rl.game.rules import State
 from wordle_rl.policy.lineage import prompt_name
-from wordle_rl.policy.settings import UNTRAINED
+from wordle_rl.policy.settings import MAIN, UNTRAINED
 
 OURS = "mit"  # the licence of this project and of its embedded models
 _GEMMA = (
@@ -47,8 +46,7 @@ def describe_base(start: Start) -> str:
         return "Training began with random weights, so there is no base."
     local, licence = Path(start.name).is_dir(), find_licence(start.name)
     text = f"The base is `{start.name}`"
-    on_hub = not local and not start.name.startswith(("embedded/", "fetched/"))
-    text += f", revision `{start.revision}`. " if on_hub else ". "
+    text += ". " if start.revision == MAIN else f", revision `{start.revision}`. "
     if licence is not None:
         text += f"Its licence: {licence[1]}."
     else:

@@ -18,8 +18,7 @@ import numpy as np
 
 from wordle_rl.backends import load_backend
 from wordle_rl.export import formats
-from wordle_rl.export.formats import Format
-from wordle_rl.export.source import Source
+from wordle_rl.export.formats import Format, Source
 from wordle_rl.game.rules import State
 from wordle_rl.policy.batch import Batch, FloatArray
 from wordle_rl.policy.engine import NotFinite

@@ -13,15 +13,13 @@ import string
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import Clue, State, feedback_code
-from wordle_rl.runs.files import read_text
+from wordle_rl.game.rules import State
 from wordle_rl.words.lists import WORD_LENGTH, WordLists
 
 Pool = Literal["answers", "allowed"]
@@ -233,51 +231,3 @@ class GreedyEntropy(Player):
         best = [words.allowed[i] for i in self._knowledge.best_guesses(mask)]
         candidates = {words.answers[i] for i in left}
         return next((word for word in best if word in candidates), best[0])
-
-
-class TreePlayer(Player):
-    """Follows a decision tree, for instance an optimal one; uses no randomness.
-
-    The file has one line per answer: the guesses of its game, separated by spaces or commas, with
-    the answer last (`salet courd mince` or `salet,courd,mince`). Blank lines and lines that start
-    with # are skipped. Lines with the same clues so far have the same next guess.
-    Raises ValueError in one line that names the file and the row.
-    """
-
-    name = "tree"
-
-    def __init__(self, path: str | Path) -> None:
-        self._path, self._next = path, dict[tuple[Clue, ...], str]()
-        self.answers = set[str]()  # the secrets that it can find
-        for row, line in enumerate(read_text(Path(path)).split("\n"), 1):
-            guesses = line.replace(",", " ").lower().split()
-            if guesses and not guesses[0].startswith("#") and (fault := self._add(guesses)):
-                raise ValueError(f"{path} row {row}: {fault}")
-        if not self.answers:
-            raise ValueError(f"{path}: no games in it")
-
-    def _add(self, guesses: list[str]) -> str | None:
-        """Add a game. Returns what is wrong with it."""
-        for guess in guesses:
-            if not _WORD.fullmatch(guess):
-                return f"{guess[:40]!r} is not five letters a to z"
-        answer, clues = guesses[-1], ()
-        if answer in self.answers:
-            return f"an earlier game also ends with {answer!r}"
-        self.answers.add(answer)
-        for guess in guesses:
-            if (other := self._next.setdefault(clues, guess)) != guess:
-                return f"guesses {guess!r} {_told(clues)}, an earlier game {other!r}"
-            clues = (*clues, Clue(guess, feedback_code(guess, answer)))
-        return None
-
-    def choose(self, state: State, uniform: float = 0.0) -> str:
-        """Raises ValueError for clues that do not occur in the tree."""
-        if state.clues not in self._next:
-            raise ValueError(f"{self._path} has no guess {_told(state.clues)}")
-        return self._next[state.clues]
-
-
-def _told(clues: tuple[Clue, ...]) -> str:
-    told = " ".join(f"{clue.guess.upper()} {clue.marks}" for clue in clues)
-    return f"after {told}" if told else "for the empty board"

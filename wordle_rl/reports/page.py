@@ -43,7 +43,7 @@ PAGE = "report.html"  # in the folder of a run
 COMPARISON = "comparison.html"  # beside the first of several runs
 _TEMPLATES = Path(__file__).with_name("templates")
 _NONE = "–"
-_SECRETS = {"test": "test secrets", "all": "all answers", "validation": "validation secrets"}
+_SECRETS = {"test": "test secrets", "all": "all answers"}
 _SAME = ["output_dir", "resume"]  # settings that say nothing about a run
 _MOST_GAMES = 2_500  # secrets in the filter; the original lists have 2,315
 _PAIRS = 6  # secrets side by side
@@ -94,10 +94,9 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> tuple[str, li
     """The HTML of a page, and its pictures."""
     runs = _with_distinct_names(runs)
     names, one = [run.name for run in runs], runs[0] if len(runs) == 1 else None
-    players = one.results if one else [replace(r.best, label=r.name) for r in runs if r.best]
+    players = one.reports if one else [replace(r.best, label=r.name) for r in runs if r.best]
     labels = [player.label for player in players]
-    kinds = [run.secrets for run in runs if run.best]
-    what = _SECRETS[runs[0].secrets] if len({*kinds}) < 2 else "secrets"
+    what = " or ".join(dict.fromkeys(map(_secrets_of, players))) or "test secrets"
     secrets = next((list(player.first_boards) for player in players if player.boards), [])
     solvers = solvers_of(runs[0], secrets)
     everyone = [*(reversed(players) if one else players), *solvers]
@@ -123,7 +122,7 @@ def make_page(runs: Sequence[Run], defaults: Mapping[str, str]) -> tuple[str, li
         + " and others" * (len(runs) > 3),
         facts=of_each([_describe(run) for run in runs]),
         missing=of_each([" ".join(run.missing) for run in runs]),
-        headline=_headline(one, players, kinds), what=what, labels=labels,
+        headline=_headline(one, players), what=what, labels=labels,
         known=bool(solvers), standings=standings, curves=curves, boards=boards,
         results=_results_table(everyone, optimum=bool(solvers)),
         lineage=of_each([run.lineage for run in runs]), validations=_validations_table(columns),
@@ -160,35 +159,34 @@ def _describe(run: Run) -> str:
 # -- what is said ---------------------------------------------------------------------------------
 
 
-def _headline(one: Run | None, players: Sequence[Result], kinds: Sequence[str]) -> list[str]:
-    """The result in sentences, each player against the first. kinds: of secrets, by player."""
-    wins = [_interval(player.estimate(WINS), 100, ".1f") for player in players]
+def _secrets_of(player: Result) -> str:
+    return _SECRETS[player.measures.get("split", "test")]
+
+
+def _headline(one: Run | None, players: Sequence[Result]) -> list[str]:
+    """The result in sentences, each player against the first."""
     if not players:
         return ["There is no result yet."]
+    wins = [f"{_interval(player.estimate(WINS), 100, '.1f')} %" for player in players]
+    (first, *others), what = players, _secrets_of(players[-1])
     if one is None:
         lines = [
-            f"{player.label} wins {share} % of {_SECRETS[secrets]}."
-            for player, share, secrets in zip(players, wins, kinds, strict=True)
+            f"{player.label} wins {share} of {_secrets_of(player)}."
+            for player, share in zip(players, wins, strict=True)
         ]
-        for player in players[1:]:
-            lines += _describe_difference(players[0], player, f"{player.label} against the first")
+        for player in others:
+            lines += _describe_difference(first, player, f"{player.label} against the first")
         return lines
-    what = _SECRETS[one.secrets]
-    if len(players) == 1:
-        lines = [f"The model wins {wins[0]} % of {what} {players[0].label}."]
-    elif players[1].step == 0:
-        lines = [
-            f"The best checkpoint is step 0, the start: it wins {wins[1]} % of {what}, and no "
-            "later validation was better. So this run shows no improvement."
+    if one.best and one.best.step == 0:
+        return [
+            f"The best checkpoint is step 0, the start: it wins {wins[-1]} of {what}, and no later "
+            "validation was better. So this run shows no improvement."
         ]
-    else:
-        before, after = players
-        lines = [f"The model wins {wins[1]} % of {what} {after.label}, {wins[0]} % {before.label}."]
-        lines += _describe_difference(before, after, "The change")
-    for report in one.reports if one.secrets == "validation" else []:
-        share = _interval(report.estimate(WINS), 100, ".1f")
-        lines.append(f"Played greedily, it wins {share} % of the test secrets {report.label}.")
-    return lines
+    if not others:
+        return [f"The model wins {wins[0]} of {what} {first.label}."]
+    [last] = others
+    line = f"The model wins {wins[1]} of {what} {last.label}, {wins[0]} {first.label}."
+    return [line, *_describe_difference(first, last, "The change")]
 
 
 def _describe_difference(first: Result, second: Result, what: str) -> list[str]:

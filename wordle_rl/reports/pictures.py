@@ -55,7 +55,7 @@ class Picture(NamedTuple):
 
 
 def curve_pictures(runs: Sequence[Run], solvers: Sequence[Result]) -> list[Picture]:
-    """Wins and guesses of runs over their steps, and the totals of a single run.
+    """Wins and guesses of runs over their steps.
 
     solvers: whose results on all answers are shown as lines, the first two of them.
     """
@@ -74,9 +74,6 @@ def curve_pictures(runs: Sequence[Run], solvers: Sequence[Result]) -> list[Pictu
         if any(len(run.validations) > 1 for run in runs) or (trained and measure == WINS):
             draw = partial(draw_curves, runs=runs, measure=measure, levels=levels)
             found.append(Picture(name, title, note, draw))
-    if alone and trained:
-        draw = partial(draw_totals, run=alone)
-        found.append(Picture("totals", "Training games so far", "Played and won.", draw))
     return found
 
 
@@ -135,7 +132,9 @@ def draw_curves(axes: Axes, runs: Sequence[Run], measure: str, levels: Sequence[
             axes.plot(middle.index, middle, color=colour, ms=3.5, lw=1.6, label=label, **style)
     if len(runs) == 1:
         _draw_test(axes, runs[0], measure, scale)
-    _finish(axes, unit)
+    axes.set(xlabel="training step", ylabel=unit)
+    axes.locator_params(axis="x", integer=True, nbins=7)
+    axes.grid()
     if measure == WINS:
         low, high = axes.get_ylim()
         axes.set_ylim(max(low - 3, -1), min(high + 3, 101))
@@ -163,15 +162,6 @@ def _draw_test(axes: Axes, run: Run, measure: str, scale: float) -> None:
             [report.step], [scale * value.value], _errors(value, scale), color=GREEN, fmt="D",
             ms=4.5, lw=1.3, capsize=3, label=None if i or len(watched) else label,
         )  # fmt: skip
-
-
-def draw_totals(axes: Axes, run: Run) -> None:
-    """Training games played and won so far."""
-    for label, key, style in (("played", "games", "--"), ("won", "wins", "-")):
-        total = run.series(f"train/{key}").cumsum()
-        axes.plot(total.index, total, style, color=BLUE, lw=1.6, label=label)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
-    _finish(axes, "games")
 
 
 def draw_dots(
@@ -225,12 +215,6 @@ def _errors(value: Estimate, scale: float) -> np.ndarray:
     middle, *ends = value
     low, high = (middle if end is None else end for end in ends)
     return scale * np.maximum([[middle - low], [high - middle]], 0.0)
-
-
-def _finish(axes: Axes, unit: str) -> None:
-    axes.set(xlabel="training step", ylabel=unit)
-    axes.locator_params(axis="x", integer=True, nbins=7)
-    axes.grid()
 
 
 def _count_games(run: Run) -> str:

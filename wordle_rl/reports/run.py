@@ -100,14 +100,12 @@ class Run:
     metrics: pd.DataFrame  # a row for each step, which is the index
     validations: pd.DataFrame  # a row for each step that validated, and the measures of a Result
     validation_games: int  # of the last validation whose games were kept
-    start: Result | None  # both on the same kind of secrets
+    start: Result | None  # the reports of trainer.report, on the test secrets
     best: Result | None
-    secrets: str  # that start and best played: test, all or validation
-    reports: Sequence[Result]  # on test secrets
 
     @property
-    def results(self) -> list[Result]:
-        return [result for result in (self.start, self.best) if result]
+    def reports(self) -> list[Result]:
+        return [report for report in (self.start, self.best) if report]
 
     @property
     def missing(self) -> Iterator[str]:
@@ -117,14 +115,8 @@ class Run:
             yield f"summary.json is missing: the run is {status}, so nothing says how it ended."
         if self.metrics.empty:
             yield "metrics.jsonl is missing or empty, so there are no curves."
-        if self.secrets == "validation":
-            yield (
-                "There are no reports on the test secrets from both the start and the end "
-                "(trainer.report), so this page compares validations."
-            )
-        for result in self.results:
-            if not result.boards:
-                yield f"The games {result.label} were not kept, so they are not compared."
+        if len(self.reports) < 2:
+            yield "There are no reports on both the start and the end (trainer.report)."
         if self.validations.empty:
             yield "No validation was logged."
 
@@ -161,25 +153,18 @@ def read_run(folder: Path) -> Run:
     end = folder / "summary.json"
     summary = read_object(end) if end.exists() else {}
     exported = summary.get("exported_step") or 0
-    before = _read_report(folder, "start.json", "start_games.jsonl", 0, "before training")
+    start = _read_report(folder, "start.json", "start_games.jsonl", 0, "before training")
     label = f"after step {exported}" if exported else START
-    after = _read_report(folder, "summary.json", "best_games.jsonl", exported, label)
-    reports = [result for result in (before, after) if result]
-    turns = max((result.max_turns for result in reports), default=MAX_TURNS)
+    best = _read_report(folder, "summary.json", "best_games.jsonl", exported, label)
+    turns = max((one.max_turns for one in (start, best) if one), default=MAX_TURNS)
     games = defaultdict(list)
     for record in opened.validation_games_log().records():
         games[record["step"]].append(Board.of(record))
     validations = _summarise_validations(metrics, games, turns)
-    if before and after:
-        start, best, secrets = before, after, str(after.measures.get("split", "test"))
-    else:
-        start, best = _compare_validations(validations, games, summary.get("exported_step", -1))
-        secrets = "validation"
     return Run(
         folder=folder, name=given_name(folder.resolve().name), manifest=manifest,
         settings=flatten(read_config(folder)), metrics=metrics, validations=validations,
         validation_games=len(games[max(games)]) if games else 0, start=start, best=best,
-        secrets=secrets, reports=reports,
     )  # fmt: skip
 
 
@@ -209,28 +194,6 @@ def _summarise_validations(
         half, mean = Z95 * (error or np.nan), found[GUESSES][step]
         found.loc[step, [f"{GUESSES}_low", f"{GUESSES}_high"]] = mean - half, mean + half
     return found
-
-
-def _compare_validations(
-    validations: pd.DataFrame, games: Mapping[int, Sequence[Board]], exported: int
-) -> tuple[Result | None, Result | None]:
-    """The results of the first validation, and of the exported step's or else the last one."""
-    if validations.empty:
-        return None, None
-
-    def result(step: int, label: str) -> Result:
-        measures: Any = validations.loc[step].dropna().to_dict()
-        boards = games.get(step, ())
-        if boards:
-            measures["games"] = len(boards)
-        return Result(label=label, step=step, measures=measures, boards=boards)
-
-    first, last = int(validations.index[0]), int(validations.index[-1])
-    last = exported if exported in validations.index else last
-    begin = result(first, f"after step {first}" if first else "before training")
-    if last != first:
-        return begin, result(last, f"after step {last}")
-    return begin, result(first, START) if exported == first else None
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

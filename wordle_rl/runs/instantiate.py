@@ -27,12 +27,14 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
     """Make the object of a config node; injected values fill the fields of the same names, if any.
 
     key: the node's place in the config, for messages; empty for the config itself. kind: the class
-    or protocol of the object. Raises ConfigError if the node names another class, or if a setting
-    is missing, unknown or wrong. The error names the key.
+    or protocol of the object; a node without `_target_` is of a class by itself. Groups inside the
+    node become the dataclasses that its fields want. Raises ConfigError if the node names another
+    class, or if a setting is missing, unknown or wrong. The error names the key.
     """
     if not isinstance(node, Mapping):
         raise ConfigError(f"{key} must be a group of settings, not {node!r}")
-    cls = _class(key, node.get("_target_"), kind)
+    unnamed = "_target_" not in node and dataclasses.is_dataclass(kind)
+    cls = kind if unnamed else _class(key, node.get("_target_"), kind)
     settings = {name: value for name, value in node.items() if name != "_target_"}
     fields = {f.name: f for f in dataclasses.fields(cls)}
     if unknown := sorted(set(settings) - set(fields)):
@@ -41,7 +43,11 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
         raise ConfigError(f"{key}.{filled[0]} is filled in by the program and cannot be set")
     hints = get_type_hints(cls)
     for name, value in settings.items():
-        check_type(f"{key}.{name}".lstrip("."), value, hints[name])
+        place, wanted = f"{key}.{name}".lstrip("."), (hints[name], *get_args(hints[name]))
+        group = next((one for one in wanted if dataclasses.is_dataclass(one)), None)
+        if group is not None and isinstance(value, Mapping):
+            settings[name] = value = instantiate(place, value, group)
+        check_type(place, value, hints[name])
     filled = settings | {name: value for name, value in injected.items() if name in fields}
     for name, field in fields.items():
         no_default = field.default is field.default_factory is dataclasses.MISSING

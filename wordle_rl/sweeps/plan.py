@@ -97,8 +97,6 @@ class StudySettings:
     jobs: int = 1
     heartbeat: int = 60
     grace: int = 180
-    poll: float = 1.0
-    command: list[str] | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -107,7 +105,6 @@ class StudySettings:
             )
         _check_at_least(1, n_trials=self.n_trials, jobs=self.jobs, heartbeat=self.heartbeat)
         _check_at_least(self.heartbeat + 1, grace=self.grace)
-        _check_at_least(0.01, poll=self.poll)
         if (self.sampler is None) != (self.n_trials is None):
             raise ValueError(
                 "hydra.sweeper.n_trials must be given with a sampler, and only then: a grid has "
@@ -120,19 +117,6 @@ class StudySettings:
     def place(self) -> Path:
         """The folder of the study: its files, its database, its trials."""
         return ROOT / (self.folder or f"outputs/sweeps/{self.name}")
-
-
-def _build_settings(node: Mapping[str, Any]) -> StudySettings:
-    """The settings of a hydra.sweeper node. Raises ConfigError and ValueError."""
-
-    def build(key: str, given: Any, cls: type) -> Any:
-        target = {"_target_": f"{__name__}.{cls.__name__}"}
-        return instantiate(key, {**given, **target} if isinstance(given, Mapping) else given, cls)
-
-    given = {key: value for key, value in node.items() if key not in ("_target_", "_recursive_")}
-    for name, cls in {"budget": BudgetSettings, "analysis": AnalysisSettings}.items():
-        given[name] = build(f"hydra.sweeper.{name}", given.get(name) or {}, cls)
-    return build("hydra.sweeper", given, StudySettings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +201,8 @@ def plan_study(node: Mapping[str, Any], arguments: Sequence[str], compose: Compo
     swept, fixed = parse_overrides(given)
     if node.get("name") is None:
         node = {**node, **_describe_ad_hoc(sorted(swept), given)}
-    settings = _build_settings(node)
+    own = {key: value for key, value in node.items() if key not in ("_target_", "_recursive_")}
+    settings: StudySettings = instantiate("hydra.sweeper", own, StudySettings)
     space, single = parse_params(settings.params)
     if settings.arms and ARM not in {**space, **swept}:
         space = {ARM: CategoricalDistribution(tuple(settings.arms)), **space}

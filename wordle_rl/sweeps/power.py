@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
 
 from wordle_rl.runs.instantiate import ConfigError, check_choice
 from wordle_rl.runs.paths import ROOT
@@ -28,7 +27,7 @@ from wordle_rl.sweeps.verdicts import (
 )
 
 
-def check_power(plan: StudyPlan, say: Callable[[str], None] = print) -> None:
+def check_power(plan: StudyPlan) -> None:
     """Say what a study can find, and which comparisons it leaves out.
 
     Raises ConfigError if it can find less than it asks about.
@@ -39,7 +38,7 @@ def check_power(plan: StudyPlan, say: Callable[[str], None] = print) -> None:
     arms = list_arms(plan)
     _, left_out = pair_arms(arms, plan.space, settings.default, analysis.comparisons)
     for name in left_out:
-        say(f"no comparison {name!r}: it names an arm that is not among {'; '.join(arms)}")
+        print(f"no comparison {name!r}: it names an arm that is not among {'; '.join(arms)}")
     if analysis.pilot is None:
         return
     places = [ROOT / "sweeps" / analysis.pilot, settings.place.parent / analysis.pilot]
@@ -47,13 +46,13 @@ def check_power(plan: StudyPlan, say: Callable[[str], None] = print) -> None:
     if pilot is None:
         check_choice("hydra.sweeper.analysis.pilot", analysis.pilot,
                      (settings.name, *list_studies()))  # fmt: skip
-        say(f"what this study can find is not known: its pilot {analysis.pilot} did not run")
+        print(f"what this study can find is not known: its pilot {analysis.pilot} did not run")
         return
     spread, resolution = plan_power(plan, read_study(pilot))
     measure = MEASURES[analysis.measure]
     unit, scale, digits = measure.unit, measure.scale, measure.digits + 1
     between, error = scale * math.sqrt(spread.seed_variance), scale * spread.error
-    say(
+    print(
         f"measure: {measure.title}\n"
         f"pilot {analysis.pilot}: differences between two arms vary by {between:.{digits}f} {unit} "
         "from seed to seed (standard deviation)\n"

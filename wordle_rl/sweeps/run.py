@@ -1,4 +1,4 @@
-"""Runs the trials of a study, one after another from Optuna's ledger until none is left.
+"""Runs a study, from its plan to its page: one trial after another from Optuna's ledger.
 
 Start the command again, and it continues the study. Start it several times, on one machine or
 several, and the workers share the trials. A trial whose worker died is queued again by Optuna when
@@ -11,18 +11,24 @@ import fcntl
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.storages import RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, TrialState
+from rich.console import Console
+from rich.table import Table
 
+from wordle_rl.runs.errors import fail
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
+from wordle_rl.runs.paths import ROOT
+from wordle_rl.runs.terminal import columns
 from wordle_rl.sweeps.ledger import (
     DONE,
     LIVE,
@@ -34,8 +40,12 @@ from wordle_rl.sweeps.ledger import (
     open_storage,
 )
 from wordle_rl.sweeps.plan import StudyPlan
+from wordle_rl.sweeps.power import check_power
+from wordle_rl.sweeps.readme import list_arms, write_page
 from wordle_rl.sweeps.results import (
     CONFIRMATION,
+    RECORD,
+    SEARCH,
     STATES,
     TABLE,
     write_games,
@@ -43,9 +53,11 @@ from wordle_rl.sweeps.results import (
     write_results,
 )
 from wordle_rl.sweeps.space import format_params, name_arm
-from wordle_rl.sweeps.trial import TrialFailed, TrialRun
+from wordle_rl.sweeps.trial import POLL, TrialFailed, TrialRun
+from wordle_rl.sweeps.verdicts import Effect, judge, read_study
 
 FAILURES = 3  # failed trials in a row that stop the study
+_SHOWN = ("arm", "seeds", "validation wins %", "test wins %", "mean guesses (test)", "minutes")
 
 
 class StudyStopped(Exception):
@@ -56,7 +68,24 @@ class _TrialStopped(Exception):
     """The worker was asked to stop; another command will continue the trial."""
 
 
-def run_trials(plan: StudyPlan, say: Callable[[str], None] = print) -> None:
+def run_study(plan: StudyPlan, build: Callable[[dict[str, Any]], object]) -> None:
+    """Check a study, say what it can find, run what is left of it, and show what it found.
+
+    build: raises ValueError for a config that cannot be trained. Raises ConfigError, and ends the
+    command when too many trials fail.
+    """
+    plan.check(build)
+    if not (plan.settings.place / RECORD).exists():
+        check_power(plan)
+    try:
+        run_trials(plan)
+    except StudyStopped as error:
+        fail(str(error), code=1)
+    print_verdicts(plan.settings.place)
+    print(f"\nreport: {write_page(plan.settings.place)}", flush=True)
+
+
+def run_trials(plan: StudyPlan) -> None:
     """Do what is left of a study: its search, then winner and default with fresh seeds.
 
     Ctrl-C and SIGTERM let the runs save, and end the command with 130 and 143. Raises ConfigError
@@ -66,15 +95,14 @@ def run_trials(plan: StudyPlan, say: Callable[[str], None] = print) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         warnings.filterwarnings("ignore", "Heartbeat of storage")  # Worker records it
-        Worker(plan, say).run()
+        Worker(plan).run()
 
 
 class Worker:
     """This process: its threads run trials side by side, each with one run at a time."""
 
-    def __init__(self, plan: StudyPlan, say: Callable[[str], None]) -> None:
-        self._plan, self._settings, self._say = plan, plan.settings, say
-        self._folder = plan.settings.place
+    def __init__(self, plan: StudyPlan) -> None:
+        self._plan, self._settings, self._folder = plan, plan.settings, plan.settings.place
         build_sampler(self._settings.sampler, 0)  # so that a wrong one is found here
         self._folder.mkdir(parents=True, exist_ok=True)
         self._rounds: list[Round] = []
@@ -89,7 +117,7 @@ class Worker:
             self._rounds.append(search)
             write_record(self._plan)
         if search.taken:
-            self._say(f"{search.taken} finished trials come from {self._folder / TABLE}")
+            print(f"{search.taken} finished trials come from {self._folder / TABLE}")
         try:
             self._run_round(search)
             winner = find_winner(search.trials)
@@ -102,7 +130,7 @@ class Worker:
             with self._alone():
                 write_results(self._folder, self._list_trials())
                 write_games(self._plan, self._list_trials())
-        self._say(_format_ending(self._plan, winner, len(search.list_missing())))
+        print(_format_ending(self._plan, winner, len(search.list_missing())))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -125,7 +153,7 @@ class Worker:
                     if any(future.done() and future.exception() for future in futures):
                         break
             except Interrupted as signal:
-                self._say(f"{signal}; run the same command to continue")
+                print(f"{signal}; run the same command to continue")
                 raise
             finally:
                 self._stop.set()
@@ -144,7 +172,7 @@ class Worker:
             if trial is not None:
                 self._run_trial(part, trial)
             elif any(other.state in LIVE for other in part.trials):
-                self._stop.wait(self._settings.poll)  # other workers have the rest, and may die
+                self._stop.wait(POLL)  # other workers have the rest, and may die
             else:
                 return
 
@@ -154,13 +182,11 @@ class Worker:
         first = RetryHeartbeatStaleTrialCallback.retried_trial_number(frozen)
         folder = self._folder / "trials" / (part.name if part.part == CONFIRMATION else "")
         folder /= f"{trial.number if first is None else first:04d}"
-        run = TrialRun(
-            trial, folder, part.build_run(trial.params), self._settings, self._beat(trial),
-            self._say,
-        )  # fmt: skip
+        overrides = part.build_run(trial.params)
+        run = TrialRun(trial, folder, overrides, self._settings, self._beat(trial))
         begins = "resumes" if run.path else "starts"
         where = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-        self._say(f"trial {trial.number}  {format_params(trial.params)}  {begins} in {where}")
+        print(f"trial {trial.number}  {format_params(trial.params)}  {begins} in {where}")
         value, state = None, TrialState.FAIL
         try:
             value, state = run.work(), TrialState.COMPLETE
@@ -173,7 +199,7 @@ class Worker:
                 raise
             return
         except UpdateFinishedTrialError:
-            self._say(f"trial {trial.number}: another worker took it, as no heartbeat came")
+            print(f"trial {trial.number}: another worker took it, as no heartbeat came")
             return
         except TrialFailed as error:
             trial.set_user_attr("cause", str(error))
@@ -198,7 +224,7 @@ class Worker:
         """Print a trial's line, keep its result, and stop when too many have failed."""
         with self._alone():
             write_results(self._folder, self._list_trials())
-        self._say(_format_trial(trial, part))
+        print(_format_trial(trial, part))
         self._causes.append(trial.user_attrs.get("cause"))
         last = self._causes[-FAILURES:]
         if len(last) == FAILURES and all(last):
@@ -239,3 +265,37 @@ def _format_ending(plan: StudyPlan, winner: FrozenTrial | None, failed: int) -> 
         found = f"best on validation secrets: {name_arm(winner.params, plan.space)}"
     again = f"; {failed} failed, run the same command to try again" if failed else ""
     return f"study {plan.settings.name} is finished; {found}{again}"
+
+
+def print_verdicts(folder: Path) -> None:
+    """Print the arms of a study, and its verdicts beside the shipped ones."""
+    study = read_study(folder)
+    shipped = ROOT / "sweeps" / study.name
+    before: dict[str, Effect] = {}
+    if (shipped / TABLE).is_file() and shipped.resolve() != folder.resolve():
+        before = {effect.name: effect for effect in judge(read_study(shipped))}
+    arms = list_arms(study.select(SEARCH), study.default)
+    places = [place for place, title in enumerate(arms[0]) if title in _SHOWN]
+    _print_table([[row[place] for place in places] for row in arms])
+    rows = [
+        [effect.name, *(_describe(one) for one in (effect, before.get(effect.name)) if one)]
+        for effect in judge(study)
+    ]
+    if rows:
+        _print_table([["comparison", "here", *(["shipped"] if before else [])], *rows])
+
+
+def _describe(effect: Effect) -> str:
+    ends = f"{effect.low:+.2f} to {effect.high:+.2f}"
+    return f"{effect.verdict}, {effect.difference:+.2f} ({ends})"
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    """rows: titles first."""
+    table = Table(box=None, pad_edge=False)
+    for title in rows[0]:
+        table.add_column(title, overflow="fold")
+    for row in rows[1:]:
+        table.add_row(*row)
+    print()
+    Console(width=columns(), highlight=False, markup=False).print(table)

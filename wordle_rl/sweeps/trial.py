@@ -30,6 +30,7 @@ from wordle_rl.sweeps.space import quote
 OBJECTIVE = "val_win_rate"  # of summary.json: validation wins of the best checkpoint
 TESTED = ("win_rate", "mean_guesses_with_losses")  # of summary.json: its report on the test secrets
 CURVE, GAMES, SECONDS, SPREAD = "val/win_rate", "total/games", "time/step", "groups/zero_spread"
+POLL = 1.0  # seconds between looks at a run
 PATIENCE = 60.0  # seconds that a run may take to save after it was asked to stop
 RETRIES = 3  # times that a trial continues after its run, or its worker, was killed
 _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)  # exit codes of a run that saved
@@ -49,11 +50,10 @@ class TrialRun:
         overrides: list[str],
         settings: StudySettings,
         pause: Callable[[], None],
-        say: Callable[[str], None],
     ) -> None:
-        """pause: called about every settings.poll seconds; it may raise to stop the trial."""
+        """pause: called about every second; it may raise to stop the trial."""
         self._trial, self._folder, self._overrides = trial, folder, overrides
-        self._settings, self._pause, self._say = settings, pause, say
+        self._settings, self._pause = settings, pause
         self._log = folder / "output.log"
         self._size = -1  # bytes of metrics.jsonl that were read
 
@@ -78,7 +78,7 @@ class TrialRun:
                     cause = self._explain_failure(begin, code)
                     if not attempts or not (code < 0 or code in _STOPPED):
                         raise TrialFailed(cause)
-                    self._say(f"trial {self._trial.number} was killed and continues: {cause}")
+                    print(f"trial {self._trial.number} was killed and continues: {cause}")
             value = summary.get(OBJECTIVE)
             if value is None or not math.isfinite(value):
                 raise TrialFailed(f"{OBJECTIVE} in {self.path} is {value}, not a number")
@@ -100,7 +100,7 @@ class TrialRun:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 self._pause()
-                time.sleep(self._settings.poll)
+                time.sleep(POLL)
             path = self._folder / "trial.json"
             if not path.exists():
                 write_json(path, self._overrides)
@@ -119,7 +119,7 @@ class TrialRun:
                 self._pause()
                 self._follow(prune=True)
                 with suppress(subprocess.TimeoutExpired):
-                    child.wait(self._settings.poll)
+                    child.wait(POLL)
         except optuna.TrialPruned:
             _stop(child)
             self._note_figures({})
@@ -139,7 +139,7 @@ class TrialRun:
         env.pop("WORDLE_RL_STORAGE", None)  # may hold a password, and a run needs no database
         with open(self._log, "ab") as output:
             return subprocess.Popen(
-                [*(self._settings.command or train_command()), *given], stdin=subprocess.DEVNULL,
+                [*train_command(), *given], stdin=subprocess.DEVNULL,
                 stdout=output, stderr=subprocess.STDOUT, env=env, pass_fds=[lock],
                 start_new_session=True,  # Ctrl-C is for the worker
             )  # fmt: skip

@@ -50,7 +50,6 @@ class TrainerSettings:
     show_games: int = 3
     report: bool = True
     report_limit: int | None = None
-    tree: str | None = None
     memory_limit_gb: float | None = None
     device_memory_limit_gb: float | None = None
 

@@ -1,6 +1,7 @@
-"""A player that people watch: its games, its answer on a board, and what else it might guess.
+"""The players of the page: who can be chosen, its games, and what else it might have guessed.
 
-It plays one game at a time. Use it from one thread only.
+A player is loaded when it is first asked, and plays one game at a time. Use all this from one
+thread only.
 """
 
 from __future__ import annotations
@@ -9,16 +10,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.players import GreedyEntropy, Teacher, TreePlayer
+from wordle_rl.game.players import GreedyEntropy, Teacher
 from wordle_rl.game.rules import Game, PlayedTurn, Rules, State
+from wordle_rl.policy.settings import EMBEDDED
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.rollouts.play import ModelPlayer, grow_tree, new_games, play
 from wordle_rl.rollouts.play import Player as Seated
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.rollouts.teacher import ScriptedPlayer
+from wordle_rl.runs.checkpoints import CheckpointStore
+from wordle_rl.runs.folder import RunFolder, given_name
+from wordle_rl.runs.paths import CONF
 from wordle_rl.web.likeliest_words import (
     ContextFull,
     WordChances,
@@ -29,6 +35,15 @@ from wordle_rl.web.likeliest_words import (
 _SHOWN = 12  # words left that are listed
 _SECONDS = 5.0  # that looking for the likeliest words may take
 Stop = Callable[[], bool]  # asked again and again whether to end early
+SCRIPTED = {  # by their names in eval.py
+    "entropy": "greedy entropy, which knows the answers",
+    "entropy_allowed": "greedy entropy over all allowed words",
+    "random_consistent": "a random answer that fits all clues",
+    "random_consistent_allowed": "a random allowed word that fits all clues",
+    "random": "a random allowed word",
+}
+RIVALS = ("start of the run", "entropy", "mini")  # keys, the best one to compare with first
+CHECKPOINTS = {"best": "best checkpoint", "last": "last checkpoint", "start": "start"}
 
 
 class Abandoned(Exception):
@@ -107,7 +122,7 @@ class Opponent:
     ) -> tuple[PlayedTurn, WordChances | None]:
         """The player's answer on a board, and its chances; None if it has none to show.
 
-        Raises ContextFull, or ValueError for a tree's end.
+        Raises ContextFull.
         """
         player = self.seat()
         [game] = new_games(self.secrets[:1], self.knowledge.words, self.rules, [state])
@@ -142,6 +157,56 @@ class Opponent:
         if isinstance(player, Teacher):
             pool: Sequence[str] = player.pool
             return equal_chances([pool[i] for i in map(int, player.choices(turn.state))])
-        if isinstance(player, GreedyEntropy | TreePlayer) and turn.guess is not None:
+        if isinstance(player, GreedyEntropy) and turn.guess is not None:
             return equal_chances([turn.guess])
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """A player before it is loaded."""
+
+    label: str  # its name for people
+    settings: dict[str, str]  # of load_player: model, player, or run and checkpoint
+    version: Callable[[], Path | None] = lambda: None  # the player is loaded anew when it changes
+
+
+class Choices:
+    """Players by their keys."""
+
+    def __init__(self, choices: dict[str, Choice], load: Callable[..., Opponent]) -> None:
+        """choices: the player that was asked for comes first. load: takes a choice's settings."""
+        self.choices, self._load = choices, load
+        self._loaded: dict[str, tuple[Path | None, Opponent]] = {}
+
+    def get(self, key: str) -> Opponent:
+        """The player of a key. Raises ValueError in one line when it cannot be loaded."""
+        choice = self.choices[key]
+        version = choice.version()
+        if key not in self._loaded or self._loaded[key][0] != version:
+            self._loaded[key] = version, self._load(**choice.settings)
+        return self._loaded[key][1]
+
+
+def list_choices(
+    *, model: str | None, player: str | None, run: RunFolder | None, checkpoint: str
+) -> dict[str, Choice]:
+    """Everybody that can be chosen, first the run's checkpoint, the model or the player named."""
+    choices: dict[str, Choice] = {}
+    if run is not None:  # its checkpoint, and its start to compare it with
+        store = CheckpointStore(run.checkpoints, read_only=True)
+        versions = {"best": store.best, "last": store.latest, "start": lambda: None}
+        for name in dict.fromkeys([checkpoint, "start"]):
+            choices[f"{name} of the run"] = Choice(
+                label=f"{CHECKPOINTS[name]} of {given_name(run.path.name)}",
+                settings={"run": str(run.path), "checkpoint": name},
+                version=versions[name],
+            )
+    made = {path.parent.name for path in EMBEDDED.glob("*/config.json")}
+    models = sorted(made & {path.stem for path in (CONF / "model").glob("*.yaml")})
+    for name in [*models, *([model] if model else [])]:
+        choices[name] = Choice(label=f"model {name}", settings={"model": name})
+    for name, label in SCRIPTED.items():
+        choices[name] = Choice(label=label, settings={"player": name})
+    first = next(iter(choices)) if run else player or model or "mini"
+    return {first: choices[first], **choices}

@@ -40,9 +40,8 @@ from wordle_rl.game.rules import (
     marks_of,
 )
 from wordle_rl.policy.engine import NotFinite
-from wordle_rl.web.choices import RIVALS, Choices
 from wordle_rl.web.likeliest_words import WordChances
-from wordle_rl.web.opponent import Abandoned, Opponent, WatchedGame
+from wordle_rl.web.opponent import RIVALS, Abandoned, Choices, Opponent, WatchedGame
 
 LOOPBACK = "127.0.0.1"
 WORDS, LETTERS = 10, 6  # likeliest words that are shown, and likeliest letters in each place

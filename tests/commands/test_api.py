@@ -14,10 +14,10 @@ import pytest
 
 import wordle_rl
 from tests.helpers.runs import run, settings
-from wordle_rl import board, build_prompt, build_rewards, load_player, score_guess
+from wordle_rl import board, build_rewards, load_player, score_guess
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
-from wordle_rl.game.rules import Game, Rules, TurnKind
+from wordle_rl.game.rules import Game, TurnKind
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import WordLists
 
@@ -69,14 +69,6 @@ def test_every_name_says_what_it_is_and_is_on_the_page(name):
     assert name in dir(wordle_rl)
 
 
-def test_a_board_has_the_state_that_a_game_would_have(knowledge):
-    game = Game("crate", knowledge.words.allowed_set, Rules(max_turns=4))
-    game.play("speed")
-    game.play("slate")
-    given = [(clue.guess, clue.marks) for clue in game.state.clues]
-    assert board(*given, max_turns=4) == game.state
-
-
 def test_the_score_of_a_guess_against_four_words_is_as_by_hand(knowledge):
     # The marks of slate leave crane and grape together:
     # crane xx✓x✓, crate xx✓✓✓, grape xx✓x✓, slate ✓✓✓✓✓.
@@ -101,20 +93,10 @@ def test_the_reward_of_a_guess_is_the_reward_of_its_game_when_it_wins(knowledge)
     assert lost.reward == 0
 
 
-def test_settings_change_a_reward_set_and_rules_a_prompt(knowledge):
-    changed = build_rewards("phase2", knowledge, "reward.components.win.weight=7")
-    assert changed.weights == {**build_rewards("phase2", knowledge).weights, "win": 7.0}
-    assert "eight guesses" in build_prompt("letters", Rules(max_turns=8)).system
-
-
 WRONG: dict[str, Any] = {
-    "guess must have five letters": lambda k: board(("cran", "xxxxx")),
     "feedback of crane cannot be read": lambda k: board(("crane", "GYBBB")),
     "reward must be one of .*phase2": lambda k: build_rewards("phase3", k),
-    "give both or neither": lambda k: score_guess("crane", board(), k, secret="crane"),
     "not model=micro and player=entropy": lambda k: load_player(model="micro", player="entropy"),
-    "model must be one of .*micro": lambda k: load_player(model="nano"),
-    "player must be one of .*entropy": lambda k: load_player(player="entropi"),
     "secrets must be allowed words .* not 'CRANE'": lambda k: load_player(player="random").play(
         ["CRANE"]
     ),

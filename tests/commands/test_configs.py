@@ -8,14 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 from tests.helpers.configs import GROUPS, OPTIONS, composed
 from wordle_rl.commands import eval_players as players
 from wordle_rl.commands.build import KEYS, build_experiment, resolve
 from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.runs.config import compose_config
-from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.runs.paths import ROOT
 
 
@@ -116,23 +115,3 @@ def test_protocol_split_never_trains_on_a_test_or_validation_secret() -> None:
     setup = build_experiment(resolve(composed("words.protocol=split")))
     assert len(setup.test) == 315 and len(setup.validation) == 200
     assert not set(setup.recipe.secrets) & (set(setup.test) | set(setup.validation))
-
-
-@pytest.mark.parametrize(
-    ("name", "path", "lora", "rate"),
-    [
-        ("qwen1.5b_mac", "Qwen/Qwen2.5-1.5B-Instruct", (8, 16), 5e-6),
-        ("qwen3b_server", "Qwen/Qwen2.5-3B-Instruct", (32, 64), 1e-5),
-    ],
-)
-def test_the_set_ups_are_as_the_earlier_project_had_them(name, path, lora, rate) -> None:
-    setup = build_experiment(resolve(composed(f"experiment={name}")))
-    assert setup.model.path == path and setup.model.lora is not None
-    assert (setup.model.lora.rank, setup.model.lora.alpha) == lora
-    epochs = setup.trainer.steps * setup.recipe.rollout.groups / len(setup.recipe.secrets)
-    assert epochs == pytest.approx(3, abs=0.02) and setup.config["optim"]["lr"] == rate
-
-
-def test_resolving_a_missing_value_names_it() -> None:
-    with pytest.raises(ConfigError, match="answers"):
-        resolve(OmegaConf.create({"words": {"answers": "???"}}))

@@ -16,7 +16,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.helpers import exports as made
 from tests.helpers import runs
-from tests.helpers.commands import evaluation
 from tests.helpers.tiny import full_logprobs, qwen_like_tokenizer
 from wordle_rl.backends.torch import convert as merge
 from wordle_rl.commands.export import export as command
@@ -30,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 IDS = list(range(10, 60))
 FAMILIES = [
     "llama",
-    *(pytest.param(family, marks=pytest.mark.slow) for family in ("gpt2", "qwen2", "gemma3_text")),
+    *(pytest.param(family, marks=pytest.mark.slow) for family in ("gpt2", "gemma3_text")),
 ]
 
 
@@ -185,18 +184,7 @@ def twice(model: Any) -> Any:
     return model.merge_and_unload()
 
 
-def zeroed(model: Any) -> Any:
-    merged = model.merge_and_unload()
-    with torch.no_grad():
-        next(iter(merged.parameters())).zero_()
-    return merged
-
-
-FAULTS: dict[str, Any] = {
-    "twice": twice,
-    "not at all": lambda model: model.unload(),
-    "gibberish": zeroed,
-}
+FAULTS: dict[str, Any] = {"twice": twice, "not at all": lambda model: model.unload()}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -216,11 +204,8 @@ def test_weights_that_were_merged_wrongly_are_refused_and_nothing_is_left(
     [
         (0.019, 0.1, "bfloat16", "quietly"),
         (0.1, 4.3, "bfloat16", "with a warning"),  # 2.3 % of what the adapter changes
-        (0.002, 9.0, "float32", "with a warning"),
         (float("nan"), 9.0, "bfloat16", "refused"),
         (0.006, 0.01, "bfloat16", "refused"),
-        (0.00005, 0.00001, "bfloat16", "quietly"),
-        (0.01, None, "bfloat16", "quietly"),
         (0.4, None, "bfloat16", "with a warning"),
         (0.6, None, "bfloat16", "refused"),
     ],
@@ -250,11 +235,8 @@ def test_wrong_input_is_one_line_and_an_existing_folder_is_never_touched(
     assert "not mlx-adapter" in refuse(run, form="mlx-adapter")
 
 
-@pytest.mark.filterwarnings("ignore:Found missing adapter keys:UserWarning")
 def test_a_damaged_adapter_is_one_line(tmp_path: Path) -> None:
     _, run = made.adapted_run(tmp_path, "llama")
-    made.rewrite_adapter(run, target_modules=["q_proj"])
-    assert "the adapter does not fit" in refuse(run, tmp_path / "merged")
     wider = made.save_base(tmp_path / "gpt", "wider")
     made.rewrite_adapter(run, base_model_name_or_path=str(wider))
     assert "trained on another model than" in refuse(run, tmp_path / "merged")
@@ -280,8 +262,6 @@ def test_stages_of_imitation_and_reinforcement_end_in_an_export(
     _, first = runs.run(tmp_path / "runs", *given, lora, "name=taught")
     rest = [s for s in given if not s.startswith(("model", "algorithm"))]
     _, second = runs.run(tmp_path / "runs", *rest, f"init_from={first}", "name=played")
-    summary = evaluation(f"run={second} output_dir={tmp_path} compare=false limit=2")()
-    assert isinstance(summary, dict) and summary["games"] == 2
     folder = export(second, tmp_path / "merged", form="merged")
     expected = score_trained(tmp_path / "base", second)
     np.testing.assert_allclose(full_logprobs(load_plain(folder), IDS), expected, atol=1e-3)
@@ -289,12 +269,7 @@ def test_stages_of_imitation_and_reinforcement_end_in_an_export(
     assert "base (unknown) -> taught (" in card and ") -> played (" in card
     assert re.search(r"\| start \| test \| 6 \| \S+ % \(\S+ to \S+\) \|", card)
     assert re.search(r"\| step 2 \| test \| 6 \|", card)
-    # The export is a start like any other model, and brings its lineage along.
-    third = [f"model.path={folder}" if s.startswith("model.path") else s for s in given]
-    _, again = runs.run(tmp_path / "runs", *third, "name=again", "trainer.steps=1")
-    assert [stage["run"].split("_")[2] for stage in stages_of(again / "model")] == [
-        "taught", "played", "again"
-    ]  # fmt: skip
+    assert [stage["run"].split("_")[2] for stage in stages_of(folder)] == ["taught", "played"]
 
 
 # -- the card -------------------------------------------------------------------------------------
@@ -313,4 +288,4 @@ def test_the_card_names_base_prompt_commands_and_what_it_cannot_know(
     assert f"`wordle-rl export {run} --format merged`" in card
     assert "The run has no report on this checkpoint." in card
     assert "library_name: transformers" in card and "license" not in card.split("---")[1]
-    assert "You are playing Wordle" in card and "transformers 5." in card
+    assert "You are playing Wordle" in card

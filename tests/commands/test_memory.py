@@ -15,7 +15,7 @@ from tests.helpers.tiny import qwen, qwen_like_tokenizer
 from wordle_rl.backends import sizes
 from wordle_rl.backends.memory import GB, plan_memory, settle_memory
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.commands.memory import memory, spread
+from wordle_rl.commands.memory import memory
 from wordle_rl.runs.instantiate import ConfigError
 
 
@@ -44,18 +44,6 @@ def setup(*overrides: str) -> Any:
 
 def settle(*overrides: str, gb: float) -> Any:
     return settle_memory(setup(*overrides), "cuda", "bf16", gb * GB)
-
-
-def test_several_values_make_every_combination():
-    columns = list(spread(["model=qwen3b", "num_generations=2,4", "optim=adamw,muon"]))
-    assert [name for name, _ in columns] == [
-        "num_generations=2 optim=adamw", "num_generations=2 optim=muon",
-        "num_generations=4 optim=adamw", "num_generations=4 optim=muon",
-    ]  # fmt: skip
-    assert columns[0][1] == ["model=qwen3b", "num_generations=2", "optim=adamw"]
-    assert list(spread(["model.lora={rank: 4, alpha: 8}"])) == [
-        ("GB", ["model.lora={rank: 4, alpha: 8}"])
-    ]
 
 
 def test_the_command_prints_a_table_for_each_backend(capsys):

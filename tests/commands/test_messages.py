@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from tests.helpers.commands import command, evaluation
 from wordle_rl.commands import eval_players as players
 from wordle_rl.commands.eval import choose_games
 from wordle_rl.commands.resume import describe_untaught_prompt
-from wordle_rl.commands.train import describe_choices
 from wordle_rl.game.rules import Game
 from wordle_rl.policy.settings import locate
 from wordle_rl.prompts.styles import Places, Symbols
-from wordle_rl.runs.config import quoted
 from wordle_rl.runs.paths import ROOT
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -79,20 +75,3 @@ def test_the_first_lines_of_a_run_come_before_the_heavy_imports(tmp_path):
     assert first.startswith("lineage: ") and place.startswith("run folder: ")
     assert choices.startswith("choices: ") and "model=micro" in choices
     assert seconds < 12 * alone
-
-
-def with_hydra(*overrides: str) -> Any:
-    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        return compose("config", [quoted(o) for o in overrides], return_hydra_config=True)
-
-
-def line(*overrides: str) -> str:
-    chosen = with_hydra(*overrides).hydra.runtime.choices
-    return describe_choices({group: option for group, option in chosen.items() if option})
-
-
-def test_a_run_names_what_differs_from_the_defaults_whoever_chose_it():
-    assert line("experiment=none") == "choices: experiment=none"
-    assert "rollout=turn" in line("rollout=turn") and "history=upto4" in line("rollout=turn")
-    assert "optim=adamw" in line("model=qwen3b")
-    assert "optim" not in line("model=qwen3b", "optim=muon")

@@ -19,7 +19,7 @@ import yaml
 from tests.helpers.configs import OPTIONS, composed
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.commands.eval_players import EvalSettings
-from wordle_rl.runs.instantiate import ConfigError, instantiate
+from wordle_rl.runs.instantiate import instantiate
 from wordle_rl.runs.paths import ROOT
 
 WRONG = {
@@ -140,10 +140,3 @@ def test_a_number_of_the_eval_command_out_of_its_range_is_refused_by_name() -> N
         for fault in taken(node, path, kind, lambda n: instantiate("", n, EvalSettings))
     ]
     assert not faults
-
-
-def test_a_step_of_more_games_than_any_memory_holds_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"rollout.groups x rollout.num_generations"):
-        build_experiment(
-            resolve(composed("rollout.groups=100000", "rollout.num_generations=10000"))
-        )

@@ -6,13 +6,9 @@ import os
 
 import pytest
 
-from tests.helpers.configs import composed
-from tests.helpers.run_folders import Page, make_run
+from tests.helpers.run_folders import make_run
 from wordle_rl import __main__ as command
-from wordle_rl.commands.build import resolve
-from wordle_rl.commands.report import default_settings, write_page
-from wordle_rl.reports.run import read_run
-from wordle_rl.runs.config import keep_config
+from wordle_rl.commands.report import write_page
 from wordle_rl.runs.folder import RunFolder
 
 BOARDS = ["board_1", "board_2", "board_3"]
@@ -38,21 +34,6 @@ def test_its_pictures_are_written_beside_it(tmp_path, capsys):
     files = [run / "report.html", *(run / f"{name}.png" for name in pictures)]
     assert capsys.readouterr().out.split() == [str(file) for file in files]
     assert all(file.stat().st_size > 4_000 for file in files)
-
-
-def test_several_runs_are_compared_beside_the_first(tmp_path, capsys):
-    report(*(make_run(tmp_path, name) for name in ("a", "b")))
-    assert capsys.readouterr().out.strip() == str(tmp_path / "comparison.html")
-    assert Page((tmp_path / "comparison.html").read_text()).text("h1") == ["2 runs: a and b"]
-
-
-def test_settings_that_differ_from_the_default_are_found(tmp_path):
-    folder = RunFolder(make_run(tmp_path))
-    keep_config(folder, resolve(composed("model=mini", "optim.lr=0.5", "words.val=150")))
-    found, default = read_run(folder.path).settings or {}, default_settings()
-    changed = {key: value for key, value in found.items() if value != default.get(key)}
-    assert changed["optim.lr"] == "0.5" and changed["words.val"] == "150"
-    assert "seed" not in changed
 
 
 def test_what_cannot_be_read_or_written_is_one_line(tmp_path, capsys):

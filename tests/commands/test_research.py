@@ -61,20 +61,3 @@ def test_cheats_of_a_run_are_counted_as_by_hand(cheats, tmp_path):
     assert last == "9 2 50.0 3.00 28.6 0.0 60.0 boofy 60 % 80.0 42.9 14.3 50.0 0.0 50.0"
     [paid] = cheats.best_paid_losses(answers, 3)
     assert paid == '  slate, reward 4.00: crane "<guess>x" boofy! boofy! boofy!'
-
-
-def test_cheats_of_a_study_count_the_words_of_each_seed_by_themselves(cheats, tmp_path):
-    games = [
-        {"round": part, "trial": trial, "arm": "hasty", "seed": trial, "step": step,
-         "secret": "slate", "guesses": guesses.format(word)}
-        for part, trial, word in (("search", 0, "boofy"), ("search", 1, "primp"),
-                                  ("confirmation", 0, "steel"))
-        for step, guesses in ((0, "crane slate"), (7, "crane {0}! - {0}"))
-    ]  # fmt: skip
-    pd.DataFrame(games).to_csv(tmp_path / "games.csv.xz", index=False)
-    table = cheats.count(cheats.read(tmp_path))
-    assert "reward" not in table and "paid losses %" not in table, "columns without entries"
-    first, last = rows(table)
-    assert first == "0 2 100.0 0.0 0.0 100.0 slate 100 % 100.0 0.0 0.0 0.0 0.0"
-    # Of 8 answers 2 repeat, 2 are refused and 2 unreadable. Each seed recites its own 2 of 3.
-    assert last == "7 2 0.0 25.0 0.0 66.7 boofy 67 % 66.7 25.0 25.0 0.0 0.0"

@@ -15,7 +15,6 @@ from wordle_rl.__main__ import run as wordle_rl
 from wordle_rl.adapters.verl_files import KEYS, YAML, build_rows, map_keys, write_folder
 from wordle_rl.adapters.verl_game import VerlGame, choose_settings
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.data.rows import read_state
 from wordle_rl.runs.instantiate import ConfigError
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.words.lists import load_words
@@ -81,13 +80,11 @@ def test_the_launch_script_has_the_experiments_keys_and_lets_arguments_win(writt
     [
         (["algorithm=dapo"], {f"{ACTOR}.loss_agg_mode": "token-mean"}),
         (["algorithm=gspo"], {f"{ACTOR}.policy_loss.loss_mode": "gspo"}),
-        (["algorithm=rloo"], {"algorithm.adv_estimator": "rloo"}),
         (["algorithm.beta=0.1", "optim.lr=3e-5", "trainer.steps=7"], {
             f"{ACTOR}.kl_loss_coef": 0.1, f"{ACTOR}.optim.lr": 3e-5,
             "trainer.total_training_steps": 7,
             "algorithm.rollout_correction.rollout_is_threshold": 2.0,
         }),
-        (["algorithm.beta=0.1", "algorithm.kl=reward"], {"algorithm.use_kl_in_reward": True}),
         (["algorithm.minibatches=4", "rollout.groups=8"], {f"{ACTOR}.ppo_mini_batch_size": 2}),
     ],
 )  # fmt: skip
@@ -100,8 +97,6 @@ def test_choices_reach_verls_keys(settings, expected):
     [
         (["algorithm=ppo"], "algorithm must be one of grpo, dapo"),
         (["rollout=best_of"], "rollout must be one of game, turn"),
-        (["rollout.form=fresh", "prompt=state"], "rollout.form must be one of conversation, tool"),
-        (["model=untrained"], "model.path must be a hub name or a folder with whole weights"),
     ],
 )
 def test_what_would_be_another_run_is_refused_in_one_line(settings, said, tmp_path):
@@ -110,28 +105,7 @@ def test_what_would_be_another_run_is_refused_in_one_line(settings, said, tmp_pa
     assert not (tmp_path / "files").exists()
 
 
-def test_the_folder_must_be_given_and_without_checkpoints(tmp_path):
-    with pytest.raises(SystemExit):
-        wordle_rl(["verl", "model=tiny"])
-    (tmp_path / "checkpoints").mkdir()
-    with pytest.raises(ConfigError, match="has the checkpoints of another run"):
-        write_folder(tmp_path, setup_of())
-
-
 # -- rows -----------------------------------------------------------------------------------------
-
-
-def test_games_begin_where_history_and_validation_history_say():
-    setup = setup_of("history=upto4", "trainer.validation_history=2")
-    rows = build_rows(setup)
-    for part, most in (("train", 4), ("val", 2), ("test", 0)):
-        depths = set()
-        for row in rows[part]:
-            # Raises for wrong feedback.
-            state = read_state(row["extra_info"], setup.recipe.words, setup.recipe.rules)
-            assert all(clue.guess in row["prompt"][1]["content"] for clue in state.clues)
-            depths.add(len(state.clues))
-        assert depths == set(range(most + 1))
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1800), (0.5, 3600), (1.0, 1800)])

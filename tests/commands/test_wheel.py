@@ -109,7 +109,3 @@ def test_a_study_keeps_its_files_in_the_current_folder(run, tmp_path):
     [page] = (tmp_path / "outputs" / "sweeps").iterdir()
     assert (page / "study.db").is_file()
     assert str(page.name) in run(f"judge outputs/sweeps/{page.name}")
-
-
-def test_two_processes_train_without_the_checkout(run):
-    assert "run folder" in run(f"train {SMALL} backend.devices=2")

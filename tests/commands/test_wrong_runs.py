@@ -41,11 +41,8 @@ KEPT = {
     "model=qwen3b": "keeps model",
     "words.protocol=all": "words",
     "rollout.form=fresh": "rollout.form",
-    "output_dir=elsewhere": "output_dir",
     "init_from=conf": "init_from",
     "reward=phase2": "single values",
-    "+optim.foo=1": "+optim.foo=1",
-    "optim.name=adamw": "optim.name",
     "optim.lr='[1'": "optim.lr",
     "trainer.steps=1": "trainer.steps must be 2 or more, because 2 are done, not 1",
 }
@@ -62,7 +59,6 @@ def test_a_resumed_run_stays_the_same_run(line: str, finished: Path, refused) ->
 
 SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "config.yaml is not YAML": (lambda r: (r / "config.yaml").write_text("a: [1"), "YAML"),
-    "config.yaml is a list": (lambda r: (r / "config.yaml").write_text("- 1\n"), "config.yaml"),
     "config.yaml has an evil target": (
         lambda r: (r / "config.yaml").write_text(
             (r / "config.yaml").read_text().replace("wordle_rl.policy.optim.Muon", "os.system")
@@ -104,7 +100,7 @@ def test_a_model_says_wherever_it_is_copied_what_it_was_trained_on(
         assert "prompt=letters: not symbols" in told
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"stages": []}', '{"stages": [{}]}'])
+@pytest.mark.parametrize("text", ["", '{"stages": [{}]}'])
 def test_a_broken_record_of_a_model_is_named(
     text: str, finished: Path, tmp_path: Path, refused
 ) -> None:
@@ -112,12 +108,6 @@ def test_a_broken_record_of_a_model_is_named(
     (model / "wordle_rl.json").write_text(text)
     line = refused(training(f"model.path={model}"))
     assert f"{model / 'wordle_rl.json'}" in line and "list the runs that made the model" in line
-
-
-def test_a_run_is_gone_on_from_with_the_same_split_only(finished: Path, refused) -> None:
-    model = f"model.path={finished / 'model'} words.val=6"
-    assert "words.protocol" in refused(training(f"{model} words.test=7"))
-    assert len(build_experiment(resolve(composed(*model.split(), "words.test=6"))).test) == 6
 
 
 def cut(path: Path) -> None:

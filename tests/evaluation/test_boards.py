@@ -30,13 +30,6 @@ def test_tiles_are_green_yellow_and_grey_by_their_marks():
     assert colours == [(grey, "S"), (grey, "L"), (green, "E"), (grey, "E"), (yellow, "P")]
 
 
-def test_turns_without_feedback_say_why():
-    board = boards_side_by_side([played("crept", [None, "zzzzz"] * 3)], colour=False)
-    assert board.splitlines()[0] == "CREPT lost"
-    assert "no guess tag" in board.splitlines()[1]
-    assert board.splitlines()[2].startswith("ZZZZZ") and "not a word" in board
-
-
 @pytest.mark.parametrize(("width", "colour"), [(40, True), (100, False)])
 def test_boards_side_by_side_keep_the_width_and_lose_no_game(width, colour):
     games = [played("crept", ["sleep"] * n + ["crept"]) for n in range(5)] + [

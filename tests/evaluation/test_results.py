@@ -1,16 +1,14 @@
 """pass@k against all choices of k games and against chance, and wins by given guesses."""
 
 import itertools
-import re
 
 import numpy as np
 import pytest
 
-from tests.helpers.played_games import WORDS, given, played, summary_of
+from tests.helpers.played_games import given, played, summary_of
 from wordle_rl.evaluation.pass_at_k import pass_at_k, passes
 from wordle_rl.evaluation.results import depth_metrics, results_by_depth
 from wordle_rl.evaluation.tables import report_table
-from wordle_rl.game.rules import Clue, Game, State
 
 
 @pytest.mark.parametrize(("wins", "games"), [(0, 5), (1, 5), (3, 6), (6, 6)])
@@ -57,18 +55,6 @@ def test_the_interval_holds_the_truth_in_95_of_100_cases():
     assert 0.92 <= hits / 300 <= 0.99
 
 
-def test_the_report_has_greedy_games_beside_the_sampled_ones():
-    sampled = summary_of(games_of({"crane": [True, False] * 4, "sleep": [False] * 8}))
-    greedy = summary_of(games_of({"crane": [True], "sleep": [False]}))
-    text = report_table([sampled, greedy], 200)
-    [line] = [line for line in text.splitlines() if "pass@" in line]
-    # crane's: 1 - C(4, k) / C(8, k), which is 1/2, 11/14, 69/70 and 1; sleep's: 0
-    assert re.findall(r"pass@(\d) ([\d.]+)", line) == [
-        ("1", "25.0"), ("2", "39.3"), ("4", "49.3"), ("8", "50.0"),
-    ]  # fmt: skip
-    assert text.count("50.0 (") == 2, "the greedy win rate, and pass@8"
-
-
 GAMES = [
     played("crane", ["crane"]),
     given("crane", ["slate", "mound"], ["crane"]),
@@ -84,12 +70,6 @@ def test_games_are_counted_by_the_guesses_that_were_given():
     }  # fmt: skip
     # Given guesses count: the third guess won one game, and the other one is lost.
     assert found["2"]["mean_guesses_with_losses"] == pytest.approx((3 + 7) / 2)
-
-
-def test_a_game_that_could_not_begin_has_its_depth_too():
-    game = Game("crane", WORDS, state=State((Clue("slate", 0),), 1))
-    game.forfeit()
-    assert list(results_by_depth([game])) == ["1"]
 
 
 def test_the_report_and_the_metrics_show_them():

@@ -7,8 +7,6 @@ import pytest
 
 from tests.helpers.played_games import WORDS, played, summary_of
 from wordle_rl.evaluation.intervals import sign_test, standard_error, wilson, win_interval
-from wordle_rl.evaluation.summary import game_record
-from wordle_rl.evaluation.tables import report_table
 from wordle_rl.game.rules import Clue, Game, GameStatus, Rules, State, feedback_code
 from wordle_rl.training.metrics import habit_metrics
 
@@ -62,14 +60,6 @@ def test_consistency_leaves_out_guesses_without_clues_and_refused_ones():
     assert s["expected_remaining"] == 3.0
 
 
-def test_a_player_that_never_answers_has_shares_of_nothing_as_none():
-    s = summary_of([played("crane", [None] * 6)])
-    assert (s["wins"], s["format_compliance"]) == (0, 0.0)
-    assert s["mean_guesses"] is s["consistency"] is s["bits_ratio"] is None
-    assert s["mean_guesses_with_losses"] == 7.0
-    assert "fake" in report_table([s])
-
-
 def test_games_that_are_unfinished_or_ran_out_of_time_count_as_lost():
     late = played("crane", ["slate"])
     late.forfeit(GameStatus.OUT_OF_TIME)
@@ -120,11 +110,3 @@ def test_openers_are_distinct_first_guesses_of_games_from_an_empty_board():
 def test_the_sign_test_is_the_exact_mcnemar_test():
     assert sign_test(2, 8) == sign_test(8, 2) == pytest.approx(112 / 1024)  # 2 (1 + 10 + 45) / 2^10
     assert sign_test(0, 0) == sign_test(3, 3) == 1.0
-
-
-def test_a_game_from_the_middle_keeps_the_clues_it_started_from():
-    clue = Clue("slate", feedback_code("slate", "crane"))
-    game = Game("crane", WORDS, state=State((clue,), 1))
-    game.play("crane")
-    assert game_record(game)["clues_at_start"] == [["slate", "xx✓x✓"]]
-    assert summary_of([game])["mean_guesses"] == 2.0

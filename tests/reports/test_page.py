@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.run_folders import AFTER, BEFORE, Page, make_run, write_report
 from wordle_rl.reports.page import make_page
 from wordle_rl.reports.run import read_run
-from wordle_rl.runs.files import FolderError, StepLog, write_json
+from wordle_rl.runs.files import StepLog, write_json
 from wordle_rl.words.lists import load_words
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -143,22 +143,6 @@ def test_a_run_without_its_end_shows_what_it_has(run):
     assert "summary.json is missing" in prose
     assert "The model wins 33.3 (6.1 to 79.2) % of test secrets before training." in prose
     assert "training step this run 0 33.3 (6.1 to 79.2) 10 33.3" in prose
-
-
-def test_a_run_before_its_first_step_has_a_page(run):
-    for file in run.glob("*.jsonl"):
-        file.unlink()
-    for name in ("summary.json", "start.json"):
-        (run / name).unlink()
-    prose = page_of(run).prose
-    assert "There is no result yet." in prose and "no step yet" in prose
-    assert "No validation was logged." in prose
-
-
-def test_a_damaged_file_is_named(run):
-    (run / "start.json").write_text("{\n{\n")
-    with pytest.raises(FolderError, match=r"start\.json"):
-        read_run(run)
 
 
 def test_equal_runs_have_equal_pages(html, run, monkeypatch):

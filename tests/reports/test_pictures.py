@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from matplotlib.figure import Figure
 
@@ -46,11 +44,3 @@ def test_texts_are_escaped_and_dollars_are_dollars(tmp_path):
     assert "<b>" not in svg and "&lt;b&gt;$x^2$" in svg and 'aria-label="A &#34;&amp;&#34;' in svg
     assert "currentColor" in svg and "#1a1a1a" not in svg
     assert write_png(picture, tmp_path).read_bytes().startswith(b"\x89PNG")
-
-
-def test_pictures_of_a_page_share_no_names(tmp_path):
-    svgs = [to_svg(picture) for picture in curve_pictures([read_run(make_run(tmp_path))], [])]
-    names = [set(re.findall(r' id="([^"]+)"', svg)) for svg in svgs]
-    assert sum(map(len, names)) == len(set.union(*names)) > 3
-    for svg, own in zip(svgs, names, strict=True):
-        assert set(re.findall(r'(?:href="|url\()#([\w-]+)', svg)) <= own

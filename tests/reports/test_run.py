@@ -34,14 +34,6 @@ def test_the_interval_is_over_the_differences_of_the_secrets():
     assert found.p_value == pytest.approx(2 * (1 + 5) / 2**5)
 
 
-def test_only_secrets_of_both_players_count():
-    first = player(("crane", True, 3), ("slate", False, 6))
-    second = player(("slate", True, 3), ("abbey", True, 3))
-    found = difference(first, second)
-    assert found is not None and found.secrets == 1 and found.wins.value == 1.0
-    assert difference(first, player(("mound", True, 3))) is None
-
-
 def test_a_logged_mean_keeps_its_value_and_takes_the_interval_of_the_boards(tmp_path):
     found = read_run(make_run(tmp_path)).validations
     assert found.win_rate.tolist() == pytest.approx([1 / 3, 1 / 3, 1, 1, 1])

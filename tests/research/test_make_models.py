@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from research.make_models import MODELS, write_card, write_weights
+from research.make_models import write_card, write_weights
 from tests.helpers import runs
 from tests.helpers.commands import SMALL_RUN, trained, training
 from wordle_rl.backends.torch.load import load_model
@@ -16,7 +16,6 @@ from wordle_rl.policy.lineage import RECORD, stages_of
 from wordle_rl.policy.settings import ModelSettings
 from wordle_rl.runs.checkpoints import CheckpointStore
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.runs.paths import CONF
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -76,11 +75,3 @@ def test_of_a_run_with_lora_the_adapter_alone_is_embedded(tmp_path: Path) -> Non
     )
     model, tokenizer = load_model(settings, precision="fp32", device="cpu")
     assert model.peft_config["default"].r == 4 and len(tokenizer.inner) > 100
-
-
-def test_each_stage_is_an_experiment_and_each_model_can_be_asked():
-    for name, (stages, _) in MODELS.items():
-        assert (CONF / "model" / f"{name.removesuffix('_clean')}.yaml").is_file()
-        for stage in stages:
-            experiment = stage.split()[0].removeprefix("experiment=")
-            assert (CONF / "experiment" / f"{experiment}.yaml").is_file()

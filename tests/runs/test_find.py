@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from wordle_rl.commands.runs import describe_age, runs
-from wordle_rl.runs.files import FolderError, write_json
+from wordle_rl.commands.runs import runs
+from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import UNFINISHED, RunFolder, find_run, label_run
 from wordle_rl.runs.instantiate import ConfigError
 
@@ -46,13 +46,6 @@ def test_the_latest_run_is_the_newest_of_its_kind_that_can_be_read(outputs):
         find_run("latest", outputs=outputs / "nowhere")
 
 
-def test_another_name_is_a_folder(outputs):
-    [old] = outputs.glob("*_old_*")
-    assert find_run(old.name, root=outputs).path == old
-    with pytest.raises(FolderError, match="no such run folder"):
-        find_run("other", root=outputs)
-
-
 def listed(outputs, capsys) -> list[list[str]]:
     """The cells of the table but the first one, without its title."""
     runs(outputs)
@@ -76,20 +69,6 @@ def test_a_list_says_how_each_run_stands_newest_first(outputs, capsys):
     assert [line[-1] for line in others] == ["finished", "interrupted", "finished"]
     assert last[-1] == "unreadable"
     assert listed(outputs, capsys)[0][-1] == "killed", "without a process"
-
-
-def test_a_folder_without_runs_says_so(tmp_path, capsys):
-    runs(tmp_path)
-    assert capsys.readouterr().out == f"{tmp_path}: no runs yet\n"
-    with pytest.raises(ConfigError, match="missing: no such folder"):
-        runs(tmp_path / "missing")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(-3, "0 s"), (59, "59 s"), (60, "1 min"), (7199, "1 h"), (200_000, "2 d")]
-)
-def test_an_age_is_told_in_its_largest_unit(seconds, said):
-    assert describe_age(timedelta(seconds=seconds)) == said
 
 
 COMMAND = [

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from wordle_rl.runs.files import FolderError
-from wordle_rl.runs.folder import RunFolder, git_revision, given_name
+from wordle_rl.runs.folder import RunFolder, given_name
 from wordle_rl.runs.paths import ROOT
 
 
@@ -67,28 +67,6 @@ def test_the_manifest_tells_what_is_needed_to_run_again_and_what_happened_since(
     after = run.manifest()
     assert run.computing() == {"threads": 2} and after["started"] == manifest["started"]
     assert (after["status"], [r["step"] for r in after["resumes"]]) == ("finished", [5, 9])
-
-
-def test_git_revision_tells_commit_and_dirt_of_this_repository_only(tmp_path, monkeypatch):
-    def git(*arguments):
-        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
-        command = ["git", *identity, "-C", str(tmp_path), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    assert git_revision(tmp_path) is None
-    git("init", "-q")
-    assert git_revision(tmp_path) is None  # no commit yet
-    (tmp_path / "a").write_text("1")
-    git("add", "a")
-    git("commit", "-q", "-m", "first")
-    clean = {"revision": git("rev-parse", "HEAD"), "dirty": False}
-    assert git_revision(tmp_path) == clean
-    (tmp_path / "a").write_text("2")
-    assert git_revision(tmp_path) == {**clean, "dirty": True}
-    (tmp_path / "inside").mkdir()
-    assert git_revision(tmp_path / "inside") is None
-    monkeypatch.setenv("PATH", "")  # a machine without git
-    assert git_revision(tmp_path) is None
 
 
 HOLD = """

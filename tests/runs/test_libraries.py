@@ -60,19 +60,6 @@ def test_a_python_without_the_project_s_environment_is_told_what_to_do() -> None
     assert done.stderr.startswith("error: ") and f"{PIP} ." in done.stderr
 
 
-@pytest.mark.parametrize("library", ["tensorboard", "wandb"])
-def test_a_logger_without_its_library_is_refused_before_anything_is_written(
-    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from wordle_rl.backends.loggers import build_loggers
-    from wordle_rl.training.experiment import LoggerSettings
-
-    monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ValueError, match=rf"{library} is not installed: pip install"):
-        build_loggers(LoggerSettings(**{"tensorboard": False, library: True}), tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 def test_an_adapter_without_peft_is_no_damaged_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

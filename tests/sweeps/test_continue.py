@@ -97,15 +97,6 @@ def read_games(root: Path) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(lzma.decompress(packed).decode()), dtype={"arm": str})
 
 
-def test_results_keep_every_figure_of_a_trial(root):
-    table = pd.read_csv(root / "study" / "results.csv")
-    assert [*table["round"]].count("confirmation") == 2
-    first = table.iloc[0]
-    assert (first.arm, first.seed, first.state) == ("low", 0, "complete")
-    assert (first.games, first.seconds, first.test_win_rate) == (40.0, 2.0, 0.25)
-    assert [wins for _, wins in json.loads(first.curve)] == pytest.approx([0.06, 0.07, 0.08, 0.09])
-
-
 def test_a_password_is_in_no_file(tmp_path, monkeypatch):
     url = "postgresql://me:s3cret@host/db"
     monkeypatch.setattr("sys.argv", ["train.py", "-m", f"hydra.sweeper.storage={url}", "x=1,2"])

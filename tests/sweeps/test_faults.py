@@ -179,16 +179,6 @@ def test_three_failures_in_a_row_stop_a_study_with_the_cause(tmp_path, fake, how
     assert complete(tmp_path) == [0, 1, 2, 3]
 
 
-def test_a_trial_that_fails_is_left_out_and_tried_again_by_the_same_command(tmp_path, fake):
-    fake(fail="broken", fail_at=0.9)
-    said = work(tmp_path)
-    assert states(stored(tmp_path)) == ["COMPLETE", "FAIL", "COMPLETE"]
-    assert "x=0.5; 1 failed" in said[-1]
-    fake()
-    assert work(tmp_path)[-1].endswith("x=0.9")
-    assert complete(tmp_path) == [0.1, 0.5, 0.9]
-
-
 def test_other_settings_are_refused_by_name(tmp_path):
     work(tmp_path)
     with pytest.raises(ConfigError, match=r"started with another space: ") as no:

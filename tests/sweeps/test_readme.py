@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-import statistics
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,6 @@ from wordle_rl.sweeps.readme import (
     END,
     UNWRITTEN,
     draw_study,
-    format_mean,
     list_arms,
     write_page,
 )
@@ -53,13 +50,6 @@ def study_of(folder: Path, *trials: dict[str, Any]) -> Study:
     pd.DataFrame(rows, columns=pd.Index(columns)).to_csv(folder / "results.csv", index=False)
     (folder / "study.json").write_text(json.dumps(record))
     return read_study(folder)
-
-
-def test_the_interval_of_a_mean_over_seeds_has_students_published_quantile():
-    values = [float(i % 7) for i in range(6)]
-    half = float(format_mean(values, 1, 9).partition(" ± ")[2])
-    assert half / statistics.stdev(values) * math.sqrt(6) == pytest.approx(2.571, abs=5.01e-4)
-    assert format_mean([0.5, None, math.nan], 1, 1) == "0.5" and format_mean([None], 1, 1) == "-"
 
 
 def test_a_table_has_a_row_for_each_arm_and_counts_what_did_not_complete(tmp_path):

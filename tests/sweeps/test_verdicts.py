@@ -48,16 +48,6 @@ def spread_of(means: list[float]) -> Spread:
     return spread
 
 
-def test_without_secrets_a_difference_is_students_paired_test():
-    means = [0.05, 0.02, 0.04, 0.01]
-    [effect] = find_verdicts({"a": spread_of(means)}, WINS, margin=2.0)
-    error = np.std(means, ddof=1) / 2
-    assert effect.difference == pytest.approx(3.0)
-    half = 100 * t.ppf(0.975, 3) * error
-    assert (effect.low, effect.high) == pytest.approx((3.0 - half, 3.0 + half))
-    assert effect.p == pytest.approx(2 * t.sf(0.03 / error, 3))
-
-
 def test_only_common_seeds_and_secrets_count():
     one = {(0, "crane"): 1.0, (1, "crane"): 1.0, (0, "slate"): 0.0, (2, "crane"): 1.0}
     other = {(0, "crane"): 0.0, (1, "crane"): 1.0, (1, "slate"): 1.0}

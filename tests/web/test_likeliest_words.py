@@ -35,12 +35,6 @@ def micro() -> Opponent:
     return load_opponent("backend.precision=fp32", model="micro")
 
 
-@pytest.fixture(scope="module")
-def lexicon() -> Opponent:
-    """Has a token for each word."""
-    return load_opponent("backend.precision=fp32", model="lexicon")
-
-
 def player_of(opponent: Opponent) -> ModelPlayer:
     player = opponent.seat()
     assert isinstance(player, ModelPlayer)
@@ -93,11 +87,6 @@ def test_ten_likeliest_words_are_those_of_scoring_every_answer(board, micro):
 @pytest.mark.parametrize("board", BOARDS)
 def test_so_are_they_among_all_allowed_words(board, micro):
     check_against_plain_scores(micro, BOARDS[board], micro.knowledge.words.allowed)
-
-
-def test_a_word_that_is_one_token_has_the_probability_of_its_tokens(lexicon):
-    words = lexicon.knowledge.words.allowed[::100]
-    check_against_plain_scores(lexicon, BOARDS["two guesses"], words)
 
 
 def test_chances_of_a_turn_are_those_behind_the_conversation_so_far(micro):

@@ -7,15 +7,8 @@ import pytest
 
 from wordle_rl.commands.play import load_opponent
 from wordle_rl.game.rules import Clue, State, feedback_code
-from wordle_rl.web.opponent import Abandoned
 
 AFTER_CRANE = State((Clue("crane", feedback_code("crane", "slate")),), 1)
-
-
-def test_a_solver_guesses_one_word_with_certainty():
-    turn, chances = load_opponent(player="entropy").ask(State())
-    assert turn.guess == "salet"
-    assert chances is not None and chances.words == {"salet": 1.0}
 
 
 def test_a_player_that_draws_has_the_chances_of_its_pool():
@@ -26,18 +19,6 @@ def test_a_player_that_draws_has_the_chances_of_its_pool():
     assert {*chances.letters[4]} == {word[4] for word in left}
     _, anything = load_opponent(player="random").ask(AFTER_CRANE)
     assert anything is not None and len(anything.words) == 12_972
-
-
-def test_a_player_that_writes_gibberish_has_none():
-    opponent = load_opponent(player="gibberish")
-    watched = opponent.play("slate")
-    assert opponent.chances(watched, 0) is None
-    assert opponent.ask(State())[1] is None
-
-
-def test_a_game_can_be_abandoned_between_two_turns():
-    with pytest.raises(Abandoned):
-        load_opponent(player="entropy").play("slate", lambda: True)
 
 
 def slow_bits(guess: str, candidates: list[str]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from tests.helpers.web_page import ANSWERS, load, small_page
 from wordle_rl.commands.play import play
 from wordle_rl.game.rules import marks
 from wordle_rl.runs.folder import RunFolder
-from wordle_rl.web.opponent import Choice, Choices, list_choices
+from wordle_rl.web.opponent import Choices, list_choices
 from wordle_rl.web.server import Page, build_app, serve
 
 
@@ -103,11 +102,6 @@ def test_two_players_are_compared_on_a_board_made_by_hand(browser):
     assert browser.error("board", player="entropy", rows=rows * 3).endswith("is left: 5 rows")
 
 
-def test_a_player_that_cannot_be_loaded_is_told_in_one_line(browser):
-    assert browser.error("new", player="broken") == "the model of this player is damaged"
-    assert browser.ask("new", player="entropy")["max_turns"] == 6
-
-
 def test_another_host_is_refused_as_a_rebound_name_would_send_it(browser):
     for path in ("/", "/api/about"):
         for host in ("evil.example", "", "127.0.0.1.evil.example", "10.0.0.1"):
@@ -120,22 +114,6 @@ def test_the_server_listens_on_this_machine_alone_and_a_port_in_use_is_an_error(
         port = other.getsockname()[1]
         with pytest.raises(OSError, match="in use"):
             serve(small_page(), port=port, browser=False)
-
-
-def test_a_run_that_trains_plays_with_its_newest_best_checkpoint(tmp_path):
-    version, loaded = [Path("step_10")], []
-
-    def load_named(**settings: str) -> Any:
-        loaded.append((version[0].name, settings))
-        return load("entropy")
-
-    choice = Choice(label="a run", settings={"run": "r"}, version=lambda: version[0])
-    players = Choices({"best of the run": choice}, load_named)
-    first = players.get("best of the run")
-    assert players.get("best of the run") is first
-    version[0] = Path("step_20")
-    assert players.get("best of the run") is not first
-    assert loaded == [("step_10", {"run": "r"}), ("step_20", {"run": "r"})]
 
 
 def test_a_run_comes_first_and_is_compared_with_its_start(tmp_path):

@@ -44,7 +44,7 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
     hints = get_type_hints(cls)
     for name, value in settings.items():
         place, wanted = f"{key}.{name}".lstrip("."), (hints[name], *get_args(hints[name]))
-        group = next((one for one in wanted if dataclasses.is_dataclass(one)), None)
+        group: Any = next((one for one in wanted if dataclasses.is_dataclass(one)), None)
         if group is not None and isinstance(value, Mapping):
             settings[name] = value = instantiate(place, value, group)
         check_type(place, value, hints[name])

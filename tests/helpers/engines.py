@@ -60,7 +60,7 @@ def mlx_model(model: Any) -> EngineModel:
     from wordle_rl.backends.mlx.engine import build_engine
 
     def new(lm: Any, *, stops: frozenset[int], max_context: int) -> Any:
-        return build_engine(lm, {}, stop_ids=stops, max_context=max_context)
+        return build_engine(lm, stop_ids=stops, max_context=max_context)
 
     loaded = loaded_from(model)
     loaded.model.freeze()

@@ -6,7 +6,9 @@ Nothing here imports torch. commands/eval_players.py loads models.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from omegaconf import OmegaConf
 
@@ -31,11 +33,11 @@ def board(*clues: tuple[str, str], max_turns: int = 6) -> State:
         raise ValueError(
             f"a board of {max_turns} turns must leave one of them, not have {len(clues)} clues"
         )
-    read = []
+    clean = []
     for guess, feedback in clues:
         word = read_word("guess", guess)
-        read.append(Clue(word, read_feedback(word, feedback)))
-    return State(clues=tuple(read), turn=len(read), max_turns=max_turns)
+        clean.append(Clue(word, read_feedback(word, feedback)))
+    return State(clues=tuple(clean), turn=len(clean), max_turns=max_turns)
 
 
 def build_knowledge(words: WordLists | None = None) -> Knowledge:
@@ -54,9 +56,7 @@ def build_rewards(name: str, knowledge: Knowledge, *settings: str) -> RewardSet:
     settings: changes as on the command line, such as "reward.components.win.weight=5". Its method
     `score` gives the reward of a game, turn by turn and component by component.
     """
-    config = compose_config("eval", [f"reward={name}", *settings])
-    node = OmegaConf.to_container(config.reward, resolve=True)
-    return build_reward_set(node, knowledge)
+    return build_reward_set(_node("reward", name, settings), knowledge)
 
 
 def build_prompt(name: str = "symbols", rules: Rules | None = None, *settings: str) -> PromptStyle:
@@ -65,9 +65,13 @@ def build_prompt(name: str = "symbols", rules: Rules | None = None, *settings: s
     Its `system` text says how to play, `opening(state)` is the first message of a game, and
     `feedback(turn, state)` is the message after a turn. settings: as for build_rewards.
     """
-    config = compose_config("eval", [f"prompt={name}", *settings])
-    node = OmegaConf.to_container(config.prompt, resolve=True)
+    node = _node("prompt", name, settings)
     return instantiate("prompt", node, PromptStyle, game=rules or Rules())
+
+
+def _node(group: str, name: str, settings: Sequence[str]) -> Any:
+    config = compose_config("eval", [f"{group}={name}", *settings])
+    return OmegaConf.to_container(config[group], resolve=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -21,11 +21,9 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import MARKS, Game, GameStatus, PlayedTurn, Rules, marks_of
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.words.lists import WORD_LENGTH, WordLists, load_words
-from wordle_rl.words.splits import split_secrets
+from wordle_rl.words.splits import Which, split_secrets
 
 Observation = dict[str, NDArray[np.uint8]]
-Part = Literal["train", "val", "test", "all"]
-PARTS = ("train", "val", "test", "all")
 WIN = "win"  # the reward that is 1 for a win, 0 for everything else
 
 
@@ -44,12 +42,13 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012 (Gymnasium's own form)
+    game: Game  # since reset()
 
     def __init__(
         self,
         *,
         words: WordLists | None = None,
-        secrets: Part | Sequence[str] = "train",
+        secrets: Which | Sequence[str] = "train",
         rules: Rules | None = None,
         reward: str | RewardSet = WIN,
         candidates: bool = False,
@@ -63,16 +62,18 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         for each action: does the word fit all clues, and is it a possible secret? render_mode: ansi
         makes render() return text.
         """
-        if render_mode not in (None, *self.metadata["render_modes"]):
-            raise ValueError(f"render_mode must be ansi or None, not {render_mode!r}")
         self.words = load_words() if words is None else words
         self.rules = rules or Rules()
         self.render_mode = render_mode
-        self._secrets = choose_secrets(self.words, secrets)
+        part = split_secrets(self.words).secrets(secrets) if isinstance(secrets, str) else secrets
+        self._secrets = tuple(part)
+        if wrong := [word for word in self._secrets if word not in self.words.guess_index]:
+            raise ValueError(f"secrets must be allowed words in lower case, not {wrong[0]!r}")
         self._rewards: RewardSet | None = None  # of WIN
-        if reward != WIN:
-            named = isinstance(reward, str)
-            self._rewards = build_rewards(reward, self.knowledge) if named else reward
+        if isinstance(reward, RewardSet):
+            self._rewards = reward
+        elif reward != WIN:
+            self._rewards = build_rewards(reward, self.knowledge)
         self._candidates = candidates
         # The row of each answer among the actions.
         self._answers = [self.words.guess_index[word] for word in self.words.answers]
@@ -84,8 +85,6 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
                 "marks": spaces.Box(0, len(MARKS), shape, np.uint8),
             }
         )
-        self.game: Game | None = None
-        self._earned = 0.0
 
     @cached_property
     def knowledge(self) -> Knowledge:
@@ -98,47 +97,37 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         """Begin a game. options: {"secret": word} chooses the secret, which is drawn otherwise."""
         super().reset(seed=seed)
         secret = self._secrets[int(self.np_random.integers(len(self._secrets)))]
-        if options and "secret" in options:
-            [secret] = choose_secrets(self.words, [options["secret"]])
+        secret = (options or {}).get("secret", secret)
         self.game, self._earned = Game(secret, self.words.allowed_set, self.rules), 0.0
         return self._observe(), self._inform()
 
     def step(self, action: np.int64 | int) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Guess the word with this index. Raises ValueError for no index, and after the end."""
-        game = self._running()
         if not self.action_space.contains(action):
             last = len(self.words.allowed) - 1
             raise ValueError(f"action must be a whole number 0..{last}, not {action!r}")
-        turn = game.play(self.words.allowed[int(action)])
-        before, self._earned = self._earned, self._score(game)
-        over = game.status is not GameStatus.PLAYING
+        turn = self.game.play(self.words.allowed[int(action)])
+        before, self._earned = self._earned, float(self.game.won)
+        if self._rewards is not None:
+            self._earned = self._rewards.score(self.game).total
+        over = self.game.status is not GameStatus.PLAYING
         return self._observe(), self._earned - before, over, False, self._inform(turn)
 
     def render(self) -> str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The board as text, a line for each turn; None without render_mode="ansi"."""
         if self.render_mode is None:
             return None
-        game = self._running()
         lines = ["....."] * self.rules.max_turns
-        for turn in game.turns:
+        for turn in self.game.turns:
             # Actions are allowed words, so that nothing else is refused.
             marks = "ignores a clue" if turn.feedback is None else marks_of(turn.feedback)
             lines[turn.state.turn] = f"{turn.guess} {marks}"
         return "\n".join(lines)
 
-    def _running(self) -> Game:
-        if self.game is None:
-            raise ValueError("call reset() first: no game has begun")
-        return self.game
-
-    def _score(self, game: Game) -> float:
-        """The reward of the game so far."""
-        return float(game.won) if self._rewards is None else self._rewards.score(game).total
-
     def _observe(self) -> Observation:
         shape = (self.rules.max_turns, WORD_LENGTH)
         letters, marks = np.zeros(shape, np.uint8), np.zeros(shape, np.uint8)
-        for turn in self._running().turns:
+        for turn in self.game.turns:
             row = turn.state.turn
             letters[row] = [ord(letter) - ord("a") + 1 for letter in turn.guess or ""]
             if turn.feedback is not None:
@@ -147,28 +136,15 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
 
     def _inform(self, turn: PlayedTurn | None = None) -> dict[str, Any]:
         """What is known besides the observation: of the turn, if any, and at the game's end."""
-        game, info = self._running(), {}
+        info: dict[str, Any] = {}
         if turn is not None:
             info |= {"guess": turn.guess, "accepted": turn.feedback is not None}
         if self._candidates:
             info["candidates"] = np.zeros(len(self.words.allowed), dtype=bool)
-            info["candidates"][self._answers] = self.knowledge.candidates(game.state)
-        if game.status is not GameStatus.PLAYING:
-            info |= {"won": game.won, "secret": game.secret}
+            info["candidates"][self._answers] = self.knowledge.candidates(self.game.state)
+        if self.game.status is not GameStatus.PLAYING:
+            info |= {"won": self.game.won, "secret": self.game.secret}
         return info
-
-
-def choose_secrets(words: WordLists, secrets: Part | Sequence[str]) -> tuple[str, ...]:
-    """The secrets that a part of the split, or a list, names. Raises ValueError in one line."""
-    if isinstance(secrets, str):
-        if secrets not in PARTS:
-            raise ValueError(f"secrets must be {', '.join(PARTS)} or words, not {secrets!r}")
-        return split_secrets(words).secrets(secrets)
-    if wrong := [word for word in secrets if word not in words.allowed_set]:
-        raise ValueError(f"secrets must be allowed words in lower case, not {wrong[0]!r}")
-    if not secrets:
-        raise ValueError("secrets must name a word or more, not none")
-    return tuple(secrets)
 
 
 register_gymnasium()  # for a checkout that is not installed

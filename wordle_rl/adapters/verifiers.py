@@ -53,17 +53,18 @@ class WordleTaskset(vf.Taskset[WordleTask, WordleConfig]):
 
     @cached_property
     def style(self):
-        chosen = [s for s in self.config.settings if s.startswith("prompt.")]
-        return build_prompt(self.config.prompt, Rules(), *chosen)
+        return build_prompt(self.config.prompt, Rules(), *self._settings("prompt."))
 
     @cached_property
     def rewards(self):
-        chosen = [s for s in self.config.settings if s.startswith("reward.")]
-        return build_rewards(self.config.reward, self.knowledge, *chosen)
+        return build_rewards(self.config.reward, self.knowledge, *self._settings("reward."))
 
     @cached_property
     def knowledge(self):
-        return build_knowledge(load_words())
+        return build_knowledge()
+
+    def _settings(self, group: str) -> list[str]:
+        return [chosen for chosen in self.config.settings if chosen.startswith(group)]
 
     def load(self) -> Iterator[WordleTask]:
         splits = split_secrets(load_words())
@@ -90,9 +91,8 @@ class WordleEnvConfig(vf.EnvConfig):
 class WordleEnv(vf.Env[WordleEnvConfig]):
     """Plays one game to its end and records its reward.
 
-    The trace gets one reward for each component, which add up to the reward of the game. Metrics:
-    won, guesses, non_words, unreadable, repeats and fits (shares of the turns). trace.info has the
-    reward of each turn, which credit by turn needs.
+    The trace gets one reward for each component, which add up to the reward of the game.
+    trace.info has the reward of each turn, which credit by turn needs.
     """
 
     async def run(self, task, agents) -> None:
@@ -126,15 +126,14 @@ class WordleEnv(vf.Env[WordleEnvConfig]):
 def describe(game: Game, knowledge) -> dict[str, float]:
     """The metrics of a game; everything but `won` and `guesses` is a share of its turns."""
     turns, kinds = game.turns, [turn.kind for turn in game.turns]
-    fits = [
-        turn.kind is TurnKind.ACCEPTED and knowledge.is_consistent(turn.guess, turn.state)
-        for turn in turns
-    ]
     counts = {
         "non_words": kinds.count(TurnKind.NOT_A_WORD),
         "unreadable": kinds.count(TurnKind.UNPARSABLE),
         "repeats": sum(turn.repeat for turn in turns),
-        "fits": sum(fits),
+        "fits": sum(
+            turn.kind is TurnKind.ACCEPTED and knowledge.is_consistent(turn.guess, turn.state)
+            for turn in turns
+        ),
     }
     shares = {name: count / max(len(turns), 1) for name, count in counts.items()}
     return {"won": float(game.won), "guesses": float(len(turns)), **shares}

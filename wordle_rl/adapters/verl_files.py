@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 from wordle_rl.game.rules import State
 from wordle_rl.policy.sampling import Purpose, generator
-from wordle_rl.prompts.parser import TOOL
+from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.runs.files import write_bytes
 from wordle_rl.runs.instantiate import ConfigError, check_choice, option_of
 from wordle_rl.runs.tables import write_table
@@ -24,7 +25,6 @@ from wordle_rl.training.experiment import Experiment
 AGENT, LOOP = "wordle", "wordle_rl.adapters.verl_loop.WordleLoop"
 PARTS = ("train", "val", "test")
 YAML, KEYS, CHECKPOINTS = "agent_loop.yaml", "keys.txt", "checkpoints"
-_TEMPLATE = 512  # bytes that a chat template adds to a first prompt, at most
 _NEVER = 1e9  # a limit that nothing reaches
 _ALGORITHMS = {  # ours -> verl's advantages, how losses are averaged, and the loss
     "grpo": ("grpo", "seq-mean-token-mean", "vanilla"),
@@ -58,54 +58,57 @@ def build_rows(setup: Experiment) -> dict[str, list[Row]]:
         given = [recipe.states[i] for i in range(len(recipe.states))]
         secrets, starts = [g.secret for g in given], [g.state(turns) for g in given]
     else:
-        secrets = _choose_training_secrets(setup)
+        secrets = _choose_training_secrets(recipe)
         starts = [State(max_turns=turns)] * len(secrets)
         if recipe.history is not None:
             starts = recipe.history.states(
                 secrets, range(len(secrets)), seed=recipe.seed, step=0, max_turns=turns
             )
-    parts = {
-        "train": (secrets, starts),
-        "val": (setup.validation, setup.validation_starts),
-        "test": (setup.test, [State(max_turns=turns)] * len(setup.test)),
-    }
+    empty = [State(max_turns=turns)] * len(setup.test)
     return {
-        part: [_build_row(setup, part, *row) for row in zip(range(len(s)), s, given, strict=True)]
-        for part, (s, given) in parts.items()
+        "train": _rows_of(setup, "train", secrets, starts),
+        "val": _rows_of(setup, "val", setup.validation, setup.validation_starts),
+        "test": _rows_of(setup, "test", setup.test, empty),
     }
 
 
-def _choose_training_secrets(setup: Experiment) -> list[str]:
+def _choose_training_secrets(recipe: Recipe) -> list[str]:
     """The training secrets, and as many allowed words as words.allowed_share asks for."""
-    recipe, share = setup.recipe, setup.recipe.allowed_share
+    share, pool = recipe.allowed_share, recipe.allowed_secrets
+    if not share:
+        return list(recipe.secrets)
     secrets = [] if share == 1 else list(recipe.secrets)
-    if share:
-        wanted = round(len(secrets) * share / (1 - share)) if share < 1 else len(recipe.secrets)
-        draw = generator(Purpose.ALLOWED_SECRETS, seed=recipe.seed)
-        pool = recipe.allowed_secrets
-        secrets += [pool[i] for i in draw.permutation(len(pool))[:wanted]]
-    return secrets
+    wanted = round(len(secrets) * share / (1 - share)) if share < 1 else len(recipe.secrets)
+    draw = generator(Purpose.ALLOWED_SECRETS, seed=recipe.seed)
+    return [*secrets, *(pool[i] for i in draw.permutation(len(pool))[:wanted])]
 
 
-def _build_row(setup: Experiment, part: str, number: int, secret: str, state: State) -> Row:
+def _rows_of(
+    setup: Experiment, part: str, secrets: Sequence[str], starts: Sequence[State]
+) -> list[Row]:
     style = setup.recipe.style
-    system = {"role": "system", "content": style.system}
-    return {
-        "data_source": AGENT,
-        "agent_name": AGENT,
-        # verl shows it; the agent loop makes the prompt's tokens from the state.
-        "prompt": [system, {"role": "user", "content": style.opening(state)}],
-        "ability": "game",
-        "reward_model": {"style": "rule", "ground_truth": secret},
-        "extra_info": {
-            "split": part,
-            "index": number,
-            "secret": secret,
-            # As text, because Parquet has no type for a column of empty lists.
-            "past_guesses": json.dumps([[clue.guess, clue.marks] for clue in state.clues]),
-            "splits": setup.splits.digest,
-        },
-    }
+    return [
+        {
+            "data_source": AGENT,
+            "agent_name": AGENT,
+            # verl shows it; the agent loop makes the prompt's tokens from the state.
+            "prompt": [
+                {"role": "system", "content": style.system},
+                {"role": "user", "content": style.opening(state)},
+            ],
+            "ability": "game",
+            "reward_model": {"style": "rule", "ground_truth": secret},
+            "extra_info": {
+                "split": part,
+                "index": number,
+                "secret": secret,
+                # As text, because Parquet has no type for a column of empty lists.
+                "past_guesses": json.dumps([[clue.guess, clue.marks] for clue in state.clues]),
+                "splits": setup.splits.digest,
+            },
+        }
+        for number, (secret, state) in enumerate(zip(secrets, starts, strict=True))
+    ]
 
 
 def map_keys(setup: Experiment) -> dict[str, Any]:
@@ -118,7 +121,7 @@ def map_keys(setup: Experiment) -> dict[str, Any]:
     keys: dict[str, Any] = {
         f"{model}.path": settings.location,
         "data.train_batch_size": groups,
-        "data.max_prompt_length": _bound_prompt(setup),
+        "data.max_prompt_length": settings.max_context - 1,
         "data.max_response_length": settings.max_context,
         "data.seed": recipe.seed,
         f"{rollout}.max_model_len": settings.max_context,
@@ -163,23 +166,6 @@ def map_keys(setup: Experiment) -> dict[str, Any]:
     return keys
 
 
-def _bound_prompt(setup: Experiment) -> int:
-    """At least the tokens of a first prompt. A token has one byte or more."""
-    style, recipe = setup.recipe.style, setup.recipe
-    size = len(style.system.encode()) + len(style.rules.encode()) + _TEMPLATE
-    size += 200 * (1 + setup.most_given)  # a message for each earlier guess
-    if recipe.rollout.form == "tool":
-        size += len(json.dumps(TOOL)) + 2 * _TEMPLATE
-    return min(size, setup.model.max_context - 1)
-
-
-def _write(value: Any) -> str:
-    """A value as Hydra reads it on a command line."""
-    if isinstance(value, str) and not value.replace("-", "_").isidentifier():
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return str(value)
-
-
 def write_folder(folder: Path, setup: Experiment) -> dict[str, int]:
     """Write all files. Returns the number of rows of each part. Raises ConfigError."""
     import yaml
@@ -198,6 +184,6 @@ def write_folder(folder: Path, setup: Experiment) -> dict[str, int]:
     loop = {"name": AGENT, "_target_": LOOP, "_recursive_": False, "_convert_": "all"}
     text = yaml.safe_dump([{**loop, "game": settings}], sort_keys=False, allow_unicode=True)
     write_bytes(folder / YAML, text.encode())
-    lines = [f"{key}={_write(value)}\n" for key, value in keys.items()]
+    lines = [f"{key}={value!r}\n" for key, value in keys.items()]
     write_bytes(folder / KEYS, "".join(lines).encode())
     return {part: len(rows[part]) for part in PARTS}

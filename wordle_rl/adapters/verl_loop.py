@@ -1,9 +1,8 @@
 """Wordle as an agent loop of verl 0.9.1: a whole game is one rollout.
 
-`wordle-rl verl` writes the settings of the loop and the rows that name it. It plays as ModelPlayer
-in rollouts/play.py does, so equal draws give equal games. The tokens that the rollout server drew
-are the tokens that are trained on, and the text between them is masked. The reward is the sum over
-the turns, with its breakdown in reward_extra_info. A won game ends.
+It plays as ModelPlayer in rollouts/play.py does, so equal draws give equal games. The tokens that
+the rollout server drew are the tokens that are trained on, and the text between them is masked. The
+reward is the sum over the turns, with its breakdown in reward_extra_info.
 """
 
 from __future__ import annotations

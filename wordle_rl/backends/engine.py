@@ -49,10 +49,7 @@ class Model(Protocol):
         ...
 
     def compute_logits(self, hidden: Any, options: Options | None = None) -> Any:
-        """float32 logits [n, V] of the tokens after hidden states [n, ...], the backend's own.
-
-        options: the only tokens that may come; then the logits are [n, U], as Options says.
-        """
+        """float32 logits [n, V] of the next tokens; [n, U] of the options, if given."""
         ...
 
     def draw(
@@ -166,6 +163,7 @@ class CachedEngine:
 
     def next_logprobs(self, prompts: Prompts) -> NDArray[np.float32]:
         """See wordle_rl.policy.engine.Engine."""
+        check_prompts(prompts, self.max_context)
         given = [tuple(ids) for ids in prompts]
         hidden, at = self._read(given)
         self._held = [given[i] for i in at]
@@ -176,25 +174,25 @@ class CachedEngine:
 
         Returns hidden states by slot, and [slots] which prompt is in each slot.
         """
-        check_prompts(prompts, self.max_context)
         held, self._held = self._held, []  # nothing counts if this call ends in an error
         first: dict[tuple[int, ...], int] = {}
         for i, ids in enumerate(prompts):
             first.setdefault(ids, i)
         unlike = list(first)
         found = find_beginnings(unlike, held)
-        new = [ids for ids, (_, shared) in zip(unlike, found, strict=True) if shared == 0]
-        if (opening := count_common(new)) and len(new) == len(unlike):
-            self._feed([new[0][:opening]], [0])
-            found = [(0, opening)] * len(unlike)
+        if len(unlike) > 1 and not any(shared for _, shared in found):
+            room = min(map(len, unlike)) - 1  # no two have less in common than these
+            if opening := min(count_common(min(unlike), max(unlike)), room):
+                self._feed([unlike[0][:opening]], [0])
+                found = [(0, opening)] * len(unlike)
         slots = self._place([slot if shared else None for slot, shared in found])
         order = np.argsort(slots)
         hidden = self._feed([unlike[i][found[i][1] :] for i in order], [found[i][1] for i in order])
         # Copies of prompts that came several times.
-        slot_of = dict(zip(unlike, slots, strict=True))
         again = [i for i, ids in enumerate(prompts) if first[ids] != i]
         at = np.array([first[unlike[i]] for i in order] + again)
         if again:
+            slot_of = dict(zip(unlike, slots, strict=True))
             sources = [slot_of[prompts[i]] for i in again]
             self._model.copy(sources, range(len(unlike), len(prompts)))
             hidden = self._model.pick(hidden, [*range(len(unlike)), *sources])
@@ -292,25 +290,16 @@ def find_beginnings(
     found = []
     for ids in prompts:
         place = bisect_left(ordered, ids)  # the best rows are beside it
-        best = (0, 0)
-        for neighbour in (place - 1, place):
-            if 0 <= neighbour < len(order):
-                shared = min(count_common((ids, ordered[neighbour]), whole=True), len(ids) - 1)
-                if shared > best[1]:
-                    best = (order[neighbour], shared)
-        found.append(best)
+        near = order[max(place - 1, 0) : place + 1]
+        shared = [min(count_common(ids, held[slot]), len(ids) - 1) for slot in near]
+        best = max(shared, default=0)
+        found.append((near[shared.index(best)] if best else 0, best))
     return found
 
 
-def count_common(prompts: Sequence[tuple[int, ...]], *, whole: bool = False) -> int:
-    """How many tokens several different prompts begin with.
-
-    whole: whether that may be all of a prompt. Otherwise one token of each is left.
-    """
-    if len(prompts) < 2:
-        return 0
-    low, high = min(prompts), max(prompts)  # no two prompts have less in common
-    most = min(len(low), len(high)) if whole else min(map(len, prompts)) - 1
-    if low[:most] == high[:most]:
+def count_common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """How many tokens two prompts both begin with."""
+    most = min(len(one), len(other))
+    if one[:most] == other[:most]:
         return most
-    return next(i for i in range(most) if low[i] != high[i])
+    return next(i for i in range(most) if one[i] != other[i])

@@ -8,7 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.runs.timing import Timers
 from wordle_rl.training.progress import print_line
 
+T = TypeVar("T")
 Rows = NDArray[np.int64]  # [R] numbers of some rows of a batch
 
 
@@ -44,34 +46,20 @@ class TokenOutputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """The tokens to score at P places side by side, whose logits are [P, U].
-
-    place, columns, shares: [E] number of a place, column of a token in its logits, and how much it
-    counts in the score of the place.
-    """
-
-    place: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    shares: FloatArray
-    options: Options | None  # that the logits are of. None: the whole vocabulary
-
-
-@dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The tokens to score at the trained places of some rows, which are numbered row by row.
+    """The tokens to score at P places, which are numbered row by row.
 
-    place, ids, shares: [E] as in Part. choices: of each place, what its token was drawn from.
+    place, ids, shares: [E] number of a place, a token, and how much it counts in the place's score.
     """
 
     place: NDArray[np.int64]
     ids: NDArray[np.int64]
     shares: FloatArray
-    choices: list[Choices] | None = None
+    choices: list[Choices] | None = None  # of each place, what its token was drawn from
 
     @classmethod
     def of(cls, batch: Batch, rows: Rows, trained: NDArray[np.bool_]) -> Wanted:
-        """trained: [R, T] of these rows."""
+        """What is wanted at the trained places [R, T] of some rows."""
         if batch.distributions is None:
             ids = batch.ids[rows, : trained.shape[1]][trained]
             ones, choices = np.ones(len(ids), np.float32), None
@@ -93,10 +81,16 @@ class Wanted:
         if self.choices is not None:
             options = Options.of(self.choices[start : start + count])
             columns = np.searchsorted(options.tokens, columns)
-        return Part(
-            place=self.place[inside] - start, columns=columns, shares=self.shares[inside],
-            options=options,
-        )  # fmt: skip
+        return Part(self.place[inside] - start, columns, self.shares[inside], options)
+
+
+class Part(NamedTuple):
+    """The tokens to score at some places, by their columns in the logits [P, U]."""
+
+    place: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    shares: FloatArray
+    options: Options | None  # that the logits are of. None: the whole vocabulary
 
 
 class LanguagePolicy(ABC):
@@ -178,17 +172,10 @@ class LanguagePolicy(ABC):
         weights stayed as they were. `update/halved` counts how often micro-batches were halved
         since the last update, because memory ran out. Raises DoesNotFit.
         """
-        totals: dict[str, float] = {}
-
-        def begin() -> None:
-            totals.clear()
-            totals.update({"loss": 0.0, **dict.fromkeys(LARGEST, 0.0)})
-            self._drop_gradients()
-
-        def learn(rows: Rows) -> None:
-            _merge(totals, self._add_gradient(batch, rows, algorithm))
-
-        self.run_micro_batches(batch, learn, begin)
+        learn = partial(self._add_gradient, batch, algorithm=algorithm)
+        totals = {"loss": 0.0, **dict.fromkeys(LARGEST, 0.0)}
+        for part in self.run_micro_batches(batch, learn):
+            _merge(totals, part)
         totals |= {"tokens": float(batch.trained.sum()), "halved": float(self._halved)}
         self._halved = 0
         if self.processes.size > 1:
@@ -206,17 +193,18 @@ class LanguagePolicy(ABC):
             self._drop_gradients()
         return _name_metrics(totals) | {"grad_norm": norm, "update/skipped": float(skipped)}
 
-    def run_micro_batches(
-        self, batch: Batch, work: Callable[[Rows], None], begin: Callable[[], None] = lambda: None
-    ) -> None:
+    def run_micro_batches(self, batch: Batch, work: Callable[[Rows], T]) -> list[T]:
         """Do the work on the rows of each micro-batch that has a trained token.
 
         When one of them does not fit into memory, the limit becomes half its size for the rest of
-        the run, and all work begins again. begin: called first, and again then, because a failed
-        backward pass may have left a part of its gradient. Raises DoesNotFit when a micro-batch
-        does not fit that cannot be split.
+        the run, and all work begins again. Raises DoesNotFit when it cannot be split.
         """
-        while (failed := self._try(batch, work, begin)) is not None:
+        while True:
+            # A failed backward pass may have left a part of its gradient.
+            self._drop_gradients()
+            done, failed = self._try(batch, work)
+            if failed is None:
+                return done
             width = int(batch.lengths[failed].max())
             if len(failed) == 1 or (batch.units is not None and len(set(batch.units[failed])) == 1):
                 raise DoesNotFit(sequences=len(failed), tokens=width)
@@ -228,21 +216,19 @@ class LanguagePolicy(ABC):
                 f"backend.micro_batch_tokens={self.micro_batch_tokens}"
             )
 
-    def _try(
-        self, batch: Batch, work: Callable[[Rows], None], begin: Callable[[], None]
-    ) -> Rows | None:
-        """Do all the work. Returns the rows that did not fit into memory, if there are any."""
-        begin()
+    def _try(self, batch: Batch, work: Callable[[Rows], T]) -> tuple[list[T], Rows | None]:
+        """Do all the work. Returns the rows that did not fit into memory, too, if there are any."""
+        done = []
         split = split_by_prompt if self.shares_openings else split_micro_batches
         for rows in split(batch, self.micro_batch_tokens):
             try:
                 if batch.trained[rows].any():
-                    work(rows)
+                    done.append(work(rows))
             except RuntimeError as error:
                 if not ran_out_of_memory(error):
                     raise
-                return rows  # the error goes, and with it the tensors that its frames hold
-        return None
+                return done, rows  # the error goes, and with it the tensors that its frames hold
+        return done, None
 
 
 def compute_loss(

@@ -12,7 +12,6 @@ prompt, which the server's prefix cache makes cheap.
 from __future__ import annotations
 
 import itertools
-import math
 import os
 import secrets
 import shutil
@@ -20,7 +19,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,10 +46,9 @@ from wordle_rl.training.update import pad
 API_KEY = "VLLM_API_KEY"  # the environment variable that the server reads, too
 _CONNECT = 10.0  # seconds
 _THREADS = 64  # requests at once
-_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds without any server before one is tried again
+_PAUSE = 1.0  # seconds without any server before one is tried again, doubled each time up to 64
 _LOOK = 0.5  # seconds between two looks for a signal
-_LEAST = -1000.0  # of a log-probability; vLLM writes -9999 for minus infinity
-_ROUNDING = 1e-3  # by which a log-probability may be above 0
+_LOGPROBS = (-1000.0, 1e-3)  # rounding may bring one above 0; vLLM's minus infinity is -9999
 _LONGEST = 300  # characters of a server's message that are shown
 
 # The trainer scores some answers to this text. That finds another base model, a server without its
@@ -74,7 +72,6 @@ class Request:
     vocabulary: int  # ids of the trained model
     members: Sequence[int] = ()  # numbers of the prompts in the call that they are from
     place: int = 0  # of the server that should answer
-    tries: int = 0  # that failed
 
     def body(self, model: str) -> dict[str, Any]:
         """What a server is asked.
@@ -104,7 +101,7 @@ class Request:
             raise ValueError(f"not 1 to {self.most} tokens of the trained model")
         if list(map(_token, found["tokens"])) != ids or len(logprobs) != len(ids):
             raise ValueError("log-probabilities of other tokens than the answer's")
-        if not all(math.isfinite(p) and _LEAST < p <= _ROUNDING for p in logprobs):
+        if not all(_LOGPROBS[0] < p <= _LOGPROBS[1] for p in logprobs):  # NaN is none, either
             raise ValueError("log-probabilities that are none")
         limit = self.most == self.sampling.max_tokens
         stop = StopReason.TOKEN_LIMIT if limit else StopReason.CONTEXT_FULL
@@ -131,22 +128,14 @@ class Server:
             trust_env=False,  # a proxy leads out of the cluster
         )
 
-    def check(self, text: str, ids: list[int], max_context: int) -> None:
-        """Raise ConfigError or ServerError unless it encodes a text so and has so much context."""
-
-        def base(answer: Any) -> tuple[str, int]:
-            models = (model for model in answer["data"] if model.get("parent") is None)
-            return next((model["id"], model["max_model_len"]) for model in models)
-
-        name, context = self.ask("/v1/models", None, base)
-        if context < max_context:
+    def check_context(self, tokens: int) -> None:
+        """Raise ConfigError unless a conversation may have so many tokens."""
+        room = self.ask("/v1/models", None, lambda answer: answer["data"][0]["max_model_len"])
+        if room < tokens:
             raise ConfigError(
-                f"model.max_context must be at most {context}, which is the context of "
-                f"{self.url} (--max-model-len), not {max_context}"
+                f"model.max_context must be at most {room}, which is the context of {self.url} "
+                f"(--max-model-len), not {tokens}"
             )
-        body = {"model": name, "prompt": text, "add_special_tokens": False}
-        if self.ask("/tokenize", body, lambda answer: answer["tokens"]) != ids:
-            raise ServerError(f"{self.url} has another tokenizer than model.path")
 
     def complete(self, model: str, request: Request) -> list[Completion]:
         """One answer to each prompt."""
@@ -162,10 +151,9 @@ class Server:
             reason = _shorten(str(error)) or type(error).__name__
             raise ServerError(f"{self.url} does not answer ({reason})") from None
         if answer.status_code != httpx2.codes.OK:
-            try:
+            said = answer.text
+            with suppress(ValueError, LookupError, TypeError):
                 said = answer.json()["error"]["message"]
-            except (ValueError, LookupError, TypeError):
-                said = answer.text
             refusal = f"{self.url} refused {path} with {answer.status_code}"
             raise ServerError(f"{refusal}: {_shorten(str(said))}")
         try:
@@ -187,8 +175,7 @@ class VllmEngine:
     """Implements wordle_rl.policy.engine.Engine on several servers. It does not use the uniforms.
 
     A server that fails does not play until it has loaded the adapter again and agrees with the
-    trainer. That is tried with the next adapter, or when no server plays. It happens in the thread
-    that asks. Other threads only wait for answers.
+    trainer. That is tried with the next adapter, or when no server plays.
     """
 
     def __init__(
@@ -217,11 +204,10 @@ class VllmEngine:
 
     def close(self) -> None:
         """Leave the servers, which forget the adapter if they still answer."""
-        for server in self.servers:
-            if server.plays:
-                with suppress(httpx2.HTTPError):
-                    body = {"lora_name": self._adapter}
-                    server.client.post("/v1/unload_lora_adapter", json=body, timeout=_CONNECT)
+        for server in self._playing():
+            with suppress(httpx2.HTTPError):
+                body = {"lora_name": self._adapter}
+                server.client.post("/v1/unload_lora_adapter", json=body, timeout=_CONNECT)
         self._threads.shutdown(wait=False, cancel_futures=True)
         for server in self.servers:
             server.client.close()
@@ -241,9 +227,19 @@ class VllmEngine:
         """See wordle_rl.policy.engine.Engine. Raises EngineLost. It takes no grammar."""
         assert grammar is None, "the config refuses sampling.grammar with servers"
         check_prompts(prompts, self.max_context)
+        found: dict[int, Completion] = {}
+        due, retries = self._requests(prompts, sampling), self._settings.retries
         with self._timers("decode"):
-            found = self._answer(self._requests(prompts, sampling))
-        return [found[i] for i in range(len(prompts))]
+            for attempt in range(retries + 1):
+                if not self._playing():
+                    self._pause(_PAUSE * 2 ** min(attempt, 6))
+                    self._bring_up()
+                if self._playing():
+                    due = self._answer(due, found)
+                if not due:
+                    return [found[i] for i in range(len(prompts))]
+        why = "; ".join(server.failure for server in self.servers if server.failure)
+        raise EngineLost(f"no vLLM server answers after {retries} retries: {why}")
 
     def next_logprobs(self, prompts: Prompts) -> NDArray[np.float32]:
         """See wordle_rl.policy.engine.Engine. The servers must know --max-logprobs -1."""
@@ -256,9 +252,18 @@ class VllmEngine:
                 for name, logprob in choice["logprobs"]["top_logprobs"][0].items():
                     table[choice["index"], _token(name)] = logprob
 
-        body = request.body(self._adapter) | {"logprobs": -1}
-        self._choose(request).ask("/v1/completions", body, read)
+        server = next(iter(self._playing()), self.servers[0])
+        server.ask("/v1/completions", request.body(self._adapter) | {"logprobs": -1}, read)
         return table
+
+    def _playing(self) -> list[Server]:
+        return [server for server in self.servers if server.plays]
+
+    def _pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._check()
+            time.sleep(min(left, _LOOK))
 
     def _requests(self, prompts: Prompts, sampling: Sampling) -> list[Request]:
         """Deal the prompts out in blocks, so that most conversations stay with their server."""
@@ -276,43 +281,25 @@ class VllmEngine:
             for part in (members[i : i + size] for i in range(0, len(members), size))
         ]  # fmt: skip
 
-    def _answer(self, due: list[Request]) -> dict[int, Completion]:
-        """The answer to each prompt. Raises EngineLost when one gets none."""
-        found: dict[int, Completion] = {}
-        sent: dict[Future[list[Completion]], tuple[Request, Server]] = {}
-        while due or sent:
-            for request in due:
-                server = self._choose(request)
-                future = self._threads.submit(server.complete, self._adapter, request)
-                sent[future] = request, server
-            due = []
-            for future in wait(sent, timeout=_LOOK, return_when=FIRST_COMPLETED).done:
-                request, server = sent.pop(future)
-                try:
-                    found |= zip(request.members, future.result(), strict=True)
-                except ServerError as error:
-                    self._note_failure(server, error)
-                    request.tries += 1
-                    due.append(request)
-            if not all(server.plays for server in self.servers):
+    def _answer(self, due: list[Request], found: dict[int, Completion]) -> list[Request]:
+        """Ask the servers that play, and note the answer to each prompt. Returns what failed."""
+        playing, sent = self._playing(), []
+        for request in due:
+            own = self.servers[request.place]
+            server = own if own.plays else playing[request.place % len(playing)]
+            future = self._threads.submit(server.complete, self._adapter, request)
+            sent.append((future, request, server))
+        while wait([future for future, *_ in sent], timeout=_LOOK).not_done:
+            if len(playing) < len(self.servers):
                 self._check()
-        return found
-
-    def _choose(self, request: Request) -> Server:
-        """The server of a request, or another one while it is down. Raises EngineLost."""
-        while request.tries <= self._settings.retries:
-            if self.servers[request.place].plays:
-                return self.servers[request.place]
-            if playing := [server for server in self.servers if server.plays]:
-                return playing[request.place % len(playing)]
-            end = time.monotonic() + min(_PAUSE * 2.0 ** min(request.tries, 30), _LONGEST_PAUSE)
-            while (left := end - time.monotonic()) > 0:
-                self._check()
-                time.sleep(min(left, _LOOK))
-            self._bring_up()
-            request.tries += not any(server.plays for server in self.servers)
-        why = "; ".join(server.failure for server in self.servers if server.failure)
-        raise EngineLost(f"no vLLM server answers after {self._settings.retries} retries: {why}")
+        failed = []
+        for future, request, server in sent:
+            try:
+                found |= zip(request.members, future.result(), strict=True)
+            except ServerError as error:
+                self._note_failure(server, error)
+                failed.append(request)
+        return failed
 
     def _bring_up(self) -> None:
         """Load the adapter everywhere, and compare the servers that did not play."""
@@ -339,8 +326,7 @@ class VllmEngine:
         """Let a server play no more, with a warning if it did."""
         was_playing, server.plays, server.failure = server.plays, False, str(error)
         if was_playing:
-            others = any(server.plays for server in self.servers)
-            then = "the other servers play" if others else "the run waits and tries again"
+            then = "the other servers play" if self._playing() else "the run waits and tries again"
             print(f"warning: {error}; {then}", file=sys.stderr, flush=True)
 
 
@@ -350,9 +336,9 @@ class ServedPolicy:
     Implements wordle_rl.policy.policy.Policy. The servers have the policy's adapter already.
     """
 
-    def __init__(self, trained: Policy, engine: VllmEngine, write: Callable[[], str]) -> None:
-        """write: writes the adapter into a new folder. Returns its path at the servers."""
-        self._trained, self._engine, self._write = trained, engine, write
+    def __init__(self, trained: Policy, engine: VllmEngine, versions: Iterator[str]) -> None:
+        """versions: write_versions() of the policy's adapter."""
+        self._trained, self._engine, self._versions = trained, engine, versions
         self._is_new = False  # whether the servers lack the newest adapter
 
     def __getattr__(self, name: str) -> Any:
@@ -362,7 +348,7 @@ class ServedPolicy:
         """The engine, whose servers have the newest adapter by then."""
         if self._is_new:
             with self._trained.timers("adapter"):
-                self._engine.load(self._write())
+                self._engine.load(next(self._versions))
             self._is_new = False
         return self._engine
 
@@ -416,14 +402,13 @@ def serve(
     )  # fmt: skip
     adapter = f"wordle-{secrets.token_hex(6)}"  # a name that no other run has
     root = Path(settings.folder or run / "served").resolve()
-    here = root / adapter
+    here, there = root / adapter, PurePosixPath(settings.server_folder or root.as_posix()) / adapter
     with ExitStack() as stack:
         if settings.folder is None:
             shutil.rmtree(root, ignore_errors=True)  # what a killed process left there
         stack.callback(shutil.rmtree, here if settings.folder else root, ignore_errors=True)
         try:
             here.mkdir(parents=True)
-            there = PurePosixPath(settings.server_folder or root.as_posix()) / adapter
             versions = write_versions(here, there, save)
             engine = VllmEngine(
                 settings, adapter=adapter, probe=probe,
@@ -432,12 +417,12 @@ def serve(
             )  # fmt: skip
             stack.callback(engine.close)
             for server in engine.servers:
-                server.check(text, ids, room)
+                server.check_context(room)
             engine.load(next(versions))
             if reasons := [server.failure for server in engine.servers if server.failure]:
                 raise ServerError(reasons[0])
         except ServerError as error:
-            raise ConfigError(_explain(str(error), root)) from None
+            raise ConfigError(f"vllm.urls: {error}; docs/SCALE.md says how to start it") from None
         except OSError as error:
             raise ConfigError(f"vllm.folder={root} cannot be written: {error.strerror}") from None
         print(
@@ -445,7 +430,7 @@ def serve(
             "resume= repeats games",
             flush=True,
         )
-        yield cast("Policy", ServedPolicy(policy, engine, versions.__next__))
+        yield cast("Policy", ServedPolicy(policy, engine, versions))
 
 
 def _compare(
@@ -467,18 +452,3 @@ def _compare(
             f"vllm.most_gap={most:g}: it has another base model than model.path, or was started "
             "without --logprobs-mode processed_logprobs"
         )
-
-
-def _explain(reason: str, root: Path) -> str:
-    """A server's refusal with the setting that may mend it."""
-    if "No adapter found" in reason:
-        return (
-            f"{reason}: the adapter is in {root}, so vllm.folder must be a folder that every "
-            "server can read, and vllm.server_folder its path there"
-        )
-    if "load_lora_adapter" in reason:
-        return (
-            f"{reason}: start it with --enable-lora, a --max-lora-rank of model.lora.rank or more, "
-            "and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True in its environment"
-        )
-    return f"vllm.urls: {reason}"

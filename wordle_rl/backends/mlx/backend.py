@@ -5,30 +5,18 @@ One process on one device: the GPU of Apple silicon, or the CPU on Linux.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import mlx.core as mx
 
 from wordle_rl.backends.loggers import LightningReporter, build_loggers, finish_loggers
-from wordle_rl.backends.memory import (
-    DEFAULT_MICRO_BATCH,
-    measure_memory,
-    settle_memory,
-)
+from wordle_rl.backends.memory import DEFAULT_MICRO_BATCH, measure_memory, settle_memory
 from wordle_rl.backends.mlx.load import load_model
 from wordle_rl.backends.mlx.policy import MlxPolicy
-from wordle_rl.backends.sizes import find_sizes
-from wordle_rl.policy.computing import (
-    Computing,
-    Precision,
-    choose_precision,
-    time_in_turns,
-    timed_sizes,
-)
+from wordle_rl.policy.computing import Computing, Precision
 from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.settings import MlxSettings, ModelSettings
+from wordle_rl.policy.settings import BackendSettings, MlxSettings, ModelSettings
 from wordle_rl.runs.errors import user_errors
 from wordle_rl.runs.folder import RunFolder, label_run
 from wordle_rl.runs.interrupts import Interrupts
@@ -41,68 +29,33 @@ def build_policy(
     model: ModelSettings, backend: MlxSettings, *, temperature: float, optim: Optim
 ) -> MlxPolicy:
     """The policy on MLX's default device."""
-    _limit_memory(backend)
-    if _on_cpu():
+    mx.set_cache_limit(int(backend.cache_gb * 2**30))
+    if mx.metal.is_available():
+        # Keep the model in memory, up to the limit that the system recommends.
+        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
+    else:
         mx.disable_compile()  # mlx-lm's fused functions, for which a CPU needs a C++ compiler
-    computing = _choose_computing(backend.precision, model)
-    loaded = load_model(model, precision=computing.precision)
+    precision = _choose_precision(backend)
+    loaded = load_model(model, precision=precision)
     tokens = backend.micro_batch_tokens
     policy = MlxPolicy(
         loaded,
         temperature=temperature,
         optim=optim,
-        precision=computing.precision,
+        precision=precision,
         micro_batch_tokens=DEFAULT_MICRO_BATCH if tokens == "auto" else tokens,
         max_context=model.max_context,
         gradient_checkpointing=backend.gradient_checkpointing,
     )
-    policy.computing = computing.with_notes(loaded.tokenizer.notes)
+    policy.computing = Computing(precision=precision).with_notes(loaded.tokenizer.notes)
     return policy
 
 
-def _choose_computing(precision: Precision | Literal["auto"], model: ModelSettings) -> Computing:
-    """The given precision, or the faster one for auto."""
-    if precision != "auto":
-        return Computing(precision=precision)
-    if not _on_cpu():
-        return Computing(precision="bf16", reasons=("bf16: the GPU computes in it",))
-    works = {
-        name: _build_work(dtype, model)
-        for name, dtype in (("fp32", mx.float32), ("bf16", mx.bfloat16))
-    }
-    chosen, reason = choose_precision(time_in_turns(works))
-    return Computing(precision=chosen, reasons=(reason,))
-
-
-def _build_work(dtype: mx.Dtype, model: ModelSettings) -> Callable[[], None]:
-    """Work that multiplies hidden states by the two matrices of a feed-forward layer."""
-    sizes, _ = find_sizes(model)
-    rows, width, inner = timed_sizes(sizes.hidden, sizes.inner)
-    states, up, down = (
-        mx.random.normal(size, key=mx.random.key(0)).astype(dtype)
-        for size in ((rows, width), (width, inner), (inner, width))
-    )
-    mx.eval(states, up, down)
-    return lambda: mx.eval(states @ up @ down)
-
-
-def _on_cpu() -> bool:
-    return mx.default_device() == mx.Device(mx.cpu)
-
-
-def _limit_memory(backend: MlxSettings) -> None:
-    mx.set_cache_limit(int(backend.cache_gb * 2**30))
-    if mx.metal.is_available():
-        # Keep the model in memory, up to the limit that the system recommends.
-        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
-
-
-def _plan_memory(setup: Experiment) -> Experiment:
-    """The experiment with numbers in place of auto, once its memory is planned."""
-    precision = setup.backend.precision
-    if precision == "auto":  # on a CPU it is chosen after loading
-        precision = "fp32" if _on_cpu() else "bf16"
-    return settle_memory(setup, "mlx", precision, measure_memory())
+def _choose_precision(backend: BackendSettings) -> Precision:
+    """For auto bf16 on a GPU, and fp32 on a CPU, whose bf16 is slower in most cases."""
+    if backend.precision != "auto":
+        return backend.precision
+    return "bf16" if mx.metal.is_available() else "fp32"
 
 
 def train(
@@ -114,7 +67,8 @@ def train(
     that a resumed run needs is saved.
     """
     with user_errors(), announce(f"loading {setup.model.path}"):
-        setup = _plan_memory(setup)
+        precision = _choose_precision(setup.backend)
+        setup = settle_memory(setup, "mlx", precision, measure_memory())
         assert isinstance(setup.backend, MlxSettings)
         policy = build_policy(
             setup.model, setup.backend,
@@ -130,7 +84,7 @@ def train(
                 lines.step(step + 1, training.run_step(step))
 
     summary = run_training(training, fit, resume=resume, interrupts=interrupts)
-    if (peak := mx.get_peak_memory()) and mx.metal.is_available():  # the CPU build counts little
-        print(f"peak memory of MLX: {peak / 1e9:.1f} GB", flush=True)
+    if mx.metal.is_available():
+        print(f"peak memory of MLX: {mx.get_peak_memory() / 1e9:.1f} GB", flush=True)
     finish_loggers(loggers, setup.config)
     return summary

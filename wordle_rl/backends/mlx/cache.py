@@ -7,7 +7,6 @@ nothing reads what is written beyond it. Layers with a sliding window keep all t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -72,11 +71,3 @@ def _grow(buffer: mx.array | None, like: mx.array, slots: int, capacity: int) ->
         return mx.zeros((slots, like.shape[1], capacity, like.shape[3]), like.dtype)
     more = [max(slots - buffer.shape[0], 0), 0, max(capacity - buffer.shape[2], 0), 0]
     return mx.pad(buffer, [(0, size) for size in more]) if any(more) else buffer
-
-
-def check_caches(model: Any) -> None:
-    """Raise ValueError for an mlx-lm model whose layers keep anything but keys and values."""
-    for cache in model.make_cache() if hasattr(model, "make_cache") else []:
-        kind = type(cache).__name__
-        if kind not in ("KVCache", "RotatingKVCache") or getattr(cache, "keep", 0):
-            raise ValueError(f"backend=mlx: the model's cache is a {kind}, which rows cannot share")

@@ -11,39 +11,29 @@ from numpy.typing import NDArray
 from wordle_rl.backends.engine import CachedEngine, Ints
 from wordle_rl.backends.mlx.cache import LayerCache
 from wordle_rl.backends.mlx.causal_lm import MlxLM
-from wordle_rl.backends.mlx.save import Weights
 from wordle_rl.policy.engine import NotFinite
-from wordle_rl.policy.grammar import Options
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.timing import Timers
 
 
 def build_engine(
-    lm: MlxLM,
-    weights: Weights,
-    *,
-    stop_ids: frozenset[int],
-    max_context: int,
-    timers: Timers | None = None,
+    lm: MlxLM, *, stop_ids: frozenset[int], max_context: int, timers: Timers | None = None
 ) -> CachedEngine:
-    """An engine with an empty cache on these weights."""
-    return CachedEngine(
-        MlxRows(lm, weights), stop_ids=stop_ids, max_context=max_context, timers=timers
-    )
+    """An engine with an empty cache on the model's current weights."""
+    return CachedEngine(MlxRows(lm), stop_ids=stop_ids, max_context=max_context, timers=timers)
 
 
 class MlxRows:
     """Implements wordle_rl.backends.engine.Model. Hidden states are [n, H], logits [n, V]."""
 
-    def __init__(self, lm: MlxLM, weights: Weights) -> None:
-        self._lm, self._weights = lm, weights
+    def __init__(self, lm: MlxLM) -> None:
+        self._lm, self.compute_logits = lm, lm.compute_logits
         self._caches = [LayerCache() for _ in lm.model.layers]
 
     def feed(self, ids: Ints, starts: Ints, last: Ints) -> mx.array:
         for cache in self._caches:
             cache.place(starts, ids.shape[1])
-        with self._lm.use_weights(self._weights):
-            hidden = self._lm.compute_hidden(mx.array(ids.astype(np.int32)), self._caches)
+        hidden = self._lm.compute_hidden(mx.array(ids.astype(np.int32)), self._caches)
         hidden = hidden[mx.arange(len(ids)), mx.array(last)]
         mx.eval(hidden, [(cache.keys, cache.values) for cache in self._caches])
         return hidden
@@ -54,10 +44,6 @@ class MlxRows:
 
     def pick(self, hidden: mx.array, index: Sequence[int]) -> mx.array:
         return hidden[mx.array(list(index))]
-
-    def compute_logits(self, hidden: mx.array, options: Options | None = None) -> mx.array:
-        with self._lm.use_weights(self._weights):
-            return self._lm.compute_logits(hidden, options)
 
     def draw(
         self, logits: mx.array, sampling: Sampling, uniforms: NDArray[np.float64]

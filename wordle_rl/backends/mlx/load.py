@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ from wordle_rl.runs.instantiate import ConfigError
 # What to download from the hub.
 _FILES = ["*.json", "*.safetensors", "tokenizer.model", "*.txt", "*.jinja"]
 _LORA = ("lora_a", "lora_b")  # names of an adapter's weights in a layer
+GENERATION = "generation_config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ class LoadedModel:
     tokenizer: HFTokenizer
     config: dict[str, Any]  # its config.json, corrected for mlx-lm
     generation: dict[str, Any] | None  # its generation_config.json
-    adapter: dict[str, Any] | None  # adapter_config.json in mlx-lm's form, under LoRA
+    adapter: dict[str, Any] | None = None  # adapter_config.json in mlx-lm's form, under LoRA
 
 
 class _Gemma3(gemma3.Model):
@@ -100,16 +101,13 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
         has_adapter = is_adapter(folder)
         base = find_base(folder) if has_adapter else folder
         own = (folder / "tokenizer_config.json").is_file()  # mlx-lm writes adapters without one
-        tokenizer = AutoTokenizer.from_pretrained(folder if own else base, trust_remote_code=False)
         model, config = load_base(base)
-        generation = base / "generation_config.json"
-        generation = json.loads(generation.read_bytes()) if generation.is_file() else None
         lora = settings.lora is not None or has_adapter
-        half = lora and precision == "bf16"
-        _cast(model, mx.bfloat16 if half else mx.float32)
+        _cast(model, mx.bfloat16 if lora and precision == "bf16" else mx.float32)
         adapter = read_adapter_config(folder) if has_adapter else None
         if adapter is not None:
             _load_adapter(model, folder)
+        loaded = assemble(model, config, base, tokenizer=folder if own else base)
     if settings.lora is not None:
         if adapter is None:
             adapter = _add_lora(model, settings.lora, portable_name(str(base)))
@@ -118,14 +116,17 @@ def _load_folder(settings: ModelSettings, location: str, precision: Precision) -
             alpha = have["scale"] * have["rank"]
             check_loaded_adapter(settings.lora, rank=have["rank"], alpha=alpha)
     _choose_trained(model, lora)
+    return replace(loaded, adapter=adapter)
+
+
+def assemble(model: Any, config: dict[str, Any], base: Path, *, tokenizer: Path) -> LoadedModel:
+    """A model of the folder base, with what lies beside its weights. tokenizer: its folder."""
+    file = base / GENERATION
+    generation = json.loads(file.read_bytes()) if file.is_file() else None
     stops = list_stop_ids((generation or {}).get("eos_token_id", config.get("eos_token_id")))
-    return LoadedModel(
-        model=model,
-        tokenizer=HFTokenizer(tokenizer, extra_stop_ids=stops),
-        config=config,
-        generation=generation,
-        adapter=adapter,
-    )
+    inner = AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)
+    texts = HFTokenizer(inner, extra_stop_ids=stops)
+    return LoadedModel(model=model, tokenizer=texts, config=config, generation=generation)
 
 
 def _load_adapter(model: nn.Module, folder: Path) -> None:
@@ -174,10 +175,6 @@ def _cast(model: nn.Module, dtype: mx.Dtype) -> None:
     mx.eval(model.parameters())
 
 
-def is_quantised(model: nn.Module) -> bool:
-    return any(hasattr(module, "bits") for _, module in model.named_modules())
-
-
 def _add_lora(model: nn.Module, settings: LoraSettings, base: str) -> dict[str, Any]:
     """Add adapters to a model. Returns their adapter_config.json."""
     parameters: dict[str, Any] = {
@@ -188,31 +185,25 @@ def _add_lora(model: nn.Module, settings: LoraSettings, base: str) -> dict[str, 
     }
     linear_to_lora_layers(model, -1, parameters)
     mx.eval(model.parameters())
-    return {
-        "fine_tune_type": "lora",
-        "model": base,
-        "num_layers": -1,  # all
-        "lora_parameters": parameters,
-    }
+    # -1 for all layers.
+    return {"fine_tune_type": "lora", "model": base, "num_layers": -1,
+            "lora_parameters": parameters}  # fmt: skip
 
 
-def _choose_keys(model: nn.Module, targets: str | list[str]) -> list[str]:
+def _choose_keys(model: Any, targets: str | list[str]) -> list[str]:
     """The linear layers to adapt: whole names for a pattern, else names within a layer."""
+    pattern = isinstance(targets, str) and targets != "all-linear"
+    parts = [model] if pattern else model.layers
     linear = (nn.Linear, nn.QuantizedLinear)
-    if isinstance(targets, str) and targets != "all-linear":
-        return choose_layers(
-            targets, [n for n, m in model.named_modules() if isinstance(m, linear)]
-        )
-    layers: Any = model.layers
-    inside = {n for layer in layers for n, m in layer.named_modules() if isinstance(m, linear)}
-    return choose_layers(targets, sorted(inside))
+    names = {n for part in parts for n, m in part.named_modules() if isinstance(m, linear)}
+    return choose_layers(targets, sorted(names))
 
 
 def _choose_trained(model: nn.Module, lora: bool) -> None:
     if lora:
         model.freeze()
         model.unfreeze(keys=list(_LORA), strict=False)
-    elif is_quantised(model):
+    elif any(hasattr(module, "bits") for _, module in model.named_modules()):
         raise ConfigError(
             "model.lora must be given: quantised weights cannot be trained themselves"
         )

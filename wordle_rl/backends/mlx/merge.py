@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,10 @@ from mlx_lm.utils import dequantize_model, load_model, save_config, save_model
 from transformers import AutoTokenizer
 
 from wordle_rl.backends.adapters import is_adapter
-from wordle_rl.backends.hf_tokenizer import HFTokenizer, list_stop_ids
 from wordle_rl.backends.loading import explain_load_errors
-from wordle_rl.backends.mlx.load import LoadedModel, find_base, load_base
+from wordle_rl.backends.mlx.load import GENERATION, assemble, find_base, load_base
 from wordle_rl.backends.mlx.policy import MlxPolicy
 from wordle_rl.policy.optim import Optim
-
-_GENERATION = "generation_config.json"
 
 
 def merge_model(source: Path, target: Path, precision: str) -> str:
@@ -46,8 +43,8 @@ def merge_model(source: Path, target: Path, precision: str) -> str:
     save_model(target, model)
     config = {k: v for k, v in config.items() if not k.startswith("quantization")}
     save_config({**config, "dtype": precision}, target / "config.json")
-    if (base / _GENERATION).is_file():
-        shutil.copy(base / _GENERATION, target)
+    if (base / GENERATION).is_file():
+        shutil.copy(base / GENERATION, target)
     AutoTokenizer.from_pretrained(source, trust_remote_code=False).save_pretrained(target)
     return precision
 
@@ -61,30 +58,18 @@ def merge_adapter(model: Any) -> None:
 
 def _read_precision(model: Any) -> str:
     """The precision of most floating-point weights."""
-    sizes: dict[str, int] = {}
+    sizes: Counter[mx.Dtype] = Counter()
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     for weight in weights.values():
         if mx.issubdtype(weight.dtype, mx.floating):
-            name = str(weight.dtype).rpartition(".")[2]
-            sizes[name] = sizes.get(name, 0) + weight.size
-    return max(sizes, key=lambda name: sizes[name])
+            sizes[weight.dtype] += weight.size
+    return str(sizes.most_common(1)[0][0]).rpartition(".")[2]
 
 
 def open_plain(folder: Path, *, max_context: int) -> MlxPolicy:
     """A policy on what mlx-lm makes of a folder by itself, in float32."""
     with explain_load_errors(str(folder), on_disk=True, library="mlx-lm"):
-        model: Any
         model, config = load_model(folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    model.set_dtype(mx.float32)
-    generation = folder / _GENERATION
-    generation = json.loads(generation.read_bytes()) if generation.is_file() else {}
-    stops = list_stop_ids(generation.get("eos_token_id", config.get("eos_token_id")))
-    loaded = LoadedModel(
-        model=model,
-        tokenizer=HFTokenizer(tokenizer, extra_stop_ids=stops),
-        config=config,
-        generation=generation,
-        adapter=None,
-    )
+        model.set_dtype(mx.float32)
+        loaded = assemble(model, config, folder, tokenizer=folder)
     return MlxPolicy(loaded, temperature=1.0, optim=Optim(), max_context=max_context)

@@ -109,30 +109,32 @@ class Optimizers:
         return new
 
     def save(self, file: Path) -> None:
-        mx.save_safetensors(str(file), self._flatten_state(), {"optimizer": self._name})
+        mx.save_safetensors(str(file), self._states(), {"optimizer": self._name})
 
     def load(self, file: Path) -> None:
         """Restore what save() wrote, but keep the current settings. Raises CheckpointError."""
         saved, metadata = read_arrays(file)
         found, own = (
             {name: (array.shape, array.dtype) for name, array in arrays.items()}
-            for arrays in (saved, self._flatten_state())
+            for arrays in (saved, self._states())
         )
         if metadata.get("optimizer") != self._name or found != own:
             raise CheckpointError(
                 f"{file} was written with another optimiser or model: choose optim= as it was then"
             )
-        for i, (optimizer, names, _) in enumerate(self._parts):
-            optimizer.state["step"] = saved[f"{i}:step"]
-            for name in names:
-                held = optimizer.state[name]
-                optimizer.state[name] = {key: saved[f"{i}:{name}:{key}"] for key in held}
+        for name, value in saved.items():
+            part, *path, key = name.split(":")
+            state = self._parts[int(part)][0].state
+            for inside in path:
+                state = state[inside]
+            state[key] = value
 
-    def _flatten_state(self) -> Weights:
-        flat = {}
+    def _states(self) -> Weights:
+        """Each optimiser's step, and what it keeps of each weight."""
+        states: Weights = {}
         for i, (optimizer, names, _) in enumerate(self._parts):
-            flat[f"{i}:step"] = optimizer.state["step"]
+            states[f"{i}:step"] = optimizer.state["step"]
             for name in names:
-                for key, value in optimizer.state[name].items():
-                    flat[f"{i}:{name}:{key}"] = value
-        return flat
+                kept = optimizer.state[name]
+                states |= {f"{i}:{name}:{key}": value for key, value in kept.items()}
+        return states

@@ -13,10 +13,11 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_flatten
+from mlx_lm.utils import get_total_parameters
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.backends.engine import CachedEngine
-from wordle_rl.backends.mlx.causal_lm import MlxLM, count_parameters
+from wordle_rl.backends.mlx.causal_lm import MlxLM
 from wordle_rl.backends.mlx.engine import build_engine
 from wordle_rl.backends.mlx.load import LoadedModel
 from wordle_rl.backends.mlx.optimizers import Optimizers, clip_gradients
@@ -78,20 +79,20 @@ class MlxPolicy(LanguagePolicy):
     @property
     def device_bytes(self) -> int:
         """Memory of the arrays on the GPU, or 0 on the CPU."""
-        on_cpu = mx.default_device() == mx.Device(mx.cpu)
-        return 0 if on_cpu else mx.get_active_memory()
+        return mx.get_active_memory() if mx.metal.is_available() else 0
 
     @property
     def num_parameters(self) -> tuple[int, int]:
         """Trainable and all parameters. Quantised weights count as the weights they represent."""
         trainable = sum(weight.size for weight in self.weights.values())
-        return trainable, count_parameters(self.lm.model)
+        everything = get_total_parameters(self.lm.model)  # but for what LoRA adds
+        return trainable, everything + (trainable if self._is_lora else 0)
 
     def engine(self) -> CachedEngine:
         """A fresh engine on the current weights."""
         return build_engine(
-            self.lm, self._weights_in_use, stop_ids=self.tokenizer.stop_ids,
-            max_context=self._max_context, timers=self.timers,
+            self.lm, stop_ids=self.tokenizer.stop_ids, max_context=self._max_context,
+            timers=self.timers,
         )  # fmt: skip
 
     def keep_reference(self) -> None:
@@ -142,18 +143,6 @@ class MlxPolicy(LanguagePolicy):
         return TokenOutputs(**{name: place(values) for name, values in found.items()})
 
     def _add_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> dict[str, float]:
-        with self.timers("update"):
-            parts, new = self._compute_gradient(batch, rows, algorithm)
-            held = self._gradients
-            # Contiguous, because a sum over a transposed array is rounded in another order.
-            new = {n: held[n] + g if held else mx.contiguous(g) for n, g in new.items()}
-            mx.eval(parts, new)
-            self._gradients = new
-        return {name: value.item() for name, value in parts.items()}
-
-    def _compute_gradient(self, batch: Batch, rows: Rows, algorithm: Algorithm) -> Any:
-        """The metrics of some rows, and their gradient by name."""
-
         def compute(weights: Weights) -> Any:
             outputs = self._compute_outputs(
                 self._copy(weights), batch, rows,
@@ -161,8 +150,14 @@ class MlxPolicy(LanguagePolicy):
             )  # fmt: skip
             return compute_loss(mx, algorithm, outputs, batch, rows, mx.array)
 
-        (_, parts), gradients = mx.value_and_grad(compute)(self.weights)
-        return parts, gradients
+        with self.timers("update"):
+            (_, parts), new = mx.value_and_grad(compute)(self.weights)
+            held = self._gradients
+            # Contiguous, because a sum over a transposed array is rounded in another order.
+            new = {n: held[n] + g if held else mx.contiguous(g) for n, g in new.items()}
+            mx.eval(parts, new)
+            self._gradients = new
+        return {name: value.item() for name, value in parts.items()}
 
     def _drop_gradients(self) -> None:
         self._gradients = {}

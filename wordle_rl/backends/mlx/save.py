@@ -9,7 +9,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from wordle_rl.backends.adapters import ADAPTER, FILES
-from wordle_rl.backends.mlx.load import LoadedModel
+from wordle_rl.backends.mlx.load import GENERATION, LoadedModel
 from wordle_rl.backends.saved_weights import VALUE_HEAD, check_fit, explain_read_errors
 from wordle_rl.runs.files import write_json
 
@@ -41,7 +41,7 @@ def save_model_or_adapter(folder: Path, loaded: LoadedModel, weights: Weights) -
     _write_arrays(folder / _MODEL, everything)
     write_json(folder / "config.json", {**loaded.config, "dtype": "float32"})
     if loaded.generation is not None:
-        write_json(folder / "generation_config.json", loaded.generation)
+        write_json(folder / GENERATION, loaded.generation)
 
 
 def _drop_value_head(weights: Weights) -> Weights:

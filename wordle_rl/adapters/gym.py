@@ -65,8 +65,9 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         self.words = load_words() if words is None else words
         self.rules = rules or Rules()
         self.render_mode = render_mode
-        part = split_secrets(self.words).secrets(secrets) if isinstance(secrets, str) else secrets
-        self._secrets = tuple(part)
+        chosen: Any = secrets
+        named = isinstance(secrets, str)
+        self._secrets = split_secrets(self.words).secrets(chosen) if named else tuple(secrets)
         if wrong := [word for word in self._secrets if word not in self.words.guess_index]:
             raise ValueError(f"secrets must be allowed words in lower case, not {wrong[0]!r}")
         self._rewards: RewardSet | None = None  # of WIN

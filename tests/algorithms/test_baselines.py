@@ -6,25 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from tests.helpers.outcomes import outcomes_by_game, outcomes_by_turn
-from tests.helpers.tiny import (
-    AlwaysGuesses,
-    many_stops,
-    policy_of,
-    qwen,
-    qwen_like_tokenizer,
-    recipe_of,
-    step_of,
-)
 from wordle_rl.algorithms.dapo import Dapo
 from wordle_rl.algorithms.dr_grpo import DrGrpo
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.algorithms.rloo import Rloo
-from wordle_rl.game.rules import PlayedTurn
-from wordle_rl.training.step import train_step
 
 ALGORITHMS: dict[str, Any] = {
     "grpo": Grpo(),
@@ -114,63 +102,3 @@ def test_with_credit_by_game_whole_games_are_compared(name):  # row 32
         found_by_game(name), BY_GAME[formula(name)], TURNS, strict=True
     ):
         assert values == pytest.approx(np.full(turns, expected), abs=1e-12)
-
-
-def ratios(found: list[np.ndarray], others: list[np.ndarray]) -> set[float]:
-    """By which factors the advantages that are not 0 differ."""
-    one, other = np.concatenate(found), np.concatenate(others)
-    assert ((one == 0.0) == (other == 0.0)).all()
-    return {round(float(ratio), 9) for ratio in one[one != 0.0] / other[one != 0.0]}
-
-
-def test_credit_by_turn_tells_the_algorithms_apart_where_their_papers_differ():  # row 32
-    for name in SCALED:  # equal by construction: they differ in the loss
-        assert ratios(found_by_turn(name), found_by_turn("grpo")) == {1.0}
-    # By game, groups have one size. So leave-one-out is the distance from the mean times n / (n-1),
-    # a constant that AdamW and Muon take out.
-    assert ratios(found_by_game("rloo"), found_by_game("dr_grpo")) == {round(4 / 3, 9)}
-    # By turn, as many are compared as still play: 4, 3 and 2.
-    by_turn = ratios(found_by_turn("rloo"), found_by_turn("dr_grpo"))
-    assert by_turn == {round(4 / 3, 9), 1.5, 2.0}
-    # A deviation differs from group to group and from turn to turn.
-    assert len(ratios(found_by_turn("grpo"), found_by_turn("dr_grpo"))) == 4
-    assert len(ratios(found_by_game("grpo"), found_by_game("dr_grpo"))) == 2
-
-
-def gradient_of_a_step(algorithm: Any) -> dict[str, torch.Tensor]:
-    """The gradient of the first update of a step of games that end after 1 to 3 turns."""
-
-    def reward(turn: PlayedTurn) -> float:
-        return float(turn.won) + 0.05 * turn.tokens
-
-    policy = policy_of(
-        qwen(340), AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
-    )
-    found: dict[str, torch.Tensor] = {}
-
-    def keep_gradient() -> None:
-        for name, parameter in policy.model.named_parameters():
-            assert parameter.grad is not None
-            found[name] = parameter.grad.clone()
-
-    policy.apply_gradients = [keep_gradient]
-    recipe = recipe_of(algorithm, reward, credit="turn", discount=0.5, groups=4, num_generations=4)
-    result = train_step(step_of(policy, recipe))
-    assert len({len(values) for values in result.advantages}) > 1
-    return found
-
-
-def test_with_one_update_gspo_has_the_gradient_of_grpo_and_the_others_do_not():  # row 32
-    grpo = gradient_of_a_step(Grpo(beta=0.0))
-    largest = max(float(slope.abs().max()) for slope in grpo.values())
-
-    def gap(algorithm: Any) -> float:
-        """The largest difference, once both gradients have the same length."""
-        other = gradient_of_a_step(algorithm)
-        norms = [sum(float((s**2).sum()) for s in g.values()) ** 0.5 for g in (grpo, other)]
-        unit = norms[0] / norms[1]
-        return max(float((other[name] * unit - grpo[name]).abs().max()) for name in grpo) / largest
-
-    assert gap(Gspo()) < 1e-5
-    for algorithm in (Dapo(overlong="none", resample=0), DrGrpo(normalizer=1), Rloo()):
-        assert gap(algorithm) > 0.01

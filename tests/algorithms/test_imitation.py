@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections import Counter
 from dataclasses import replace
@@ -11,17 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers.talks import turns_of
-from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of, weights_of
+from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
 from wordle_rl.algorithms.base import Advantages
-from wordle_rl.algorithms.distill import Distill
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
-from wordle_rl.commands.build import PLAYERS, build_teacher
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import (
-    Mistakes,
     Player,
     RandomConsistent,
     guess_text,
@@ -39,10 +34,9 @@ from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.rollouts.teacher import ScriptedPlayer, TeacherSettings, scripted_talks
 from wordle_rl.runs.processes import ALONE
-from wordle_rl.training.step import collect_rollouts
 from wordle_rl.training.targets import TokenTeacher
 from wordle_rl.training.update import run_updates
-from wordle_rl.words.lists import WordLists, load_words
+from wordle_rl.words.lists import WordLists
 
 WORDS = WordLists(
     answers=("bleed", "crane", "crate", "grate", "slate", "sleep"),
@@ -118,13 +112,6 @@ def test_a_models_own_answer_is_taught_by_the_best_words_that_begin_like_it(word
         assert dict(found) == pytest.approx({t: n / len(alike) for t, n in counts.items()})
 
 
-def test_an_answer_that_the_teacher_would_not_give_has_no_targets():
-    teacher = TokenTeacher(LESSON, FORM)
-    state = state_after("sleep", secret="crate")
-    with pytest.raises(ValueError, match="would not answer"):
-        teacher.targets(state, CHAT.answer(guess_text("bleed")), start=0)
-
-
 def batch_of(played: list[Rollout], recipe: Recipe) -> Batch:
     """What a step would train on."""
     seen: list[Batch] = []
@@ -189,77 +176,6 @@ def test_learning_the_distribution_has_the_mean_gradient_of_learning_each_answer
         assert torch.allclose(gradient, whole[name], atol=1e-5), name
     one = gradients_of(games_of("crate", distribution=True))
     assert any((one[n] * 3 - sampled[n]).abs().max() > 1e-3 for n in one)
-
-
-def test_mistakes_are_not_learnt_but_seen():
-    batch = games_of("crate", distribution=False)
-    learnt = batch.ids[0][batch.trained[0]].tolist()
-    assert learnt == CHAT.answer(guess_text("crate"))
-    assert "sleep" in CHAT.tokenizer.decode(batch.ids[0].tolist())
-
-
-def test_a_share_of_the_turns_are_mistakes_and_the_rest_fits_the_clues():
-    words = load_words()
-    knowledge = Knowledge(words, build_table(words))
-    player = RandomConsistent(knowledge)
-    actor = ScriptedPlayer(
-        player=player, draws=Draws(seed=3), mistakes=Mistakes(knowledge), slips=0.3
-    )
-    games = play(actor, new_games(words.answers[::8], words, Rules()))
-    slips = kept = refused = overlooked = 0
-    for number, game in enumerate(games):
-        slipped = actor.slipped[number]
-        for i, turn in enumerate(game.turns):
-            fits = turn.guess in {player.pool[c] for c in player.choices(turn.state)}
-            if i in slipped:
-                slips += 1
-                refused += turn.kind == "not_a_word"
-                overlooked += turn.kind == "accepted" and not fits
-            else:
-                kept += 1
-                assert fits
-    total = slips + kept
-    assert abs(slips / total - 0.3) < 4 * np.sqrt(0.21 / total)
-    assert refused > 0.3 * slips
-    assert overlooked > 0.15 * slips
-
-
-def test_a_step_learns_the_whole_distribution_at_the_trained_places_only():
-    lesson = TeacherSettings(
-        player=RandomConsistent(KNOWLEDGE), mistakes=Mistakes(KNOWLEDGE), slips=0.4,
-        distribution=True,
-    )  # fmt: skip
-    recipe = recipe_of(
-        Sft(), lambda turn: 0.0, words=WORDS, secrets=WORDS.answers, teacher=lesson, groups=6,
-        num_generations=1,
-    )  # fmt: skip
-    policy = policy_of(qwen(340), tokenizer=CHAT.tokenizer)
-    played = collect_rollouts(step_of(policy, recipe, 0), range(6))
-    batch = batch_of(played, recipe)
-    assert batch.distributions is not None
-    assert any(not turn.trained for rollout in played for turn in turns_of(rollout.talks))
-    for row, targets in enumerate(batch.distributions):
-        assert set(targets.places.tolist()) == set(np.flatnonzero(batch.trained[row]).tolist())
-        sums = np.bincount(targets.places, targets.probabilities)
-        assert np.allclose(sums[np.unique(targets.places)], 1.0)
-    assert [len(r.talks[0].ids) for r in played] == batch.lengths.tolist()
-    before = copy.deepcopy(weights_of(policy.model))
-    metrics = policy.update(batch, recipe.algorithm)
-    assert metrics["update/skipped"] == 0.0
-    assert any(not torch.equal(before[n], w) for n, w in weights_of(policy.model).items())
-
-
-@pytest.mark.parametrize("player", PLAYERS)
-def test_a_teachers_mistakes_are_made_of_the_words_it_guesses(player):
-    allowed = tuple(sorted((*WORDS.allowed, "salet")))
-    words = WordLists(answers=WORDS.answers, allowed=allowed)
-    knowledge = Knowledge(words, build_table(words))
-    distill = Distill(player=player, targets="sampled", slips=0.2)
-    teacher = build_teacher(distill, knowledge, Symbols(game=Rules()))
-    assert teacher is not None and teacher.mistakes is not None
-    state = State((Clue("crane", feedback_code("crane", "crate")),), 1)
-    made = set(teacher.mistakes.answer([state] * 400, np.linspace(0, 1, 400, endpoint=False)))
-    assert ("salet" in made) == player.endswith("_allowed")
 
 
 def test_the_targets_of_a_thought_are_its_wordings_and_those_of_the_guess_stay():

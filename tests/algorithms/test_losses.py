@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from tests.helpers.backends import Backend
 from tests.helpers.tiny import (
@@ -106,40 +104,6 @@ def test_the_kl_estimate_is_level_at_equality_and_has_the_slope_of_finite_differ
             assert value == 0.0 and (slope == 0.0).all()
         else:  # away from the reference costs more, whichever way
             assert value > 0.0 and (np.sign(slope) == np.sign(shift)).all()
-
-
-def test_truncated_importance_makes_good_what_the_sampler_drew_too_often_or_too_seldom():
-    """The mean gradient over what the sampler draws is that over what the trainer would draw."""
-    sampler = np.array([0.5, 0.3, 0.2])
-    advantages = np.array([1.0, -2.0, 0.5])
-    logits = torch.tensor([0.1, 0.9, -0.4], dtype=torch.float64, requires_grad=True)
-
-    def gradient(algorithm, drawn_from: np.ndarray) -> np.ndarray:
-        logprobs = logits.log_softmax(0)
-        terms = LossInputs(
-            logprobs=logprobs[:, None],
-            old_logprobs=logprobs.detach()[:, None],
-            sampler_logprobs=torch.from_numpy(np.log(sampler))[:, None],
-            advantages=torch.from_numpy(advantages)[:, None],
-            trained=torch.ones(3, 1),
-        )
-        loss, metrics = algorithm.loss(torch, terms)
-        assert set(metrics) >= {"ratio", "clipped"}
-        return torch.autograd.grad((loss[:, 0] * torch.from_numpy(drawn_from)).sum(), logits)[
-            0
-        ].numpy()
-
-    plain = Grpo(beta=0.0)
-    trainer = logits.detach().softmax(0).numpy()
-    on_policy = gradient(plain, trainer)
-    weighted = gradient(replace(plain, importance_cap=100.0), sampler)
-    assert np.allclose(weighted, on_policy, atol=1e-12)
-    assert not np.allclose(gradient(plain, sampler), on_policy, atol=0.05)
-    # The second word is drawn at 0.3 and should be at 0.57: its weight of 1.9 is cut to 1.2.
-    weights = np.minimum(trainer / sampler, 1.2)
-    assert (trainer / sampler).max() > 1.2
-    capped = gradient(replace(plain, importance_cap=1.2), sampler)
-    assert np.allclose(capped, gradient(plain, sampler * weights), atol=1e-12)
 
 
 # -- groups in a step -----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import RandomConsistent, guess_text
 from wordle_rl.game.rules import Clue, Game, State, feedback_code
-from wordle_rl.policy.settings import EMBEDDED, ModelSettings
+from wordle_rl.policy.settings import EMBEDDED
 from wordle_rl.prompts.styles import Places
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form
@@ -93,12 +93,3 @@ def test_a_teacher_gives_each_word_that_fits_an_equal_share(saved) -> None:
     assert sorted(targets.ids[targets.places == 10]) == sorted(fitting)
     assert np.allclose(targets.probabilities[targets.places == 10], 1 / 3)
     assert targets.ids[targets.places == 11].tolist() == [end]
-
-
-def test_a_vocabulary_is_letters_or_words() -> None:
-    shape = SHAPE | {"vocabulary": "bytes"}
-    with pytest.raises(ValueError, match=r"model\.shape\.vocabulary must be one of letters, words"):
-        ModelSettings(
-            name="x", path="untrained", shape=shape, learning_rate=1e-3, max_tokens=12,
-            max_context=512,
-        )  # fmt: skip

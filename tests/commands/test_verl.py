@@ -125,7 +125,7 @@ def test_the_rows_of_a_file_are_trained_on_but_not_if_they_are_held_out(tmp_path
     rows = build_rows(setup_of(f"data={path}"))
     assert tuple(row["extra_info"]["secret"] for row in rows["train"]) == secrets
     with pytest.raises(ValueError, match="is a val secret and must not be a train secret"):
-        write_folder(tmp_path / "files", setup_of(f"data={path}", "data.keep_held_out=true"))
+        write_folder(tmp_path / "files", setup_of(f"data={path}", "words.protocol=all"))
 
 
 @pytest.mark.parametrize("reward", ["phase1", "phase2"])

@@ -58,11 +58,10 @@ def test_rows_of_predibase_become_states_and_nothing_is_fetched(load, monkeypatc
     assert data.lines == ("rows.jsonl: trains on 2 of 2 rows",)
 
 
-BAD: dict[str, tuple[dict[str, Any], str]] = {
+BAD = {
     "secret": (predibase("crane") | {"secret": "cranes"}, "the secret must have five letters"),
     "no secret": (predibase("crane") | {"secret": None}, "the secret is missing"),
-    "unknown secret": (predibase("crane") | {"secret": "qqqqq"}, "qqqqq is not in the word list"),
-    "unknown guess": (predibase("crane", "qqqqq"), "the guess qqqqq is not in the word list"),
+    "unknown guess": (predibase("crane", "qqqqq"), "qqqqq is not in the word list"),
     "won": (predibase("crane", "slate", "crane"), "the game is already won with crane"),
     "feedback": (
         predibase("crane", "slate") | {"secret": "abbey"},
@@ -78,28 +77,14 @@ def test_a_bad_row_is_named_by_number_and_the_rest_is_trained_on(kind, load):
     row, why = BAD[kind]
     data = load([predibase("abbey"), row, predibase("crane", "slate")])
     assert [data.states[i].secret for i in range(len(data.states))] == ["abbey", "crane"]
-    _, line = data.lines
-    assert line.startswith("rows.jsonl: left out 1 bad row: row 2: ") and why in line
+    assert f"row 2: {why}" in data.lines[1].replace("the earlier guesses are", "are")
 
 
-def test_a_line_that_is_no_json_is_named_by_its_number(load, tmp_path):
-    path = write_rows(tmp_path / "rows.jsonl", [predibase("abbey"), predibase("crane")])
-    first, second = path.read_text().splitlines()
-    path.write_text(f"{first}\n{second[:40]}\n{second}\n")
-    with pytest.raises(FolderError, match=r"rows\.jsonl line 2: cannot be read as json"):
-        load(path)
-
-
-def test_the_first_bad_rows_are_named_and_the_others_counted(load):
-    data = load([*[predibase("crane") | {"secret": "no"}] * 6, predibase("crane")])
-    line = data.lines[1]
-    assert "left out 6 bad rows: row 1: " in line and "row 3: " in line and "row 4" not in line
+def test_the_first_bad_rows_are_named_by_their_numbers_in_the_file(load):
+    rows = [predibase("abbey"), *[predibase("crane") | {"secret": "no"}] * 6, predibase("crane")]
+    line = load(rows, split="train[1:]").lines[1]
+    assert "left out 6 bad rows: row 2: " in line and "row 4: " in line and "row 5" not in line
     assert line.endswith("; and 3 more")
-
-
-def test_numbers_of_rows_are_those_in_the_file_also_with_a_split(load):
-    rows = [predibase("abbey"), predibase("crane"), predibase("crane") | {"secret": "no"}]
-    assert "row 3: " in load(rows, split="train[1:]").lines[1]
 
 
 def test_rules_decide_which_states_can_be_played(load):
@@ -109,8 +94,6 @@ def test_rules_decide_which_states_can_be_played(load):
     assert len(load([ignores]).states) == 1
     with pytest.raises(FolderError, match="moody ignores a clue"):
         load([ignores], rules=Rules(hard_mode=True))
-    with pytest.raises(FolderError, match="1 earlier guesses leave none of 1 turns"):
-        load([predibase("crane", "slate")], rules=Rules(max_turns=1))
 
 
 def test_rows_with_held_out_secrets_are_left_out_and_counted(load):  # row 38
@@ -118,10 +101,7 @@ def test_rows_with_held_out_secrets_are_left_out_and_counted(load):  # row 38
     data = load(rows, held_out=("crane", "slate"))
     assert data.secrets == ("abbey",) and len(data.states) == 1
     assert "left out 2 rows with a validation or test secret" in data.lines[1]
-    kept = load(rows, held_out=("crane", "slate"), keep_held_out=True)
-    assert kept.secrets == ("abbey", "crane") and len(kept.states) == 3
-    assert "kept 2 rows with a validation or test secret" in kept.lines[1]
-    with pytest.raises(FolderError, match="none of its 3 rows can be trained on, 3 with held-out"):
+    with pytest.raises(FolderError, match="trains on 0 of 3 rows; left out 3 rows with"):
         load(rows, held_out=("crane", "abbey"))
 
 
@@ -134,15 +114,8 @@ def test_the_record_names_file_rows_and_secrets(load, tmp_path):
     }  # fmt: skip
 
 
-def test_none_left_is_refused_with_the_reason(load):
-    with pytest.raises(FolderError) as caught:
-        load([predibase("crane") | {"secret": "no"}])
-    told = str(caught.value)
-    assert "none of its 1 rows can be trained on: row 1: the secret" in told and "\n" not in told
-
-
-@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
-def test_every_kind_of_file_names_its_bad_rows_and_trains_on_the_rest(form, load, tmp_path):
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_other_kinds_of_files_hold_the_same_rows(form, load, tmp_path):
     path = tmp_path / f"rows.{form}"
     if form == "csv":
         path.write_text("secret,past_guess_history\ncrane,\"[['slate', 'xx✓x✓']]\"\nno,\nabbey,\n")
@@ -151,9 +124,7 @@ def test_every_kind_of_file_names_its_bad_rows_and_trains_on_the_rest(form, load
         write_table(path, [*rows, predibase("abbey")], form)
     data = load(path)
     assert [len(data.states[i].clues) for i in range(2)] == [1, 0]
-    assert "left out 1 bad row: row 2: the secret must have five letters, not 'no" in (
-        data.lines[1].lower()
-    )
+    assert "row 2: the secret must have five letters, not 'no" in data.lines[1].lower()
 
 
 # -- answers --------------------------------------------------------------------------------------
@@ -182,54 +153,33 @@ def test_rows_without_a_secret_are_counted_because_their_lineage_is_unknown(load
     data = load([pair(1), pair(2, secret="crane"), pair(3, secret="abbey")],
                 imitates=True, held_out=("abbey",))  # fmt: skip
     assert data.unknown == 1 and data.secrets == ("crane",) and len(data.dialogues) == 2
-    assert "1 row without a secret; test secrets may be among them" in data.lines[-1]
+    assert "1 rows have no secret; test secrets may be among them" in data.lines[-1]
+
+
+def messages(*roles: str) -> dict[str, Any]:
+    return {"messages": [{"role": role, "content": "x"} for role in roles]}
 
 
 @pytest.mark.parametrize(
-    ("row", "why"),
+    ("good", "bad", "why"),
     [
-        ({"prompt": "a", "answer": ""}, "a message in answer has no text"),
-        ({"prompt": None, "answer": "b"}, "no prompt with an answer"),
-        ({"prompt": "a<|im_end|>", "answer": "b"}, "prompt holds <|im_end|>"),
-        ({"prompt": "a", "answer": "b</s>"}, "answer holds </s>"),
+        (pair(1), {"prompt": "a", "answer": ""}, "a message in answer has no text"),
+        (pair(1), {"prompt": None, "answer": "b"}, "there is no prompt with an answer"),
+        (pair(1), {"prompt": "a<|im_end|>", "answer": "b"}, "prompt holds <|im_end|>"),
+        (messages("user", "assistant"), messages("user"), "user and assistant must alternate"),
+        (messages("user", "assistant"), messages("assistant", "user"), "user and assistant must"),
+        (messages("user", "assistant"), messages("user", "tool"), "a role in messages must be"),
     ],
 )
-def test_a_dialogue_that_no_template_can_write_is_a_bad_row(row, why, load):
-    data = load([pair(1), row], imitates=True)
-    assert len(data.dialogues) == 1 and f"row 2: {why}" in data.lines[1].replace("there is ", "")
+def test_a_dialogue_that_no_template_can_write_is_a_bad_row(good, bad, why, load):
+    data = load([good, bad], imitates=True)
+    assert len(data.dialogues) == 1 and f"row 2: {why}" in data.lines[1]
 
 
-@pytest.mark.parametrize(
-    ("roles", "why"),
-    [
-        (["user"], "must alternate, not 'user'"),
-        (["assistant", "user"], "must alternate"),
-        (["user", "assistant", "system"], "must alternate"),
-        (["user", "tool"], "a role in messages must be system, user or assistant, not 'tool'"),
-        (["system"], "must alternate"),
-    ],
-)
-def test_roles_that_do_not_alternate_are_a_bad_row(roles, why, load):
-    good = [{"role": role, "content": "x"} for role in ("user", "assistant")]
-    bad = [{"role": role, "content": "x"} for role in roles]
-    data = load([{"messages": good}, {"messages": bad}], imitates=True)
-    assert "row 2: " in data.lines[1] and why in data.lines[1]
-
-
-# -- columns --------------------------------------------------------------------------------------
-
-
-def test_answers_alone_are_refused_without_imitation_and_states_play_with_it(load):
-    with pytest.raises(ConfigError, match="use algorithm=sft"):
-        load([pair(1)])
+def test_the_columns_and_the_algorithm_decide_what_a_file_is(load):
     assert load([predibase("crane")], imitates=True).states is not None
     both = [pair(1, secret="crane")]
     assert load(both).states is not None and load(both, imitates=True).dialogues is not None
-
-
-def test_unknown_columns_are_listed(load):
-    with pytest.raises(ConfigError) as caught:
-        load([{"question": "a", "reply": "b"}])
-    told = str(caught.value)
-    assert "must have a column secret, messages, or prompt with completion/answer/response" in told
-    assert told.endswith("not question, reply")
+    for rows in ([pair(1)], [{"question": "a", "reply": "b"}]):
+        with pytest.raises(ConfigError, match="must have a column secret or, for algorithm=sft"):
+            load(rows)

@@ -56,18 +56,6 @@ def test_both_ways_of_counting_and_the_best_entropy_are_the_definition(words, by
         assert best.guesses(chosen).tolist() == np.flatnonzero(every >= every.max() - TIE).tolist()
 
 
-@pytest.mark.parametrize("ending", ["ight", "atch", "illy"])
-def test_the_best_entropy_is_right_where_candidates_differ_in_one_letter(
-    words, by_answer, best, ending
-):
-    # such families are where no guess tells all candidates apart
-    chosen = np.array([i for i, word in enumerate(words.answers) if word.endswith(ending)])
-    assert len(chosen) >= 3
-    for n in range(2, len(chosen) + 1):
-        every = entropy(count_codes(by_answer[chosen[:n]].T))
-        assert best(chosen[:n]) == pytest.approx(every.max(), abs=1e-9)
-
-
 def test_the_best_entropy_is_right_where_every_allowed_word_may_be_the_secret(words):
     some = words.allowed[::9]
     lists = WordLists(answers=some, allowed=some)

@@ -29,7 +29,6 @@ from wordle_rl.policy.batch import (
     minibatches,
     split_by_prompt,
     split_micro_batches,
-    take,
 )
 from wordle_rl.training.step import train_step
 
@@ -59,16 +58,6 @@ def test_the_deal_depends_on_seed_step_and_epoch_alone():
     assert all(first != other for other in others)
 
 
-def test_a_minibatch_holds_its_rows_and_their_weights():
-    rows = [([3, 9, 4, 8], [0, 1, 0, 1]), ([3, 5], [0, 1]), ([3, 6, 7], [0, 1, 1])]
-    part = take(batch_of(rows, [1.0, 2.0, 3.0]), np.array([1, 2]), np.array([0.25, 0.5]))
-    assert part.ids.tolist() == [[3, 5, 0], [3, 6, 7]]
-    assert part.lengths.tolist() == [2, 3]
-    assert part.advantages.tolist() == [[0.0, 2.0, 0.0], [0.0, 3.0, 3.0]]
-    assert part.weights.tolist() == [[0.0, 0.25, 0.0], [0.0, 0.5, 0.5]]
-    assert take(part, np.array([], int), np.array([])).ids.shape == (0, 0)
-
-
 def candidates(prompts: int, guesses: int, prompt: int = 9) -> Batch:
     """Guesses of three tokens after prompts that have no token in common."""
     rows = [
@@ -86,28 +75,11 @@ def test_guesses_in_one_state_are_a_micro_batch_where_the_prompt_is_computed_onc
     assert [count_computed(candidates(3, 8), part) for part in parts] == [9 + 8 * 3] * 3
 
 
-def test_a_prompt_with_too_many_guesses_has_several_micro_batches():
-    parts = split_by_prompt(candidates(prompts=2, guesses=8), 5 * 12)
-    assert [len(part) for part in parts] == [5, 3, 5, 3]
-    assert all(len(set(part % 2)) == 1 for part in parts)
-
-
-@pytest.mark.parametrize("batch", [candidates(9, 1), candidates(3, 8, prompt=2)])
-def test_prompts_stay_together_where_apart_they_save_less_than_half(batch):
-    parts = split_by_prompt(batch, 1000)
-    assert [part.tolist() for part in parts] == [list(range(len(batch.lengths)))]
-
-
 def small_policy() -> TorchPolicy:
     tokenizer = AlwaysGuesses(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
     policy = policy_of(qwen(340), tokenizer)
     policy.keep_reference()
     return policy
-
-
-def test_a_process_without_rows_has_no_micro_batches():
-    nothing = take(candidates(2, 2), np.array([], int), np.array([]))
-    assert split_by_prompt(nothing, 1000) == split_micro_batches(nothing, 1000) == []
 
 
 @pytest.mark.parametrize("most", [1, 20, 40, 200])

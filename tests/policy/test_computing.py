@@ -6,27 +6,18 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from tests.helpers.runs import resume, run, settings
-from tests.helpers.tiny import SHAPE, policy_of, qwen
-from wordle_rl.backends.torch import backend as lightning_backend
 from wordle_rl.backends.torch import devices as torch_devices
 from wordle_rl.backends.torch.optimizers import ExactMuon, orthogonalize
-from wordle_rl.backends.torch.processes import TorchProcesses
 from wordle_rl.policy.computing import (
     choose_precision,
     choose_threads,
-    time_in_turns,
-    timed_sizes,
 )
-from wordle_rl.policy.settings import LightningSettings, ModelSettings
 from wordle_rl.runs.paths import ROOT
 
 
@@ -49,50 +40,6 @@ def test_one_thread_is_used_where_two_are_slower_and_noise_changes_nothing(two, 
     assert found == count and (told is None) == (count == 2)
     if told:
         assert told.startswith("1 thread: 2 take 4.0 times as long")
-
-
-def test_works_are_timed_in_turns_and_the_first_round_only_warms_up():
-    now, calls = [0.0], []
-    costs = {"a": [0.1, 0.01, 0.03, 0.02], "b": [0.1, 0.02, 0.02, 0.02]}
-
-    def work(name: str) -> Callable[[], None]:
-        def call() -> None:
-            calls.append(name)
-            now[0] += costs[name].pop(0)
-
-        return call
-
-    seconds = time_in_turns({name: work(name) for name in costs}, lambda: now[0])
-    assert "".join(calls) == "ab" * 4
-    assert seconds == {"a": pytest.approx(0.02), "b": pytest.approx(0.02)}  # medians
-
-
-@pytest.mark.parametrize("shape", [(64, 192), (2048, 11008), (1, 1)])
-def test_no_timed_product_is_large(shape):
-    rows, width, inner = timed_sizes(*shape)
-    assert rows >= 1 and 2 * rows * width * inner <= 5e7
-    assert (width, inner) == (min(shape[0], 1024), min(shape[1], 1024))
-
-
-UNTRAINED = ModelSettings(
-    name="new", path="untrained", shape=SHAPE, learning_rate=1.0, max_tokens=8, max_context=64
-)
-
-
-def test_timing_draws_no_random_numbers_and_sets_the_threads_that_were_asked_for():
-    state = torch.get_rng_state()
-    computing = torch_devices.choose_computing(
-        LightningSettings(threads=2), torch.device("cpu"), UNTRAINED
-    )
-    assert computing.precision in ("fp32", "bf16") and len(computing.reasons) == 1
-    assert torch.get_num_threads() == 2 and torch.equal(torch.get_rng_state(), state)
-
-
-def test_what_is_set_by_hand_is_not_timed():
-    given = LightningSettings(precision="bf16", threads=1)
-    unknown: Any = None  # the model is needed for timing alone
-    computing = torch_devices.choose_computing(given, torch.device("cpu"), unknown)
-    assert computing.record() == {"precision": "bf16", "threads": 1, "reasons": []}
 
 
 @pytest.fixture
@@ -135,26 +82,6 @@ def test_what_was_chosen_is_told_recorded_and_kept_by_a_resumed_run(
     assert [part["precision"] for part in parts] == ["bf16", "fp32"]
     assert [part["reasons"] for part in parts] == [[], ["fp32: as the test says"]]
     assert parts[0]["threads"] == 1
-
-
-def test_all_processes_of_a_run_compute_in_the_precision_that_the_first_found(
-    small, tmp_path, monkeypatch
-):
-    tasks: list[Any] = []
-
-    def started(size, work, interrupts):
-        return nullcontext(TorchProcesses.__new__(TorchProcesses))
-
-    def gather(processes, task):
-        tasks.append(task)
-        raise KeyboardInterrupt
-
-    say(monkeypatch, "bf16")
-    monkeypatch.setattr(lightning_backend, "start_processes", started)
-    monkeypatch.setattr(TorchProcesses, "gather", gather)
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, *small, "backend.devices=2")
-    assert tasks[0]["config"]["backend"]["precision"] == "bf16"
 
 
 @pytest.mark.parametrize(
@@ -212,9 +139,3 @@ def test_muon_in_float32_steps_as_torchs_does_up_to_the_rounding_of_bfloat16():
         moved.append(weight.detach() - start)
     exact, rounded = moved
     assert (exact - rounded).norm() < 0.03 * rounded.norm()
-
-
-@pytest.mark.parametrize(("precision", "kind"), [("fp32", ExactMuon), ("bf16", torch.optim.Muon)])
-def test_muon_multiplies_in_the_precision_of_the_run(precision, kind):
-    policy = policy_of(qwen(), name="muon", precision=precision)
-    assert [type(o) for o in policy.optimizers] == [torch.optim.AdamW, kind]

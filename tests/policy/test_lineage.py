@@ -54,29 +54,10 @@ def test_the_line_names_the_stages_whose_games_could_have_test_secrets():  # row
     )
 
 
-def test_a_share_of_allowed_words_is_told():
-    mixed = stage("mixed", "split", ALLOWED, allowed_share=0.25)
-    assert "(12,457 allowed words in 25% of the groups, else training answers)" in line(mixed)
-    assert is_clean(mixed, WORDS, SPLITS)
-
-
 def test_a_model_without_a_record_is_unknown_and_a_new_one_is_clean():
     assert line() == "lineage unknown: nobody recorded what the model was trained on."
     new = describe_lineage([], WORDS, SPLITS, untrained=True)
     assert new == f"lineage: an untrained model. {CLEAN}"
-
-
-@pytest.mark.parametrize(
-    ("start", "told"),
-    [({"start": "Qwen/Qwen2.5-3B-Instruct"}, "Qwen/Qwen2.5-3B-Instruct (unknown) -> clean ("),
-     ({}, "lineage: unknown -> clean (")],
-)  # fmt: skip
-def test_what_came_before_the_first_run_may_be_unknown(start, told):
-    found = line({**CLEAN_RUN, **start})
-    assert told in found and CLEAN not in found
-    assert found.endswith(
-        "No training game of these runs had a test secret. What came before is unknown."
-    )
 
 
 def test_fewer_held_out_secrets_of_the_same_lists_are_clean_and_more_are_not():  # row 38
@@ -99,7 +80,3 @@ def test_a_record_whose_secrets_are_not_what_its_protocol_allows_is_not_clean(pr
     whole = sorted(ALLOWED if protocol == "allowed" else SPLITS.train)
     assert is_clean(stage("run", protocol, whole), WORDS, SPLITS)
     assert not is_clean(stage("run", protocol, [*whole[1:], SPLITS.test[0]]), WORDS, SPLITS)
-
-
-def test_a_run_on_part_of_the_training_answers_is_clean():
-    assert is_clean(stage("few", "split", SPLITS.train[:100]), WORDS, SPLITS)

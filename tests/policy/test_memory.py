@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from wordle_rl.backends.memory import GB, GameSize, Plan, fits, format_table, usable
+from wordle_rl.backends.memory import GB, GameSize, Plan, fits, format_table
 from wordle_rl.backends.sizes import KNOWN, read_sizes
 from wordle_rl.policy.batch import ran_out_of_memory
 from wordle_rl.policy.settings import LoraSettings
@@ -101,12 +101,6 @@ def test_what_fits_is_found():
     assert one.find_tokens(10 * GB) == 0
     taught = plan(games=0)  # a teacher plays
     assert taught.peak_playing == taught.while_playing(LONGEST, 200)
-
-
-def test_machines_leave_a_share_to_drivers_and_to_the_screen():
-    assert usable(100.0, "cuda") == pytest.approx(92.0)
-    assert usable(24 * GB, "mlx") == pytest.approx(16 * GB)
-    assert usable(48 * GB, "mlx") == pytest.approx(36 * GB)
 
 
 def test_the_table_has_a_column_for_each_plan_and_says_what_must_change():

@@ -1,7 +1,6 @@
 """What counts as an answer, as text and as a tool call, and how long hostile ones may take."""
 
 import json
-from itertools import product
 
 import pytest
 
@@ -101,17 +100,6 @@ def test_every_single_character_that_is_no_ascii_letter_is_rejected_inside_a_wor
 def test_a_truncated_answer_has_no_guess_whatever_it_says():
     parsed = parse(GOOD).truncated()
     assert (parsed.guess, parsed.reason) == (None, ParseFailure.TRUNCATED)
-
-
-def test_any_mix_of_tags_gives_either_a_guess_or_a_reason():
-    pieces = ["<think>", "</think>", "<guess>", "</guess>", "crane", " "]
-    guesses = 0
-    for mix in product(pieces, repeat=5):
-        parsed = parse("".join(mix))
-        assert (parsed.guess is None) != (parsed.reason is None)
-        assert parsed.guess in (None, "crane")
-        guesses += parsed.guess is not None
-    assert guesses > 20
 
 
 UNITS = [

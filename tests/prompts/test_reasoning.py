@@ -9,18 +9,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.helpers.characters import CharacterTokenizer, bracketed
-from tests.helpers.talks import turns_of
-from tests.helpers.thoughts import KNOWLEDGE, STYLE, WORDS, fitting, states
+from tests.helpers.thoughts import KNOWLEDGE, WORDS, fitting, states
 from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.game.rules import Game, Rules, feedback_code, marks
 from wordle_rl.policy.sampling import Draws
 from wordle_rl.prompts.parser import thought_of
 from wordle_rl.prompts.reasoning import Reasoning
-from wordle_rl.rollouts.chat import Chat
-from wordle_rl.rollouts.forms import build_form
 from wordle_rl.rollouts.play import new_games, play
-from wordle_rl.rollouts.teacher import ScriptedPlayer, scripted_talks
+from wordle_rl.rollouts.teacher import ScriptedPlayer
 
 lengths = pytest.mark.parametrize("length", ["notes", "brief"])
 
@@ -171,24 +167,3 @@ def test_signs_vary_with_the_stream_and_thoughts_change_no_guess():
     assert [[t.guess for t in g.turns] for g in games] == [
         [t.guess for t in g.turns] for g in plain
     ]
-
-
-@lengths
-def test_the_thought_before_a_mistake_gives_no_reason_for_it_and_is_not_learnt(length):
-    actor = ScriptedPlayer(
-        player=RandomConsistent(KNOWLEDGE),
-        draws=Draws(seed=5),
-        mistakes=Mistakes(KNOWLEDGE),
-        slips=0.4,
-        reasoning=Reasoning(KNOWLEDGE, length),
-    )
-    games = play(actor, new_games(WORDS.answers[:20], WORDS, Rules()))
-    chat = Chat(CharacterTokenizer(bracketed))
-    assert any(actor.slipped.values())
-    for number, game in enumerate(games):
-        slipped = actor.slipped[number]
-        tokens = turns_of(scripted_talks(game, build_form("conversation", chat, STYLE), slipped))
-        for i, turn in enumerate(game.turns):
-            said = read(thought_of(turn.text), length)
-            assert said.why == ("" if i in slipped else "fits")
-            assert tokens[i].trained == (i not in slipped)

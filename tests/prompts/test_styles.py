@@ -60,20 +60,6 @@ def opening(secret: str, *guesses: str) -> list[str]:
     return WholeState().opening(State(clues, len(clues))).splitlines()
 
 
-def test_the_state_says_how_often_a_letter_occurs_where_places_do_not_say_it() -> None:
-    # One r is in its place, the other only has a place where it is not.
-    assert "How often in the word: r at least twice" in opening("surer", "newly", "drier")
-    assert "How often in the word: e at least three times" in opening("eerie", "melee")
-    assert "How often in the word: e exactly three times" in opening("eerie", "geeee")
-    assert opening("crane", "slate", "early") == [
-        "Known places: 3 a, 5 e",
-        "In the word, not at the places given: a 2, e 1, r 3",
-        "Not in the word: l, s, t, y",
-        "Guesses so far: slate, early",
-        "Make your next guess.",
-    ]
-
-
 @pytest.mark.parametrize("style", [Symbols(), WholeState()], ids=lambda s: s.name)
 def test_every_refusal_is_told(style) -> None:
     game = played("crept")

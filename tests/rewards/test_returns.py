@@ -14,14 +14,11 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from tests.helpers.reward_sets import WORDS as FEW
-from tests.helpers.reward_sets import guesses, node, play
+from tests.helpers.reward_sets import node
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.players import Mistakes, RandomConsistent
 from wordle_rl.game.rules import Game, GameStatus
-from wordle_rl.rewards.format import Format
 from wordle_rl.rewards.scoring import GameReward, RewardSet, build_reward_set
-from wordle_rl.rewards.win import Win
 
 NAMES = ("phase2", "information")
 Groups = list[list[Game]]
@@ -117,19 +114,3 @@ def test_at_the_turn_that_wins_no_other_return_is_as_high(
             assert of_turns[first][last] > of_turns[second][last]
             compared += 1
     assert compared > 2000
-
-
-def test_a_loss_that_looks_better_from_its_first_turn_by_hand():
-    """Format pays 1 a turn, a win 2 x (1 + 0.5 x unused / 5), a violation -0.2. Discount 0.5."""
-    rewards = RewardSet(components={"format": Format(words=FEW), "win": Win(speed=0.5)},
-                        weights={"format": 1.0, "win": 2.0})  # fmt: skip
-    won = play(["", "", "", "", "", *guesses("match")])
-    lost = play(guesses("catch", "hatch", "latch", "patch", "batch", "watch"))
-    scores = [rewards.score(game) for game in (won, lost)]
-    # The last turn earns 1 + 2. Five unreadable answers cost 0.2 each.
-    late = -0.2 * (1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16) + 3 / 32
-    honest = 1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16 + 1 / 32
-    found = [rewards.to_go(g, s, 0.5)[0] for g, s in zip((won, lost), scores, strict=True)]
-    assert found == pytest.approx([late, honest]) and honest > late + 2.2
-    # In all, the win earns 6 perfect turns and its own 2, less half a step for 5 violations of 6.
-    assert [s.total for s in scores] == pytest.approx([6 + 2 - 0.2 / 2 * 5 / 6, 6.0])

@@ -71,15 +71,6 @@ def test_the_example_in_the_docstring_is_what_a_set_gives():
     assert f"forfeit {ended['forfeit']:.3f}" in text
 
 
-def test_a_won_game_is_worth_a_perfect_turn_for_each_turn_plus_its_win():
-    rewards = SETS["phase1"]  # a perfect turn: 1.0 + 0.5 + 0.3; the win: 2 x (1 + 3/5)
-    score = rewards.score(play(guesses("fuzzy", "sleep", "match")))
-    assert score.total == pytest.approx(6 * 1.8 + 2 * 1.6, abs=1e-9)
-    rest = sum(sum(turn.values()) for turn in score.turns) - score.components["credit"]
-    assert score.components["credit"] == pytest.approx(score.total - rest)
-    assert [("credit" in turn) for turn in score.turns] == [False, False, True]
-
-
 def test_a_violation_keeps_its_graded_format_score_and_loses_everything_else():
     scores = SETS["phase2"].score(play(["<guess>x</guess>", *guesses("zzzzz", "catch", "catch")]))
     for turn, form in zip(scores.turns, (0.4, 0.5, 1.0, 0.5), strict=True):
@@ -90,26 +81,10 @@ def test_a_violation_keeps_its_graded_format_score_and_loses_everything_else():
         assert rest == pytest.approx(expected)
 
 
-def test_weights_can_be_replaced_and_a_weight_of_0_switches_a_component_off():
-    rewards = SETS["phase2"].with_weights({"repeat": 0.0, "format": 0.5})
-    assert rewards.weights == {**SETS["phase2"].weights, "repeat": 0.0, "format": 0.5}
-    score = rewards.score(play(guesses("catch", "catch")))
-    assert score.components["repeat"] == 0.0
-    assert score.turns[0]["format"] == 0.5
-    assert SETS["phase2"].weights["format"] == 0.3
-
-
 class Tax:
     """A reward that is never 0 or more."""
 
     range = (-2.0, -1.0)
-
-    def __call__(self, turn):
-        return -1.0
-
-
-class Backwards(Tax):
-    range = (2.0, 1.0)
 
 
 @pytest.mark.parametrize("value", [1.5, -0.5, math.nan])
@@ -126,30 +101,15 @@ def test_a_reward_outside_its_declared_range_stops_the_run(value):
 
 
 @pytest.mark.parametrize(
-    ("components", "weights", "lawful", "message"),
+    ("components", "weights", "message"),
     [
-        ({"win": Win()}, {"win": 1.0, "wni": 1.0}, True, "unknown or missing: \\['wni'\\]"),
-        (
-            {"back": Backwards()},
-            {"back": 1.0},
-            False,
-            r"back must have a property range .* not \(2",
-        ),
-        ({"win": Win(), "repeat": Repeat()}, {"win": 1.0}, True, "missing: \\['repeat'\\]"),
-        ({"win": Win()}, {"win": -1.0}, True, "weight of win must be 0\\.\\.1000000, not -1"),
-        ({"win": Win()}, {"win": math.nan}, False, "weight of win must be 0\\.\\.1000000, not nan"),
-        ({"win": Win()}, {"win": 0.0}, True, "exactly one win component with a weight above 0"),
-        ({"repeat": Repeat()}, {"repeat": 1.0}, True, "exactly one win component"),
-        ({"a": Win(), "b": Win()}, {"a": 1.0, "b": 1.0}, True, "exactly one win component"),
-        ({"win": Win(), "credit": Repeat()}, {"win": 1, "credit": 1}, True, "cannot be called"),
-        (
-            {"win": Win(), "tax": Tax()},
-            {"win": 1, "tax": 1},
-            True,
-            "tax must be able to reach 0",
-        ),
+        ({"win": Win()}, {"win": 1.0, "wni": 1.0}, "weights must be for"),
+        ({"win": Win()}, {"win": 0.0}, "exactly one win component with a weight above 0"),
+        ({"a": Win(), "b": Win()}, {"a": 1.0, "b": 1.0}, "exactly one win component"),
+        ({"win": Win(), "credit": Repeat()}, {"win": 1, "credit": 1}, "cannot be called"),
+        ({"win": Win(), "tax": Tax()}, {"win": 1, "tax": 1}, "tax must be able to reach 0"),
     ],
 )
-def test_a_set_that_cannot_work_is_refused_by_name(components, weights, lawful, message):
+def test_a_set_that_cannot_work_is_refused_by_name(components, weights, message):
     with pytest.raises(ValueError, match=message):
-        RewardSet(components=components, weights=weights, lawful=lawful)
+        RewardSet(components=components, weights=weights)

@@ -151,12 +151,6 @@ def test_a_base_model_gets_a_plain_template_and_says_so():
         HFTokenizer(bare, extra_stop_ids=(1,))
 
 
-def test_the_pad_token_is_a_stop_token_when_the_tokenizer_has_none_of_its_own():
-    tokenizer = HFTokenizer(gemma_like_tokenizer())
-    assert gemma_like_tokenizer().pad_token_id is None
-    assert {tokenizer.pad_id} == tokenizer.stop_ids
-
-
 def test_the_embedded_tokenizer_is_small_lossless_and_keeps_prompts_short():
     chat = Chat(HFTokenizer(build_tokenizer()))
     tokenizer, style = chat.tokenizer, Symbols()

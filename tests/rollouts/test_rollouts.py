@@ -48,7 +48,6 @@ from wordle_rl.rollouts.settings import Recipe, RolloutSettings
 from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.rollouts.teacher import TeacherSettings
 from wordle_rl.runs.processes import ALONE
-from wordle_rl.training.log import select_games
 from wordle_rl.training.step import StepResult, collect_rollouts, train_step
 from wordle_rl.training.update import run_updates
 
@@ -224,38 +223,6 @@ def test_a_game_goes_on_with_the_best_guess_or_with_the_first_drawn(kind, form, 
     differ = [m for of_game in turns.values() for m in of_game if result.rewards[m[0]].total <
               max(result.rewards[i].total for i in m)]  # fmt: skip
     assert differ, "somewhere the first drawn must not be the best"
-
-
-def test_a_retried_turn_is_retried_for_all_its_candidates():
-    policy = policy_for("conversation")
-    rules = Rules(max_turns=2, unparsable="retry", max_retries=2)
-    recipe = lab_for("best_of sampled", "conversation", rules=rules, history=None)
-    played = collect_rollouts(step_of(policy, recipe, 0), range(recipe.rollout.groups))
-    for rollout in played:
-        assert rollout.within is not None
-        assert len(rollout.within.turns) <= 4 and rollout.within.state.turn <= 2
-    assert any(r.within and r.within.retries for r in played)
-
-
-@pytest.mark.parametrize(("kind", "form"), EVERY[2:])
-def test_the_logged_reward_is_the_sum_of_its_breakdown(kind, form, steps):  # row 20
-    result = steps[kind, form].result
-    shown = list(select_games(result, 4))
-    assert len(shown) == 3
-    by_turn = {id(turn): reward.turn_totals[k] for r, reward in zip(result.rollouts, result.rewards,
-               strict=True) for k, turn in enumerate(r.game.turns)}  # fmt: skip
-    for game, reward, more in shown:
-        assert len(reward.turns) == len(game.turns)
-        assert reward.total == pytest.approx(sum(reward.turn_totals))
-        if "candidates" not in more:
-            totals = [by_turn[id(turn)] for turn in game.turns]
-            assert reward.turn_totals == pytest.approx(totals)
-            continue
-        for turn, share, candidates in zip(
-            game.turns, reward.turn_totals, more["candidates"], strict=True
-        ):
-            [taken] = [c for c in candidates if c["taken"]]
-            assert (taken["guess"], taken["reward"]) == (turn.guess, share)
 
 
 @pytest.mark.parametrize(("kind", "form"), EVERY[:4])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -10,16 +9,11 @@ from tokenizers import AddedToken
 
 from tests.helpers.tiny import (
     QWEN_TOOLS,
-    WORDS,
     gemma_like_tokenizer,
-    many_stops,
     qwen_like_tokenizer,
 )
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.tiny_model import build_tokenizer
-from wordle_rl.evaluation.boards import boards_side_by_side
-from wordle_rl.evaluation.summary import game_record
-from wordle_rl.game.rules import Game
 from wordle_rl.prompts.parser import ParseFailure, parse, parse_call
 from wordle_rl.rollouts.chat import Chat
 
@@ -72,12 +66,6 @@ def test_an_id_that_is_no_token_is_no_part_of_a_guess_either():  # row 35
     assert written == "<guess>cra<|345|>ne</guess>"
 
 
-def test_an_answer_that_a_limit_cut_off_keeps_its_last_token():
-    tokenizer = HFTokenizer(qwen_like_tokenizer(), extra_stop_ids=many_stops(340))
-    ids = [i for i in tokenizer.encode("<guess>crane</guess>") if i not in tokenizer.stop_ids]
-    assert tokenizer.decode(ids) == tokenizer.inner.decode(ids)
-
-
 @pytest.mark.parametrize("special", [False, True])
 def test_tags_are_read_whatever_kind_of_token_they_are(special):
     inner = qwen_like_tokenizer(QWEN_TOOLS + "{# a tokenizer of its own #}" * (1 + special))
@@ -90,14 +78,3 @@ def test_tags_are_read_whatever_kind_of_token_they_are(special):
     call = Chat(tokenizer).with_tool.call("crane")
     assert "<tool_call>" in call
     assert parse_call(tokenizer.decode(ids_of(tokenizer, call))).guess == "crane"
-
-
-def test_the_log_and_the_board_of_a_game_show_the_special_token():  # row 35
-    tokenizer = HFTokenizer(build_tokenizer())
-    text = tokenizer.decode(ids_of(tokenizer, "<guess>cra<|pad|>ne</guess>"))
-    parsed = parse(text)
-    game = Game("crane", WORDS.allowed_set)
-    game.play(parsed.guess, text=text, reason=parsed.reason)
-    assert not game.won
-    assert "cra<|pad|>ne" in json.dumps(game_record(game))
-    assert "not_ascii_letters" in boards_side_by_side([game])

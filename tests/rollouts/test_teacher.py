@@ -96,12 +96,6 @@ def test_the_guesses_fit_their_states_which_have_more_and_more_clues() -> None:
     assert draw_shots(8, secrets, KNOWLEDGE, Rules(max_turns=3), seed=1) != shots
 
 
-def test_there_are_no_more_examples_than_training_secrets() -> None:
-    with pytest.raises(ValueError, match="shots must be at most 2, the number of training secrets"):
-        draw_shots(3, WORDS.answers[:2], KNOWLEDGE, Rules(), seed=0)
-    assert draw_shots(0, (), KNOWLEDGE, Rules(), seed=0) == ()
-
-
 def test_a_game_won_in_the_turn_in_which_time_runs_out_is_won():  # row 37
     def guess_crane(games: Mapping[int, Game], turn: int) -> None:
         for game in games.values():

@@ -1,13 +1,10 @@
-"""Tables are as wide as the terminal, and know about it under a progress bar too."""
+"""Tables are as wide as the terminal, and know its colours."""
 
 from __future__ import annotations
 
 import io
 
-from rich.console import Console
-
 from wordle_rl.runs.terminal import WIDEST, columns, shows_colours
-from wordle_rl.training.progress import show_steps
 
 
 class Terminal(io.StringIO):
@@ -22,8 +19,7 @@ def test_a_table_fills_a_terminal_up_to_100_columns_and_knows_its_colours(monkey
     monkeypatch.delenv("NO_COLOR", raising=False)
     for name, value in (("COLUMNS", "40"), ("TERM", "xterm")):
         monkeypatch.setenv(name, value)
-    with show_steps(0, 10, Console(file=terminal, force_terminal=True, width=40)):
-        assert columns() == 40 and shows_colours()
+    assert columns() == 40 and shows_colours()
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setenv("NO_COLOR", "1")
     assert columns() == WIDEST and not shows_colours()

@@ -9,12 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.helpers.commands import training
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.evaluation.regret import Regret
-from wordle_rl.evaluation.skill import skill_metrics
 from wordle_rl.game.feedback_table import build_table
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import Clue, Game, State, feedback_code
@@ -49,14 +46,6 @@ def test_the_share_is_kept_and_both_sequences_are_played_without_gaps(share):
         assert own == [f"{kind}{place}" for place in range(len(own))]
 
 
-def test_the_phase_moves_the_places_so_that_single_replacements_keep_the_share():
-    def first(phase: int) -> str:
-        [name] = mix_secrets(range(1), 0.25, sequence("t"), sequence("a"), phase)
-        return name
-
-    assert sum(first(phase) == "a0" for phase in range(40)) == 10
-
-
 def test_a_share_of_the_groups_has_secrets_that_are_no_answers(recipe):
     steps = [group_secrets(recipe, step, range(32)) for step in range(40)]
     assert steps == [group_secrets(recipe, step, range(32)) for step in range(40)]
@@ -74,12 +63,6 @@ def test_each_process_plays_its_part_of_the_same_secrets(recipe):
     spare = group_secrets(recipe, 5, range(32, 52))
     halves = [*group_secrets(recipe, 5, range(32, 42)), *group_secrets(recipe, 5, range(42, 52))]
     assert halves == spare
-
-
-def test_replacements_keep_the_share(recipe):
-    drawn = [s for step in range(100) for s in group_secrets(recipe, step, range(32, 35))]
-    others = sum(secret not in recipe.secrets for secret in drawn)
-    assert others == pytest.approx(0.3 * 300, abs=4)
 
 
 def test_no_held_out_secret_is_ever_played(recipe):  # row 38
@@ -109,15 +92,6 @@ def test_a_guess_tells_nothing_about_answers_where_no_answer_fits():
     game = lost_track()
     assert game.won
     assert [Value(knowledge=KNOWN)(turn) for turn in game.turns[1:]] == [0.0, 0.0]
-
-
-def test_regret_leaves_out_secrets_that_are_no_answers():
-    regret, won = Regret(KNOWN, 6), Game("crane", LISTS.allowed_set)
-    won.play("crane")
-    assert regret.mean([lost_track()]) is None
-    assert regret.mean([lost_track(), won]) == regret.mean([won])
-    metrics = skill_metrics([lost_track(), won], KNOWN, regret)
-    assert metrics["skill/regret"] <= 0 and 0 <= metrics["skill/bits_ratio"] <= 1
 
 
 # -- runs -----------------------------------------------------------------------------------------
@@ -160,8 +134,3 @@ def test_a_run_trains_on_allowed_words_and_records_it(kind, tmp_path):  # row 38
     setup = build_experiment(resolve(composed(*small[2:5])))
     assert secrets and not {*secrets} & {*setup.test, *setup.validation}
     assert any(secret not in setup.words.answer_index for secret in secrets)
-
-
-def test_a_teacher_that_finds_only_answers_is_refused(refused):
-    told = refused(training("algorithm=sft num_generations=1 words.allowed_share=0.5"))
-    assert "algorithm.player must be random_consistent_allowed" in told

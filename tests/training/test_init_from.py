@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from tests.helpers import runs
 from tests.helpers.commands import evaluation, trained, training
@@ -64,14 +63,6 @@ def test_a_stage_takes_model_prompt_and_form_of_the_run_that_it_starts_from(smal
     assert config.model.shape == {} and config.model.max_tokens == 9
     assert config.sampling.max_tokens == 9
     assert config.algorithm == composed("algorithm=dapo").algorithm
-
-
-def test_a_stage_takes_the_optimizer_of_the_run_unless_one_is_given(copy):
-    saved = OmegaConf.load(copy / "config.yaml")
-    saved.optim._target_, saved.optim.beta2 = "wordle_rl.policy.optim.AdamW", 0.5
-    OmegaConf.save(saved, copy / "config.yaml")
-    assert begun(copy)[0].optim == composed("optim=adamw").optim
-    assert begun(copy, "optim=muon")[0].optim == composed("optim=muon").optim
 
 
 @pytest.mark.parametrize(("checkpoint", "step"), [("best", 1), ("last", 2), ("start", 0)])
@@ -160,16 +151,6 @@ def test_a_run_without_a_whole_checkpoint_is_not_started_from(copy, refused: Cal
     assert f"{file}: its bytes changed" in refused(training(f"init_from={copy}"))
     shutil.rmtree(copy / "checkpoints")
     assert "there is no best checkpoint" in refused(training(f"init_from={copy}"))
-
-
-def test_a_best_checkpoint_that_is_the_start_is_taken_only_when_it_is_meant(
-    copy, refused: Callable
-):
-    CheckpointStore(copy / "checkpoints", keep=3).mark_best(0)
-    line = refused(training(f"init_from={copy}"))
-    assert "the best checkpoint is the run's own start" in line
-    assert "init_checkpoint=last" in line and "init_checkpoint=start" in line
-    assert begun(copy, "init_checkpoint=start")[1]["step"] == 0
 
 
 OTHERS = {

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
-from wordle_rl.algorithms.base import Advantages
 from wordle_rl.algorithms.grpo import Grpo
 from wordle_rl.algorithms.gspo import Gspo
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
@@ -20,7 +19,6 @@ from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, Talk
 from wordle_rl.training.advantages import letter_advantages, locate_letters
 from wordle_rl.training.step import train_step
-from wordle_rl.training.update import build_batch, select_rows
 from wordle_rl.words.lists import WordLists
 
 WORDS = WordLists(
@@ -114,22 +112,6 @@ def test_each_turn_of_a_group_is_compared_by_itself():
     assert not found[0][0].any() and not found[1][0].any()
     assert found[0][1].tolist() == [0, 0, 0, 0, 0, -0.5, 0]
     assert found[1][1].tolist() == [0, 0, 0, 0, 0, 0.5, 0]
-
-
-def test_letters_are_added_to_the_advantage_of_their_turn():
-    rollouts = [rollout_of(0, CHARP, CHARP), rollout_of(0, CHARP, CHART)]
-    setup = recipe(letter_weight=1.0, groups=1, num_generations=2)
-    more = letter_advantages(rollouts, setup, Texts())
-    advantages = Advantages(per_turn=[np.zeros(2), np.array([0.0, 0.25])], per_token=more)
-    assert advantages.teaches.tolist() == [True, True]
-    tokenizer = HFTokenizer(qwen_like_tokenizer())
-    step = step_of(policy_of(qwen(340), tokenizer), setup)
-    batch = build_batch(step, rollouts, select_rows(step, rollouts, advantages), advantages)
-    first = [0.0] * (2 + 7 + 2)
-    np.testing.assert_allclose(batch.advantages[0], [*first, 0, 0, 0, 0, 0, -0.5, 0])
-    np.testing.assert_allclose(
-        batch.advantages[1], [*first, 0.25, 0.25, 0.25, 0.25, 0.25, 0.75, 0.25]
-    )
 
 
 @pytest.mark.parametrize(

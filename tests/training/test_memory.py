@@ -8,31 +8,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from tests.helpers.configs import composed
 from tests.helpers.runs import assert_equal_runs, metrics_of, resume, run, settings
-from tests.helpers.tiny import policy_of, qwen
 from wordle_rl.commands import train as running
 from wordle_rl.runs.paths import ROOT
 from wordle_rl.training import loop as memory
 from wordle_rl.training.loop import (
-    DEVICE,
     RESIDENT,
-    measure_memory,
-    resident_bytes,
 )
 
 pytestmark = pytest.mark.usefixtures("quiet")
-
-
-def test_a_run_without_limits_is_only_measured():
-    metrics = measure_memory(policy_of(qwen(340)))
-    assert metrics[RESIDENT] * 1e9 == pytest.approx(resident_bytes(), rel=0.05)
-    assert metrics[DEVICE] == 0.0  # on the CPU
 
 
 class Replaced(BaseException):
@@ -96,41 +85,6 @@ def test_a_run_above_its_limit_from_the_start_stops_in_one_line_and_can_go_on(
 
 
 # -- real processes -------------------------------------------------------------------------------
-
-LEAKING = """
-import itertools, runpy
-from wordle_rl.training import loop as memory
-count = itertools.count(1)
-memory.resident_bytes = lambda: next(count) * 10**9
-runpy.run_path("train.py", run_name="__main__")
-"""
-
-
-def leaking(tmp_path: Path, *overrides: str) -> subprocess.Popen[str]:
-    """The command, as if each step of a process kept 1 GB, with a limit of 3.5 GB."""
-    script = tmp_path / "leaking.py"
-    script.write_text(LEAKING)
-    return subprocess.Popen(
-        [sys.executable, str(script), *overrides, "trainer.memory_limit_gb=3.5"],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-    )  # fmt: skip
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_command_replaces_itself_and_ends_as_one_run(tmp_path, root):
-    given = [*settings(tmp_path, "sft"), "trainer.steps=9", "name='a = b'"]
-    _, unbroken = run(root, *given)
-    process = leaking(tmp_path, *given, f"output_dir={root}")
-    out, err = process.communicate(timeout=600)
-    assert process.returncode == 0, err
-    [folder] = set(root.iterdir()) - {unbroken}
-    assert out.count("continues in a fresh process") == 2
-    assert [line.split()[1] for line in out.splitlines() if line.startswith("step ")] == [
-        str(number) for number in range(1, 10)
-    ]
-    assert_equal_runs(folder, unbroken)
 
 
 CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")

@@ -3,12 +3,9 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.helpers.configs import composed
 from tests.helpers.runs import resume, run, settings
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.training.validation import choose_report_limit
 
 
 def test_both_reports_play_the_first_secrets_and_are_compared_on_them(tmp_path: Path, capsys):
@@ -24,16 +21,6 @@ def test_both_reports_play_the_first_secrets_and_are_compared_on_them(tmp_path: 
     # A later limit does not part the two reports.
     (folder / "summary.json").unlink()
     assert resume(folder, "trainer.report_limit=2")["games"] == 4
-
-
-@pytest.mark.parametrize(
-    ("parameters", "limit", "played"),
-    [(3_200_000, None, 315), (135_000_000, None, 64), (135_000_000, 500, 315), (1, 5, 5)],
-)
-def test_large_models_play_64_secrets_unless_told_otherwise(
-    parameters: int, limit: int | None, played: int
-):
-    assert len(range(315)[: choose_report_limit(limit, parameters)]) == played
 
 
 def experiment(*overrides: str):

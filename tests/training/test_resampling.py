@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers.runs import metrics_of, run, settings
 from tests.helpers.tiny import (
     AlwaysGuesses,
     many_stops,
@@ -71,30 +70,6 @@ def test_groups_without_spread_are_replaced_until_none_is_left():
     assert kept == 2 * (8 - no_spread(plain))
 
 
-def at_the_second_turn(turn: PlayedTurn) -> float:
-    return float(turn.tokens % 2) if turn.state.turn == 1 else 0.0
-
-
-def without_spread_at_the_second_turn(result: StepResult) -> int:
-    idle = 0
-    for group in range(8):
-        games = [r.game for r in result.rollouts if r.group == group]
-        idle += len({g.turns[1].tokens % 2 for g in games if len(g.turns) > 1}) < 2
-    return idle
-
-
-def test_with_credit_by_turn_spread_at_any_turn_keeps_a_group():  # row 32
-    by_turn = {"credit": "turn", "discount": 0.0}  # the first turn earns 0 in every game
-    plain = played_step(Grpo(beta=0.0), at_the_second_turn, **by_turn)
-    idle = without_spread_at_the_second_turn(plain)
-    assert 0 < idle < 8
-    assert plain.metrics["groups/zero_spread"] == plain.metrics["groups/skipped"] == idle / 8
-    assert plain.metrics["turns/zero_spread"] > idle / 8  # every first turn is among them
-    refilled = played_step(Dapo(overlong="none"), at_the_second_turn, **by_turn)
-    assert without_spread_at_the_second_turn(refilled) == 0
-    assert refilled.metrics["groups/resampled"] >= idle
-
-
 @pytest.mark.parametrize("rounds", [0, 1, 3])
 def test_after_the_last_round_groups_without_spread_stay_and_are_skipped(rounds):
     metrics = played_step(Dapo(resample=rounds, overlong="none"), flat).metrics
@@ -132,22 +107,3 @@ def test_spare_secrets_are_distinct_as_long_as_there_are_others():
     assert spare_secrets(secrets, seed=1, step=2, places=range(4, 7)) == spare[4:7]
     assert spare != spare_secrets(secrets, seed=1, step=3, places=range(10))
     assert spare != planned(secrets, 1, range(10))
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_run_ends_with_how_many_groups_taught_nothing(tmp_path, capsys):
-    # Nearly greedy, so that all games of a group are alike.
-    given = [*settings(tmp_path, "dapo"), "trainer.steps=2", "trainer.report=false",
-             "sampling.temperature=0.01"]  # fmt: skip
-    (root := tmp_path / "runs").mkdir()
-    summary, folder = run(root, *given)
-    steps = metrics_of(folder)[1:]
-    groups = sum(m["groups/played"] for m in steps)
-    idle = sum(m["groups/zero_spread"] * m["groups/played"] for m in steps)
-    assert summary["total_groups"] == steps[-1]["total/groups"] == groups
-    assert summary["total_zero_spread_groups"] == pytest.approx(idle)
-    assert summary["total_resampled_groups"] == sum(m["groups/resampled"] for m in steps)
-    assert summary["total_extra_games"] == sum(m["train/extra_games"] for m in steps)
-    assert idle > 0
-    said = f"{idle:.0f} of {groups:.0f} groups ({100 * idle / groups:.1f} %) taught nothing"
-    assert said in capsys.readouterr().out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 import signal
@@ -92,10 +91,6 @@ def test_stopped_at_any_moment_a_run_equals_one_that_never_stopped(stage, tmp_pa
 
 class Killed(BaseException):
     """In the place of kill -9: nothing that follows runs."""
-
-
-def die(*_: object, **__: object) -> None:
-    raise Killed
 
 
 def test_killed_before_its_best_checkpoint_was_marked_a_run_exports_that_one(tmp_path, root):
@@ -199,41 +194,6 @@ def test_a_damaged_best_checkpoint_is_never_exported(damage, spoiled, capsys):
         config = {"model": dict(read_saved_config(RunFolder(spoiled)).model)}
         chosen = players.choose_model(config, players.EvalSettings(run=str(spoiled)))
     assert chosen.path == str(weights(spoiled, 3).parent)
-
-
-def start_games(folder: Path) -> list[str]:
-    return (folder / "start_games.jsonl").read_text().splitlines()
-
-
-def comparison(output: str) -> str:
-    """The part of a run's output that compares before with after."""
-    return output[output.index("Of the same ") :].partition("\nrun folder:")[0]
-
-
-def test_a_resumed_run_ends_in_boards_of_the_secrets_that_its_start_played(spoiled, capsys):
-    records = [json.loads(line) for line in start_games(spoiled)]
-    assert [record["step"] for record in records] == [0] * 6
-    resume(spoiled, "trainer.show_games=2")
-    shown = comparison(capsys.readouterr().out)
-    assert "Of the same 6 secrets, 0 were won only after training and 0 only before." in shown
-    assert "secrets whose result changed (0), others (2)." in shown
-    for record in records[:2]:
-        title = f"{record['secret'].upper()} lost"
-        # One player's row beside the other's.
-        first = next(line for line in shown.splitlines() if line.startswith(title))
-        assert first.count(title) == 2
-    assert records[2]["secret"].upper() not in shown
-    assert max(map(len, shown.splitlines())) <= 80
-
-
-def test_a_run_with_no_checkpoint_left_that_is_whole_ends_in_one_line(spoiled, capsys):
-    for number in (1, 2, 3):
-        weights(spoiled, number).write_bytes(b"torn")
-    with pytest.raises(SystemExit) as stop:
-        resume(spoiled)
-    error = capsys.readouterr().err
-    assert stop.value.code == 2 and "no unbroken checkpoint left" in error
-    assert len(error.strip().splitlines()) == 1
 
 
 def test_what_a_resume_changed_stays_in_force(tmp_path, root, capsys, monkeypatch):

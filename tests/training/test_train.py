@@ -13,7 +13,6 @@ from tests.helpers.runs import LEARNING, without_clock
 from wordle_rl.commands.train import train
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.paths import ROOT
-from wordle_rl.training.log import describe_seconds
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -90,18 +89,6 @@ def test_watching_training_and_test_secrets_changes_nothing_else(reinforced, tmp
     for one, other in zip(metrics_of(reinforced[1]), seen, strict=True):
         rest = {k: v for k, v in other.items() if k not in keys}
         assert without_clock(one) == without_clock(rest)
-
-
-def test_the_end_of_a_run_says_how_its_seconds_add_up(reinforced) -> None:
-    summary = {"seconds_training": 90.2, "seconds_reports": 20.3}
-    assert describe_seconds(summary, 120.0, resumed=True) == (
-        "took 120 s since the resume: 90 s of training and validation, 20 s of reports, "
-        "10 s of loading and saving"
-    )
-    kept = json.loads((reinforced[1] / "summary.json").read_text())
-    steps = sum(record.get("time/step", 0.0) for record in metrics_of(reinforced[1]))
-    assert kept["seconds_training"] > steps > 0
-    assert kept["seconds_reports"] >= kept["start"]["seconds"] + kept["seconds"] > 0
 
 
 def test_the_exported_model_loads_in_transformers(reinforced) -> None:

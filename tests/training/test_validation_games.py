@@ -21,12 +21,7 @@ REWARDS = [GameReward(turns=({"win": value},)) for value in (1.0, 2.0, 3.0, 4.0)
 
 def log_of(folder: Path, **given: Any) -> RunLog:
     trainer = TrainerSettings(steps=9, show_games=2, **given)
-    return RunLog(RunFolder(folder), LightningReporter([]), trainer, tables=True, writes=True)
-
-
-def steps_written(folder: Path) -> list[int]:
-    path = folder / "validation_games.jsonl"
-    return [json.loads(line)["step"] for line in path.read_text().splitlines()]
+    return RunLog(RunFolder(folder), LightningReporter([]), trainer, writes=True)
 
 
 def test_a_run_writes_every_game_of_every_validation(tmp_path: Path) -> None:
@@ -48,23 +43,6 @@ def test_a_run_writes_every_game_of_every_validation(tmp_path: Path) -> None:
         assert metrics["val/reward"] == pytest.approx(mean)
         depths = {int(k.split("_")[1].split("/")[0]) for k in metrics if k.startswith("val/given")}
         assert depths == {len(game["clues_at_start"]) for game in own}
-
-
-def test_the_file_holds_whole_validations_up_to_its_limit_and_says_what_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log_of(tmp_path).validation_games(1, GAMES, REWARDS)
-    size = (tmp_path / "validation_games.jsonl").stat().st_size
-    (tmp_path / "validation_games.jsonl").unlink()
-    log = log_of(tmp_path, validation_games_mb=2.5 * size / 1e6)
-    for step in range(1, 5):
-        log.validation_games(step, GAMES, REWARDS)
-    assert steps_written(tmp_path) == [1] * 4 + [2] * 4
-    told = capsys.readouterr().err
-    assert told.count("no room for the validation of step 3 (trainer.validation_games_mb)") == 1
-    assert told.count("warning") == 1
-    log.cut_back(1)
-    assert steps_written(tmp_path) == [1] * 4
 
 
 def test_boards_and_games_jsonl_have_one_game_of_each_secret(tmp_path: Path, capsys) -> None:

@@ -45,7 +45,6 @@ def test_test_secrets_are_the_first_by_hash():
         ({"test": 5, "val": 0.5}, r"leave a secret to train on: 5 \+ 5 of 10"),
         ({"test": 0, "val": 1}, r"words\.test must be"),
         ({"test": 1, "val": 1.0}, r"words\.val must be"),
-        ({"test": True, "val": 1}, r"words\.test must be"),
         ({"test": 1, "val": float("nan")}, r"words\.val must be"),
     ],
 )
@@ -83,14 +82,7 @@ def test_a_share_adds_the_secrets_of_allowed_and_keeps_the_training_answers():
     assert WordSettings().allowed_secrets(words, splits) == ()
 
 
-@pytest.mark.parametrize(
-    ("settings", "told"),
-    [
-        ({"allowed_share": -0.1}, r"words\.allowed_share must be 0\.\.1"),
-        ({"protocol": "all", "allowed_share": 0.5}, r"must be 0 unless words\.protocol=split"),
-        ({"protocol": "allowed", "train": 5}, r"words\.train is for words\.protocol=split"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], told):
-    with pytest.raises(ValueError, match=told):
-        WordSettings(**settings)
+@pytest.mark.parametrize("more", [{"allowed_share": 0.5}, {"train": 5}])
+def test_settings_that_do_not_go_together_are_refused(more: dict[str, Any]):
+    with pytest.raises(ValueError, match=r"need words\.protocol=split"):
+        WordSettings(protocol="all", **more)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.runs.instantiate import check_range
+from wordle_rl.runs.instantiate import Within
 
 Floats = NDArray[np.float64]
 Ints, Flags = NDArray[np.int64], NDArray[np.bool_]
+Passes = Annotated[int, Within(1, 100)]
+Weight = Annotated[float, Within(0, 1000)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +107,8 @@ class Algorithm(ABC):
     setting, the subclass has a property of its name.
     """
 
-    epochs: int = 1  # passes over one batch of rollouts
-    minibatches: int = 1  # updates per pass, each on its share of the groups
+    epochs: Passes = 1  # over one batch of rollouts
+    minibatches: Passes = 1  # updates per pass, each on its share of the groups
 
     needs_reference = False  # the loss or the penalties read ref_logprobs
     needs_entropy = False  # the loss reads entropy
@@ -116,10 +118,6 @@ class Algorithm(ABC):
     takes_token_advantages = False  # tokens of one answer may have different advantages
     needs_whole_games = False  # advantages reads how games ended, which a guess seldom shows
     resample = 0  # in how many rounds groups that teach nothing are replaced by new ones
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "minibatches"):
-            in_range(name, getattr(self, name), 1, 100)
 
     @property
     def imitates(self) -> Imitation | None:
@@ -157,11 +155,6 @@ class Algorithm(ABC):
 
         xp: array namespace (numpy, torch or mlx.core).
         """
-
-
-def in_range(name: str, value: float, least: float, most: float) -> None:
-    """Raise ValueError unless a setting of the algorithm is in a range."""
-    check_range(f"algorithm.{name}", value, least, most)
 
 
 def token_mean(lengths: Ints) -> Floats:

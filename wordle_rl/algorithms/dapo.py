@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from wordle_rl.algorithms.base import (
-    Advantages,
-    Flags,
-    Floats,
-    Ints,
-    StepOutcomes,
-    in_range,
-    token_mean,
-)
+from wordle_rl.algorithms.base import Advantages, Flags, Floats, Ints, StepOutcomes, token_mean
 from wordle_rl.algorithms.credit import Scale
-from wordle_rl.algorithms.policy_gradient import PolicyGradient
-from wordle_rl.runs.instantiate import check_above_zero
+from wordle_rl.algorithms.policy_gradient import ClipHigh, PolicyGradient
+from wordle_rl.runs.instantiate import Within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +29,13 @@ class Dapo(PolicyGradient):
     overlong=filter sets the advantage of answers that the limit cut off to 0 (section 3.4).
     """
 
-    clip_high: float = 0.28
+    clip_high: ClipHigh = 0.28
     scale: Scale = "std"
     overlong: Literal["punish", "filter", "none"] = "punish"
-    overlong_buffer: float = 0.2  # share of the limit in which the penalty grows to 1
-    resample: int = 10  # rounds in which groups without spread are replaced; 0 keeps them
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_above_zero("algorithm.overlong_buffer", self.overlong_buffer, 1)
-        in_range("resample", self.resample, 0, 1000)
+    # Share of the limit in which the penalty grows to 1.
+    overlong_buffer: Annotated[float, Within(0, 1, "(]")] = 0.2
+    # Rounds in which groups without spread are replaced; 0 keeps them.
+    resample: Annotated[int, Within(0, 1000)] = 10
 
     def penalties(
         self, lengths: Ints, max_tokens: int, divergence: Floats | None = None

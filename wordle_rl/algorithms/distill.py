@@ -6,10 +6,13 @@ A player that never errs never shows how to recover from an error; slips put som
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from wordle_rl.algorithms.base import Imitation, in_range
+from wordle_rl.algorithms.base import Imitation
 from wordle_rl.algorithms.sft import Sft
+from wordle_rl.runs.instantiate import Within
+
+Part = Annotated[float, Within(0, 0.9)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,14 +27,11 @@ class Distill(Sft):
     targets: Literal["sampled", "distribution"] = "distribution"
     # Share of guesses that are any word that the player knows, whatever the clues say. They are
     # learnt, so the model knows how to use the clues but seldom does.
-    careless: float = 0.0
-    slips: float = 0.3  # share of turns in which a mistake, never learnt, replaces the guess
+    careless: Part = 0.0
+    slips: Part = 0.3  # share of turns in which a mistake, never learnt, replaces the guess
     on_policy: bool = False  # the model plays, and the player says what it might have answered
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        in_range("slips", self.slips, 0, 0.9)
-        in_range("careless", self.careless, 0, 0.9)
         if self.careless and self.targets == "sampled":
             raise ValueError("algorithm.careless must be 0 unless algorithm.targets=distribution")
         if self.on_policy and (self.slips or self.careless or self.targets == "sampled"):

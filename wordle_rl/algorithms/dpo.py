@@ -7,7 +7,7 @@ the policy at the start of the run.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -19,9 +19,8 @@ from wordle_rl.algorithms.base import (
     Ints,
     LossInputs,
     StepOutcomes,
-    in_range,
 )
-from wordle_rl.runs.instantiate import check_above_zero
+from wordle_rl.runs.instantiate import Within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,16 +32,12 @@ class Dpo(Algorithm):
     rewards make no pair.
     """
 
-    beta: float = 0.1  # how strongly the policy is held to the reference
-    pairs: int = 1  # per group, at most half its rollouts
+    # How strongly the policy is held to the reference.
+    beta: Annotated[float, Within(0, 1000, "(]")] = 0.1
+    pairs: Annotated[int, Within(1, 5000)] = 1  # per group, at most half its rollouts
 
     needs_reference = True
     skips_zero_advantages = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_above_zero("algorithm.beta", self.beta, 1000)
-        in_range("pairs", self.pairs, 1, 5000)
 
     def check(self, num_generations: int) -> None:
         if num_generations < 2 * self.pairs:

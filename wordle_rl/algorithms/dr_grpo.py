@@ -8,11 +8,13 @@ GRPO divides by a constant, the token budget of a rollout, and not by the deviat
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from wordle_rl.algorithms.base import Flags, Floats, Ints, in_range
+from wordle_rl.algorithms.base import Flags, Floats, Ints
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
+from wordle_rl.runs.instantiate import Within
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,16 +32,9 @@ class DrGrpo(PolicyGradient):
     budget is the most tokens of an answer.
     """
 
-    normalizer: float | None = None  # another constant in place of the budget
-    budget: int | None = None  # filled in by the builder
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.normalizer is not None:
-            in_range("normalizer", self.normalizer, 1, 1_000_000)  # tokens
-        elif self.budget is None:
-            raise ValueError("algorithm.normalizer must be given where no budget is")
+    # Tokens, in place of the budget.
+    normalizer: Annotated[float, Within(1, 1_000_000)] | None = None
+    budget: int = 0  # filled in by the builder
 
     def weights(self, lengths: Ints, used: Flags, units: Ints) -> Floats:
-        constant = (self.budget or 0) if self.normalizer is None else self.normalizer
-        return np.full(len(lengths), 1.0 / (len(lengths) * constant))
+        return np.full(len(lengths), 1.0 / (len(lengths) * (self.normalizer or self.budget)))

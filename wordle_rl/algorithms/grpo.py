@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wordle_rl.algorithms.base import Weight
 from wordle_rl.algorithms.credit import Scale
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
 
@@ -19,5 +20,5 @@ class Grpo(PolicyGradient):
     supervision: its process supervision (4.1.3) scales rewards over all steps of a group.
     """
 
-    beta: float = 0.04
+    beta: Weight = 0.04
     scale: Scale = "std"

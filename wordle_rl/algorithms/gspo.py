@@ -9,7 +9,7 @@ import numpy as np
 
 from wordle_rl.algorithms.base import Advantages, LossInputs, StepOutcomes, constant
 from wordle_rl.algorithms.credit import Scale
-from wordle_rl.algorithms.policy_gradient import PolicyGradient
+from wordle_rl.algorithms.policy_gradient import ClipHigh, ClipLow, PolicyGradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,8 @@ class Gspo(PolicyGradient):
     advantage, this is GSPO in value and gradient.
     """
 
-    clip_low: float = 3e-4
-    clip_high: float = 4e-4
+    clip_low: ClipLow = 3e-4
+    clip_high: ClipHigh = 4e-4
     scale: Scale = "std"
 
     def advantages(self, outcomes: StepOutcomes) -> Advantages:

@@ -6,7 +6,7 @@ Each algorithm has a file of its own that says how it differs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -18,13 +18,15 @@ from wordle_rl.algorithms.base import (
     Ints,
     LossInputs,
     StepOutcomes,
-    in_range,
+    Weight,
     sequence_mean,
 )
 from wordle_rl.algorithms.credit import Scale, game_advantages, group_advantages, turn_advantages
-from wordle_rl.runs.instantiate import check_above_zero
+from wordle_rl.runs.instantiate import Within
 
 AUTO_CAP = 2.0  # importance_cap=auto where another program draws the tokens
+ClipLow = Annotated[float, Within(0, 1, "(]")]
+ClipHigh = Annotated[float, Within(0, 1000, "(]")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,25 +45,17 @@ class PolicyGradient(Algorithm):
     its turn instead, as in arXiv 2009.01325.
     """
 
-    clip_low: float = 0.2  # how far the probability ratio may fall below 1
-    clip_high: float = 0.2  # how far it may rise above 1
-    beta: float = 0.0  # weight of the KL divergence from the reference
+    clip_low: ClipLow = 0.2  # how far the probability ratio may fall below 1
+    clip_high: ClipHigh = 0.2  # how far it may rise above 1
+    beta: Weight = 0.0  # of the KL divergence from the reference
     kl: Literal["loss", "reward"] = "loss"  # where the divergence is counted
-    entropy: float = 0.0  # weight of the entropy bonus
+    entropy: Annotated[float, Within(0, 100)] = 0.0  # weight of the entropy bonus
     scale: Scale = "none"  # std divides by the deviation of the rewards compared
-    importance_cap: float | Literal["auto"] | None = None  # 1 or more; None applies no such weight
+    # None applies no such weight.
+    importance_cap: Annotated[float, Within(1, 1e6)] | Literal["auto"] | None = None
     drawn_elsewhere: bool = False  # whether another program draws the tokens
 
     takes_token_advantages = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_above_zero("algorithm.clip_low", self.clip_low, 1)
-        check_above_zero("algorithm.clip_high", self.clip_high, 1000)
-        in_range("beta", self.beta, 0, 1000)
-        in_range("entropy", self.entropy, 0, 100)
-        if not isinstance(self.importance_cap, str | None):
-            in_range("importance_cap", self.importance_cap, 1.0, 1e6)
 
     @property
     def cap(self) -> float | None:

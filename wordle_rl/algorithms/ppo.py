@@ -13,12 +13,14 @@ from wordle_rl.algorithms.base import (
     Floats,
     Ints,
     LossInputs,
+    Passes,
     StepOutcomes,
-    in_range,
+    Weight,
     token_mean,
 )
 from wordle_rl.algorithms.credit import Scale, deviation, turn_gae
 from wordle_rl.algorithms.policy_gradient import PolicyGradient
+from wordle_rl.runs.instantiate import Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,20 +36,14 @@ class Ppo(PolicyGradient):
     are not compared, so one rollout per group is enough.
     """
 
-    epochs: int = 4
-    minibatches: int = 4
+    epochs: Passes = 4
+    minibatches: Passes = 4
     scale: Scale = "std"
-    lam: float = 0.95  # 0 trusts the value of the next turn, 1 the rewards
-    value_weight: float = 0.5
-    value_clip: float = 0.2  # how far a value may move in one batch of rollouts; 0: any distance
+    lam: Share = 0.95  # 0 trusts the value of the next turn, 1 the rewards
+    value_weight: Weight = 0.5
+    value_clip: Weight = 0.2  # how far a value may move in one batch of rollouts; 0: any distance
 
     needs_values = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        in_range("lam", self.lam, 0, 1)
-        in_range("value_weight", self.value_weight, 0, 1000)
-        in_range("value_clip", self.value_clip, 0, 1000)
 
     @property
     def skips_zero_advantages(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -24,10 +25,7 @@ class Rloo(PolicyGradient):
     several, it keeps the policy near the one that played.
     """
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.scale != "none":
-            raise ValueError(f"algorithm.scale must be none in RLOO, not {self.scale!r}")
+    scale: Literal["none"] = "none"
 
     def compare(self, rewards: Floats) -> Floats:
         return leave_one_out(rewards)

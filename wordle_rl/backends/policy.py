@@ -30,7 +30,6 @@ from wordle_rl.policy.optim import Optim
 from wordle_rl.policy.policy import LARGEST
 from wordle_rl.runs.processes import ALONE, Processes
 from wordle_rl.runs.timing import Timers
-from wordle_rl.training.progress import print_line
 
 T = TypeVar("T")
 Rows = NDArray[np.int64]  # [R] numbers of some rows of a batch
@@ -210,10 +209,11 @@ class LanguagePolicy(ABC):
                 raise DoesNotFit(sequences=len(failed), tokens=width)
             self.micro_batch_tokens = len(failed) * width // 2
             self._halved += 1
-            print_line(
+            print(
                 f"out of memory with {len(failed)} x {width} tokens: from now on a micro-batch has "
                 f"at most {self.micro_batch_tokens}, as with "
-                f"backend.micro_batch_tokens={self.micro_batch_tokens}"
+                f"backend.micro_batch_tokens={self.micro_batch_tokens}",
+                flush=True,
             )
 
     def _try(self, batch: Batch, work: Callable[[Rows], T]) -> tuple[list[T], Rows | None]:

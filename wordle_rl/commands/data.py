@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Mode = Literal["rl", "sft"]
 _MOST = 10_000_000  # states or games
-_OTHERS = ("seed", "data", "data.path", "data.split", "data.keep_held_out")  # make no sense here
+_OTHERS = ("seed", "data", "data.path", "data.split")  # make no sense here
 _DEFAULTS = {  # by mode: choices that the command line may overrule
     "rl": ("experiment=none", "model=untrained", "history=upto4"),
     "sft": ("experiment=none", "model=untrained", "algorithm=sft", "num_generations=1"),

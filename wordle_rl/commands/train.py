@@ -39,7 +39,7 @@ from wordle_rl.runs.interrupts import Interrupted, Interrupts, ignore_signals
 from wordle_rl.runs.paths import CONF, EVAL, ROOT, TRAIN
 from wordle_rl.runs.processes import Launch, check_first_start, read_launch
 from wordle_rl.training.experiment import Experiment, describe_run_lineage, stages_of_run
-from wordle_rl.training.log import describe_idle_groups, describe_seconds
+from wordle_rl.training.log import describe_idle_groups
 from wordle_rl.training.loop import MemoryFull, TrainingFailed, describe_fault
 
 _PATIENCE = 60.0  # seconds that a further process gives the first one to save its work
@@ -77,11 +77,9 @@ def train(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, Any]:
         write_page(folder)
     if opened.setup.logger.tensorboard:
         print(f"curves: tensorboard --logdir {folder.path.parent}")
-    lines = [
-        describe_idle_groups(summary),
-        describe_seconds(summary, time.monotonic() - begin, resumed=opened.resume),
-    ]
-    print("\n".join(line for line in lines if line), flush=True)
+    if idle := describe_idle_groups(summary):
+        print(idle)
+    print(f"took {time.monotonic() - begin:.0f} s", flush=True)
     return summary
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,10 @@ class DataSettings:
 
     path: str | None = None
     split: str | None = None
-    keep_held_out: bool = False
 
     def __post_init__(self) -> None:
-        if self.path is None and (self.split is not None or self.keep_held_out):
-            name = "keep_held_out" if self.split is None else "split"
-            raise ValueError(f"data.{name} needs data=<file>")
+        if self.path is None and self.split is not None:
+            raise ValueError("data.split needs data=<file>")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,123 +76,77 @@ def load_data(
 ) -> TrainingData:
     """Open the file and check its rows. Raises ConfigError or FolderError in one line.
 
-    words, rules: states must be playable with them. held_out: the validation and test secrets.
+    words, rules: states must be playable with them. held_out: secrets whose rows are left out.
     imitates: whether the algorithm learns given answers, if there are any. cache: folder for the
     mapped copies.
     """
     path = Path(settings.path or "").expanduser()
     table = read_table(path, settings.split, cache)
-    answers = _choose_kind(path, table.columns, imitates=imitates)
-    held = frozenset(held_out)
+    answers = imitates and has_answers(table.columns)
+    if not answers and not any(name in table.columns for name in SECRETS):
+        raise ConfigError(
+            f"data={path}: must have a column secret or, for algorithm=sft, {MESSAGES}, or prompt "
+            f"with {'/'.join(ANSWERS)}, not {', '.join(table.columns)[:200]}"
+        )
 
-    def check(row: dict[str, Any], number: int) -> tuple[str | None, int]:
-        if not answers:
-            state = read_state(row, words, rules)
-            return state.secret, len(state.clues)
-        read_dialogue(row, number)
-        return read_secret(row), 0
+    def read(row: dict[str, Any], number: int) -> tuple[str | None, int]:
+        """The secret of a row, and how many clues it has. Raises BadRow."""
+        if answers:
+            read_dialogue(row, number)
+            return read_secret(row), 0
+        state = read_state(row, words, rules)
+        return state.secret, len(state.clues)
 
-    found = _check_rows(table, check, frozenset() if settings.keep_held_out else held)
-    if not found.numbers:
-        also = f", {found.left_out} with held-out secrets" if found.left_out else ""
-        why = f": {found.named}" if found.bad else ""
-        raise FolderError(f"{path}: none of its {len(table)} rows can be trained on{also}{why}")
-    known = [secret for secret in found.secrets if secret is not None]
-    lines = _describe(found, len(table), kept=sum(secret in held for secret in known))
-    given = {"name": path.name, "table": table, "numbers": found.numbers, "secrets": known}
-    states = Rows(**given, most=found.most, read=lambda row, _: read_state(row, words, rules))
+    numbers, secrets, most, lines = _check_rows(table, read, held_out)
+    if not numbers:
+        raise FolderError(f"{path}: {'; '.join(lines)}")
+    given = {"name": path.name, "table": table, "numbers": numbers, "secrets": secrets}
+    states = Rows(**given, most=most, read=lambda row, _: read_state(row, words, rules))
     return TrainingData(
         name=path.name,
         digest=file_digest(path),
         split=settings.split,
         states=None if answers else states,
         dialogues=Rows(**given, read=read_dialogue) if answers else None,
-        secrets=tuple(dict.fromkeys(known)),
-        rows=len(found.numbers),
-        unknown=len(found.numbers) - len(known),
+        secrets=tuple(dict.fromkeys(secrets)),
+        rows=len(numbers),
+        unknown=len(numbers) - len(secrets),
         lines=tuple(f"{path.name}: {line}" for line in lines),
     )
 
 
-@dataclass(kw_only=True)
-class _Checked:
-    """What became of a file's rows."""
-
-    numbers: list[int] = field(default_factory=list)  # of the good rows, counted from 1
-    secrets: list[str | None] = field(default_factory=list)  # of the good rows
-    most: int = 0  # clues of a good row
-    left_out: int = 0  # because of their secrets
-    bad: list[str] = field(default_factory=list)  # number and reason of each
-
-    @property
-    def named(self) -> str:
-        more = len(self.bad) - _NAMED
-        return "; ".join(self.bad[:_NAMED]) + (f"; and {more:,} more" if more > 0 else "")
-
-
 def _check_rows(
     table: Table,
-    check: Callable[[dict[str, Any], int], tuple[str | None, int]],
+    read: Callable[[dict[str, Any], int], tuple[str | None, int]],
     held_out: Collection[str],
-) -> _Checked:
-    """Read every row once. check: gives secret and number of clues, or raises BadRow."""
-    found = _Checked()
+) -> tuple[list[int], list[str], int, list[str]]:
+    """Read every row once.
+
+    Returns the numbers of the good rows, their secrets, the most clues that one of them has, and
+    lines about what happened to the rows.
+    """
+    numbers: list[int] = []
+    secrets: list[str] = []
+    bad: list[str] = []  # number and reason of each
+    most = left_out = 0
     for number, row in table.rows():
         try:
-            if all(cell is None for cell in row.values()):
-                raise BadRow("is empty")
-            secret, clues = check(row, number)
+            secret, clues = read(row, number)
         except BadRow as error:
-            found.bad.append(f"row {number}: {error}")
+            bad.append(f"row {number}: {error}")
             continue
         if secret in held_out:
-            found.left_out += 1
-        else:
-            found.numbers.append(number)
-            found.secrets.append(secret)
-            found.most = max(found.most, clues)
-    return found
-
-
-def _describe(found: _Checked, rows: int, kept: int) -> list[str]:
-    """Lines about what happened to the rows. kept: good rows with a held-out secret."""
-
-    def count(number: int, name: str = "row") -> str:
-        return f"{number:,} {name}{'s' * (number != 1)}"
-
-    unknown = found.secrets.count(None)
-    lines = [f"trains on {len(found.numbers):,} of {rows:,} rows"]
-    if found.bad:
-        lines.append(f"left out {count(len(found.bad), 'bad row')}: {found.named}")
-    if found.left_out:
-        lines.append(
-            f"left out {count(found.left_out)} with a validation or test secret; "
-            "data.keep_held_out=true keeps them"
-        )
-    if kept:
-        lines.append(
-            f"kept {count(kept)} with a validation or test secret; wins on these secrets do not "
-            "show what the model generalises"
-        )
-    if unknown:
-        lines.append(
-            f"{count(unknown)} without a secret; test secrets may be among them, which a column "
-            "secret would show"
-        )
-    return lines
-
-
-def _choose_kind(path: Path, columns: Collection[str], *, imitates: bool) -> bool:
-    """Whether the dialogues of a file are learnt. Otherwise its states are played."""
-    if imitates and has_answers(columns):
-        return True
-    if any(name in columns for name in SECRETS):
-        return False
-    if has_answers(columns):
-        raise ConfigError(
-            f"data={path}: has answers but no column secret to play games with: use algorithm=sft"
-        )
-    raise ConfigError(
-        f"data={path}: must have a column secret, {MESSAGES}, or prompt with {'/'.join(ANSWERS)}, "
-        f"not {', '.join(columns)[:200]}"
-    )
+            left_out += 1
+            continue
+        numbers.append(number)
+        secrets += [] if secret is None else [secret]
+        most = max(most, clues)
+    lines = [f"trains on {len(numbers):,} of {len(table):,} rows"]
+    if bad:
+        more = f"; and {len(bad) - _NAMED:,} more" if len(bad) > _NAMED else ""
+        lines.append(f"left out {len(bad):,} bad rows: {'; '.join(bad[:_NAMED])}{more}")
+    if left_out:
+        lines.append(f"left out {left_out:,} rows with a validation or test secret")
+    if unknown := len(numbers) - len(secrets):
+        lines.append(f"{unknown:,} rows have no secret; test secrets may be among them")
+    return numbers, secrets, most, lines

@@ -35,9 +35,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:40]}..."
 
 
-# -- words, feedback, guesses ---------------------------------------------------------------------
-
-
 def read_word(name: str, value: Any) -> str:
     """A word of five ASCII letters, in lower case. name: what it is, for the message."""
     word = value.strip().lower() if isinstance(value, str) else ""
@@ -82,9 +79,6 @@ def read_guesses(value: Any) -> list[tuple[str, int]]:
     return guesses
 
 
-# -- states ---------------------------------------------------------------------------------------
-
-
 def read_secret(row: Row) -> str | None:
     """The secret of a row. None if its cells are empty. Raises BadRow for anything but a word."""
     value = row.get("secret")
@@ -95,35 +89,27 @@ def read_secret(row: Row) -> str | None:
 
 def read_state(row: Row, words: WordLists, rules: Rules) -> GivenState:
     """The state of a row, which can be played with these words and rules. Raises BadRow."""
-
-    def check(name: str, word: str) -> None:
-        if rules.invalid != "accept" and word not in words.allowed_set:
-            raise BadRow(f"the {name} {word} is not in the word list")
-
     secret = read_secret(row)
     if secret is None:
         raise BadRow("the secret is missing")
-    check("secret", secret)
-    clues: list[Clue] = []
     given = next((row[name] for name in GUESSES if row.get(name) is not None), None)
-    for guess, code in read_guesses(given):
-        check("guess", guess)
+    guesses = read_guesses(given)
+    for word in (secret, *(guess for guess, _ in guesses)):
+        if rules.invalid != "accept" and word not in words.allowed_set:
+            raise BadRow(f"{word} is not in the word list")
+    clues: list[Clue] = []
+    for guess, code in guesses:
         if guess == secret:
             raise BadRow(f"the game is already won with {guess}")
         if code != (right := feedback_code(guess, secret)):
-            raise BadRow(
-                f"the feedback of {guess} for the secret {secret} must be {marks_of(right)}, "
-                f"not {marks_of(code)}"
-            )
+            wrong = f"must be {marks_of(right)}, not {marks_of(code)}"
+            raise BadRow(f"the feedback of {guess} for the secret {secret} {wrong}")
         if rules.hard_mode and breaks_hard_mode(guess, tuple(clues)):
             raise BadRow(f"{guess} ignores a clue, which rules.hard_mode=true forbids")
         clues.append(Clue(guess, code))
     if len(clues) >= rules.max_turns:
         raise BadRow(f"{len(clues)} earlier guesses leave none of {rules.max_turns} turns")
     return GivenState(secret=secret, clues=tuple(clues))
-
-
-# -- dialogues ------------------------------------------------------------------------------------
 
 
 def has_answers(columns: Collection[str]) -> bool:
@@ -149,11 +135,8 @@ def read_dialogue(row: Row, number: int) -> GivenDialogue:
     if not roles or roles != ["user", "assistant"] * (len(roles) // 2):
         raise BadRow(f"user and assistant must alternate, not {_shown(', '.join(roles))}")
     pairs = zip(messages[::2], messages[1::2], strict=True)
-    exchanges = (
-        Exchange(message=message, answer=answer, trained=learnt)
-        for (_, message, _), (_, answer, learnt) in pairs
-    )
-    return GivenDialogue(row=number, system=system, exchanges=tuple(exchanges))
+    exchanges = tuple(Exchange(m[1], answer[1], answer[2]) for m, answer in pairs)
+    return GivenDialogue(row=number, system=system, exchanges=exchanges)
 
 
 def _read_messages(column: str, value: Any, role: str, *, learnt: bool) -> list[_Message]:

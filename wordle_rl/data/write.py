@@ -34,12 +34,11 @@ class Synthesis:
 
     def states(self, count: int) -> list[Row]:
         """Rows of states. The guesses before them are the recipe's history."""
-        secrets, history = self._draw_secrets(count), self.recipe.history
-        most = self.recipe.rules.max_turns
-        states = [State(max_turns=most)] * count
-        if history is not None:
-            states = history.states(
-                secrets, range(count), seed=self.recipe.seed, step=0, max_turns=most
+        secrets, recipe = self._draw_secrets(count), self.recipe
+        states = [State(max_turns=recipe.rules.max_turns)] * count
+        if recipe.history is not None:
+            states = recipe.history.states(
+                secrets, range(count), seed=recipe.seed, step=0, max_turns=recipe.rules.max_turns
             )
         pairs = zip(secrets, states, strict=True)
         return [self._state_row(index, *pair) for index, pair in enumerate(pairs)]
@@ -49,13 +48,10 @@ class Synthesis:
         teacher = self.recipe.teacher
         assert teacher is not None
         player = ScriptedPlayer(
-            player=teacher.player,
-            draws=Draws(seed=self.recipe.seed),
-            reasoning=teacher.reasoning,
+            player=teacher.player, draws=Draws(seed=self.recipe.seed), reasoning=teacher.reasoning
         )
-        rules = self.recipe.rules
-        begin = [State(max_turns=rules.max_turns)] * count
-        return play(player, new_games(self._draw_secrets(count), self.recipe.words, rules, begin))
+        secrets, recipe = self._draw_secrets(count), self.recipe
+        return play(player, new_games(secrets, recipe.words, recipe.rules))
 
     def game_rows(self, games: Sequence[Game]) -> list[Row]:
         """One row per game: the whole dialogue as messages."""

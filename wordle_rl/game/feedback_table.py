@@ -22,9 +22,7 @@ _BLOCK = 64  # guesses computed together, so that temporaries stay in the proces
 
 
 def letters_of(words: Sequence[str]) -> np.ndarray:
-    """ASCII codes uint8 [words, 5] of lower-case words; ValueError for any other length."""
-    if any(len(word) != WORD_LENGTH for word in words):
-        raise ValueError(f"every word must have {WORD_LENGTH} letters")
+    """ASCII codes uint8 [words, 5] of lower-case words of five letters."""
     joined = np.frombuffer("".join(words).encode("ascii"), dtype=np.uint8)
     return joined.reshape(len(words), WORD_LENGTH)
 

@@ -112,9 +112,6 @@ class Knowledge:
     """
 
     def __init__(self, words: WordLists, table: np.ndarray) -> None:
-        shape = (len(words.allowed), len(words.answers))
-        if table.shape != shape or table.dtype != np.uint8:
-            raise ValueError(f"table must be uint8 {shape}, not {table.dtype} {table.shape}")
         self.words = words
         self.table = table
         self._by_answer = np.ascontiguousarray(table.T)
@@ -130,7 +127,7 @@ class Knowledge:
         """Knowledge of a game in which every allowed word is a possible secret, equally likely.
 
         It does not depend on the answers. It is computed at the first use: 2 x 168 MB for the
-        original lists. Raises WordListError if there are too many allowed words.
+        original lists.
         """
         words = self.words.over_allowed
         return self if words is self.words else Knowledge(words, feedback_table(words))

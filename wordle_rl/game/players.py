@@ -12,7 +12,6 @@ import re
 import string
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -209,25 +208,22 @@ class GreedyEntropy(Player):
         self._given, self._candidates, self._opener = knowledge, candidates, opener
         self._chosen: dict[bytes, str] = {}
 
-    @cached_property
-    def _knowledge(self) -> Knowledge:
-        """Over the words that it takes for secrets; it may take seconds, so not before a game."""
-        return self._given.over_allowed if self._candidates == "allowed" else self._given
-
     def choose(self, state: State, uniform: float = 0.0) -> str:
         """The guess for a state; the first allowed word when no candidate is left."""
         if not state.clues and self._opener is not None:
             return self._opener
-        mask = self._knowledge.candidates(state)
+        # Knowledge over allowed words takes seconds to compute, so it waits for the first game.
+        known = self._given.over_allowed if self._candidates == "allowed" else self._given
+        mask = known.candidates(state)
         key = np.packbits(mask).tobytes()
         if key not in self._chosen:
-            self._chosen[key] = self._best(mask)
+            self._chosen[key] = self._best(known, mask)
         return self._chosen[key]
 
-    def _best(self, mask: np.ndarray) -> str:
-        words, left = self._knowledge.words, np.flatnonzero(mask)
+    def _best(self, known: Knowledge, mask: np.ndarray) -> str:
+        words, left = known.words, np.flatnonzero(mask)
         if 1 <= len(left) <= 2:
             return words.answers[left[0]]  # a candidate splits two of them
-        best = [words.allowed[i] for i in self._knowledge.best_guesses(mask)]
+        best = [words.allowed[i] for i in known.best_guesses(mask)]
         candidates = {words.answers[i] for i in left}
         return next((word for word in best if word in candidates), best[0])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from wordle_rl.runs.instantiate import MOST, check_range
+from wordle_rl.runs.instantiate import MOST, Share, Within
 
-MOST_LEARNING_RATE = 10.0
+LearningRate = Annotated[float, Within(0, 10)]
+_Decay = Annotated[float, Within(0, 1, "[)")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,31 +18,17 @@ class Optim:
     """AdamW or Muon with gradient clipping. The schedule is a pure function of the step."""
 
     name: Literal["adamw", "muon"] = "adamw"
-    lr: float = 1e-5
+    lr: LearningRate = 1e-5
     schedule: Literal["constant", "cosine"] = "cosine"
-    warmup_steps: int = 0  # steps in which the learning rate rises from 0
-    final_lr_ratio: float = 0.1  # cosine: share of lr left at the last step
-    weight_decay: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    momentum: float = 0.95  # Muon only
-    rest_lr_ratio: float = 1.0  # Muon: share of lr for what AdamW trains
-    clip_grad_norm: float = 1.0  # largest gradient norm, 0 for no clipping
-
-    def __post_init__(self) -> None:
-        if self.name not in ("adamw", "muon"):
-            raise ValueError(f"optim.name must be adamw or muon, not {self.name!r}")
-        check_range("optim.lr", self.lr, 0, MOST_LEARNING_RATE)
-        if self.schedule not in ("constant", "cosine"):
-            raise ValueError(f"optim.schedule must be constant or cosine, not {self.schedule!r}")
-        check_range("optim.warmup_steps", self.warmup_steps, 0, MOST)
-        for name in ("final_lr_ratio", "rest_lr_ratio"):
-            check_range(f"optim.{name}", getattr(self, name), 0, 1)
-        check_range("optim.weight_decay", self.weight_decay, 0, 1000)
-        for name in ("beta1", "beta2", "momentum"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"optim.{name} must be 0 to below 1, not {getattr(self, name)}")
-        check_range("optim.clip_grad_norm", self.clip_grad_norm, 0, MOST)
+    # Steps in which the learning rate rises from 0.
+    warmup_steps: Annotated[int, Within(0, MOST)] = 0
+    final_lr_ratio: Share = 0.1  # cosine: share of lr left at the last step
+    weight_decay: Annotated[float, Within(0, 1000)] = 0.0
+    beta1: _Decay = 0.9
+    beta2: _Decay = 0.999
+    momentum: _Decay = 0.95  # Muon only
+    rest_lr_ratio: Share = 1.0  # Muon: share of lr for what AdamW trains
+    clip_grad_norm: Annotated[float, Within(0, MOST)] = 1.0  # largest norm, 0 for no clipping
 
     @property
     def rest_share(self) -> float:

@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wordle_rl.runs.instantiate import MOST, check_choice, check_range
+from wordle_rl.runs.instantiate import MOST, Within
 
-MOST_TOKENS = 100_000  # of an answer
+Tokens = Annotated[int, Within(1, 100_000)]  # of an answer
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
+
+
+# 0 is greedy; others below 0.01 overflow float32.
+Temperature = Literal[0] | Annotated[float, Within(0.01, 10)]
 
 
 class Stream(IntEnum):
@@ -47,28 +51,19 @@ class Purpose(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How tokens are drawn. Temperature 0 is greedy; others below 0.01 overflow float32."""
+    """How tokens are drawn."""
 
-    temperature: float = 1.0
-    max_tokens: int = 16  # per answer, stop token included
-    top_p: float = 1.0  # 1 keeps the whole distribution; less only outside training
-    top_k: int = 0  # 0 keeps the whole distribution; more only outside training
+    temperature: Temperature = 1.0
+    max_tokens: Tokens = 16  # per answer, stop token included
+    # 1 and 0 keep the whole distribution; others are only for games outside training.
+    top_p: Annotated[float, Within(0, 1, "(]")] = 1.0
+    top_k: Annotated[int, Within(0, MOST)] = 0
     grammar: Literal["words"] | None = None  # words: only answers that guess an allowed word
     repeats: bool = True  # whether a word may be guessed again in a game; False needs the grammar
 
     def __post_init__(self) -> None:
-        if self.grammar is not None:
-            check_choice("sampling.grammar", self.grammar, ("words",))
-        elif not self.repeats:
+        if self.grammar is None and not self.repeats:
             raise ValueError("sampling.repeats=false needs sampling.grammar=words")
-        if self.temperature != 0.0 and not 0.01 <= self.temperature <= 10.0:
-            raise ValueError(
-                f"sampling.temperature must be 0 (greedy) or 0.01..10, not {self.temperature}"
-            )
-        check_range("sampling.max_tokens", self.max_tokens, 1, MOST_TOKENS)
-        if not 0.0 < self.top_p <= 1.0:
-            raise ValueError(f"sampling.top_p must be above 0 and at most 1, not {self.top_p}")
-        check_range("sampling.top_k", self.top_k, 0, MOST)
 
     @property
     def scoring_temperature(self) -> float:

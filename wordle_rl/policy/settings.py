@@ -5,23 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 from wordle_rl.game.feedback_table import cache_folder
-from wordle_rl.policy.optim import MOST_LEARNING_RATE
-from wordle_rl.policy.sampling import MOST_TOKENS
+from wordle_rl.policy.optim import LearningRate
+from wordle_rl.policy.sampling import Tokens
 from wordle_rl.runs.errors import SMOLLM2
 from wordle_rl.runs.files import check_entries, read_object
-from wordle_rl.runs.instantiate import (
-    MOST,
-    MOST_GAMES,
-    ConfigError,
-    check_above_zero,
-    check_choice,
-    check_range,
-    check_seed,
-    check_type,
-)
+from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, Count, Within
 from wordle_rl.runs.processes import read_launch
 
 UNTRAINED = "untrained"
@@ -29,10 +20,10 @@ EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 FETCHED = {"smollm2": SMOLLM2}  # models that a command fetches, once, and that command
 _HUB_NAME = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?", re.ASCII)
 Vocabulary = Literal["letters", "words"]
+AskedPrecision = Literal["auto", "fp32", "bf16"]
+_SIZES = {"hidden_size", "layers", "heads", "kv_heads", "intermediate_size"}
 MAIN = "main"  # the newest revision of a hub model
-_REVISION = re.compile(r"[\w][\w./-]*", re.ASCII)
 LM_HEAD = "lm_head"  # the language-model head's name in transformers
-_PRECISIONS = ("auto", "bf16", "fp32")
 _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
@@ -90,16 +81,13 @@ def holds_model(folder: Path) -> bool:
 class LoraSettings:
     """Low-rank adapters (arXiv 2106.09685) instead of full fine-tuning."""
 
-    rank: int = 16
-    alpha: float = 32.0
-    dropout: float = 0.0  # for other trainers only; this program always switches dropout off
+    rank: Annotated[int, Within(1, 100_000)] = 16
+    alpha: Annotated[float, Within(0, 1_000_000, "(]")] = 32.0
+    # For other trainers only; this program always switches dropout off.
+    dropout: Annotated[float, Within(0, 1, "[)")] = 0.0
     targets: str | list[str] = "all-linear"
 
     def __post_init__(self) -> None:
-        check_range("model.lora.rank", self.rank, 1, 100_000)
-        check_above_zero("model.lora.alpha", self.alpha, 1_000_000)
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"model.lora.dropout must be 0 to below 1, not {self.dropout}")
         if not self.targets:
             raise ValueError("model.lora.targets must name a module, or be all-linear")
         if self._matches(LM_HEAD):
@@ -131,26 +119,25 @@ class ModelSettings:
 
     name: str
     path: str
-    learning_rate: float  # the default of optim.lr
-    max_tokens: int
-    max_context: int
+    learning_rate: LearningRate  # the default of optim.lr
+    max_tokens: Tokens
+    max_context: Annotated[int, Within(16, 10_000_000)]
     lora: LoraSettings | None = None
-    shape: dict[str, Any] = field(default_factory=dict)
-    seed: int = 0
+    shape: dict[str, Annotated[int, Within(1, 100_000)] | Vocabulary] = field(default_factory=dict)
+    seed: Annotated[int, Within(0, 2**63 - 1)] = 0
     quantize: Literal["4bit"] | None = None  # of a frozen base
     revision: str = MAIN
-    backend: Literal["lightning", "mlx"] | None = (
-        None  # the only backend that loads this model, if there is only one
-    )
-    games_at_once: int = 512  # outside training; limits the memory for keys and values
+    backend: Literal["lightning", "mlx"] | None = None  # the only one that loads this model, if any
+    # Outside training; limits the memory for keys and values.
+    games_at_once: Annotated[int, Within(1, MOST_GAMES)] = 512
 
     def __post_init__(self) -> None:
-        check_range("model.learning_rate", self.learning_rate, 0, MOST_LEARNING_RATE)
-        check_range("model.max_tokens", self.max_tokens, 1, MOST_TOKENS)
-        check_range("model.max_context", self.max_context, 16, 10_000_000)
-        check_range("model.games_at_once", self.games_at_once, 1, MOST_GAMES)
-        check_seed("model.seed", self.seed)
-        self._check_quantize()
+        trains_all = self.path == UNTRAINED or (self.lora is None and not self.is_adapter)
+        if self.quantize is not None and trains_all:
+            raise ValueError(
+                "model.quantize needs a trained model with an adapter, such as "
+                "model.lora={rank: 16}: rounded weights cannot be trained"
+            )
         if self.path == UNTRAINED:
             self._check_shape()
         elif self.shape:
@@ -158,92 +145,42 @@ class ModelSettings:
         else:
             self._check_path()
 
-    def _check_quantize(self) -> None:
-        if self.quantize is None:
-            return
-        check_choice("model.quantize", self.quantize, ("4bit",))
-        if self.path == UNTRAINED:
-            raise ValueError(
-                f"model.quantize must be null with model.path={UNTRAINED}, not {self.quantize}: a "
-                "base that stays frozen must have learned something"
-            )
-        if self.lora is None and not self.is_adapter:
-            raise ValueError(
-                f"model.quantize must be null without model.lora, not {self.quantize}: rounded "
-                "weights cannot be trained; give an adapter, such as model.lora={rank: 16}"
-            )
-
     def _check_shape(self) -> None:
-        sizes = {k: v for k, v in self.shape.items() if k != "vocabulary"}
-        check_choice(
-            "model.shape.vocabulary", self.shape.get("vocabulary", "letters"), get_args(Vocabulary)
-        )
-        known = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size")
-        for key, size in sizes.items():
-            check_choice("model.shape's keys", key, (*known, "vocabulary"))
-            check_type(f"model.shape.{key}", size, int)
-            check_range(f"model.shape.{key}", size, 1, 100_000)
-        if missing := [key for key in known if key not in sizes]:
-            raise ValueError(f"model.shape lacks {', '.join(missing)}: start from model=untrained")
-        hidden, heads, kv_heads = (sizes[key] for key in ("hidden_size", "heads", "kv_heads"))
-        if hidden % (2 * heads):
+        sizes = {key: size for key, size in self.shape.items() if key != "vocabulary"}
+        if sizes.keys() != _SIZES or not all(isinstance(size, int) for size in sizes.values()):
+            raise ValueError(f"model.shape must have the numbers {', '.join(sorted(_SIZES))}")
+        hidden, heads, kv_heads = (int(sizes[k]) for k in ("hidden_size", "heads", "kv_heads"))
+        if hidden % (2 * heads) or heads % kv_heads:
             raise ValueError(
-                f"model.shape.hidden_size must be a multiple of twice model.shape.heads={heads}, "
-                f"not {hidden}"
-            )
-        if heads % kv_heads:
-            raise ValueError(
-                f"model.shape.heads must be a multiple of model.shape.kv_heads={kv_heads}, not "
-                f"{heads}"
+                "model.shape.hidden_size must be a multiple of twice model.shape.heads, and that "
+                f"one of model.shape.kv_heads, not {hidden}, {heads} and {kv_heads}"
             )
 
     def _check_path(self) -> None:
         """Check without loading that the path is a model's folder or a hub name."""
-        self._check_fetched()
-        if self.path.startswith("embedded/") and not holds_model(Path(self.location)):
-            have = ", ".join(f"embedded/{p.name}" for p in sorted(EMBEDDED.glob("*")))
-            raise ValueError(f"model.path={self.path} does not exist; there is {have}")
-        path = Path(self.path)
-        if path.exists() and not holds_model(path):
-            inside = f"; there is {path / 'model'}" if holds_model(path / "model") else ""
+        base, path = base_of_embedded(self.path) or self.path, Path(self.path)
+        if fetch_command(base) and not holds_model(Path(locate(base))):
+            raise ValueError(
+                f"model.path={self.path} needs {base}, which was not fetched yet: run "
+                f"{fetch_command(base)} once"
+            )
+        ours = self.path.startswith(("embedded/", "fetched/"))
+        if (path.exists() or ours) and not holds_model(Path(self.location)):
+            have = [f"embedded/{p.name}" for p in sorted(EMBEDDED.glob("*"))] if ours else []
+            have += [str(path / "model")] if holds_model(path / "model") else []
             raise ValueError(
                 f"model.path={self.path} is no model folder: it needs config.json or "
-                f"adapter_config.json, and weights as *.safetensors or *.bin{inside}"
+                f"adapter_config.json, and weights as *.safetensors or *.bin"
+                + f"; there is {', '.join(have)}"
+                * bool(have)
             )
         if not path.exists() and not may_be_on_hub(self.path):
             raise ValueError(
                 f"model.path={self.path!r}: no such folder; give one, a hub name such as "
                 f"Qwen/Qwen2.5-3B-Instruct, embedded/tiny or {UNTRAINED}"
             )
-        if not _REVISION.fullmatch(self.revision):
-            raise ValueError(
-                f"model.revision must be a branch, a tag or a commit, not {self.revision!r}"
-            )
-        if self.revision != MAIN and (path.exists() or self.location != self.path):
-            raise ValueError(
-                f"model.revision must be {MAIN} unless model.path is a hub name, not "
-                f"{self.revision!r}"
-            )
-
-    def _check_fetched(self) -> None:
-        """Raise ValueError for a model that was not fetched, with the command that does it."""
-        base = base_of_embedded(self.path) or self.path
-        if not base.startswith("fetched/"):
-            return
-        command = fetch_command(base)
-        if command is None:
-            have = ", ".join(f"fetched/{name}" for name in FETCHED)
-            raise ValueError(f"model.path={self.path} does not exist; there is {have}")
-        if not holds_model(Path(locate(base))):
-            if base != self.path:
-                raise ValueError(
-                    f"model.path={self.path} needs {base}, which was not fetched yet: run "
-                    f"{command} once"
-                )
-            raise ValueError(
-                f"model.path={self.path} was not fetched yet: run {command} once, or name "
-                "a folder that holds it with model.path=/path/to/it"
-            )
+        if self.revision != MAIN and (path.exists() or ours):
+            raise ValueError(f"model.revision={self.revision} needs a hub name in model.path")
 
     @property
     def is_adapter(self) -> bool:
@@ -262,8 +199,8 @@ class BackendSettings:
     module: ClassVar[str]  # has train() and build_policy(); imported late
     name: ClassVar[str]
     devices: int
-    precision: Literal["auto", "fp32", "bf16"]
-    micro_batch_tokens: int | Literal["auto"]
+    precision: AskedPrecision
+    micro_batch_tokens: Count | Literal["auto"]
 
     @property
     def processes(self) -> int:
@@ -278,31 +215,18 @@ class BackendSettings:
         return self.devices if launch is None else launch.local_size
 
 
-def _check_micro_batch(tokens: int | Literal["auto"]) -> None:
-    if tokens != "auto":
-        check_range("backend.micro_batch_tokens", tokens, 1, MOST)
-
-
 @dataclass(frozen=True, kw_only=True)
 class LightningSettings(BackendSettings):
     """How the Lightning backend computes."""
 
     module = "wordle_rl.backends.torch.backend"
     name = "lightning"
-    accelerator: str = "auto"
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    devices: int = 1
-    micro_batch_tokens: int | Literal["auto"] = 4096
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    precision: AskedPrecision = "auto"
+    devices: Annotated[int, Within(1, 1024)] = 1
+    micro_batch_tokens: Count | Literal["auto"] = 4096
     gradient_checkpointing: bool = False
-    threads: int | Literal["auto"] = "auto"
-
-    def __post_init__(self) -> None:
-        check_choice("backend.accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
-        check_choice("backend.precision", self.precision, _PRECISIONS)
-        check_range("backend.devices", self.devices, 1, 1024)
-        _check_micro_batch(self.micro_batch_tokens)
-        if isinstance(self.threads, int) and not 1 <= self.threads <= 1024:
-            raise ValueError(f"backend.threads must be auto or 1..1024, not {self.threads}")
+    threads: Annotated[int, Within(1, 1024)] | Literal["auto"] = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -312,15 +236,10 @@ class MlxSettings(BackendSettings):
     module = "wordle_rl.backends.mlx.backend"
     name = "mlx"
     devices = 1
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    micro_batch_tokens: int | Literal["auto"] = 4096
+    precision: AskedPrecision = "auto"
+    micro_batch_tokens: Count | Literal["auto"] = 4096
     gradient_checkpointing: bool = False
-    cache_gb: float = 2.0
-
-    def __post_init__(self) -> None:
-        check_choice("backend.precision", self.precision, _PRECISIONS)
-        _check_micro_batch(self.micro_batch_tokens)
-        check_range("backend.cache_gb", self.cache_gb, 0, 1_000_000)
+    cache_gb: Annotated[float, Within(0, 1_000_000)] = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,29 +252,16 @@ class ServerSettings:
     urls: list[str] = field(default_factory=lambda: ["http://127.0.0.1:8000"])
     folder: str | None = None
     server_folder: str | None = None
-    prompts_at_once: int = 64
-    timeout: float = 300.0
-    retries: int = 10
-    most_gap: float = 0.1
+    prompts_at_once: Annotated[int, Within(1, 100_000)] = 64
+    timeout: Annotated[float, Within(0, 100_000, "(]")] = 300.0
+    retries: Annotated[int, Within(0, 1000)] = 10
+    most_gap: Annotated[float, Within(0, 100, "(]")] = 0.1
 
     def __post_init__(self) -> None:
-        if not self.urls:
-            raise ConfigError("vllm.urls must name a server, such as [http://127.0.0.1:8000]")
-        for url in self.urls:
-            if not _URL.fullmatch(url):
-                raise ConfigError(
-                    f"vllm.urls must be like http://host:8000, without a password, not {url!r}"
-                )
-        if len({url.rstrip("/") for url in self.urls}) < len(self.urls):
-            raise ConfigError(f"vllm.urls must name each server once, not {', '.join(self.urls)}")
-        if self.server_folder is not None:
-            if self.folder is None:
-                raise ConfigError("vllm.server_folder needs vllm.folder, the same folder seen here")
-            if not Path(self.server_folder).is_absolute():
-                raise ConfigError(
-                    f"vllm.server_folder must begin with /, not {self.server_folder!r}"
-                )
-        check_range("vllm.prompts_at_once", self.prompts_at_once, 1, 100_000)
-        check_above_zero("vllm.timeout", self.timeout, 100_000)
-        check_range("vllm.retries", self.retries, 0, 1000)
-        check_above_zero("vllm.most_gap", self.most_gap, 100)
+        if not self.urls or not all(map(_URL.fullmatch, self.urls)):
+            raise ConfigError(
+                "vllm.urls must name servers like http://host:8000, without a password, not "
+                f"{self.urls}"
+            )
+        if self.server_folder is not None and self.folder is None:
+            raise ConfigError("vllm.server_folder needs vllm.folder, the same folder seen here")

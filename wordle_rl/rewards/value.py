@@ -23,10 +23,6 @@ class Value:
     candidates: Literal["answers", "allowed"] = "answers"
     range = (0.0, 1.0)
 
-    def __post_init__(self) -> None:
-        if self.candidates == "allowed":
-            _ = self.knowledge.words.over_allowed  # refuses too many words before a run begins
-
     def __call__(self, turn: PlayedTurn) -> float:
         if turn.guess is None or turn.kind is not TurnKind.ACCEPTED:
             return 0.0

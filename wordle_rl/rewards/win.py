@@ -1,9 +1,10 @@
 """Reward for winning, and for winning early."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from wordle_rl.game.rules import PlayedTurn
-from wordle_rl.runs.instantiate import check_above_zero
+from wordle_rl.runs.instantiate import Within
 
 VIOLATION = -0.1
 
@@ -16,11 +17,9 @@ class Win:
     honest guess even where nothing else is rewarded.
     """
 
-    speed: float = 0.5  # what winning at the first turn adds to winning at the last
-
-    def __post_init__(self) -> None:
-        # At 0 an early win would be worth no more than a late one; scoring needs the upper bound.
-        check_above_zero("win.speed", self.speed, 1)
+    # What winning at the first turn adds to winning at the last. At 0 an early win would be worth
+    # no more than a late one; scoring needs the upper bound.
+    speed: Annotated[float, Within(0, 1, "(]")] = 0.5
 
     @property
     def range(self) -> tuple[float, float]:

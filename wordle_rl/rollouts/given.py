@@ -25,7 +25,7 @@ class GivenState:
         return State(self.clues, len(self.clues), max_turns)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """A message of the user and the assistant's answer to it."""
 

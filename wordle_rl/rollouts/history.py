@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
 from wordle_rl.game.players import Player, pick
 from wordle_rl.game.rules import Clue, State, feedback_code
 from wordle_rl.policy.sampling import Stream, uniforms
+from wordle_rl.runs.instantiate import Within
 
+Guesses = Annotated[int, Within(0, 99)]
 _ATTEMPTS = 16  # at a guess that does not win
 
 
@@ -23,16 +26,13 @@ _ATTEMPTS = 16  # at a guess that does not win
 class HistorySettings:
     """Uniformly `least` to `most` earlier guesses, made by a scripted player."""
 
-    least: int
-    most: int
+    least: Guesses
+    most: Guesses
     player: str = "random_consistent"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.least <= self.most <= 99:
-            raise ValueError(
-                "history.least and history.most must be 0..99 and in this order, "
-                f"not {self.least} and {self.most}"
-            )
+        if self.least > self.most:
+            raise ValueError(f"history.least must be at most history.most={self.most}")
 
 
 @dataclass(frozen=True, kw_only=True)

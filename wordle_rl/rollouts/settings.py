@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from wordle_rl.algorithms.base import Algorithm
 from wordle_rl.game.knowledge import Knowledge
@@ -18,7 +18,7 @@ from wordle_rl.rollouts.given import GivenDialogue, GivenState, Rows
 from wordle_rl.rollouts.history import History
 from wordle_rl.rollouts.play import Portions
 from wordle_rl.rollouts.teacher import TeacherSettings
-from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, check_range, option_of
+from wordle_rl.runs.instantiate import MOST_GAMES, ConfigError, Share, Within, option_of
 from wordle_rl.words.lists import WordLists
 
 
@@ -26,41 +26,35 @@ from wordle_rl.words.lists import WordLists
 class RolloutSettings:
     """How much a step plays, of which kind and in which form, and how it is credited."""
 
-    groups: int
-    num_generations: int
+    groups: Annotated[int, Within(1, 100_000)]
+    num_generations: Annotated[int, Within(1, 10_000)]
     kind: Literal["game", "turn", "best_of"] = "game"  # see wordle_rl.rollouts.kinds
     # best_of: the guess that a game takes, the first one with the highest reward or the first one.
     advance: Literal["best", "sampled"] = "best"
     form: FormName = "conversation"
     credit: Literal["game", "turn"] = "game"
-    discount: float = 1.0
-    letter_weight: float = 0.0  # of the advantages by letter, see wordle_rl.training.advantages
+    discount: Share = 1.0
+    # Of the advantages by letter, see wordle_rl.training.advantages.
+    letter_weight: Annotated[float, Within(0, 1000)] = 0.0
     # In each process; limits the memory for keys and values. A run replaces auto by a number.
-    games_at_once: int | Literal["auto"] | None = None
+    games_at_once: Annotated[int, Within(1, MOST_GAMES)] | Literal["auto"] | None = None
     engine: Literal["own", "vllm"] = "own"  # who draws the tokens
 
     def __post_init__(self) -> None:
-        check_range("rollout.discount", self.discount, 0, 1)
         if self.credit == "game" and self.discount != 1.0:
             raise ConfigError(
                 f"rollout.discount must be 1 with rollout.credit=game, not {self.discount}"
             )
-        check_range("rollout.letter_weight", self.letter_weight, 0, 1000)
-        check_range("rollout.groups", self.groups, 1, 100_000)
-        check_range("rollout.num_generations", self.num_generations, 1, 10_000)
         if self.groups * self.num_generations > MOST_GAMES:
             raise ConfigError(
                 f"rollout.groups x rollout.num_generations must be at most {MOST_GAMES} games in a "
                 f"step, not {self.groups} x {self.num_generations}"
             )
-        if self.games_at_once is not None and self.games_at_once != "auto":
-            check_range("rollout.games_at_once", self.games_at_once, 1, MOST_GAMES)
-            if self.games_at_once < self.num_generations:
-                raise ConfigError(
-                    f"rollout.games_at_once must be {self.num_generations} or more, because the "
-                    f"rollout.num_generations={self.num_generations} games of a group play "
-                    f"together, not {self.games_at_once}"
-                )
+        if isinstance(self.games_at_once, int) and self.games_at_once < self.num_generations:
+            raise ConfigError(
+                f"rollout.games_at_once must be {self.num_generations} or more, because the games "
+                f"of a group play together, not {self.games_at_once}"
+            )
 
     @property
     def finishes(self) -> bool:
@@ -79,31 +73,17 @@ class RolloutSettings:
 
     def check(self, algorithm: Algorithm) -> None:
         """Raise ValueError for an algorithm that cannot learn from such rollouts."""
-        best_of = self.kind == "best_of"
-        for broken, why in (
-            (
-                best_of and algorithm.imitates is not None,
-                "the policy chooses among its own guesses, but this algorithm learns a scripted "
-                "player's; use rollout=game or rollout=turn",
-            ),
-            (
-                best_of and algorithm.resample > 0,
-                "algorithm.resample must be 0, because a group is a turn of a game and cannot be "
-                f"replaced alone, not {algorithm.resample}",
-            ),
-            (
-                self.kind != "game" and algorithm.needs_whole_games,
-                "this algorithm imitates won games, but a rollout is a guess; use rollout=game",
-            ),
-            (
-                self.letter_weight > 0 and not algorithm.takes_token_advantages,
-                "rollout.letter_weight must be 0 for an algorithm that judges whole guesses, not "
-                f"{self.letter_weight:g}",
-            ),
-        ):
-            if broken:
-                named = f"rollout={self.kind} with algorithm={option_of(algorithm)}"
-                raise ConfigError(f"{named}: {why}")
+        why = ""
+        if self.kind == "best_of" and algorithm.imitates is not None:
+            why = "the policy chooses among its own guesses; use rollout=game or rollout=turn"
+        elif self.kind == "best_of" and algorithm.resample > 0:
+            why = "algorithm.resample must be 0, because a turn of a game cannot be replaced alone"
+        elif self.kind != "game" and algorithm.needs_whole_games:
+            why = "this algorithm imitates won games, but a rollout is a guess; use rollout=game"
+        elif self.letter_weight > 0 and not algorithm.takes_token_advantages:
+            why = "rollout.letter_weight must be 0 for an algorithm that judges whole guesses"
+        if why:
+            raise ConfigError(f"rollout={self.kind} with algorithm={option_of(algorithm)}: {why}")
 
 
 @dataclass(frozen=True, kw_only=True)

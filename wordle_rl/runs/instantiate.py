@@ -11,7 +11,7 @@ import importlib
 import sys
 from collections.abc import Mapping
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 PACKAGE, BACKENDS = "wordle_rl.", "wordle_rl.backends."  # which has no components
 MOST = 1_000_000_000  # of anything that is counted: steps, tokens, games
@@ -21,6 +21,30 @@ MOST_SAMPLES = 10_000  # games per secret
 
 class ConfigError(ValueError):
     """A setting is wrong; the message is one line that names it and what is allowed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Within:
+    """The range of a setting that is a number, as in Annotated[float, Within(0, 1)].
+
+    A round bracket in ends leaves out that end. Checked by instantiate, not by the class itself.
+    """
+
+    least: float
+    most: float
+    ends: Literal["[]", "(]", "[)"] = "[]"
+
+    def __contains__(self, value: float) -> bool:
+        above = self.least < value if self.ends[0] == "(" else self.least <= value
+        return above and (value < self.most if self.ends[1] == ")" else value <= self.most)
+
+    def __str__(self) -> str:
+        above, below = "above " * (self.ends[0] == "("), "below " * (self.ends[1] == ")")
+        return f"{above}{self.least}..{below}{self.most}"
+
+
+Count = Annotated[int, Within(1, MOST)]
+Share = Annotated[float, Within(0, 1)]
 
 
 def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
@@ -41,7 +65,7 @@ def instantiate(key: str, node: Any, kind: type, **injected: Any) -> Any:
         raise ConfigError(f"{key} has no setting {', '.join(unknown)}; it has {', '.join(fields)}")
     if filled := sorted(set(settings) & set(injected)):
         raise ConfigError(f"{key}.{filled[0]} is filled in by the program and cannot be set")
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     for name, value in settings.items():
         place, wanted = f"{key}.{name}".lstrip("."), (hints[name], *get_args(hints[name]))
         group: Any = next((one for one in wanted if dataclasses.is_dataclass(one)), None)
@@ -102,6 +126,8 @@ def check_seed(key: str, value: int) -> None:
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a config value is of an annotated type; types that YAML lacks always fit."""
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _fits(value, arguments[0]) and value in arguments[1]
     if origin is Literal:
         return value in arguments
     if origin in (Union, UnionType):
@@ -122,6 +148,8 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def _type_name(hint: Any) -> str:
     arguments = get_args(hint)
+    if get_origin(hint) is Annotated:
+        return "a whole number " * (arguments[0] is int) + str(arguments[1])
     if get_origin(hint) is Literal:
         return "one of " * (len(arguments) > 1) + ", ".join(map(str, arguments))
     if get_origin(hint) in (Union, UnionType):

@@ -1,4 +1,4 @@
-"""How wide the terminal is, and whether it shows colours; rich knows, under a progress bar too."""
+"""How wide the terminal is, and whether it shows colours; rich knows."""
 
 from __future__ import annotations
 

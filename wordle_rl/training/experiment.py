@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from wordle_rl.data.load import TrainingData
 from wordle_rl.evaluation.regret import Regret
@@ -15,65 +15,45 @@ from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import State
 from wordle_rl.policy.lineage import Stage, describe_lineage, prompt_name, stages_of
 from wordle_rl.policy.optim import Optim
-from wordle_rl.policy.sampling import Sampling
+from wordle_rl.policy.sampling import Sampling, Temperature
 from wordle_rl.policy.settings import UNTRAINED, BackendSettings, ModelSettings, ServerSettings
-from wordle_rl.rollouts.history import History, fixed_states
+from wordle_rl.rollouts.history import Guesses, History, fixed_states
 from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.runs.instantiate import (
     MOST,
     MOST_GAMES,
     MOST_SAMPLES,
-    check_above_zero,
-    check_range,
+    Count,
+    Within,
     option_of,
 )
 from wordle_rl.training.curricula import Curriculum
 from wordle_rl.words.lists import WordLists, words_digest
 from wordle_rl.words.splits import Splits
 
+_Gigabytes = Annotated[float, Within(0, 1_000_000, "(]")]
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerSettings:
     """trainer=: how long to train, and what happens between steps. Intervals are in steps."""
 
-    steps: int
-    epochs: float | None = None
-    validate_every: int = 10
-    validation_temperature: float = 0.0
-    validation_samples: int = 1
-    validation_games: int | None = None
-    validation_history: int = 0
-    validation_games_mb: float = 50.0
-    watch_every: int = 0
-    checkpoint_every: int = 50
-    games_every: int = 10
-    show_games: int = 3
+    steps: Count
+    epochs: Annotated[float, Within(0, 100_000, "(]")] | None = None
+    validate_every: Count = 10
+    validation_temperature: Temperature = 0.0
+    validation_samples: Annotated[int, Within(1, MOST_SAMPLES)] = 1
+    validation_games: Annotated[int, Within(2, MOST)] | None = None
+    validation_history: Guesses = 0
+    validation_games_mb: Annotated[float, Within(0, 1_000)] = 50.0
+    watch_every: Annotated[int, Within(0, MOST)] = 0
+    checkpoint_every: Count = 50
+    games_every: Count = 10
+    show_games: Annotated[int, Within(0, MOST_GAMES)] = 3
     report: bool = True
-    report_limit: int | None = None
-    memory_limit_gb: float | None = None
-    device_memory_limit_gb: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.validation_temperature != 0.0 and not 0.01 <= self.validation_temperature <= 10.0:
-            raise ValueError(
-                f"trainer.validation_temperature must be 0 (greedy) or 0.01..10, "
-                f"not {self.validation_temperature}"
-            )
-        for name, least, most in (
-            ("steps", 1, MOST), ("validate_every", 1, MOST), ("checkpoint_every", 1, MOST),
-            ("games_every", 1, MOST), ("watch_every", 0, MOST), ("report_limit", 1, MOST),
-            ("validation_samples", 1, MOST_SAMPLES), ("validation_games", 2, MOST),
-            ("validation_history", 0, 99), ("validation_games_mb", 0, 1_000),
-            ("show_games", 0, MOST_GAMES),
-        ):  # fmt: skip
-            if getattr(self, name) is not None:
-                check_range(f"trainer.{name}", getattr(self, name), least, most)
-        for name, most in (
-            ("epochs", 100_000), ("memory_limit_gb", 1_000_000),
-            ("device_memory_limit_gb", 1_000_000),
-        ):  # fmt: skip
-            if getattr(self, name) is not None:
-                check_above_zero(f"trainer.{name}", getattr(self, name), most, unit=" or null")
+    report_limit: Count | None = None
+    memory_limit_gb: _Gigabytes | None = None
+    device_memory_limit_gb: _Gigabytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +63,6 @@ class LoggerSettings:
     tensorboard: bool = True
     wandb: bool = False
     wandb_project: str = "wordle-rl"
-    tables: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

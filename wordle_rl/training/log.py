@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -34,21 +33,12 @@ class RunLog:
     """The logs of a run. Every process may call it, but only the first one writes."""
 
     def __init__(
-        self,
-        folder: RunFolder,
-        reporter: Reporter,
-        settings: TrainerSettings,
-        *,
-        tables: bool,
-        writes: bool,
+        self, folder: RunFolder, reporter: Reporter, settings: TrainerSettings, *, writes: bool
     ) -> None:
-        """tables: whether the loggers get a table of validation games and histograms."""
-        self.writes, self._tables = writes, tables
-        self._reporter = reporter
+        self.writes, self._reporter = writes, reporter
         self._metrics, self._games = folder.metrics_log(), folder.games_log()
         self._validations = folder.validation_games_log()
         self._most_bytes, self._shown = 1e6 * settings.validation_games_mb, settings.show_games
-        self._told_full = False
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         """Write the metrics of a step. The loggers get only the finite ones."""
@@ -65,7 +55,7 @@ class RunLog:
 
     def training_rewards(self, step: int, result: StepResult) -> None:
         """Give the loggers histograms of a step's rewards and advantages."""
-        if self.writes and self._tables:
+        if self.writes:
             self._histogram("rewards/train", [reward.total for reward in result.rewards], step)
             advantages = [value for turns in result.advantages for value in turns.tolist()]
             self._histogram("advantages/train", advantages, step)
@@ -74,13 +64,10 @@ class RunLog:
         """Write one game of each group, and show the first ones. size: rollouts per group."""
         if not self.writes:
             return
-        games: list[Game] = []
-        rewards: list[GameReward] = []
-        for game, reward, more in select_games(result, size):
-            record = {"split": "train", **game_record(game, reward), **more}
-            self._games.append(step, record)
-            games.append(game)
-            rewards.append(reward)
+        chosen = [*select_games(result, size)]
+        for game, reward, more in chosen:
+            self._games.append(step, {"split": "train", **game_record(game, reward), **more})
+        games, rewards = [game for game, *_ in chosen], [reward for _, reward, _ in chosen]
         self._boards(step, "training games", games, rewards, games_of(result.rollouts))
 
     def validation_games(
@@ -95,25 +82,12 @@ class RunLog:
         for pair in zip(shown[: self._shown], theirs, strict=False):
             self._games.append(step, {"split": "val", **game_record(*pair)})
         self._boards(step, "validation games", shown, theirs, shown)
-        self._write_validation(step, games, rewards)
-        if self._tables:
-            self._reporter.table("validation by secret", tabulate_games(games, rewards), step)
-            self._histogram("rewards/val", [reward.total for reward in rewards], step)
-            turns = [g.state.turn if g.won else g.rules.max_turns + 1 for g in games]
-            self._histogram("guesses/val", turns, step)
-
-    def _write_validation(
-        self, step: int, games: Sequence[Game], rewards: Sequence[GameReward]
-    ) -> None:
-        """Add all games to validation_games.jsonl, or none of them if they do not fit."""
-        if not self._most_bytes:
-            return
-        records = map(game_record, games, rewards)
-        if self._validations.extend(step, records, most=self._most_bytes) or self._told_full:
-            return
-        self._told_full = True
-        full = f"{self._validations.path.name} has no room for the validation of step {step}"
-        print(f"warning: {full} (trainer.validation_games_mb)", file=sys.stderr, flush=True)
+        if self._most_bytes:  # all games, or none of them where they do not fit
+            self._validations.extend(step, map(game_record, games, rewards), most=self._most_bytes)
+        self._reporter.table("validation by secret", tabulate_games(games, rewards), step)
+        self._histogram("rewards/val", [reward.total for reward in rewards], step)
+        turns = [g.state.turn if g.won else g.rules.max_turns + 1 for g in games]
+        self._histogram("guesses/val", turns, step)
 
     def _boards(
         self,
@@ -199,14 +173,3 @@ def describe_idle_groups(summary: Mapping[str, Any]) -> str | None:
     parts = {"skipped": skipped, "replaced by new ones": replaced}
     told = " and ".join(f"{count:,} were {done}" for done, count in parts.items() if count)
     return f"{line}: their rewards had no spread" + (f"; {told}" if told else "")
-
-
-def describe_seconds(summary: Mapping[str, Any], total: float, *, resumed: bool) -> str:
-    """One line about how long a run took, from its summary. total: seconds of this process."""
-    training, reports = (round(summary.get(f"seconds_{p}", 0)) for p in ("training", "reports"))
-    rest = max(round(total) - training - reports, 0)
-    since = " since the resume" if resumed else ""
-    return (
-        f"took {total:.0f} s{since}: {training} s of training and validation, "
-        f"{reports} s of reports, {rest} s of loading and saving"
-    )

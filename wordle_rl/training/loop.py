@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +22,6 @@ from wordle_rl.game.rules import Game
 from wordle_rl.policy.batch import DoesNotFit, ran_out_of_memory
 from wordle_rl.policy.engine import EngineLost, NotFinite
 from wordle_rl.policy.policy import Policy
-from wordle_rl.rewards.scoring import RewardFault
 from wordle_rl.rollouts.chat import Chat
 from wordle_rl.rollouts.forms import build_form, check_room
 from wordle_rl.rollouts.play import Portions, check_grammar
@@ -32,7 +30,7 @@ from wordle_rl.rollouts.talk import Rollout, games_of
 from wordle_rl.rollouts.teacher import check_thoughts
 from wordle_rl.runs.config import keep_config
 from wordle_rl.runs.errors import user_errors
-from wordle_rl.runs.files import FolderError, write_json
+from wordle_rl.runs.files import write_json
 from wordle_rl.runs.folder import RunFolder
 from wordle_rl.runs.interrupts import Interrupted, Interrupts
 from wordle_rl.runs.paths import EVAL, TRAIN
@@ -41,13 +39,12 @@ from wordle_rl.training.checkpoint import Checkpointing, RunState
 from wordle_rl.training.curricula import Curriculum
 from wordle_rl.training.experiment import Experiment, stages_of_run
 from wordle_rl.training.log import Reporter, RunLog
-from wordle_rl.training.progress import announce
+from wordle_rl.training.progress import announce, describe_step, describe_time
 from wordle_rl.training.step import StepResult, check_lengths, learn_step, sample_step
 from wordle_rl.training.validation import HeldOutPlay, RunReports
 
 RESIDENT, DEVICE = "memory/resident_gb", "memory/device_gb"
 _PATIENCE = 5  # updates in a row that may fail before the run stops
-_STALL = 30  # steps without a better validation after which a run warns
 _FEWEST_STEPS = 3  # steps that a process must complete for another fresh one to help
 
 
@@ -87,40 +84,28 @@ def run_training(
                 training.begin()
             fit()
         return training.finish()
-    except Interrupted:
-        training.save()
-        raise
     except NotFinite as error:
         raise training.describe_failure(str(error)) from error
-    except Exception as error:
-        if (fault := describe_fault(error)) is None:
-            raise
-        again = f"continue with {TRAIN} resume={training.folder.path}"
+    except (Exception, Interrupted) as error:
         if training.whole:
             training.save()
-            again = f"the run is saved, {again}"
+        if (fault := describe_fault(error)) is None:
+            raise
+        saved = "the run is saved, " * training.whole
+        again = f"{saved}continue with {TRAIN} resume={training.folder.path}"
         raise TrainingFailed(f"{fault}: {again}") from error
 
 
-def describe_fault(error: Exception) -> str | None:
-    """One line about a lack of memory, a faulty reward or lost servers; None for other errors.
-
-    Of a reward that raised, the author's own lines are printed.
-    """
-    cause = error.__cause__ if isinstance(error, RewardFault) else None
-    if isinstance(error, DoesNotFit | EngineLost) or (isinstance(error, RewardFault) and not cause):
+def describe_fault(error: BaseException) -> str | None:
+    """One line about a lack of memory or lost servers; None for other errors."""
+    if isinstance(error, DoesNotFit | EngineLost):
         return str(error)
-    if ran_out_of_memory(cause or error):
-        what = str(error).partition(" raised ")[0] if cause else "the run"
+    if ran_out_of_memory(error):
         return (
-            f"out of memory: {what} needs more than there is; lower rollout.num_generations, "
-            "sampling.max_tokens or backend.micro_batch_tokens"
+            "out of memory: lower rollout.num_generations, sampling.max_tokens or "
+            "backend.micro_batch_tokens"
         )
-    if cause is None:
-        return None
-    frames = cause.__traceback__ and cause.__traceback__.tb_next  # without our call
-    traceback.print_exception(cause.with_traceback(frames))
-    return str(error)
+    return None
 
 
 class Training:
@@ -151,9 +136,7 @@ class Training:
         self.first_step = 0
         self.whole = True  # whether the policy is between two steps, where it can be saved
         self._check = check
-        self._log = RunLog(
-            folder, reporter, trainer, tables=setup.logger.tables, writes=self._writes
-        )
+        self._log = RunLog(folder, reporter, trainer, writes=self._writes)
         self._portions = Portions()
         self._held_out = HeldOutPlay(
             policy=policy, form=self._form, setup=setup, portions=self._portions
@@ -162,7 +145,8 @@ class Training:
         self._reports = RunReports(self._held_out, folder, stages, check)
         self.clock = Timers()  # seconds of this process: training, without reports, and reports
         self._memory: dict[str, float] = {}  # seen after the last step
-        self._state, self._stalled = RunState(), False
+        self._state = RunState()
+        self._begin = 0.0  # when the first step of this process began
         self._checkpoints = Checkpointing(policy, setup.curriculum, folder, stages)
         if recipe.algorithm.needs_reference:
             policy.keep_reference()
@@ -206,10 +190,11 @@ class Training:
         summary |= {f"seconds_{part}": spent for part, spent in self.clock.take().items()}
         if self._writes:
             if not self._state.improved:
-                _warn(
-                    "no validation was better than the start's, so this run shows no improvement; "
-                    f"{EVAL} run={self.folder.path} checkpoint=last plays its end"
-                )
+                print(
+                    "warning: no validation was better than the start's, so this run shows no "
+                    f"improvement; {EVAL} run={self.folder.path} checkpoint=last plays its end",
+                    file=sys.stderr, flush=True,
+                )  # fmt: skip
             write_json(self.folder.path / "summary.json", summary)
             self.folder.set_status("finished")
         return summary
@@ -221,6 +206,7 @@ class Training:
         self._check()
         self._check_memory()
         begin, trainer, done = time.monotonic(), self.setup.trainer, number + 1
+        self._begin = self._begin or begin
         lr = self.setup.optim.lr_at(number, trainer.steps)
         self.policy.set_learning_rate(lr)
         self.policy.timers.take()
@@ -262,6 +248,10 @@ class Training:
             raise self.describe_failure(
                 f"loss or gradient was not finite in {_PATIENCE} updates in a row"
             )
+        if self._writes:
+            each = (time.monotonic() - self._begin) / (done - self.first_step)
+            left = describe_time((trainer.steps - done) * each).replace(" ", "")
+            print(f"{describe_step(done, metrics)} left={left}", flush=True)
         return metrics
 
     def _learn(self, number: int) -> StepResult:
@@ -322,15 +312,7 @@ class Training:
         """Validate the policy. Returns metrics, and whether it is the best so far."""
         metrics = self._held_out.validate(check, partial(self._log.validation_games, step))
         self.policy.timers.take()
-        best = self._state.note_validation(step, metrics)
-        if self._writes and step >= _STALL and not (self._state.improved or self._stalled):
-            self._stalled = True
-            _warn(
-                f"no validation in {step} steps was better than the start's; a lower optim.lr may "
-                "help, or trainer.validation_samples=4 trainer.validation_temperature=1, which "
-                "measures more precisely"
-            )
-        return metrics, best
+        return metrics, self._state.note_validation(step, metrics)
 
     def _watch(self, step: int, check: Callable[[], None] = lambda: None) -> dict[str, float]:
         every = self.setup.trainer.watch_every
@@ -349,10 +331,6 @@ class Training:
         self._checkpoints.save(self._state, best=best)
 
 
-def _warn(text: str) -> None:
-    print(f"warning: {text}", file=sys.stderr, flush=True)
-
-
 def measure_memory(policy: Policy) -> dict[str, float]:
     """The memory in use, as metrics in GB: the largest of all processes."""
     own = resident_bytes() / 1e9, policy.device_bytes / 1e9
@@ -366,11 +344,8 @@ def resident_bytes() -> int:
 
 
 def plan_step(curriculum: Curriculum, recipe: Recipe) -> Recipe:
-    """The recipe of the next step. Raises FolderError for a state with unknown secrets."""
+    """The recipe of the next step."""
     plan = curriculum.plan()
-    known = {*recipe.secrets, *recipe.allowed_secrets}
-    if unknown := [secret for secret in plan.replayed if secret not in known]:
-        raise FolderError(f"state.json: {unknown[0]!r} waits to be replayed but is no secret")
     return replace(recipe, rewards=plan.rewards, replayed=plan.replayed)
 
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
 
 from wordle_rl.game.rules import Game, GameStatus
 
@@ -46,12 +41,6 @@ def describe_time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 99.5 else f"{seconds / 60:.1f} min"
 
 
-def print_line(text: str) -> None:
-    """Print a line while a progress bar may have left the cursor at the end of its own."""
-    clear = "\r\033[K" if sys.stdout.isatty() else ""
-    print(f"{clear}{text}", flush=True)
-
-
 @contextmanager
 def announce(what: Callable[[], str] | str, *, every: float = 10.0) -> Iterator[None]:
     """Print what the block does and how long it has run, every `every` seconds.
@@ -64,7 +53,7 @@ def announce(what: Callable[[], str] | str, *, every: float = 10.0) -> Iterator[
     def print_lines() -> None:
         while not over.wait(every):
             text = what if isinstance(what, str) else what()
-            print_line(f"{text}, {time.monotonic() - begin:.0f} s so far")
+            print(f"{text}, {time.monotonic() - begin:.0f} s so far", flush=True)
 
     printer = threading.Thread(target=print_lines, daemon=True)
     printer.start()
@@ -108,53 +97,3 @@ class GameCount:
             left = describe_time((self.total - self._played) / rate)
             text += f", {rate:.3g} games/s, {left} left"
         return text
-
-
-class StepLines:
-    """Prints a line per step. On a terminal a bar with the time left stays below the lines.
-
-    The time left counts the other steps and their validations, at the speed since the start or the
-    resume of this process.
-    """
-
-    def __init__(self, first: int, steps: int, bar: Progress | None = None) -> None:
-        """first: how many of all steps were done before."""
-        self._first, self._steps, self._bar = first, steps, bar
-        self._begin = time.monotonic()
-        self._task = bar.add_task("", total=steps, completed=first, left="") if bar else None
-
-    def step(self, number: int, metrics: Mapping[str, float]) -> None:
-        """Print the line of a step, counted from 1."""
-        spent = (time.monotonic() - self._begin) / (number - self._first)
-        left, line = describe_time((self._steps - number) * spent), describe_step(number, metrics)
-        if self._bar is None or self._task is None:
-            print(f"{line} left={left.replace(' ', '')}", flush=True)
-        else:
-            print(textwrap.fill(line, self._bar.console.width, subsequent_indent="  "), flush=True)
-            self._bar.update(self._task, completed=number, left=f"{left} left", refresh=True)
-
-
-@contextmanager
-def show_steps(first: int, steps: int, console: Console | None = None) -> Iterator[StepLines]:
-    """Yields what shows the remaining steps. first: how many of all steps were done before.
-
-    console: the terminal, by default that of stdout if it is one.
-    """
-    if console is None and not sys.stdout.isatty():
-        yield StepLines(first, steps)
-        return
-    columns = (
-        TextColumn("step {task.completed} of {task.total}"),
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[left]}"),
-    )
-    with Progress(
-        *columns,
-        console=console or Console(highlight=False),
-        auto_refresh=False,
-        expand=True,
-        transient=True,
-        # Warnings that are written into a file stay out of the terminal.
-        redirect_stderr=sys.stderr.isatty(),
-    ) as bar:
-        yield StepLines(first, steps, bar)

@@ -166,12 +166,10 @@ class RunReports:
     ) -> None:
         """stages: of the model that the run makes, the run itself last."""
         self._play, self._stages, self._check = play, stages, check
-        self._writes = play.policy.processes.rank == 0
+        self._writes, self._folder = play.policy.processes.rank == 0, folder.path
         asked = play.setup.trainer.report_limit
         limit = choose_report_limit(asked, play.policy.num_parameters[1])
         self._secrets = play.setup.test[:limit]
-        self._start, self._games = folder.path / "start.json", folder.path / "start_games.jsonl"
-        self._best_games = folder.path / "best_games.jsonl"
 
     def begin(self) -> None:
         """Report on the start, in two files."""
@@ -182,30 +180,28 @@ class RunReports:
             print(f"the start plays {many} test secrets, for the report at the end", flush=True)
         summary, games = self.report("start", self._stages[:-1])
         if self._writes:
-            _write_games(self._games, games)
-            write_json(self._start, summary)
+            _write_games(self._folder / "start_games.jsonl", games)
+            write_json(self._folder / "start.json", summary)
 
     def end(self, step: int) -> dict[str, Any]:
         """Report on the policy beside the start. Returns entries of the run's summary.
 
         step: the one whose checkpoint the policy is from.
         """
-        # Without the file trainer.report was false at the start.
-        start = read_object(self._start) if self._writes and self._start.exists() else None
+        file = self._folder / "start.json"  # without it trainer.report was false at the start
+        start = read_object(file) if self._writes and file.exists() else None
         # The same secrets as at the start, although the limit may have been changed since.
         played = self._play.policy.processes.gather(start["games"] if start else None)[0]
         self._secrets = self._play.setup.test[:played] if played else self._secrets
         best, games = self.report("best", self._stages)
         if not self._writes:
             return best
-        _write_games(self._best_games, games, step)
+        _write_games(self._folder / "best_games.jsonl", games, step)
         rows = [best] if start is None else [best, start]
         print(f"\n{report_table(rows, columns())}", flush=True)
         if start is None:
             return best
-        if step == 0:
-            print("\nThe best checkpoint is the start: both rows show the same model.", flush=True)
-        else:
+        if step > 0:
             self._compare(games, step)
         return {**best, "start": start}
 
@@ -229,9 +225,8 @@ class RunReports:
     def _compare(self, games: Sequence[Game], step: int) -> None:
         """Print the paired gain, and games of before and after."""
         setup, titles = self._play.setup, ("before", f"after step {step}")
-        earlier = _read_games(self._games, setup.words.allowed_set, setup.recipe.rules)
-        if [game.secret for game in earlier] != list(self._secrets):
-            return
+        file = self._folder / "start_games.jsonl"
+        earlier = _read_games(file, setup.words.allowed_set, setup.recipe.rules)
         pairs = list(zip(earlier, games, strict=True))
         print(f"\n{describe_change(pairs)}", flush=True)
         if shown := setup.trainer.show_games:
@@ -246,18 +241,13 @@ def _write_games(path: Path, games: Sequence[Game], step: int = 0) -> None:
 
 
 def _read_games(path: Path, allowed: Container[str], rules: Rules) -> list[Game]:
-    """The games of a report, played again; none of them if the rules were others."""
+    """The games of a report, played again."""
     games = []
     for record in StepLog(path).read():
         game = Game(record["secret"], allowed, rules)
-        try:
-            for guess, reason in zip(record["guesses"], record["reasons"], strict=True):
-                game.play(guess, reason=reason)
-        except ValueError:  # the game would have been over
-            return []
+        for guess, reason in zip(record["guesses"], record["reasons"], strict=True):
+            game.play(guess, reason=reason)
         if game.status is GameStatus.PLAYING:  # its time was up, or its context full
             game.forfeit(GameStatus(record["status"]))
-        if game.status != record["status"]:
-            return []
         games.append(game)
     return games

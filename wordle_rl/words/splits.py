@@ -11,9 +11,9 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal
 
-from wordle_rl.runs.instantiate import MOST, check_choice, check_range
+from wordle_rl.runs.instantiate import Count, Share
 from wordle_rl.words.lists import WordLists, load_words
 
 Which = Literal["train", "val", "test", "all"]
@@ -31,7 +31,6 @@ class Splits:
 
     def secrets(self, which: Which) -> tuple[str, ...]:
         """The secrets of one part, or of all three (test, validation, train)."""
-        check_choice("split", which, get_args(Which))
         return self.test + self.val + self.train if which == "all" else getattr(self, which)
 
     @cached_property
@@ -92,22 +91,16 @@ class WordSettings:
     # Secrets of training games: the training answers, every answer, or every allowed word but the
     # validation and test answers.
     protocol: Literal["split", "all", "allowed"] = "split"
-    allowed_share: float = 0.0
+    allowed_share: Share = 0.0
     test: int | float = 315
     val: int | float = 200
-    train: int | None = None
+    train: Count | None = None
     # What eval.py plays. "allowed" is the allowed words that are no answers.
     split: Literal["train", "val", "test", "all", "allowed"] = "test"
 
     def __post_init__(self) -> None:
-        check_range("words.allowed_share", self.allowed_share, 0, 1)
-        if self.allowed_share and self.protocol != "split":
-            given = f"not {self.allowed_share:g}"
-            raise ValueError(f"words.allowed_share must be 0 unless words.protocol=split, {given}")
-        if self.train is not None:
-            check_range("words.train", self.train, 1, MOST)
-            if self.protocol != "split":
-                raise ValueError("words.train is for words.protocol=split, where secrets are left")
+        if self.protocol != "split" and (self.allowed_share or self.train is not None):
+            raise ValueError("words.allowed_share and words.train need words.protocol=split")
 
     def load(self) -> tuple[WordLists, Splits]:
         """The lists and their split. Raises WordListError or ValueError."""
@@ -120,26 +113,21 @@ class WordSettings:
             return splits.secrets(self.split)
         rest = set(words.allowed).difference(words.answers)
         if not rest:
-            raise ValueError(
-                "words.split must be train, val, test or all where every allowed word is an "
-                "answer, not allowed"
-            )
+            raise ValueError("words.split=allowed needs allowed words that are no answers")
         return tuple(in_hash_order(rest))
 
     def training_secrets(self, words: WordLists, splits: Splits) -> tuple[str, ...]:
         """The secrets of training games, those of allowed_share not included."""
-        if self.protocol == "all":
-            return words.answers
         if self.protocol == "allowed":
-            return list_clean_words(words, splits)
-        return splits.train[: self.train]
+            return _clean_words(words, splits)
+        return words.answers if self.protocol == "all" else splits.train[: self.train]
 
     def allowed_secrets(self, words: WordLists, splits: Splits) -> tuple[str, ...]:
         """The secrets of the groups that allowed_share gives to any allowed word."""
-        return list_clean_words(words, splits) if self.allowed_share else ()
+        return _clean_words(words, splits) if self.allowed_share else ()
 
 
-def list_clean_words(words: WordLists, splits: Splits) -> tuple[str, ...]:
+def _clean_words(words: WordLists, splits: Splits) -> tuple[str, ...]:
     """All allowed words but the validation and test answers, in hash order."""
     held_out = {*splits.val, *splits.test}
     return tuple(word for word in in_hash_order(words.allowed) if word not in held_out)

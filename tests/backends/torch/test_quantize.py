@@ -102,15 +102,14 @@ def test_without_the_library_one_line_names_the_extra(model_folder, monkeypatch,
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    "fields",
     [
-        ({"lora": None}, r"model.quantize must be null without model.lora, not 4bit"),
-        ({"path": "untrained"}, r"model.quantize must be null with model.path=untrained"),
-        ({"quantize": "8bit"}, r"model.quantize must be one of 4bit, not '8bit'"),
+        {"lora": None},
+        {"path": "untrained"},
     ],
 )
-def test_what_cannot_be_quantised_is_refused(fields, message, model_folder):
-    with pytest.raises(ValueError, match=message):
+def test_what_cannot_be_quantised_is_refused(fields, model_folder):
+    with pytest.raises(ValueError, match=r"model\.quantize needs a trained model with an adapter"):
         replace(settings_of(model_folder), **fields)
 
 

@@ -235,12 +235,10 @@ def test_a_folder_that_cannot_be_written_is_one_line(policy, setup, start, tmp_p
         (["model.lora=null"], "rollout.engine=vllm needs an adapter"),
         (["backend=mlx"], "rollout.engine=vllm needs backend=lightning, not mlx"),
         (["backend.devices=2"], "rollout.engine=vllm trains in one process"),
-        (["vllm.urls=[]"], "vllm.urls must name a server"),
-        (["vllm.urls=[localhost]"], "vllm.urls must be like http://host:8000"),
+        (["vllm.urls=[]"], "vllm.urls must name servers"),
+        (["vllm.urls=[localhost]"], "vllm.urls must name servers like http://host:8000"),
         (["vllm.urls=['http://me:secret@a:1']"], "without a password"),
-        (["vllm.urls=['http://a:1','http://a:1/']"], "vllm.urls must name each server once"),
         (["vllm.server_folder=/x"], "vllm.server_folder needs vllm.folder"),
-        (["vllm.folder=x", "vllm.server_folder=y"], "vllm.server_folder must begin with /"),
     ],
 )
 def test_settings_that_cannot_work_are_told_before_a_model_is_loaded(base, overrides, said):

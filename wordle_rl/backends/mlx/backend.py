@@ -22,7 +22,7 @@ from wordle_rl.runs.folder import RunFolder, label_run
 from wordle_rl.runs.interrupts import Interrupts
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, run_training
-from wordle_rl.training.progress import announce, show_steps
+from wordle_rl.training.progress import announce
 
 
 def build_policy(
@@ -78,10 +78,8 @@ def train(
         training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)
 
     def fit() -> None:
-        steps = range(training.first_step, setup.trainer.steps)
-        with show_steps(training.first_step, setup.trainer.steps) as lines:
-            for step in steps:
-                lines.step(step + 1, training.run_step(step))
+        for step in range(training.first_step, setup.trainer.steps):
+            training.run_step(step)
 
     summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     if mx.metal.is_available():

@@ -54,21 +54,18 @@ from wordle_rl.runs.paths import TRAIN
 from wordle_rl.runs.processes import ALONE, Processes, read_launch
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.loop import Training, TrainingFailed, run_training
-from wordle_rl.training.progress import StepLines, announce, show_steps
+from wordle_rl.training.progress import announce
 
 
 class TrainingModule(LightningModule):
     """Passes each step number to the shared training step. Optimisation is manual."""
 
-    def __init__(
-        self, policy: TorchPolicy, training: Training, lines: StepLines | None = None
-    ) -> None:
-        """lines: shows each step on the terminal."""
+    def __init__(self, policy: TorchPolicy, training: Training) -> None:
         super().__init__()
         self.automatic_optimization = False
         self.model = policy.model
         self.policy, self.first_step = policy, training.first_step
-        self._training, self._lines = training, lines
+        self._training = training
 
     def configure_optimizers(self) -> Any:
         return self.policy.optimizers
@@ -80,9 +77,7 @@ class TrainingModule(LightningModule):
         self.policy.apply_gradients = [optimizer.step for optimizer in wrapped]
 
     def training_step(self, batch: int, batch_idx: int) -> None:
-        metrics = self._training.run_step(int(batch))
-        if self._lines is not None:
-            self._lines.step(int(batch) + 1, metrics)
+        self._training.run_step(int(batch))
 
 
 class OwnSignals(Callback):
@@ -169,9 +164,8 @@ def _train(
             training = Training(player, setup, folder, LightningReporter(loggers), interrupts.check)
 
         def fit() -> None:
-            with show_steps(training.first_step, setup.trainer.steps) as lines:
-                module = TrainingModule(policy, training, lines)
-                _run_steps(module, setup, loggers, OwnSignals(interrupts.install))
+            module = TrainingModule(policy, training)
+            _run_steps(module, setup, loggers, OwnSignals(interrupts.install))
 
         summary = run_training(training, fit, resume=resume, interrupts=interrupts)
     finish_loggers(loggers, setup.config)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from wordle_rl.game.rules import Game
-from wordle_rl.runs.instantiate import check_above_zero, check_range
+from wordle_rl.runs.instantiate import Within
 from wordle_rl.training.curricula import FromFirst
 
 
@@ -19,13 +19,11 @@ class Gated(FromFirst):
     `window` steps. Once open, it stays open.
     """
 
-    threshold: float = 0.9
-    window: int = 5
+    threshold: Annotated[float, Within(0, 1, "(]")] = 0.9
+    window: Annotated[int, Within(1, 10_000)] = 5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_above_zero("curriculum.threshold", self.threshold, 1)
-        check_range("curriculum.window", self.window, 1, 10_000)
         self._open = False
         self._recent: list[list[int]] = []  # readable guesses and turns of the last steps
 

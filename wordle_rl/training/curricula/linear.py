@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from wordle_rl.rewards.scoring import RewardSet
 from wordle_rl.training.curricula import StepPlan
-from wordle_rl.training.curricula.phases import Phases
+from wordle_rl.training.curricula.phases import Epochs, Phases
 
 
 @dataclass(kw_only=True)
@@ -17,7 +17,7 @@ class Linear(Phases):
     same settings in both sets, and both sets or neither must be lawful.
     """
 
-    epochs: float = 2.0
+    epochs: Epochs = 2.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

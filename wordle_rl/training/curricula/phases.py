@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from wordle_rl.game.rules import Game
-from wordle_rl.runs.instantiate import check_above_zero
+from wordle_rl.runs.instantiate import Within
 from wordle_rl.training.curricula import FromFirst
+
+Epochs = Annotated[float, Within(0, 1_000_000, "(]")]
 
 
 @dataclass(kw_only=True)
@@ -20,11 +22,10 @@ class Phases(FromFirst):
     """
 
     secrets: tuple[str, ...]
-    epochs: float = 1.0
+    epochs: Epochs = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_above_zero("curriculum.epochs", self.epochs, 1_000_000)
         self._groups = 0  # played so far
 
     @property

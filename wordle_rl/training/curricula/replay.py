@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from wordle_rl.game.rules import Game
-from wordle_rl.runs.instantiate import check_above_zero, check_range
+from wordle_rl.runs.instantiate import Within
 from wordle_rl.training.curricula import Curriculum, StepPlan
 
 
@@ -21,14 +21,12 @@ class Replay(Curriculum):
     """
 
     groups: int  # of a step
-    share: float = 0.25  # of a step's groups, at most
-    lost: float = 0.5  # a secret is replayed when at least this share of its games was lost
-    capacity: int = 512
+    share: Annotated[float, Within(0, 1, "(]")] = 0.25  # of a step's groups, at most
+    # A secret is replayed when at least this share of its games was lost.
+    lost: Annotated[float, Within(0, 1, "(]")] = 0.5
+    capacity: Annotated[int, Within(1, 1_000_000)] = 512
 
     def __post_init__(self) -> None:
-        check_above_zero("curriculum.share", self.share, 1)
-        check_above_zero("curriculum.lost", self.lost, 1)
-        check_range("curriculum.capacity", self.capacity, 1, 1_000_000)
         if not self._most:
             raise ValueError(
                 f"curriculum.share must be {1 / self.groups:.3g} or more for one of the "

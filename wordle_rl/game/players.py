@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import re
 import string
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -25,7 +24,6 @@ Pool = Literal["answers", "allowed"]
 
 # Names in tables. Both guess any allowed word, but only one knows which words are answers.
 WITH_LIST, WITHOUT_LIST = "entropy with list", "entropy without list"
-_WORD = re.compile(rf"[a-z]{{{WORD_LENGTH}}}")
 
 
 def guess_text(guess: str) -> str:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import importlib
-import inspect
+import importlib.util
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 from tests.helpers.configs import composed
-from tests.helpers.verl import stand_in
-from wordle_rl.adapters.api import build_knowledge, build_rewards
 from wordle_rl.adapters.verl_game import choose_settings
 from wordle_rl.commands.build import build_experiment, resolve
-from wordle_rl.game.rules import Game, marks
+from wordle_rl.game.rules import marks
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.policy.settings import locate
 from wordle_rl.rollouts.play import ModelPlayer, new_games, play
@@ -32,18 +30,31 @@ SPLITS = split_secrets(load_words())
 SECRET, OTHER, VAL = *SPLITS.train[:2], SPLITS.val[0]
 
 
+LOOP, VERL = "wordle_rl.adapters.verl_loop", "verl.experimental.agent_loop.agent_loop"
+
+
+class StandIn:
+    """verl's base class of a loop, as far as ours uses it."""
+
+    def __init__(
+        self, *, trainer_config: Any, server_manager: Any, tokenizer: Any, **_: Any
+    ) -> None:
+        self.config, self.server_manager = trainer_config.config, server_manager
+        self.tokenizer = tokenizer
+
+
 @pytest.fixture(scope="module")
 def adapter() -> Iterator[Any]:
-    """wordle_rl.adapters.verl_loop on verl, or on stand-ins for its classes."""
-    name = "wordle_rl.adapters.verl_loop"
-    if stand_in.installed():
-        yield importlib.import_module(name)
-        return
+    """wordle_rl.adapters.verl_loop on verl, or on stand-ins where it is not installed."""
     with pytest.MonkeyPatch.context() as patch:
-        for module, stand in stand_in.modules().items():
-            patch.setitem(sys.modules, module, stand)
-        yield importlib.import_module(name)
-    del sys.modules[name]
+        if importlib.util.find_spec("verl") is None:
+            module: Any = ModuleType(VERL)
+            module.AgentLoopBase = StandIn
+            module.AgentLoopOutput = module.AgentLoopMetrics = SimpleNamespace
+            for name in itertools.accumulate(VERL.split("."), "{}.{}".format):
+                patch.setitem(sys.modules, name, module)
+        yield importlib.import_module(LOOP)
+        sys.modules.pop(LOOP)
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +78,14 @@ class Server:
         return SimpleNamespace(token_ids=ids, log_probs=logprobs, extra_fields=steps)
 
 
-def says(tokenizer: Any, *answers: str, stop: bool = True) -> Server:
-    """A server that gives these answers in turn. stop: whether they end by themselves."""
+def says(tokenizer: Any, *answers: str) -> Server:
+    """A server that gives these answers in turn."""
     number = iter(range(1, 100))
 
     def answer(prompt: list[int], most: int) -> tuple[list[int], list[float]]:
         place = next(number)
         ids = tokenizer.encode(answers[place - 1], add_special_tokens=False)
-        ids = [*ids, *[tokenizer.eos_token_id] * stop][:most]
+        ids = [*ids, tokenizer.eos_token_id][:most]
         return ids, [-place - i / 100 for i in range(len(ids))]
 
     return Server(answer)
@@ -168,18 +179,10 @@ def test_a_whole_game_is_one_rollout_whose_reward_is_the_sum_over_the_turns(run,
     assert drawn == [*texts[0], tokenizer.eos_token_id, *texts[1], tokenizer.eos_token_id]
     assert [p < 0 for p in output.response_logprobs] == list(map(bool, output.response_mask))
     assert output.response_mask[-1] == 1 and 0 in output.response_mask and output.num_turns == 4
-    # The reward, and its breakdown.
-    knowledge = build_knowledge()
-    game = Game(SECRET, knowledge.words.allowed_set)
-    for word in (OTHER, SECRET):
-        game.play(word, text=guess(word), tokens=2)
-    expected = build_rewards("phase2", knowledge).score(game)
-    assert output.reward_score == pytest.approx(expected.total)
     parts = output.extra_fields["reward_extra_info"]
     assert parts["acc"] == 1.0 and parts["guesses"] == 2.0
-    shares = {k.removeprefix("reward_"): v for k, v in parts.items() if k.startswith("reward_")}
-    assert sum(shares.values()) == pytest.approx(expected.total)
-    assert shares["win"] == expected.components["win"]
+    shares = [share for name, share in parts.items() if name.startswith("reward_")]
+    assert output.reward_score == pytest.approx(sum(shares))
 
 
 def test_the_server_gets_limits_stop_tokens_and_the_sampling_of_verl(run, tokenizer):
@@ -197,11 +200,6 @@ def test_the_server_gets_limits_stop_tokens_and_the_sampling_of_verl(run, tokeni
     # The oldest and the newest weights.
     fields = output.extra_fields
     assert (fields["min_global_steps"], fields["max_global_steps"]) == (1, len(asked))
-
-
-def test_an_answer_that_was_cut_off_is_no_guess(run, tokenizer):
-    output = run(says(tokenizer, *[guess(SECRET)] * 6, stop=False), settings_of(), row_of())
-    assert output.extra_fields["reward_extra_info"]["acc"] == 0.0
 
 
 def test_a_game_that_begins_in_the_middle_shows_its_earlier_guesses(run, tokenizer):
@@ -243,7 +241,6 @@ def test_rows_that_break_a_rule_are_refused_whoever_wrote_them(said, run, tokeni
     ("ids", "logprobs", "said"),
     [
         ([5, 6], None, "rollout.calculate_log_probs must be true"),
-        ([], [], "must have 1 to 12 tokens"),
         ([5] * 13, [-1.0] * 13, "must have 1 to 12 tokens"),
         ([5, 6], [-1.0], "a log-probability each, not 2 with 1"),
     ],
@@ -257,14 +254,3 @@ def test_a_node_with_other_word_lists_is_refused(run, tokenizer):
     settings = {**settings_of(), "splits": "0" * 64}
     with pytest.raises(ValueError, match="words must be the lists that the files were written"):
         run(says(tokenizer), settings, row_of())
-
-
-@pytest.mark.skipif(not stand_in.installed(), reason="verl is not installed: make verl")
-def test_the_stand_ins_are_like_verls_own_classes():
-    real = importlib.import_module(stand_in.MODULE)
-    taken = inspect.signature(real.AgentLoopBase.__init__).parameters
-    ours = inspect.signature(stand_in.AgentLoopBase.__init__).parameters
-    assert [n for n in ours if n != "kwargs"] == [*taken][: len(ours) - 1]
-    for name in ("AgentLoopOutput", "AgentLoopMetrics"):
-        fields = {f.name for f in dataclasses.fields(getattr(stand_in, name))}
-        assert fields <= set(getattr(real, name).model_fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from wordle_rl.rewards.scoring import GameReward, RewardSet
 from wordle_rl.training.step import StepResult, train_step
 
 TEMPERATURE, MAX_TOKENS, SEED = 0.8, 8, 5
+Weights = dict[str, torch.Tensor]
 SPOKEN = (*WORDS.allowed, "crank")  # which is in no list
 
 
@@ -72,12 +73,6 @@ class OffTheMark:
 
 
 @dataclass
-class Update:
-    weights: dict[str, torch.Tensor]  # before it
-    gradient: dict[str, torch.Tensor]
-
-
-@dataclass
 class Played:
     """What a step did: its games, and the weights and gradient of each update."""
 
@@ -88,7 +83,7 @@ class Played:
     reference: Any
     head: tuple[torch.Tensor, torch.Tensor] | None  # of values, before the step
     result: StepResult
-    updates: list[Update] = field(default_factory=list)
+    updates: list[tuple[Weights, Weights]]  # the weights before each, and its gradient
 
 
 def play(algorithm: Any, fields: dict[str, Any]) -> Played:
@@ -110,19 +105,15 @@ def play(algorithm: Any, fields: dict[str, Any]) -> Played:
             head[1].fill_(0.3)
     engine = policy.engine
     policy.engine = lambda: OffTheMark(engine())
-    updates: list[Update] = []
+    updates: list[tuple[Weights, Weights]] = []
 
     def parts() -> Iterator[tuple[str, torch.nn.Parameter]]:
         yield from policy.model.named_parameters()
         yield from zip(("head", "bias"), head or (), strict=False)
 
     def record() -> None:
-        updates.append(
-            Update(
-                {name: weight.detach().clone() for name, weight in parts()},
-                {name: w.grad.clone() for name, w in parts() if w.grad is not None},
-            )
-        )
+        before = {name: weight.detach().clone() for name, weight in parts()}
+        updates.append((before, {n: w.grad.clone() for n, w in parts() if w.grad is not None}))
 
     policy.apply_gradients.insert(0, record)
     plain = plain_copy(policy.model)

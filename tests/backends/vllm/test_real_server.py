@@ -15,7 +15,6 @@ import pytest
 from tests.helpers.configs import composed
 from tests.helpers.runs import metrics_of, run
 from tests.helpers.tiny import full_logprobs, lora_of, plain_copy, policy_of
-from tests.helpers.vllm_contract import ask_all, assert_as_recorded
 from tests.helpers.vllm_process import PYTHON, TINY, real_server
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.backends.torch.adapters import save_adapter
@@ -82,11 +81,6 @@ def games_of(policy: Any, sampling: Sampling, count: int) -> list[Talk]:
     secrets = words.answers[:: len(words.answers) // count][:count]
     games = play(player, new_games(secrets, words, Rules()))
     return [talk for [talk] in player.all_talks(games)]
-
-
-def test_the_server_answers_as_it_was_recorded(url, policy, tmp_path):
-    save_adapter(policy.model, tmp_path / "adapter")
-    assert_as_recorded(ask_all(url, str(tmp_path / "adapter")))
 
 
 def test_greedy_games_are_those_of_our_engine_token_by_token(player, policy):

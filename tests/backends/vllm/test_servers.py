@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.helpers.tiny import lora_of, qwen
-from tests.helpers.vllm_contract import ask_all, assert_as_recorded
 from tests.helpers.vllm_server import LOAD, SmallServer, served_by
 from wordle_rl.backends import vllm
 from wordle_rl.backends.torch.adapters import save_adapter
@@ -21,9 +18,7 @@ from wordle_rl.backends.vllm import Request, Server, ServerError, VllmEngine
 from wordle_rl.policy.engine import EngineLost
 from wordle_rl.policy.sampling import Sampling
 from wordle_rl.runs.interrupts import Interrupted
-from wordle_rl.runs.paths import ROOT
 
-TINY = ROOT / "wordle_rl" / "embedded" / "tiny"
 REQUEST = Request(
     prompts=[[1, 2], [3]], sampling=Sampling(temperature=0.7, max_tokens=5), most=5,
     stop_ids=frozenset(), vocabulary=340,
@@ -72,13 +67,6 @@ def counts(servers: list[SmallServer]) -> list[int]:
 
 
 # -- one server -----------------------------------------------------------------------------------
-
-
-def test_the_small_server_answers_as_the_real_one_did(tmp_path):
-    save_adapter(lora_of(str(TINY)), tmp_path)
-    model = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32).eval()
-    with SmallServer(model, AutoTokenizer.from_pretrained(TINY), name="tiny") as small:
-        assert_as_recorded(ask_all(small.url, str(tmp_path)))
 
 
 def test_a_request_names_everything_that_changes_the_distribution_and_no_seed():

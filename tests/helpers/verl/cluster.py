@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.helpers.machines import kill_tree
-from tests.helpers.verl.names import LOG, MODE, NAME
+from tests.helpers.verl.recorded import LOG, MODE, NAME
 from wordle_rl.runs.paths import ROOT
 
 _OBJECTS = 200_000_000  # bytes of Ray's shared memory, per node
@@ -89,14 +89,16 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
     own = {key: value for key, value in env.items() if key != "RAY_ADDRESS"}
     try:
         for number in range(count):
-            place = head if number == 0 else [f"--address={env['RAY_ADDRESS']}"]
-            with (log / f"ray_{number}.log").open("wb") as output:
+            command = [*common, *(head if number == 0 else [f"--address={env['RAY_ADDRESS']}"])]
+            file = log / f"ray_{number}.log"
+            with file.open("wb") as output:
                 started.append(
-                    subprocess.Popen(
-                        [*common, *place], env=own, stdout=output, stderr=subprocess.STDOUT
-                    )
+                    subprocess.Popen(command, env=own, stdout=output, stderr=subprocess.STDOUT)
                 )
-            _await(log / f"ray_{number}.log", started[-1])
+            end = time.monotonic() + 60
+            while "Ray runtime started" not in file.read_text():
+                assert started[-1].poll() is None and time.monotonic() < end, file.read_text()
+                time.sleep(0.2)
         yield env
     finally:
         for process in started:  # some of it ignores SIGTERM
@@ -113,12 +115,3 @@ def run_script(
         ["bash", str(ROOT / "examples/verl/train.sh"), str(folder), *CPU_SETTINGS, *settings],
         env=env, cwd=folder, capture_output=True, text=True, timeout=limit, check=False,
     )  # fmt: skip
-
-
-def _await(output: Path, process: subprocess.Popen[bytes], limit: float = 60) -> None:
-    """Wait until Ray says that a node runs."""
-    begin = time.monotonic()
-    while "Ray runtime started" not in output.read_text():
-        if process.poll() is not None or time.monotonic() - begin > limit:
-            raise RuntimeError(output.read_text())
-        time.sleep(0.2)

@@ -47,9 +47,6 @@ class PlatformCPU(PlatformBase):
     def is_available(self) -> bool:
         return True
 
-    def current_device(self) -> str:
-        return "cpu"
-
     def device_count(self) -> int:
         return 1
 
@@ -63,6 +60,9 @@ class PlatformCPU(PlatformBase):
 
     def communication_backend_name(self) -> str:
         return "gloo"
+
+    def current_device(self) -> str:
+        return "cpu"
 
     def visible_devices_envvar(self) -> str:
         return "CUDA_VISIBLE_DEVICES"

@@ -1,4 +1,7 @@
-"""What a run with verl drew and trained on, and the same computed once more from its tokens."""
+"""What a run with verl drew and trained on, and the same computed once more from its tokens.
+
+Needs neither torch nor verl.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ from wordle_rl.game.rules import Game
 from wordle_rl.prompts.parser import parse
 from wordle_rl.rewards.scoring import GameReward
 
+NAME = "wordle_engine"  # of the rollout engine
+MODE = "recorded_sync"  # of the trainer
+LOG = "WORDLE_RL_VERL_LOG"  # variable with the folder for what was drawn and trained
 Answer = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]  # prompt, ids, log-probs
 
 
@@ -70,17 +76,3 @@ def largest_gap(rows: list[dict[str, Any]]) -> float:
         )
         if marked
     )
-
-
-def group_advantages_of(rows: list[dict[str, Any]]) -> Iterator[tuple[float, float]]:
-    """The advantage of each row as verl has it, and as GRPO's formula says."""
-    groups: dict[tuple[int, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["step"], row["uid"]), []).append(row)
-    for group in groups.values():
-        rewards = [sum(row["rm_scores"]) for row in group]
-        mean = sum(rewards) / len(rewards)
-        spread = math.sqrt(sum((r - mean) ** 2 for r in rewards) / (len(rewards) - 1))
-        for row, reward in zip(group, rewards, strict=True):
-            first = row["response_mask"].index(1)
-            yield row["advantages"][first], (reward - mean) / spread if spread else 0.0

@@ -11,9 +11,9 @@ import transfer_queue as tq
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from tests.helpers.verl.names import LOG, MODE
+from tests.helpers.verl.recorded import LOG, MODE
 
-_TOKENS = ("response_mask", "rm_scores", "rollout_log_probs", "old_log_probs", "advantages")
+_TOKENS = ("response_mask", "rm_scores", "rollout_log_probs", "old_log_probs")
 
 
 @register_trainer(MODE)

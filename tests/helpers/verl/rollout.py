@@ -5,7 +5,6 @@ Each answer is written down, so that a test can compare what was drawn with what
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -18,14 +17,12 @@ from verl.workers.rollout import base as rollout_base
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 
-from tests.helpers.verl.names import LOG, NAME
-
-_GATHER = 0.05  # seconds in which requests come together
+from tests.helpers.verl.recorded import LOG, NAME
 
 
 @ray.remote
 class Server:
-    """Answers requests that arrive together as one batch."""
+    """Answers each request by itself."""
 
     def __init__(self, path: str, max_context: int, rank: int) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -34,7 +31,6 @@ class Server:
         self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float64).eval()
         self.stops = frozenset([AutoTokenizer.from_pretrained(path).eos_token_id])
         self.max_context = max_context
-        self.waiting: list[tuple[list[int], dict[str, Any], asyncio.Future[Any]]] = []
         self.version: int | None = None
         self.draws = np.random.default_rng(rank)
         self.log = Path(os.environ[LOG]) / f"drawn_{rank}.jsonl"
@@ -42,44 +38,24 @@ class Server:
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
     ) -> TokenOutput:
-        future = asyncio.get_running_loop().create_future()
-        self.waiting.append((list(prompt_ids), dict(sampling_params), future))
-        if len(self.waiting) == 1:
-            self.flushing = asyncio.create_task(self._flush())
-        ids, logprobs = await future
-        return TokenOutput(
-            token_ids=ids,
-            log_probs=logprobs,
-            stop_reason="completed",
-            extra_fields={"global_steps": self.version},
-        )
-
-    async def _flush(self) -> None:
-        await asyncio.sleep(_GATHER)
-        batch, self.waiting = self.waiting, []
-        by_setting: dict[tuple[float, int], list[Any]] = {}
-        for prompt, params, future in batch:
-            setting = float(params["temperature"]), int(params["max_tokens"])
-            by_setting.setdefault(setting, []).append((prompt, future))
-        for (temperature, tokens), requests in by_setting.items():
-            self._answer(temperature, tokens, requests)
-
-    def _answer(self, temperature: float, tokens: int, requests: list[Any]) -> None:
         from wordle_rl.backends.torch.causal_lm import CausalLM
         from wordle_rl.backends.torch.engine import build_engine
         from wordle_rl.policy.sampling import Sampling
 
-        engine = build_engine(
-            CausalLM(self.model), stop_ids=self.stops, max_context=self.max_context
+        lm, params = CausalLM(self.model), sampling_params
+        engine = build_engine(lm, stop_ids=self.stops, max_context=self.max_context)
+        sampling = Sampling(
+            temperature=float(params["temperature"]), max_tokens=int(params["max_tokens"])
         )
-        prompts = [prompt for prompt, _ in requests]
-        sampling = Sampling(temperature=temperature, max_tokens=tokens)
-        drawn = engine.complete(prompts, sampling, self.draws.random((len(prompts), tokens)))
+        uniforms = self.draws.random((1, sampling.max_tokens))
+        [drawn] = engine.complete([list(prompt_ids)], sampling, uniforms)
+        entry = {"prompt": list(prompt_ids), "ids": drawn.ids, "logprobs": drawn.logprobs}
         with self.log.open("a") as file:
-            for (prompt, future), answer in zip(requests, drawn, strict=True):
-                entry = {"prompt": prompt, "ids": answer.ids, "logprobs": answer.logprobs}
-                file.write(json.dumps({**entry, "temperature": temperature}) + "\n")
-                future.set_result((answer.ids, answer.logprobs))
+            file.write(json.dumps({**entry, "temperature": sampling.temperature}) + "\n")
+        return TokenOutput(
+            token_ids=drawn.ids, log_probs=drawn.logprobs, stop_reason="completed",
+            extra_fields={"global_steps": self.version},
+        )  # fmt: skip
 
     def load(self, weights: dict[str, Any], version: int | None) -> None:
         state = {name: torch.as_tensor(value) for name, value in weights.items()}

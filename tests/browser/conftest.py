@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.browser import CHROMIUM, LOOKS, Look, Tab, usual_environment
+from tests.helpers.browser import CHROMIUM, LOOKS, Tab
 from wordle_rl.runs.paths import ROOT
 
 
@@ -28,17 +28,17 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(params=LOOKS, ids=str)
-def look(request: pytest.FixtureRequest) -> Look:
+def look(request: pytest.FixtureRequest) -> tuple[int, str]:
     return request.param
 
 
 @pytest.fixture
-def open_tab(chromium: Any, look: Look) -> Iterator[Callable[..., Tab]]:
+def open_tab(chromium: Any, look: tuple[int, str]) -> Iterator[Callable[..., Tab]]:
     """Opens an address in the look of this test. Tabs close with the test."""
     tabs: list[Tab] = []
 
-    def open_address(address: str, home: str | None = None) -> Tab:
-        tabs.append(Tab.open(chromium, look, address, home))
+    def open_address(address: str) -> Tab:
+        tabs.append(Tab(chromium, look, address))
         return tabs[-1]
 
     yield open_address
@@ -56,9 +56,8 @@ def quick_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         for seed in (0, 1):
             command = ["train.py", "experiment=quick", f"seed={seed}", f"output_dir={folder}"]
             subprocess.run(
-                [sys.executable, *command], cwd=ROOT, env=usual_environment(), check=True,
-                stdout=subprocess.DEVNULL,
-            )  # fmt: skip
+                [sys.executable, *command], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
+            )
     runs = [manifest.parent for manifest in sorted(folder.glob("*/manifest.json"))]
     assert len(runs) == 2, f"{folder} has {len(runs)} runs, and two are needed"
     return runs

@@ -1,8 +1,7 @@
-"""Pages in headless Chromium: what is wrong with them, and a picture of each.
+"""Pages in headless Chromium, and what is wrong with them.
 
 Needs the extra `browser` and a Chromium (on Debian: apt-get install chromium, or name one with
-WORDLE_RL_CHROMIUM). Playwright's Python package drives it. WORDLE_RL_SCREENSHOTS names a folder
-that keeps a picture of each view.
+WORDLE_RL_CHROMIUM). Playwright's Python package drives it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,52 +27,31 @@ NEEDS_BROWSER = [
     pytest.mark.slow,
     pytest.mark.timeout(900),  # the first test of a module trains or builds what it shows
     pytest.mark.skipif(
-        importlib.util.find_spec("playwright") is None, reason="the extra browser is not installed"
+        importlib.util.find_spec("playwright") is None or CHROMIUM is None,
+        reason="needs the extra browser, and a Chromium",
     ),
-    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium"),
 ]
 LAYOUT_FAULTS = Path(__file__).with_name("page_faults.js").read_text(encoding="utf-8")
+LOOKS = [(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
 _ADDRESS = re.compile(r"http://(?:127\.0\.0\.1|localhost):\d+\S*")
-_HEIGHT = 900
-_HIGHEST = 16_000  # pixels: Chromium repeats what is further down
 
 
-@dataclass(frozen=True)
-class Look:
-    """How somebody looks at a page."""
-
-    width: int  # of the window, in pixels
-    scheme: str  # light or dark
-
-    def __str__(self) -> str:
-        return f"{self.scheme}-{self.width}"
-
-
-LOOKS = [Look(width, scheme) for width in (1280, 400) for scheme in ("light", "dark")]
-
-
-@dataclass
 class Tab:
     """A page in the browser, what it complained about and what it asked for."""
 
-    page: Any
-    look: Look
-    home: str  # addresses that the page may ask begin with this
-    complaints: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-
-    @classmethod
-    def open(cls, chromium: Any, look: Look, address: str, home: str | None = None) -> Tab:
-        """A new tab at an address. home: what it may ask, if not below the address alone."""
+    def __init__(self, chromium: Any, look: tuple[int, str], address: str) -> None:
+        """look: width of the window in pixels, and light or dark."""
+        width, scheme = look
         context = chromium.new_context(
-            viewport={"width": look.width, "height": _HEIGHT}, color_scheme=look.scheme
+            viewport={"width": width, "height": 900}, color_scheme=scheme
         )
-        tab = cls(context.new_page(), look, home or address)
-        tab.page.on("console", tab._hear)
-        tab.page.on("pageerror", lambda error: tab.complaints.append(str(error)))
-        tab.page.on("request", lambda request: tab.asked.append(request.url))
-        tab.page.goto(address)
-        return tab
+        self.page, self.home = context.new_page(), address
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(address)
 
     def _hear(self, message: Any) -> None:
         # A refused guess is an answer with a status from 400 on, which Chromium logs.
@@ -86,26 +63,16 @@ class Tab:
         self.page.click(f"nav a[href='#{view}']")
         self.page.wait_for_selector(f"#view-{view}:not([hidden])")
 
-    def keep(self, name: str) -> None:
-        """Keep a picture of the whole page, if somebody wants pictures."""
-        if folder := os.environ.get("WORDLE_RL_SCREENSHOTS"):
-            file = Path(folder) / f"{name}-{self.look}.png"
-            height = min(self.page.evaluate("document.documentElement.scrollHeight"), _HIGHEST)
-            clip = {"x": 0, "y": 0, "width": self.look.width, "height": height}
-            self.page.screenshot(path=file, full_page=True, clip=clip)
-
     def check(self, name: str) -> None:
         """No fault in layout or accessibility, no complaint, no request elsewhere."""
-        self.keep(name)
+        from axe_playwright_python.sync_playwright import Axe
+
         # A picture within the page has an address, too, but nobody is asked for it.
         elsewhere = [one for one in self.asked if not one.startswith((self.home, "data:"))]
-        faults = [
-            *self.page.evaluate(LAYOUT_FAULTS),
-            *axe_faults(self.page),
-            *self.complaints,
-            *(f"asked {address}" for address in elsewhere),
-        ]
-        assert not faults, f"{name}, {self.look}:\n" + "\n".join(faults)
+        faults = [*self.page.evaluate(LAYOUT_FAULTS), *self.complaints, *elsewhere]
+        for fault in Axe().run(self.page).response["violations"]:
+            faults += [f"{fault['id']}: {node['html'][:100]}" for node in fault["nodes"]]
+        assert not faults, f"{name}:\n" + "\n".join(faults)
 
 
 def wait(page: Any, condition: str) -> None:
@@ -116,40 +83,17 @@ def wait(page: Any, condition: str) -> None:
         page.wait_for_timeout(30)
 
 
-def axe_faults(page: Any) -> list[str]:
-    """What axe-core finds wrong with the page as it is."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    found = Axe().run(page).response["violations"]
-    return [
-        f"{fault['id']}: {node['html'][:100]} {node['failureSummary'][:300]}"
-        for fault in found
-        for node in fault["nodes"]
-    ]
-
-
 @contextmanager
 def served(arguments: Sequence[str]) -> Iterator[str]:
     """Run a Python command that prints an address, and yield the address."""
     process = subprocess.Popen(
-        [sys.executable, "-u", *arguments], cwd=ROOT, env=usual_environment(), text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [sys.executable, "-u", *arguments], cwd=ROOT, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert process.stdout is not None
-    said = []
     try:
-        for line in process.stdout:
-            said.append(line)
-            if found := _ADDRESS.search(line):
-                break
-        else:
-            pytest.fail(f"no address: {''.join(said)}")
+        found = next(filter(None, map(_ADDRESS.search, process.stdout)))
         yield found[0]
     finally:
         process.terminate()
         process.communicate()
-
-
-def usual_environment() -> dict[str, str]:
-    """The environment of a command without the one thread that tests compute with."""
-    return {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}

@@ -62,15 +62,12 @@ def mlx_model(model: Any) -> EngineModel:
     def new(lm: Any, *, stops: frozenset[int], max_context: int) -> Any:
         return build_engine(lm, stop_ids=stops, max_context=max_context)
 
-    loaded = loaded_from(model)
-    loaded.model.freeze()
-    return EngineModel(plain=plain_copy(model), lm=MlxLM(loaded.model), new=new)
+    return EngineModel(plain=plain_copy(model), lm=MlxLM(loaded_from(model).model), new=new)
 
 
 def vllm_model(model: Any) -> EngineModel:
     """Two servers that speak as vLLM does. Requests are as small as can be."""
     from tests.helpers.vllm_server import SmallServer, served_by
-    from wordle_rl.backends.vllm import VllmEngine
 
     folder = TemporaryDirectory()
     with warnings.catch_warnings():
@@ -78,16 +75,16 @@ def vllm_model(model: Any) -> EngineModel:
         lora = LoraConfig(target_modules="all-linear", task_type="CAUSAL_LM")
         get_peft_model(plain_copy(model), lora).save_pretrained(folder.name)
     servers = [SmallServer(plain_copy(model), seed=seed) for seed in (0, 1)]
-    engines: list[VllmEngine] = []
+    opened: list[Any] = [*servers]
 
-    def new(lm: Any, *, stops: frozenset[int], max_context: int) -> VllmEngine:
+    def new(lm: Any, *, stops: frozenset[int], max_context: int) -> Any:
         engine = served_by(servers, prompts_at_once=2, stop_ids=stops, max_context=max_context)
         engine.load(folder.name)
-        engines.append(engine)
+        opened.insert(0, engine)
         return engine
 
     def close() -> None:
-        for one in (*engines, *servers):
+        for one in opened:
             one.close()
         folder.cleanup()
 

@@ -27,14 +27,13 @@ LORA = "model.lora={rank: 4, alpha: 6}"
 
 def save_base(folder: Path, family: str) -> Path:
     """A bfloat16 model of a family with its tokenizer, as from the hub; `wider` is a Llama."""
-    if family == "gpt2":  # with places for a whole prompt
+    if family in ("gpt2", "wider"):
         torch.manual_seed(3)
-        config = GPT2Config(
-            vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=1024, **IDS
-        )
+        # With places for a whole prompt.
+        sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 1024}
+        wide = LlamaConfig(**{**WIDE, "hidden_size": 64}, **IDS)
+        config = wide if family == "wider" else GPT2Config(vocab_size=VOCAB, **sizes, **IDS)
         model = AutoModelForCausalLM.from_config(config)
-    elif family == "wider":
-        model = AutoModelForCausalLM.from_config(LlamaConfig(**{**WIDE, "hidden_size": 64}, **IDS))
     else:
         model = build(family)
     model.to(torch.bfloat16).save_pretrained(folder)

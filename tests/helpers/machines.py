@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -18,16 +18,12 @@ from wordle_rl.runs.processes import without_launch
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 _PORT = 29517
 _MOUNT = 'mount -t tmpfs none "$0" && exec "$@"'
-# Its own name must not lead to the loopback interface only, as on many Linux systems.
-_HOSTS = "127.0.0.1 localhost\n127.0.1.1 {name}\n"
 
 
 def find_obstacle() -> str | None:
     """Why this machine cannot play two. None if it can."""
-    if os.name != "posix" or os.geteuid() != 0:
-        return "only root can make network namespaces"
-    if shutil.which("ip") is None:
-        return "the command ip (iproute2) is not installed"
+    if os.name != "posix" or os.geteuid() != 0 or shutil.which("ip") is None:
+        return "needs root, and the command ip (iproute2)"
     name = f"wordle-{os.getpid()}-probe"
     if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
         return "network namespaces cannot be made here"
@@ -38,13 +34,9 @@ def find_obstacle() -> str | None:
 class Machines:
     """Two namespaces, 0 and 1. Commands started in them are killed at the end."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: list[str]) -> None:
         self._names = names
         self._started: list[subprocess.Popen[str]] = []
-
-    def inside(self, node: int) -> list[str]:
-        """The command that starts another command on a machine."""
-        return ["ip", "netns", "exec", self._names[node]]
 
     def torchrun(
         self, node: int, *arguments: str, own_disk: Path | None = None
@@ -55,7 +47,7 @@ class Machines:
         """
         mount = ["unshare", "--mount", "sh", "-c", _MOUNT, str(own_disk)] if own_disk else []
         command = [
-            *self.inside(node), *mount,
+            "ip", "netns", "exec", self._names[node], *mount,
             sys.executable, "-m", "torch.distributed.run", "--nnodes=2",
             "--nproc-per-node=1", f"--node-rank={node}", f"--master-addr={ADDRESSES[0]}",
             f"--master-port={_PORT}", "train.py", *arguments,
@@ -84,9 +76,11 @@ def two_machines() -> Iterator[Machines]:
             folder = Path("/etc/netns") / name
             folder.mkdir(parents=True)
             stack.callback(shutil.rmtree, folder)
-            (folder / "hosts").write_text(_HOSTS.format(name=os.uname().nodename))
-        _ip("link", "add", cable, "netns", names[0], "type", "veth", "peer", "name", cable,
-            "netns", names[1])  # fmt: skip
+            # Its own name leads to the loopback interface only, as on many Linux systems.
+            hosts = f"127.0.0.1 localhost\n127.0.1.1 {os.uname().nodename}\n"
+            (folder / "hosts").write_text(hosts)
+        ends = ("netns", names[0], "type", "veth", "peer", "name", cable, "netns", names[1])
+        _ip("link", "add", cable, *ends)
         for name, address in zip(names, ADDRESSES, strict=True):
             _ip("-n", name, "addr", "add", f"{address}/24", "dev", cable)
             for device in ("lo", cable):

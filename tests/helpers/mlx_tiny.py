@@ -29,19 +29,15 @@ def settings_of(path: str | Path, **fields: Any) -> ModelSettings:
 def loaded_from(model: Any) -> mlx_models.LoadedModel:
     """A torch model, or peft model, by way of the disk."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        base = model.get_base_model() if hasattr(model, "peft_config") else model
-        path = folder / "base"
-        qwen_like_tokenizer().save_pretrained(path)
-        if base is model:
-            model.save_pretrained(path)
-        else:
-            save_base(model, path)
-            model.save_pretrained(folder / "peft", selected_adapters=["default"])
-            convert_adapter(folder / "peft", folder / "mlx", base=str(path))
-            path = folder / "mlx"
-            qwen_like_tokenizer().save_pretrained(path)
-        return mlx_models.load_model(settings_of(path), precision="fp32")
+        base, adapted = Path(name, "base"), Path(name, "mlx")
+        qwen_like_tokenizer().save_pretrained(base)
+        if not hasattr(model, "peft_config"):
+            model.save_pretrained(base)
+            return mlx_models.load_model(settings_of(base), precision="fp32")
+        save_base(model, base)
+        model.save_pretrained(Path(name, "peft"), selected_adapters=["default"])
+        convert_adapter(Path(name, "peft"), adapted, base=str(base))
+        return mlx_models.load_model(settings_of(adapted), precision="fp32")
 
 
 def save_base(model: Any, path: Path) -> None:

@@ -15,11 +15,7 @@ NAME = "2026-11-22_08-56-39_{}_8606-4bf868"
 WIN_RATE = ("win_rate", "win_rate_low", "win_rate_high")
 BEFORE = [("crane", ["slate", "crane"]), ("sleep", ["abbey", None, "mound", "abbey", "slate",
           "zzzzz"]), ("crept", ["crane", "abbey", "mound", "slate", "steel", "crane"])]  # fmt: skip
-AFTER = [
-    ("crane", ["slate", "crane"]),
-    ("sleep", ["crane", "sleep"]),
-    ("crept", ["crane", "crept"]),
-]
+AFTER = [(secret, ["slate" if secret == "crane" else "crane", secret]) for secret, _ in BEFORE]
 
 
 def games(plays: Any) -> list[Game]:
@@ -81,13 +77,9 @@ class Page(HTMLParser):
         self.elements.append((tag, dict(attrs)))
         self._open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
     def handle_endtag(self, tag: str) -> None:
-        if tag in self._open:
-            while self._open.pop() != tag:
-                pass
+        while tag in self._open and self._open.pop() != tag:
+            pass
 
     def handle_data(self, data: str) -> None:
         self.texts.append((self._open[-1], data))

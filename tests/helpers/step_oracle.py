@@ -14,10 +14,8 @@ import numpy as np
 import torch
 
 from tests.helpers.talks import turns_of
-from tests.helpers.tiny import WORDS
 from tests.helpers.whole_step import MAX_TOKENS, SEED, TEMPERATURE, Played, reward
 from wordle_rl.algorithms.base import LossInputs, StepOutcomes
-from wordle_rl.game.rules import feedback_code
 from wordle_rl.policy.batch import minibatches
 from wordle_rl.rollouts.talk import Rollout
 
@@ -99,8 +97,6 @@ class Oracle:
             discount=discount,
         )
         self.found = self.algorithm.advantages(outcomes)
-        self.per_turn = self.found.per_turn
-        self.letters = self._letters(played.fields.get("letter_weight", 0.0))
 
     def _rewards(self, i: int) -> np.ndarray:
         """[K] the reward of each turn, with penalties."""
@@ -131,39 +127,9 @@ class Oracle:
                     found[row.rollout][row.turn[t]] = values[t]
         return found
 
-    def _letters(self, weight: float) -> dict[tuple[int, int, int], float]:
-        """What is added at (rollout, turn, place in the answer)."""
-        kept: dict[tuple[int, int, int], float] = {}
-        for i, rollout in enumerate(self.rollouts if weight else ()):
-            for k, turn in enumerate(rollout.game.turns):
-                if turn.guess is None:
-                    continue
-                fitting = [
-                    word for word in WORDS.allowed
-                    if all(feedback_code(c.guess, word) == c.feedback for c in turn.state.clues)
-                ]  # fmt: skip
-                for letter in range(5):
-                    begun = turn.guess[: letter + 1]
-                    kept[i, k, letter] = float(any(word.startswith(begun) for word in fitting))
-                    if not kept[i, k, letter]:
-                        break
-        means: dict[tuple[int, int, int], list[float]] = {}
-        for (i, k, letter), value in kept.items():
-            means.setdefault((self.groups[i], k, letter), []).append(value)
-        found: dict[tuple[int, int, int], float] = {}
-        for (i, k, letter), value in kept.items():
-            place = i, k, letter // 2
-            gained = weight * float(value - np.mean(means[self.groups[i], k, letter]))
-            found[place] = found.get(place, 0.0) + gained
-        return found
-
     def advantage(self, row: Row) -> np.ndarray:
         """[T]"""
-        values = [
-            self.per_turn[row.rollout][k] + self.letters.get((row.rollout, k, place), 0.0)
-            for k, place in zip(row.turn, row.place, strict=True)
-        ]
-        return np.where(row.trained, values, 0.0)
+        return np.where(row.trained, self.found.per_turn[row.rollout][np.array(row.turn)], 0.0)
 
     @property
     def teaches(self) -> np.ndarray:
@@ -179,7 +145,7 @@ class Oracle:
         algorithm = self.algorithm
         if self.name in ("dpo", "expertiteration"):
             return True
-        if self.name in ("sft", "distill", "ppo"):
+        if self.name in ("sft", "ppo"):
             return False
         return not algorithm.entropy and (not algorithm.beta or algorithm.kl == "reward")
 
@@ -234,9 +200,6 @@ def compute(
         return torch.where(trained, stack(values), 0.0)
 
     terms: dict[str, Any] = {}
-    said = [now.logprobs for now in reads]
-    if oracle.name == "distill":
-        said = [distilled(oracle, row, now.every) for row, now in zip(rows, reads, strict=True)]
     if algorithm.needs_entropy:
         terms["entropy"] = at(-(now.every.exp() * now.every).sum(-1) for now in reads)
     if oracle.name == "ppo":
@@ -246,8 +209,8 @@ def compute(
         terms["values"] = at(now.states @ head[0] + head[1] for now in reads)
         terms["old_values"] = at(oracle.values[n] for n in numbers)
     inputs = LossInputs(
-        logprobs=at(said), old_logprobs=at(old), ref_logprobs=at(ref), trained=trained,
-        sampler_logprobs=at(row.sampler for row in rows),
+        logprobs=at(now.logprobs for now in reads), old_logprobs=at(old), ref_logprobs=at(ref),
+        trained=trained, sampler_logprobs=at(row.sampler for row in rows),
         advantages=at(oracle.advantage(row) for row in rows),
         units=torch.tensor([oracle.units[row.rollout] for row in rows]), **terms,
     )  # fmt: skip
@@ -256,32 +219,11 @@ def compute(
         trained
     ].sum()
     loss.backward()
-    gap = (at(now.logprobs for now in reads) - inputs.sampler_logprobs).abs()
-    ratio = (at(now.logprobs for now in reads) - inputs.old_logprobs).exp() - 1
+    gap = (inputs.logprobs - inputs.sampler_logprobs).abs()
+    ratio = (inputs.logprobs - inputs.old_logprobs).exp() - 1
     found = {name: value[trained].double().mean() for name, value in metrics.items()}
     found |= {"sampler_gap": gap[trained].mean(), "largest_sampler_gap": gap.max()}
     found |= {"ratio_gap": ratio.abs().max()}
     gradient = {n: w.grad for n, w in model.named_parameters() if w.grad is not None}
     gradient |= {n: w.grad for n, w in zip(("head", "bias"), head or (), strict=False)}
     return gradient, {"loss": loss.item(), **{f"policy/{k}": v.item() for k, v in found.items()}}
-
-
-def distilled(oracle: Oracle, row: Row, every: torch.Tensor) -> torch.Tensor:
-    """[T] mean log-probability over what the teacher might have written next."""
-    spelled = {
-        turn.guess: tokens.ids
-        for rollout in oracle.rollouts
-        for turn, tokens in zip(rollout.game.turns, turns_of(rollout.talks), strict=True)
-    }
-    assert spelled.keys() >= {*WORDS.answers}, "each answer must have been guessed"
-    found = torch.zeros(len(row.ids), dtype=torch.float64)
-    for t in np.flatnonzero(row.trained):
-        turn = oracle.rollouts[row.rollout].game.turns[row.turn[t]]
-        begun = row.ids[t - row.place[t] : t]
-        left = [
-            spelled[word] for word in WORDS.answers
-            if all(feedback_code(c.guess, word) == c.feedback for c in turn.state.clues)
-            and spelled[word][: len(begun)] == begun
-        ]  # fmt: skip
-        found[t] = sum(every[t, ids[len(begun)]] for ids in left) / len(left)
-    return found

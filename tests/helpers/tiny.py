@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,44 +45,13 @@ SHAPE = {"hidden_size": 32, "layers": 2, "heads": 4, "kv_heads": 2, "intermediat
 WORDS = WordLists(
     answers=("crane", "slate", "sleep"), allowed=("crane", "crept", "slate", "sleep"), name="tiny"
 )
+_TEMPLATES = Path(__file__).with_name("templates")
 # As Qwen2.5's: a system prompt of its own when the conversation brings none.
-CHATML = (
-    "{% if messages[0].role != 'system' %}<|im_start|>system\nYou are helpful.<|im_end|>\n"
-    "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
-    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
+CHATML = (_TEMPLATES / "chatml.jinja").read_text()
 # As Qwen2.5's with tools: they stand in the system prompt, a result is a user's message.
-QWEN_TOOLS = (
-    "{%- if tools %}{{- '<|im_start|>system\n' }}{%- if messages[0].role == 'system' %}"
-    "{{- messages[0].content }}{%- else %}{{- 'You are helpful.' }}{%- endif %}"
-    "{{- '\n\n# Tools\n\n<tools>' }}{%- for tool in tools %}{{- '\n' }}{{- tool | tojson }}"
-    '{%- endfor %}{{- \'\n</tools>\n\nReturn <tool_call>\n{"name": <function-name>, "arguments": '
-    "<args-json-object>}\n</tool_call><|im_end|>\n' }}"
-    "{%- else %}{%- if messages[0].role == 'system' %}"
-    "{{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}{%- else %}"
-    "{{- '<|im_start|>system\nYou are helpful.<|im_end|>\n' }}{%- endif %}{%- endif %}"
-    "{%- for message in messages %}"
-    "{%- if message.role == 'user' or (message.role == 'assistant' and not message.tool_calls) %}"
-    "{{- '<|im_start|>' + message.role + '\n' + message.content +"
-    " '<|im_end|>\n' }}{%- elif message.role == 'assistant' %}{{- '<|im_start|>' + message.role }}"
-    "{%- if message.content %}{{- '\n' + message.content }}{%- endif %}"
-    "{%- for tool_call in message.tool_calls %}{%- set tool_call = tool_call.function %}"
-    '{{- \'\n<tool_call>\n{"name": "\' + tool_call.name + \'", "arguments": \' }}'
-    "{{- tool_call.arguments | tojson }}{{- '}\n</tool_call>' }}{%- endfor %}{{- '<|im_end|>\n' }}"
-    "{%- elif message.role == 'tool' %}{%- if loop.index0 == 0 or messages[loop.index0 - 1].role !="
-    " 'tool' %}{{- '<|im_start|>user' }}{%- endif %}{{- '\n<tool_response>\n' + message.content +"
-    " '\n</tool_response>' }}{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}"
-    "{{- '<|im_end|>\n' }}{%- endif %}{%- endif %}{%- endfor %}"
-    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
-)
+QWEN_TOOLS = (_TEMPLATES / "qwen_tools.jinja").read_text()
 # As Gemma's: it writes <bos> itself, and puts the system prompt in front of the first message.
-GEMMA = (
-    "{{ bos_token }}{% if messages[0].role == 'system' %}{% set first = messages[0].content"
-    " + '\n\n' %}{% set rest = messages[1:] %}{% else %}{% set first = '' %}{% set rest = messages"
-    " %}{% endif %}{% for m in rest %}<start_of_turn>{{ 'model' if m.role == 'assistant' else"
-    " m.role }}\n{{ (first if loop.first else '') + m.content | trim }}<end_of_turn>\n{% endfor %}"
-    "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
-)
+GEMMA = (_TEMPLATES / "gemma.jinja").read_text()
 
 
 def _byte_level_bpe(special: list[str]) -> Tokenizer:

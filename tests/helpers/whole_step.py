@@ -42,9 +42,8 @@ class NothingForSome(RewardSet):
 
     def score(self, game: Game) -> GameReward:
         found = super().score(game)
-        if game.secret in self.unpaid:
-            return GameReward(turns=tuple(dict.fromkeys(turn, 0.0) for turn in found.turns))
-        return found
+        nothing = tuple(dict.fromkeys(turn, 0.0) for turn in found.turns)
+        return GameReward(turns=nothing) if game.secret in self.unpaid else found
 
 
 class Spells(HFTokenizer):
@@ -55,21 +54,16 @@ class Spells(HFTokenizer):
         return f"<guess>{word[: 2 * len(ids)]}" + "</guess>" * (2 * len(ids) >= len(word))
 
 
-class OffTheMark:
+def off_the_mark(engine: Any) -> Any:
     """An engine whose log-probabilities are not quite the trainer's, as in another precision."""
+    complete = engine.complete
 
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
+    def shifted(drawn: Completion) -> Completion:
+        shifts = [0.1 * ((i + len(drawn.ids)) % 3 - 1) for i in range(len(drawn.ids))]
+        return replace(drawn, logprobs=np.add(drawn.logprobs, shifts).tolist())
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    def complete(self, *arguments: Any) -> list[Completion]:
-        def shifted(drawn: Completion) -> Completion:
-            shifts = [0.1 * ((i + len(drawn.ids)) % 3 - 1) for i in range(len(drawn.ids))]
-            return replace(drawn, logprobs=np.add(drawn.logprobs, shifts).tolist())
-
-        return [shifted(drawn) for drawn in self._engine.complete(*arguments)]
+    engine.complete = lambda *arguments: [shifted(drawn) for drawn in complete(*arguments)]
+    return engine
 
 
 @dataclass
@@ -104,7 +98,7 @@ def play(algorithm: Any, fields: dict[str, Any]) -> Played:
             head[0].copy_(torch.randn(head[0].shape, generator=draw))
             head[1].fill_(0.3)
     engine = policy.engine
-    policy.engine = lambda: OffTheMark(engine())
+    policy.engine = lambda: off_the_mark(engine())
     updates: list[tuple[Weights, Weights]] = []
 
     def parts() -> Iterator[tuple[str, torch.nn.Parameter]]:

@@ -15,16 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.helpers.machines import kill_tree
-from tests.helpers.verl.recorded import LOG, MODE, NAME
 from wordle_rl.runs.paths import ROOT
 
+NAME = "wordle_engine"  # of the rollout engine
 _OBJECTS = 200_000_000  # bytes of Ray's shared memory, per node
 _CPUS = 8  # logical ones, per node: verl's actors ask for one each
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 # What a CPU and two small steps need; everything else is as the script says.
 CPU_SETTINGS = (
     "trainer.device=cpu",
-    f"trainer.v1.trainer_mode={MODE}",
     f"{_ROLLOUT}.name={NAME}",
     f"actor_rollout_ref.model.external_lib={__name__.rpartition('.')[0]}.rollout",
     "actor_rollout_ref.model.use_remove_padding=false",
@@ -50,8 +49,8 @@ CPU_SETTINGS = (
 def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
     """Start so many Ray nodes, each with one logical GPU. Yields the environment to use them in.
 
-    log: folder for what is drawn and trained. All processes are ended by their ids: `ray stop`
-    would end everybody's.
+    log: folder for what Ray prints. All processes are ended by their ids: `ray stop` would end
+    everybody's.
     """
     package = __name__.rpartition(".")[0]
     here = Path(sys.executable).parent
@@ -76,9 +75,8 @@ def ray_nodes(count: int, log: Path) -> Iterator[dict[str, str]]:
         "RAY_ADDRESS": f"127.0.0.1:{port}",
         "RAY_USAGE_STATS_ENABLED": "0",
         "VERL_PLATFORM": "cpu",
-        "VERL_USE_EXTERNAL_MODULES": f"{package}.platform,{package}.recorder",
+        "VERL_USE_EXTERNAL_MODULES": f"{package}.platform",
         "VERL_ENGINE_DEVICE": "cuda",
-        LOG: str(log),
     }
     common = [
         str(here / "ray"), "start", "--block", "--node-ip-address=127.0.0.1", "--num-gpus=1",

@@ -1,13 +1,8 @@
-"""A rollout engine for verl without vLLM: this project's engine in a Ray actor.
-
-Each answer is written down, so that a test can compare what was drawn with what was trained on.
-"""
+"""A rollout engine for verl without vLLM: this project's engine in a Ray actor."""
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,13 +12,11 @@ from verl.workers.rollout import base as rollout_base
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry, TokenOutput
 
-from tests.helpers.verl.recorded import LOG, NAME
+from tests.helpers.verl.cluster import NAME
 
 
 @ray.remote
 class Server:
-    """Answers each request by itself."""
-
     def __init__(self, path: str, max_context: int, rank: int) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -33,7 +26,6 @@ class Server:
         self.max_context = max_context
         self.version: int | None = None
         self.draws = np.random.default_rng(rank)
-        self.log = Path(os.environ[LOG]) / f"drawn_{rank}.jsonl"
 
     async def generate(
         self, request_id: str, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any
@@ -49,9 +41,6 @@ class Server:
         )
         uniforms = self.draws.random((1, sampling.max_tokens))
         [drawn] = engine.complete([list(prompt_ids)], sampling, uniforms)
-        entry = {"prompt": list(prompt_ids), "ids": drawn.ids, "logprobs": drawn.logprobs}
-        with self.log.open("a") as file:
-            file.write(json.dumps({**entry, "temperature": sampling.temperature}) + "\n")
         return TokenOutput(
             token_ids=drawn.ids, log_probs=drawn.logprobs, stop_reason="completed",
             extra_fields={"global_steps": self.version},

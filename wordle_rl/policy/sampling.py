@@ -60,6 +60,8 @@ class Sampling:
     top_k: Annotated[int, Within(0, MOST)] = 0
     grammar: Literal["words"] | None = None  # words: only answers that guess an allowed word
     repeats: bool = True  # whether a word may be guessed again in a game; False needs the grammar
+    # Greedy play takes the likeliest whole answer, not the likeliest token again and again.
+    whole_answers: bool = False
 
     def __post_init__(self) -> None:
         if self.grammar is None and not self.repeats:

@@ -19,6 +19,7 @@ from wordle_rl.policy.engine import Engine, StopReason
 from wordle_rl.policy.grammar import AnswerTree, OpenAnswer
 from wordle_rl.policy.sampling import Draws, Sampling
 from wordle_rl.rollouts.forms import Form
+from wordle_rl.rollouts.likeliest import complete_likeliest
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.words.lists import WordLists
 
@@ -137,7 +138,13 @@ class ModelPlayer:
             again = self.sampling.repeats
             grammar = [begin_answer(self.form, game, repeats=again) for game in games.values()]
         asked = [talk.ids for talk in talks]
-        drawn = self.engine.complete(asked, self.sampling, numbers, grammar)
+        if self.sampling.whole_answers and self.sampling.temperature == 0.0:
+            drawn = complete_likeliest(
+                self.engine, asked, grammar, max_tokens=self.sampling.max_tokens,
+                stop_ids=self.form.chat.tokenizer.stop_ids,
+            )  # fmt: skip
+        else:
+            drawn = self.engine.complete(asked, self.sampling, numbers, grammar)
         for game, talk, answer in zip(games.values(), talks, drawn, strict=True):
             talk.answer(answer.ids, len(game.turns), answer.logprobs, choices=answer.choices)
             say(self.form, game, answer.ids, complete=answer.stop is StopReason.STOP_TOKEN)

@@ -108,6 +108,11 @@ class Recipe:
     knowledge: Knowledge | None = None  # judges letters; needed if rollout.letter_weight is above 0
     seed: int
 
+    @property
+    def scoring_temperature(self) -> float:
+        """Of the trainer's log-probabilities: as for draws, or 1 for answers that nobody drew."""
+        return self.sampling.temperature if self.teacher is None else 1.0
+
 
 @dataclass(frozen=True, kw_only=True)
 class Step:

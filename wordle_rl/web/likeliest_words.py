@@ -4,25 +4,21 @@ The probability of a word is the probability of one whole answer: the tokens in 
 writes this guess, and the token that ends an answer, drawn at temperature 1 from the whole
 distribution. The same guess in other tokens, such as in capitals, is another answer and is not
 counted.
-
-The search takes the likeliest beginning of an answer first. No word is likelier than its
-beginning, so the first words are known to be the likeliest before most beginnings were tried.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wordle_rl.policy.engine import Engine
-from wordle_rl.policy.grammar import AnswerTree
+from wordle_rl.policy.grammar import AnswerTree, OpenAnswer
+from wordle_rl.rollouts.likeliest import Beginning, Search
 from wordle_rl.words.lists import WORD_LENGTH
 
 _BLOCK = 64  # beginnings of answers that are tried together
@@ -73,28 +69,23 @@ def find_likeliest(
     most. stop: asked between blocks whether to end earlier. also: a word whose probability is
     computed in any case. Raises ContextFull.
     """
-    found: dict[str, float] = {}
-    order = itertools.count()  # breaks ties between equally likely beginnings
-    open_ends: list[tuple[float, int, tuple[int, ...], AnswerTree]] = [(0.0, next(order), (), tree)]
+    search = Search()
+    search.add(Beginning(OpenAnswer(tree)))
     tried = 0
-    while open_ends and tried < most and not stop():
-        if _are_certain(found, count, open_ends) and _sum_of(open_ends) < _REST:
+    while search.open and tried < most and not stop():
+        if search.is_certain(count) and _sum_of(search.open) < _REST:
             break
-        size = min(_BLOCK, most - tried, len(open_ends))
-        block = [heapq.heappop(open_ends) for _ in range(size)]
-        tried += size
-        logprobs = _next_logprobs(engine, prompt, [ids for _, _, ids, _ in block])
-        for (cost, _, ids, node), row in zip(block, logprobs, strict=True):
-            for token, below in node.branches.items():
-                total = cost - float(row[token])
-                if isinstance(below, str):
-                    found[below] = math.exp(-total)
-                else:
-                    heapq.heappush(open_ends, (total, next(order), (*ids, token), below))
-    untried = _sum_of(open_ends)
-    patterns = ((node.pattern(), math.exp(-cost)) for cost, _, _, node in open_ends)
+        block = search.take(min(_BLOCK, most - tried))
+        tried += len(block)
+        for beginning, row in zip(
+            block, _next_logprobs(engine, prompt, [b.ids for b in block]), strict=True
+        ):
+            search.grow(beginning, row)
+    found = {answer.word: math.exp(answer.logprob) for answer in search.found if answer.word}
+    untried = _sum_of(search.open)
+    patterns = ((b.place.tree.pattern(), math.exp(b.logprob)) for b in search.open if b.place)
     other = max(0.0, 1.0 - untried - math.fsum(found.values()))
-    exact = not open_ends or _are_certain(found, count, open_ends)
+    exact = search.is_certain(count)
     letters = _add_up_letters(itertools.chain(found.items(), patterns))
     if also is not None and also not in found and (answer := tree.path(also)):
         beginnings = [tuple(answer[:length]) for length in range(len(answer))]
@@ -126,18 +117,8 @@ def _next_logprobs(
     return engine.next_logprobs(prompts)
 
 
-def _are_certain(
-    found: dict[str, float], count: int, open_ends: Sequence[tuple[float, Any, Any, Any]]
-) -> bool:
-    """Whether no untried word can be among the first `count`."""
-    if len(found) < count:
-        return False
-    next_best = math.exp(-open_ends[0][0])  # what an untried word has at most
-    return heapq.nlargest(count, found.values())[-1] >= next_best
-
-
-def _sum_of(open_ends: Sequence[tuple[float, Any, Any, Any]]) -> float:
-    return math.fsum(math.exp(-cost) for cost, *_ in open_ends)
+def _sum_of(beginnings: Iterable[Beginning]) -> float:
+    return math.fsum(math.exp(beginning.logprob) for beginning in beginnings)
 
 
 def _likeliest_first(chances: dict[str, float]) -> dict[str, float]:

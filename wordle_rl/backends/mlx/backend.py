@@ -72,7 +72,7 @@ def train(
         assert isinstance(setup.backend, MlxSettings)
         policy = build_policy(
             setup.model, setup.backend,
-            temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim,
+            temperature=setup.recipe.scoring_temperature, optim=setup.optim,
         )  # fmt: skip
         loggers = build_loggers(setup.logger, Path(folder.path), label_run(folder.manifest()))
         training = Training(policy, setup, folder, LightningReporter(loggers), interrupts.check)

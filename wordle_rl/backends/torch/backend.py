@@ -229,7 +229,7 @@ def _build_policy(setup: Experiment) -> tuple[TorchPolicy, Experiment]:
         assert isinstance(setup.backend, LightningSettings)
         policy = build_policy(
             setup.model, setup.backend,
-            temperature=setup.recipe.sampling.scoring_temperature, optim=setup.optim, place=place,
+            temperature=setup.recipe.scoring_temperature, optim=setup.optim, place=place,
             computing=computing,
         )  # fmt: skip
         return policy, setup

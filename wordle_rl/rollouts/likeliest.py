@@ -1,0 +1,130 @@
+"""The likeliest whole answers (`sampling.whole_answers`).
+
+Token by token, a model may begin a word that it cannot end well. Here whole answers are compared,
+by the probability that the model gives them without a grammar. The search goes on with the
+likeliest beginnings. No answer is likelier than its beginning, so an answer that is as likely as
+every beginning left is the likeliest of all.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wordle_rl.policy.engine import Completion, Engine, Prompts, StopReason
+from wordle_rl.policy.grammar import OpenAnswer
+
+_SIDE_BY_SIDE = 4  # beginnings of one answer that are tried together
+_BRANCHES = 32  # without a grammar, the likeliest tokens that may follow a beginning
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The first tokens of answers."""
+
+    place: OpenAnswer | None  # None without a grammar, or when complete
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    word: str | None = None  # of a complete answer under a grammar
+    stop: StopReason | None = None  # why it is complete, None if it is not
+
+    @property
+    def logprob(self) -> float:
+        return math.fsum(self.logprobs)
+
+
+@dataclass(eq=False)
+class Search:
+    """The search behind one prompt."""
+
+    stop_ids: frozenset[int] = frozenset()  # that end an answer without a grammar
+    most: int = 10**9  # tokens of such an answer
+    found: list[Beginning] = field(default_factory=list)  # complete answers
+    _open: list[tuple[float, int, Beginning]] = field(default_factory=list)  # a heap
+    _order: itertools.count[int] = field(default_factory=itertools.count)  # breaks ties
+
+    @property
+    def open(self) -> list[Beginning]:
+        """Beginnings that were not tried yet."""
+        return [beginning for _, _, beginning in self._open]
+
+    def add(self, beginning: Beginning) -> None:
+        if beginning.stop is None:
+            heapq.heappush(self._open, (-beginning.logprob, next(self._order), beginning))
+        else:
+            self.found.append(beginning)
+
+    def take(self, most: int) -> list[Beginning]:
+        """Take the likeliest beginnings, to try them."""
+        return [heapq.heappop(self._open)[-1] for _ in range(min(most, len(self._open)))]
+
+    def grow(self, beginning: Beginning, logprobs: NDArray[np.float32]) -> None:
+        """Add what goes on from a beginning. logprobs: [V] of every token behind it."""
+        place = beginning.place
+        for token in (_best(logprobs) if place is None else place.choices).tolist():
+            ids = (*beginning.ids, token)
+            word, stop, after = None, None, None
+            if place is not None:
+                after, below = place.after(token), place.tree.branches[token]
+                if isinstance(below, str):
+                    word, stop = below, StopReason.STOP_TOKEN
+            elif token in self.stop_ids:
+                stop = StopReason.STOP_TOKEN
+            elif len(ids) >= self.most:
+                stop = StopReason.TOKEN_LIMIT
+            told = (*beginning.logprobs, float(logprobs[token]))
+            self.add(Beginning(after, ids, told, word, stop))
+
+    def is_certain(self, count: int = 1) -> bool:
+        """Whether no other answer can be among the `count` likeliest."""
+        if not self._open:
+            return True
+        best = heapq.nlargest(count, (answer.logprob for answer in self.found))
+        return len(best) == count and best[-1] >= -self._open[0][0]
+
+
+def _best(logprobs: NDArray[np.float32]) -> NDArray[np.int64]:
+    count = min(_BRANCHES, len(logprobs))
+    return np.argpartition(-logprobs, count - 1)[:count]
+
+
+def complete_likeliest(
+    engine: Engine,
+    prompts: Prompts,
+    grammar: Sequence[OpenAnswer] | None,
+    *,
+    stop_ids: frozenset[int],
+    max_tokens: int,
+) -> list[Completion]:
+    """The likeliest answer to each prompt, of all texts or of those that a grammar allows.
+
+    stop_ids, max_tokens: what ends an answer without a grammar. The log-probabilities are the
+    model's own, at temperature 1. Raises as Engine.complete().
+    """
+    places = grammar or [None] * len(prompts)
+    keys = [
+        (tuple(ids), frozenset(map(tuple, place.without)) if place else None)
+        for ids, place in zip(prompts, places, strict=True)
+    ]
+    searches: dict[tuple, Search] = {}
+    for key, place in zip(keys, places, strict=True):
+        if key not in searches:  # what is asked several times is searched once
+            room = engine.max_context - len(key[0])
+            searches[key] = Search(stop_ids, min(max_tokens, room))
+            searches[key].add(Beginning(place))
+    while running := {key: s for key, s in searches.items() if not s.is_certain()}:
+        block = [(k, s, b) for k, s in running.items() for b in s.take(_SIDE_BY_SIDE)]
+        logprobs = engine.next_logprobs([(*ids, *b.ids) for (ids, _), _, b in block])
+        for (_, search, beginning), row in zip(block, logprobs, strict=True):
+            search.grow(beginning, row)
+    best = [max(searches[key].found, key=lambda answer: answer.logprob) for key in keys]
+    return [
+        Completion(ids=list(b.ids), logprobs=list(b.logprobs), stop=b.stop or StopReason.STOP_TOKEN)
+        for b in best
+    ]

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import math
-import random
-import re
 from itertools import groupby
 from types import ModuleType
 from typing import Any
@@ -22,7 +19,6 @@ from tests.helpers.tiny import policy_of, weights_of
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.commands.build import build_experiment, resolve
 from wordle_rl.game import rules
-from wordle_rl.game.feedback_table import feedback_table
 from wordle_rl.prompts.parser import parse
 from wordle_rl.rewards.scoring import GameReward
 from wordle_rl.rollouts.chat import Chat
@@ -33,7 +29,6 @@ from wordle_rl.runs.paths import ROOT
 from wordle_rl.training.advantages import step_advantages
 from wordle_rl.training.experiment import Experiment
 from wordle_rl.training.update import run_updates
-from wordle_rl.words.lists import load_words
 
 FILE = ROOT / "examples" / "grpo_in_100_lines.py"
 GROUPS, SIZE = 6, 4
@@ -79,16 +74,14 @@ def played(example: ModuleType, model: Any, tokenizer: Any) -> list[Any]:
 
 def talk_of(game: Any) -> Talk:
     """An example's game: what the model read before each answer, and the answer."""
-    parts = []
+    talk, turn = Talk(), 0
     for sampled, part in groupby(zip(game.ids, game.sampled, strict=True), lambda token: token[1]):
-        parts.append((sampled, [token for token, _ in part]))
-    talk = Talk()
-    for turn, ((_, prompt), (sampled, answer)) in enumerate(
-        zip(parts[::2], parts[1::2], strict=False)
-    ):
-        assert sampled
-        talk.hear(prompt, turn)
-        talk.answer(answer, turn)
+        ids = [token for token, _ in part]
+        if sampled:
+            talk.answer(ids, turn)
+        elif game.sampled[len(talk.ids) + len(ids) :].count(True):  # else it is padding
+            turn += bool(talk.answers)
+            talk.hear(ids, turn)
     return talk
 
 
@@ -162,35 +155,13 @@ def test_it_needs_neither_the_package_nor_hydra():
     assert names == {"random", "re", "collections", "pathlib", "torch", "transformers"}
 
 
-def test_its_marks_are_those_of_the_feedback_table(example):
-    words = load_words()
-    table = feedback_table(words)
-    draw = random.Random(0)
-    pairs = [(draw.choice(words.allowed), draw.choice(words.answers)) for _ in range(100)]
-    doubles = [[w for w in of if len(set(w)) < 5] for of in (words.allowed, words.answers)]
-    # Repeated letters in both words, and at least one of them in common.
-    while len(pairs) < 250:
-        guess, secret = (draw.choice(of) for of in doubles)
-        if any(guess.count(letter) > 1 for letter in secret):
-            pairs.append((guess, secret))
-    for guess, secret in pairs:
-        code = int(table[words.guess_index[guess], words.answer_index[secret]])
-        assert example.marks(guess, secret) == rules.marks_of(code), (guess, secret)
-
-
 def test_it_runs_and_the_weights_move(example, model, capsys):
-    random.seed(0)
     torch.manual_seed(0)
     before = weights_of(model)
     after = weights_of(example.train(steps=2, groups=4, size=4))
     lines = capsys.readouterr().out.splitlines()
-    found = [re.match(r"step (\d+): reward (\S+), won (\S+)%", line) for line in lines]
-    assert [line and line[1] for line in found] == ["1", "2"]
-    for line in found:
-        assert line and math.isfinite(float(line[2])) and 0 <= float(line[3]) <= 100
-    assert before.keys() == after.keys()
-    assert all(after[name].isfinite().all() for name in after)
-    moved = [(after[name] - before[name]).abs().max().item() for name in after]
+    assert [line[:8] for line in lines] == ["step 1: ", "step 2: "]
+    moved = [float((after[name] - before[name]).abs().max()) for name in after]
     assert min(moved) > 0.0 and max(moved) < 1e-2
 
 

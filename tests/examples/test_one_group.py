@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,35 +15,21 @@ FILE = ROOT / "examples" / "one_group.py"
 PAGE = (ROOT / "docs" / "GRPO.md").read_text(encoding="utf-8")
 
 
-KINDS = (int, int, str, str, float, float, float, int, float, float)
+KINDS = {
+    "turn": int, "game": int, "word": str, "marks": str, "reward": float, "mean": float,
+    "advantage": float, "tokens": int, "before": float, "after": float,
+}  # fmt: skip
+Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Guess:
-    """A row of the table."""
-
-    turn: int
-    game: int
-    word: str
-    marks: str
-    reward: float
-    mean: float
-    advantage: float
-    tokens: int
-    before: float
-    after: float
-
-
-def read_table(text: str) -> tuple[str, list[Guess]]:
-    """The secret and the rows of a printed group."""
-    lines = text.splitlines()
-    secret = next(line[8:13] for line in lines if line.startswith("Secret: "))
-    rows = []
-    for line in lines:
-        if line.startswith("| ") and line[2].isdigit():
-            cells = line.strip("| ").split(" | ")
-            rows.append(Guess(*(kind(cell) for kind, cell in zip(KINDS, cells, strict=True))))
-    return secret.lower(), rows
+def read_table(text: str) -> list[Row]:
+    """The rows of a printed group."""
+    lines = [line for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]
+    cells = [line.strip("| ").split(" | ") for line in lines]
+    return [
+        {name: kind(cell) for (name, kind), cell in zip(KINDS.items(), row, strict=True)}
+        for row in cells
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -55,43 +40,40 @@ def printed() -> str:
 
 
 @pytest.fixture(params=["page", "run"])
-def group(request: pytest.FixtureRequest) -> tuple[str, list[Guess]]:
+def rows(request: pytest.FixtureRequest) -> list[Row]:
     return read_table(PAGE if request.param == "page" else request.getfixturevalue("printed"))
 
 
-def test_an_advantage_is_the_distance_from_the_groups_mean_in_standard_deviations(group):
-    _, rows = group
+def test_an_advantage_is_the_distance_from_the_groups_mean_in_standard_deviations(rows):
     turns = defaultdict(list)
     for row in rows:
-        turns[row.turn].append(row)
-    assert sorted({row.game for row in rows}) == [1, 2, 3, 4] and len(turns[1]) == 4
+        turns[row["turn"]].append(row)
+    assert sorted({row["game"] for row in rows}) == [1, 2, 3, 4] and len(turns[1]) == 4
     for at_turn in turns.values():
-        rewards = np.array([row.reward for row in at_turn])
-        means = [row.mean for row in at_turn]
+        rewards = np.array([row["reward"] for row in at_turn])
+        means = [row["mean"] for row in at_turn]
         assert means == pytest.approx([rewards.mean()] * len(means), abs=1e-4)
         spread = rewards.std(ddof=1) if len(rewards) > 1 else 0.0
         expected = (rewards - rewards.mean()) / spread if spread > 1e-4 else 0 * rewards
-        found = [row.advantage for row in at_turn]
+        found = [row["advantage"] for row in at_turn]
         assert found == pytest.approx(expected.tolist(), abs=2e-3)
-    assert {row.advantage for row in rows if row.turn == 1} != {0.0}
+    assert {row["advantage"] for row in turns[1]} != {0.0}
 
 
-def test_better_guesses_become_likelier_and_worse_ones_less_likely(group):
-    _, rows = group
-    judged = [row for row in rows if abs(row.advantage) > 0.3]
-    moved = [np.sign(row.after - row.before) == np.sign(row.advantage) for row in judged]
+def test_better_guesses_become_likelier_and_worse_ones_less_likely(rows):
+    judged = [row for row in rows if abs(row["advantage"]) > 0.3]
+    moved = [np.sign(row["after"] - row["before"]) == np.sign(row["advantage"]) for row in judged]
     assert len(judged) >= 6 and np.mean(moved) >= 0.8
 
 
 def test_the_page_says_what_its_table_says():
-    _, rows = read_table(PAGE)
-    up = [row for row in rows if row.advantage > 0]
-    down = [row for row in rows if row.advantage < 0]
+    rows = read_table(PAGE)
+    up, down = ([row for row in rows if row["advantage"] * sign > 0] for sign in (1, -1))
     assert len(up) == len(down) == 6
-    assert all(row.after > row.before for row in up)
-    assert all(row.after < row.before for row in down)
-    win = next(row for row in rows if row.word == "BUTCH" and row.turn == 3)
-    assert win.reward == pytest.approx(0.6531 + 0.5 + 0.15, abs=1e-4)
-    first = np.array([row.reward for row in rows if row.turn == 1])
+    assert all(row["after"] > row["before"] for row in up)
+    assert all(row["after"] < row["before"] for row in down)
+    win = next(row for row in rows if row["word"] == "BUTCH" and row["turn"] == 3)
+    assert win["reward"] == pytest.approx(0.6531 + 0.5 + 0.15, abs=1e-4)
+    first = np.array([row["reward"] for row in rows if row["turn"] == 1])
     assert first.std(ddof=1) == pytest.approx(0.160, abs=5e-4)
-    assert f"python {Path('examples') / FILE.name} --seed 2" in PAGE
+    assert f"python examples/{FILE.name} --seed 2" in PAGE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import warnings
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -42,13 +43,8 @@ def model() -> Any:
 
 def drawn_parts(ids: list[int], mask: list[int]) -> list[list[int]]:
     """The answers of a game: the runs of tokens that the mask covers."""
-    parts: list[list[int]] = []
-    for place, (token, drawn) in enumerate(zip(ids, mask, strict=True)):
-        if drawn and not (place and mask[place - 1]):
-            parts.append([])
-        if drawn:
-            parts[-1].append(token)
-    return parts
+    runs = itertools.groupby(zip(ids, mask, strict=True), lambda token: token[1])
+    return [[token for token, _ in run] for drawn, run in runs if drawn]
 
 
 def test_masks_cover_the_answers_and_rewards_are_those_of_the_set(example, model):
@@ -116,9 +112,5 @@ def test_trl_trains_two_steps_on_the_tokens_that_were_drawn(example, model, tmp_
         gap = (batch["trainer"] - batch["sampling_per_token_logps"])[drawn].abs()
         assert float(gap.max()) < 1e-4
         assert batch["advantages"].abs().max() > 0.1
-    steps = [entry for entry in trainer.state.log_history if "reward" in entry]
-    assert len(steps) == 2
-    for entry in steps:
-        assert entry["reward"] == pytest.approx(entry["rewards/game_reward/mean"], abs=1e-6)
     after = weights_of(trainer.model)
     assert any((after[name] - before[name]).abs().max() > 0 for name in before)

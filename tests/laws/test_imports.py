@@ -7,14 +7,11 @@ functions and for type checkers count like all others.
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
-
-import pytest
 
 from wordle_rl.runs.paths import ROOT
 
@@ -24,16 +21,21 @@ ROOMS = (
     *("rollouts", "data", "training", "backends", "adapters", "export", "reports", "web"),
     *("sweeps", "commands"),
 )
-STUDIES = "sweeps"  # import runs alone
-COMMANDS = "commands"
 LOOSE = ""  # the room of train.py, eval.py, the sweeper, and wordle_rl/__init__.py and __main__.py
 TENSORS = {
     *("torch", "lightning", "lightning_fabric", "pytorch_lightning", "transformers", "peft"),
     *("mlx", "mlx_lm", "accelerate", "safetensors", "tokenizers", "huggingface_hub", "tensorboard"),
 }
 CONFIG = {"hydra", "omegaconf", "yaml"}
-WEB = {"starlette", "uvicorn", "anyio", "httpx"}
-HTTP = "httpx2"  # of servers that play
+# The only rooms that import a library.
+HOMES = {
+    **dict.fromkeys(TENSORS, ("backends",)),
+    **dict.fromkeys(("starlette", "uvicorn", "anyio", "httpx"), ("web",)),
+    # adapters compose conf/ for programs, and write verl's YAML.
+    **dict.fromkeys(CONFIG, (LOOSE, "commands", "sweeps", "adapters", "runs")),
+    "httpx2": ("backends",),
+    "optuna": ("sweeps",),
+}
 PLAIN = set(ROOMS[1 : ROOMS.index("backends")])  # rooms of plain Python and numpy
 # But for tables, the bar below the steps, and the memory in use.
 INSTALLED = {("evaluation", "rich"), ("training", "rich"), ("training", "psutil")}
@@ -50,6 +52,15 @@ class Import:
 
     def __str__(self) -> str:
         return f"{self.importer} line {self.line}: imports {self.name}"
+
+    @property
+    def rooms(self) -> tuple[str | None, str | None]:
+        """Of the importer, and of what it imports."""
+        return room_of(self.importer), room_of(self.name)
+
+    @property
+    def library(self) -> str:
+        return self.name.partition(".")[0]
 
 
 def project_files() -> dict[str, Path]:
@@ -73,34 +84,26 @@ def room_of(module: str) -> str | None:
     return inside[0] if module.startswith(f"{PACKAGE}.") and inside else LOOSE
 
 
-def imports_of(importer: str, source: str, *, is_package: bool = False) -> list[Import]:
-    """Every import of a module's source: relative, late, type-checking and by name included."""
-    package = importer if is_package else importer.rpartition(".")[0]
-
-    def names(node: ast.Import | ast.ImportFrom | ast.Call) -> Iterator[str]:
-        match node:
-            case ast.Import():
-                yield from (alias.name for alias in node.names)
-            case ast.ImportFrom():
-                base = node.module or ""
-                if node.level:
-                    parts = package.split(".")
-                    base = ".".join([*parts[: len(parts) - node.level + 1], *filter(None, [base])])
-                for alias in node.names:
-                    submodule = f"{base}.{alias.name}"
-                    yield submodule if submodule in FILES else base
-            case ast.Call(
-                func=ast.Attribute(attr="import_module")
-                | ast.Name(id="import_module" | "__import__"),
-                args=[ast.Constant(value=str(name)), *_],
-            ):
-                yield name
-
-    found = []
+def imports_of(importer: str, source: str) -> list[Import]:
+    """Every import of a module's source: late, type-checking and by name included."""
+    found: list[Import] = []
 
     def visit(node: ast.AST, late: bool) -> None:
-        if isinstance(node, ast.Import | ast.ImportFrom | ast.Call):
-            found.extend(Import(importer, name, node.lineno, late) for name in names(node))
+        names: list[str] = []
+        match node:
+            case ast.Import():
+                names = [alias.name for alias in node.names]
+            case ast.ImportFrom(module=base):
+                assert base and not node.level, f"{importer} line {node.lineno}: a relative import"
+                whole = (f"{base}.{alias.name}" for alias in node.names)
+                names = [name if name in FILES else base for name in whole]
+            case ast.Call(
+                func=ast.Attribute(attr="import_module") | ast.Name(id="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                names = [name]
+        line = getattr(node, "lineno", 0)
+        found.extend(Import(importer, name, line, late) for name in names)
         late = late or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
             visit(child, late)
@@ -109,171 +112,63 @@ def imports_of(importer: str, source: str, *, is_package: bool = False) -> list[
     return found
 
 
-@pytest.fixture(scope="module")
-def imports() -> list[Import]:
-    return [
-        item
-        for module, path in FILES.items()
-        for item in imports_of(
-            module, path.read_text(encoding="utf-8"), is_package=path.name == "__init__.py"
-        )
-    ]
-
-
-def breaks_the_law(item: Import) -> bool:
-    importer, imported = room_of(item.importer), room_of(item.name)
-    if imported is None or importer in (imported, LOOSE):
-        return False
-    if imported == LOOSE:
-        return True
-    if importer == STUDIES:
-        return imported != "runs"
-    return imported not in ROOMS[: ROOMS.index(importer)]
+IMPORTS = [item for name, path in FILES.items() for item in imports_of(name, path.read_text())]
 
 
 def assert_none(wrong: Iterable[Import]) -> None:
     assert not [*wrong], "\n".join(map(str, wrong))
 
 
-def library(name: str) -> str:
-    return name.partition(".")[0]
-
-
-def test_the_reader_of_imports_finds_every_way_to_import():
-    source = """
-import os, torch.nn as nn
-from . import replay
-from ..loop import Game
-if TYPE_CHECKING:
-    from peft import LoraConfig
-class A:
-    import mlx.core
-    def late(self):
-        from wordle_rl import backends
-        return lambda: importlib.import_module("lightning"), __import__("hydra")
-"""
-    found = imports_of("wordle_rl.training.curricula.mine", source)
-    early = {"os", "torch.nn", "peft", "mlx.core"}
-    early |= {f"wordle_rl.training.{name}" for name in ("curricula.replay", "loop")}
-    assert {item.name for item in found if not item.late} == early
-    assert {i.name for i in found if i.late} == {"wordle_rl.backends", "lightning", "hydra"}
-    inside = imports_of("wordle_rl.training.curricula", "from . import replay", is_package=True)
-    assert [item.name for item in inside] == ["wordle_rl.training.curricula.replay"]
+def breaks_the_law(item: Import) -> bool:
+    importer, imported = item.rooms
+    if imported is None or importer in (imported, LOOSE):
+        return False
+    allowed = ("runs",) if importer == "sweeps" else ROOMS[: ROOMS.index(importer or "")]
+    return imported not in allowed
 
 
 def test_every_folder_is_a_room_and_no_module_lies_loose():
     package = ROOT / PACKAGE
     assert {path.relative_to(package).parts[0] for path in package.rglob("*/*.py")} <= {*ROOMS}
     assert {path.stem for path in package.glob("*.py")} == {"__init__", "__main__"}
+    assert not (ROOT / "hydra_plugins" / "__init__.py").exists(), "it is a namespace"
 
 
-def test_every_room_imports_only_rooms_to_its_left(imports):
-    wrong = [item for item in imports if breaks_the_law(item)]
-    assert_none(wrong)
+def test_every_room_imports_only_rooms_to_its_left():
+    assert_none([item for item in IMPORTS if breaks_the_law(item)])
 
 
-def test_no_modules_import_each_other_in_a_circle(imports):
+def test_no_modules_import_each_other_in_a_circle():
     sorter: TopologicalSorter[str] = TopologicalSorter()
-    for item in imports:
+    for item in IMPORTS:
         if item.name in FILES and item.name != item.importer:
             sorter.add(item.importer, item.name)
     sorter.prepare()  # a CycleError names the modules
 
 
-def test_only_backends_import_tensor_libraries_even_inside_functions(imports):
-    wrong = [i for i in imports if library(i.name) in TENSORS and room_of(i.importer) != "backends"]
-    assert_none(wrong)
+def test_a_library_is_imported_only_in_its_rooms():
+    assert {item.library for item in IMPORTS} >= {"torch", "mlx", "hydra", "optuna", "starlette"}
+    wrong = [i for i in IMPORTS if i.rooms[0] not in HOMES.get(i.library, i.rooms)]
+    # What runs/ needs of a config is imported late.
+    assert_none([*wrong, *(i for i in IMPORTS if i.rooms[0] == "runs" and i.library in CONFIG
+                           and not i.late)])  # fmt: skip
 
 
-def test_backends_are_imported_late_outside_themselves(imports):
-    outside = [i for i in imports if room_of(i.name) == "backends" != room_of(i.importer)]
-    loader = f"{PACKAGE}.backends"
-    assert_none([i for i in outside if i.name != loader and not i.late])
-
-
-def test_only_web_imports_a_web_framework(imports):
-    wrong = [i for i in imports if library(i.name) in WEB and room_of(i.importer) != "web"]
-    assert_none(wrong)
-    # A game in the terminal needs none, so those files are imported late, and by the command alone.
-    inside = [i for i in imports if room_of(i.importer) == "web"]
-    framework = {i.importer for i in inside if library(i.name) in WEB}
-    framework |= {i.importer for i in inside if i.name in framework}
-    early = [i for i in imports if i.name in framework and i not in inside]
-    assert framework
-    assert_none([i for i in early if not i.late])
-
-
-def test_only_the_client_of_vllm_speaks_http_and_it_is_imported_late(imports):
-    client = f"{PACKAGE}.backends.vllm"
-    speaking = {i.importer for i in imports if library(i.name) == HTTP}
-    assert speaking == {client}
-    users = [i for i in imports if i.name == client]
-    assert users
-    assert_none([item for item in users if not item.late])
-
-
-def test_rooms_need_only_numpy_until_the_backends(imports):
-    known = {PACKAGE, "numpy", *sys.stdlib_module_names}
-    wrong = [
-        i for i in imports
-        if room_of(i.importer) in PLAIN
-        and library(i.name) not in known
-        and (room_of(i.importer), library(i.name)) not in INSTALLED
+def test_what_takes_long_to_import_is_imported_late_outside_its_room():
+    loader, client = f"{PACKAGE}.backends", f"{PACKAGE}.backends.vllm"
+    web = {i.importer for i in IMPORTS if i.library in ("starlette", "uvicorn")}
+    assert web
+    slow = [
+        item for item in IMPORTS
+        if (item.rooms[1] == "backends" != item.rooms[0] and item.name != loader)
+        or item.name == client
+        or (item.name in web and item.rooms[0] != "web")
+        or (item.importer.startswith("hydra_plugins") and item.rooms[1] == "sweeps")
     ]  # fmt: skip
-    assert_none(wrong)
+    assert_none([item for item in slow if not item.late])
 
 
-def test_config_objects_stop_before_the_rooms(imports):
-    wrong = [
-        item
-        for item in imports
-        if library(item.name) in CONFIG
-        and room_of(item.importer) not in (LOOSE, COMMANDS, STUDIES)
-        and room_of(item.importer) != "adapters"  # composes conf/ for programs, writes verl's YAML
-        and not (room_of(item.importer) == "runs" and item.late)
-    ]
-    assert_none(wrong)
-
-
-def test_no_training_run_imports_optuna(imports):
-    wrong = [i for i in imports if library(i.name) == "optuna" and room_of(i.importer) != STUDIES]
-    assert_none(wrong)
-    # Hydra imports its plugins at every start.
-    early = [i for i in imports if i.importer.startswith("hydra_plugins") and not i.late]
-    assert not [i for i in early if room_of(i.name) == STUDIES]
-    assert not (ROOT / "hydra_plugins" / "__init__.py").exists(), "it is a namespace"
-
-
-IMPORT_ALL = """
-import importlib, sys
-
-blocked, modules = set(sys.argv[1].split(",")), sys.argv[2].split(",")
-
-class Refuse:
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] in blocked:
-            raise ImportError(f"{name} is not installed")
-
-sys.meta_path.insert(0, Refuse)
-for module in modules:
-    importlib.import_module(module)
-print(len(modules))
-"""
-
-
-@pytest.mark.parametrize(
-    ("blocked", "modules"),
-    [
-        (TENSORS, [m for m in FILES if room_of(m) not in ("backends", "adapters")]),
-        (TENSORS | CONFIG | {"optuna", "matplotlib"}, [m for m in FILES if room_of(m) in PLAIN]),
-    ],
-    ids=["all but the backends", "plain rooms"],
-)
-def test_modules_import_where_what_lies_to_their_right_is_not_installed(blocked, modules):
-    given = [IMPORT_ALL, ",".join(sorted(blocked)), ",".join(modules)]
-    result = subprocess.run(
-        [sys.executable, "-c", *given], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == f"{len(modules)}\n"
+def test_rooms_need_only_numpy_until_the_backends():
+    known = {PACKAGE, "numpy", *sys.stdlib_module_names}
+    wrong = [i for i in IMPORTS if i.rooms[0] in PLAIN and i.library not in known]
+    assert_none([i for i in wrong if (i.rooms[0], i.library) not in INSTALLED])

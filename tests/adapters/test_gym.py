@@ -105,7 +105,7 @@ def begun() -> WordleEnv:
 
 
 WRONG: dict[str, Any] = {
-    "split must be one of": lambda: env_of(secrets="dev"),
+    "secrets must be one of": lambda: env_of(secrets="dev"),
     "secrets must be allowed words .* not 'zzzzz'": lambda: env_of(secrets=["zzzzz"]),
     "reward must be one of": lambda: env_of(reward="phase3"),
     r"action must be a whole number 0\.\.4, not 5": lambda: begun().step(5),

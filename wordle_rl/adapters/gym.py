@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import gymnasium
 import numpy as np
@@ -20,6 +20,7 @@ from wordle_rl.adapters.api import build_knowledge, build_rewards
 from wordle_rl.game.knowledge import Knowledge
 from wordle_rl.game.rules import MARKS, Game, GameStatus, PlayedTurn, Rules, marks_of
 from wordle_rl.rewards.scoring import RewardSet
+from wordle_rl.runs.instantiate import check_choice
 from wordle_rl.words.lists import WORD_LENGTH, WordLists, load_words
 from wordle_rl.words.splits import Which, split_secrets
 
@@ -66,8 +67,10 @@ class WordleEnv(gymnasium.Env[Any, np.int64]):  # Gymnasium gives spaces.Dict no
         self.rules = rules or Rules()
         self.render_mode = render_mode
         chosen: Any = secrets
-        named = isinstance(secrets, str)
-        self._secrets = split_secrets(self.words).secrets(chosen) if named else tuple(secrets)
+        if isinstance(chosen, str):
+            check_choice("secrets", chosen, get_args(Which))
+            chosen = split_secrets(self.words).secrets(chosen)  # pyright: ignore
+        self._secrets = tuple(chosen)
         if wrong := [word for word in self._secrets if word not in self.words.guess_index]:
             raise ValueError(f"secrets must be allowed words in lower case, not {wrong[0]!r}")
         self._rewards: RewardSet | None = None  # of WIN

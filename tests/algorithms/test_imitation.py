@@ -12,6 +12,7 @@ import torch
 
 from tests.helpers.tiny import policy_of, qwen, qwen_like_tokenizer, recipe_of, step_of
 from wordle_rl.algorithms.base import Advantages
+from wordle_rl.algorithms.distill import Distill
 from wordle_rl.algorithms.sft import Sft
 from wordle_rl.backends.hf_tokenizer import HFTokenizer
 from wordle_rl.game.feedback_table import build_table
@@ -34,7 +35,7 @@ from wordle_rl.rollouts.settings import Recipe
 from wordle_rl.rollouts.talk import Rollout
 from wordle_rl.rollouts.teacher import ScriptedPlayer, TeacherSettings, scripted_talks
 from wordle_rl.runs.processes import ALONE
-from wordle_rl.training.targets import TokenTeacher
+from wordle_rl.training.targets import ASTRAY, TokenTeacher
 from wordle_rl.training.update import run_updates
 from wordle_rl.words.lists import WordLists
 
@@ -101,15 +102,29 @@ def test_a_models_own_answer_is_taught_by_the_best_words_that_begin_like_it(word
     ids = answers[word]
     teacher = TokenTeacher(dataclasses.replace(LESSON, on_policy=WORDS.allowed), FORM)
     targets = teacher.targets(state, ids, start=0)
+    wrong = []
     for place in range(len(ids)):
         for level in (fitting, WORDS.answers, WORDS.allowed):
             alike = [answers[each] for each in level if answers[each][:place] == ids[:place]]
             if alike:
                 break
+        wrong += [place] * (level is not fitting)
         counts = Counter(answer[place] for answer in alike)
         here = targets.places == place
         found = zip(targets.ids[here].tolist(), targets.probabilities[here].tolist(), strict=True)
         assert dict(found) == pytest.approx({t: n / len(alike) for t, n in counts.items()})
+    assert targets.astray.tolist() == wrong
+    [game] = new_games(["crate"], WORDS, Rules(), [state])
+    game.play(word, text=guess_text(word))
+    played = Rollout(game=game, group=0, talks=scripted_talks(game, FORM))
+    lesson = dataclasses.replace(LESSON, on_policy=WORDS.allowed, distribution=True)
+    sizes = {"groups": 1, "num_generations": 1}
+    batch = batch_of([played], recipe_of(Distill(), lambda turn: 0.0, teacher=lesson, **sizes))
+    [part] = played.talks[0].answers.values()
+    assert batch.distributions is not None
+    weights = np.ones(len(part), np.float32)
+    weights[batch.distributions[0].astray - part.start] = ASTRAY
+    assert (batch.advantages[0, part.start : part.stop] == weights).all()
 
 
 def batch_of(played: list[Rollout], recipe: Recipe) -> Batch:

@@ -21,7 +21,9 @@ class Distill(Sft):
 
     The average is over the answers that begin with the tokens so far. targets=sampled uses only the
     player's own guess, as in sft. With on_policy the games are the model's own (Ross et al. 2011,
-    DAgger), so it learns what to do after its own mistakes.
+    DAgger), so it learns what to do after its own mistakes. The rest of a guess that is wrong
+    already weighs a tenth: otherwise it would be most of the lesson, and it has nothing to do with
+    the clues.
     """
 
     targets: Literal["sampled", "distribution"] = "distribution"

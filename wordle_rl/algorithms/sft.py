@@ -41,4 +41,4 @@ class Sft(Algorithm):
         return token_mean(lengths)
 
     def loss(self, xp: Any, terms: LossInputs) -> tuple[Any, dict[str, Any]]:
-        return -terms.logprobs, {}
+        return -terms.advantages * terms.logprobs, {}

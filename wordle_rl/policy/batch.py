@@ -6,7 +6,7 @@ Rows of one unit always stay together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,8 @@ class Targets:
     places: NDArray[np.int64]  # [M] place in the sequence
     ids: NDArray[np.int64]  # [M] possible token at that place
     probabilities: NDArray[np.float32]  # [M]
+    # Places in answers that are wrong already, which count less.
+    astray: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, kw_only=True)

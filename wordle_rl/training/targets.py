@@ -7,6 +7,7 @@ teacher's whole distribution has the same expected gradient without that noise.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -18,6 +19,8 @@ from wordle_rl.policy.batch import Targets
 from wordle_rl.rollouts.forms import Form
 from wordle_rl.rollouts.talk import Talk
 from wordle_rl.rollouts.teacher import TeacherSettings
+
+ASTRAY = 0.1  # weight in the loss of a token of an answer that is wrong already
 
 Parts = tuple[NDArray, NDArray, NDArray]  # places, ids and probabilities of Targets
 
@@ -57,7 +60,8 @@ class TokenTeacher:
                     thoughts = _pad_rows([self._form.chat.thought(text) for text in wordings])
                     parts.append(_compute_targets(thoughts, ids[:begin], place))
                 parts.append(self.targets(turn.state, ids[begin:], place + begin))
-        return _join([(p.places, p.ids, p.probabilities) for p in parts])
+        targets = _join([(p.places, p.ids, p.probabilities) for p in parts])
+        return replace(targets, astray=np.concatenate([p.astray for p in parts]))
 
     def targets(self, state: State, answer: Sequence[int], start: int) -> Targets:
         """Targets of an answer's tokens, each given the tokens before it.
@@ -124,8 +128,11 @@ def _compute_targets(
     text is the drawn one.
     """
     found: list[Parts] = []
+    astray: list[int] = []
     for i, token in enumerate(drawn):
         values, counts = np.unique(left[:, i], return_counts=True)
+        if instead and not len(left):
+            astray.append(start + i)
         for others in () if len(left) else instead:
             values, counts = others.after(tuple(drawn[:i]))
             if len(values):
@@ -140,7 +147,7 @@ def _compute_targets(
         if token not in values and not instead:
             raise LookupError
         left = left[left[:, i] == token]
-    return _join(found)
+    return replace(_join(found), astray=np.array(astray, np.int64))
 
 
 def _join(parts: Sequence[Parts]) -> Targets:

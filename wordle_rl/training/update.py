@@ -23,7 +23,7 @@ from wordle_rl.policy.policy import LARGEST, Policy
 from wordle_rl.rollouts.settings import Step
 from wordle_rl.rollouts.talk import Rollout, Scores, Talk
 from wordle_rl.runs.processes import share
-from wordle_rl.training.targets import build_token_teacher
+from wordle_rl.training.targets import ASTRAY, build_token_teacher
 
 # The rows of one update, and the weight of each row's tokens.
 Minibatch = tuple[NDArray[np.int64], Floats]
@@ -109,6 +109,8 @@ def build_batch(
         teacher = build_token_teacher(lesson, step.form)
         targets = [teacher.of_talk(rollouts[i].game, talk) for i, talk, _ in own]
         batch = replace(batch, distributions=targets)
+        for row, target in enumerate(targets):
+            batch.advantages[row, target.astray] *= ASTRAY
     return batch
 
 
